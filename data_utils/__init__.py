@@ -1,0 +1,29 @@
+"""From photos and captions to the batches that a captioner trains on.
+
+Everything here works without keras_sat. Names are imported on first use, so that `import data_utils` stays quick:
+TensorFlow is loaded only by the code that needs it.
+"""
+
+from data_utils.lazy import attach_lazily
+
+__getattr__, __dir__, __all__ = attach_lazily(
+    __name__,
+    {
+        "captions": [
+            "CaptionedImage",
+            "clean_descriptions",
+            "load_descriptions",
+            "load_document",
+            "save_descriptions",
+            "tokenise",
+            "vocabulary_words",
+        ],
+        "scenes": ["Scene", "draw_scenes", "is_true", "word_places"],
+        "datasets": ["DATASETS", "coco", "flickr8k", "flickr30k", "folder", "scenes"],
+        "downloads": ["DOWNLOADS", "download"],
+        "vocabulary": ["Vocabulary"],
+        "images": ["load_image"],
+        "feature_cache": ["FeatureCache"],
+        "batches": ["make_batches"],
+    },
+)

@@ -1,0 +1,251 @@
+"""Batches for training: the only place where captions are shifted, padded, weighed and grouped.
+
+A batch is ((features, input_ids), target_ids, token_weights). For "a dog runs":
+
+    input_ids      <start>  a    dog   runs
+    target_ids     a        dog  runs  <end>
+    token_weights  1        1    1     1
+
+so that each word is predicted from those before it, and the model learns to end. Where captions of several lengths
+share a batch, the shorter ones are filled up with `<pad>`, which weighs 0.
+"""
+
+import itertools
+import os
+import warnings
+
+import numpy as np
+
+from data_utils.images import load_image
+
+GROUPINGS = ("length", "image")
+
+
+def make_batches(
+    captioned_images,
+    vocabulary,
+    cache=None,
+    batch_size=64,
+    *,
+    split=None,
+    group_by="length",
+    image_size=None,
+    keep_images=False,
+    shuffle=True,
+    seed=0,
+    first_epoch=0,
+):
+    """Return a tf.data.Dataset of ((features, input_ids), target_ids, token_weights).
+
+    Every caption appears exactly once in an epoch. Each pass over the dataset is the next epoch, shuffled anew; the
+    order depends on the seed and the number of the epoch alone.
+
+    Args:
+        captioned_images: list of CaptionedImage.
+        vocabulary: Vocabulary.
+        cache: FeatureCache that has the features of the photos. Captions of photos that it lists as unreadable are
+            left out, with a warning that says how many. None: the batches hold the photos themselves, uint8
+            (batch, height, width, 3), for an encoder that trains along.
+        batch_size: captions in a batch.
+        split: take only the photos of this split, "train", "dev" or "test"; None takes all that are given.
+        group_by: "length" makes batches of captions of one length, as the paper does: features (batch, regions,
+            feature_dim), the others (batch, time), no padding. "image" keeps all captions of a photo together, so that
+            a model can project its features once: features (photos, regions, feature_dim), the others (photos,
+            captions, time); as many whole photos as have `batch_size` captions, at least one.
+        image_size: without a cache, the size that photos are stretched to: a side, or (height, width).
+        keep_images: without a cache, decode each photo once and keep it in memory.
+        shuffle: False keeps one order, by length, in every epoch.
+        seed: of the shuffling.
+        first_epoch: the number of the first pass, to go on with a training where it stopped.
+    """
+    import tensorflow as tf
+
+    if group_by not in GROUPINGS:
+        raise ValueError(f"Expected one of: {', '.join(GROUPINGS)}. Received: group_by={group_by!r}")
+    if batch_size < 1:
+        raise ValueError(f"A batch holds at least one caption. Received: batch_size={batch_size}")
+    if (cache is None) == (image_size is None):
+        raise ValueError(
+            "Pass either a FeatureCache as `cache`, or `image_size` to get the photos themselves. "
+            f"Received: cache={cache}, image_size={image_size}"
+        )
+    images = [image for image in captioned_images if split is None or image.split == split]
+    images = images if cache is None else _readable(images, cache)
+    images, captions = _captions_as_ids(images, vocabulary)
+    if not images:
+        raise ValueError(f"There is no caption to make a batch of. Received: split={split!r}")
+    source = _CachedFeatures(cache, images) if image_size is None else _Photos(images, image_size, keep_images)
+    grouping = {"length": _OneLength, "image": _WholeImages}[group_by](captions, batch_size, vocabulary)
+    epochs = itertools.count(first_epoch)
+
+    def batch_members():
+        rng = np.random.default_rng([seed, next(epochs)]) if shuffle else None
+        yield from grouping.plan(rng)
+
+    def arrays(members):
+        image_numbers, *ids_and_weights = grouping.arrays(members)
+        return source.rows(image_numbers), *ids_and_weights
+
+    def tensors(members):
+        dtypes = (tf.as_dtype(source.dtype), tf.int32, tf.int32, tf.float32)
+        features, *ids_and_weights = tf.numpy_function(arrays, [members], dtypes, stateful=False)
+        features.set_shape((None, *source.shape))
+        for tensor in ids_and_weights:
+            tensor.set_shape(grouping.shape)
+        input_ids, target_ids, token_weights = ids_and_weights
+        return (features, input_ids), target_ids, token_weights
+
+    dataset = tf.data.Dataset.from_generator(batch_members, output_signature=tf.TensorSpec((None,), tf.int64))
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(grouping.plan(None))))
+    return dataset.map(tensors, num_parallel_calls=2, deterministic=True).prefetch(2)
+
+
+# === The shift, the padding and the weights ===
+
+
+def inputs_and_targets(captions, vocabulary):
+    """Return input_ids, target_ids (int32) and token_weights (float32), each (captions, longest caption + 1).
+
+    Args:
+        captions: list of lists of word ids, without special tokens.
+        vocabulary: Vocabulary.
+    """
+    time = max(map(len, captions), default=0) + 1
+    input_ids = np.full((len(captions), time), vocabulary.pad_token_id, dtype=np.int32)
+    target_ids = np.full_like(input_ids, vocabulary.pad_token_id)
+    token_weights = np.zeros(input_ids.shape, dtype=np.float32)
+    for i, words in enumerate(captions):
+        input_ids[i, : len(words) + 1] = [vocabulary.start_token_id, *words]
+        target_ids[i, : len(words) + 1] = [*words, vocabulary.end_token_id]
+        token_weights[i, : len(words) + 1] = 1.0
+    return input_ids, target_ids, token_weights
+
+
+def _captions_as_ids(images, vocabulary):
+    """Return the images that have a caption with a word in it, and the ids of their captions."""
+    captions = [[ids for ids in map(vocabulary.caption_to_ids, image.captions) if ids] for image in images]
+    num_empty = sum(len(image.captions) - len(ids) for image, ids in zip(images, captions))
+    if num_empty:
+        warnings.warn(f"{num_empty} captions without a word are left out of the batches.", stacklevel=3)
+    kept = [(image, ids) for image, ids in zip(images, captions) if ids]
+    return [image for image, _ in kept], [ids for _, ids in kept]
+
+
+def _readable(images, cache):
+    """Return the images that the cache has features of; those that could not be read are counted in a warning."""
+    unknown = [image for image in images if image.image_id not in cache and image.image_id not in cache.unreadable]
+    if unknown:
+        raise ValueError(
+            f"The cache has no features of {len(unknown)} of the {len(images)} photos (first: "
+            f"{unknown[0].image_id!r}). Run FeatureCache.build with them. Received: cache={str(cache.directory)!r}"
+        )
+    left_out = [image for image in images if image.image_id in cache.unreadable]
+    if left_out:
+        warnings.warn(
+            f"{sum(len(image.captions) for image in left_out)} captions of {len(left_out)} photos that cannot be read "
+            f"are left out of the batches (first: {left_out[0].image_id}).",
+            stacklevel=3,
+        )
+    return [image for image in images if image.image_id not in cache.unreadable]
+
+
+# === Which captions share a batch ===
+
+
+class _OneLength:
+    """Batches of captions of one length: `members` are numbers of captions."""
+
+    shape = (None, None)
+
+    def __init__(self, captions, batch_size, vocabulary):
+        self.captions = [ids for caption_ids in captions for ids in caption_ids]
+        self.image_numbers = np.repeat(np.arange(len(captions)), [len(caption_ids) for caption_ids in captions])
+        lengths = np.array([len(ids) for ids in self.captions])
+        self.same_length = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
+        self.batch_size = batch_size
+        self.vocabulary = vocabulary
+
+    def plan(self, rng):
+        """Return the list of batches of an epoch; rng None leaves everything in order."""
+        batches = []
+        for members in self.same_length:
+            members = members if rng is None else rng.permutation(members)
+            batches += [members[i : i + self.batch_size] for i in range(0, len(members), self.batch_size)]
+        return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
+
+    def arrays(self, members):
+        captions = [self.captions[member] for member in members]
+        return self.image_numbers[members], *inputs_and_targets(captions, self.vocabulary)
+
+
+class _WholeImages:
+    """Batches of photos with all their captions: `members` are numbers of photos.
+
+    Photos whose longest captions are about as long share a batch, which keeps the padding small.
+    """
+
+    shape = (None, None, None)
+
+    def __init__(self, captions, batch_size, vocabulary):
+        self.captions = captions
+        self.num_captions = np.array([len(caption_ids) for caption_ids in captions])
+        self.longest = np.array([max(map(len, caption_ids)) for caption_ids in captions])
+        self.batch_size = batch_size
+        self.vocabulary = vocabulary
+
+    def plan(self, rng):
+        """Return the list of batches of an epoch; rng None leaves everything in order."""
+        # The photos are sorted by number of captions first, so that the number of batches is the same in each epoch.
+        ties = np.arange(len(self.captions)) if rng is None else rng.permutation(len(self.captions))
+        order = np.lexsort((ties, self.longest, self.num_captions))
+        batches, batch, size = [], [], 0
+        for number in order:
+            if batch and size + self.num_captions[number] > self.batch_size:
+                batches.append(np.array(batch))
+                batch, size = [], 0
+            batch.append(number)
+            size += self.num_captions[number]
+        batches.append(np.array(batch))
+        return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
+
+    def arrays(self, members):
+        most = self.num_captions[members].max()
+        every = [ids for member in members for ids in self.captions[member] + [[]] * (most - self.num_captions[member])]
+        shifted = inputs_and_targets(every, self.vocabulary)
+        no_caption = np.array([not ids for ids in every])
+        for array in shifted:
+            array[no_caption] = 0  # a place that no caption fills: <pad>, weight 0
+        return members, *(array.reshape(len(members), most, -1) for array in shifted)
+
+
+# === What the model sees of each photo ===
+
+
+class _CachedFeatures:
+    def __init__(self, cache, images):
+        self.cache = cache
+        self.cache_rows = cache.rows_of([image.image_id for image in images])
+        self.shape = (cache.grid_shape[0] * cache.grid_shape[1], cache.feature_dim)
+        self.dtype = cache.manifest["dtype"]
+
+    def rows(self, image_numbers):
+        return self.cache.features_of_rows(self.cache_rows[image_numbers])
+
+
+class _Photos:
+    dtype = "uint8"
+
+    def __init__(self, images, image_size, keep):
+        height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+        self.shape = (height, width, 3)
+        self.paths = [os.fspath(image.image_path) for image in images]
+        self.kept = np.zeros((len(images), *self.shape), dtype=np.uint8) if keep else None
+        self.is_kept = np.zeros(len(images), dtype=bool)
+
+    def rows(self, image_numbers):
+        if self.kept is None:
+            return np.stack([load_image(self.paths[number], self.shape[:2]) for number in image_numbers])
+        for number in image_numbers[~self.is_kept[image_numbers]]:
+            self.kept[number] = load_image(self.paths[number], self.shape[:2])
+            self.is_kept[number] = True
+        return self.kept[image_numbers]

@@ -1,0 +1,254 @@
+"""Captions: read them, clean them, cut them into words, save them.
+
+The functions are plain steps that a notebook can walk through:
+
+    document = load_document("Flickr8k.token.txt")        # the text of a file
+    descriptions = load_descriptions(document)            # image id -> list of descriptions
+    descriptions = clean_descriptions(descriptions)       # lower case, no punctuation
+    words = vocabulary_words(descriptions)                # the set of words
+    save_descriptions(descriptions, "descriptions.txt")   # one description a line; load_descriptions reads it back
+"""
+
+import codecs
+import functools
+import re
+import sys
+import unicodedata
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_utils.files import write_whole
+
+IMAGE_ENDINGS = (
+    ".jpg",
+    ".jpeg",
+    ".jpe",
+    ".jfif",
+    ".png",
+    ".webp",
+    ".gif",
+    ".bmp",
+    ".tif",
+    ".tiff",
+    ".heic",
+    ".heif",
+    ".avif",
+)
+
+
+@dataclass(frozen=True)
+class CaptionedImage:
+    """One photo and what people wrote about it.
+
+    Attributes:
+        image_id: the file's name without folder and ending.
+        image_path: where the file lies, as a string.
+        captions: list of captions as they were written; `tokenise` makes words of them.
+        split: "train", "dev", "test", or None for a photo that is on no list.
+    """
+
+    image_id: str
+    image_path: str
+    captions: list
+    split: str | None = None
+
+
+class Skipped:
+    """Counts what a reader leaves out, and says it once, with numbers and the first place of each kind."""
+
+    def __init__(self):
+        self.counts = Counter()
+        self.first_places = {}
+
+    def add(self, reason, place):
+        self.counts[reason] += 1
+        self.first_places.setdefault(reason, place)
+
+    def warn(self, source):
+        """Say what was skipped, if anything was, in one warning."""
+        if self.counts:
+            parts = [f"{reason}: {n} (first: {self.first_places[reason]})" for reason, n in self.counts.items()]
+            frame, level = sys._getframe(1), 2
+            while frame.f_back and Path(frame.f_code.co_filename).parent == Path(__file__).parent:
+                frame, level = frame.f_back, level + 1  # the warning points at the line that called data_utils
+            warnings.warn(f"{source}: {'; '.join(parts)}.", stacklevel=level - 1)
+
+
+# === Documents and descriptions ===
+
+
+def load_document(path):
+    """Return a text file's content as one string, lines ended by "\\n".
+
+    Byte order marks, UTF-16 and the line ends of any system are handled. Lines that are not UTF-8 are read as
+    Windows-1252, the usual reason, and counted in a warning.
+    """
+    path = Path(path).expanduser()
+    content = path.read_bytes()
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        try:
+            return _unix_lines(content.decode("utf-16"))
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}: the file begins as UTF-16, but byte {error.start} is not. Save it as UTF-8."
+            ) from None
+    try:
+        return _unix_lines(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        skipped = Skipped()
+        lines = []
+        for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), start=1):
+            try:
+                lines.append(line.decode("utf-8"))
+            except UnicodeDecodeError:
+                lines.append(line.decode("cp1252", errors="replace"))
+                skipped.add("lines that are not UTF-8, read as Windows-1252", f"line {number}")
+        skipped.warn(path)
+        return _unix_lines("\n".join(lines))
+
+
+def _unix_lines(text):
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def image_id_of(name):
+    """Return the image id of a file name: the name without folder and ending.
+
+    >>> image_id_of("Flicker8k_Dataset/1000268201_693b08cb0e.jpg")
+    '1000268201_693b08cb0e'
+    """
+    name = name.replace("\\", "/").rsplit("/", 1)[-1].strip()
+    stem, dot, ending = name.rpartition(".")
+    return stem if stem and (dot + ending).lower() in IMAGE_ENDINGS else name
+
+
+_NUMBERED_NAME = re.compile(r"^(\S.*?)#\d+$")
+
+
+def load_descriptions(document, *, source="the document"):
+    """Return the map from image id to list of descriptions that a document holds.
+
+    Each line is `name.jpg#0<TAB>description`, as in Flickr8k.token.txt and Flickr30k's .token, or
+    `image_id<TAB>description`, as `save_descriptions` writes it; a blank serves in place of the tab in a document
+    without any. Lines that hold no description are left out, counted, and said in one warning.
+
+    Args:
+        document: the text, from `load_document`.
+        source: what to call the document in a warning.
+    """
+    descriptions = {}
+    skipped = Skipped()
+    has_tabs = "\t" in document
+    for number, line in enumerate(document.split("\n"), start=1):
+        line = line.strip()
+        if not line:
+            continue
+        name, separator, text = line.partition("\t")
+        if not separator:  # no tab: the first blank separates, where what stands before it can be a name
+            name, separator, text = line.partition(" ")
+            if not separator or (has_tabs and not _NUMBERED_NAME.match(name)):
+                only_a_name = not separator and _NUMBERED_NAME.match(name)
+                reason = "empty captions" if only_a_name else "lines without a separator"
+                skipped.add(f"{reason} left out", f"line {number}")
+                continue
+        name, text = name.strip(), " ".join(text.split())
+        if not name or not text:
+            reason = "empty captions" if name else "lines without an image name"
+            skipped.add(f"{reason} left out", f"line {number}")
+            continue
+        numbered = _NUMBERED_NAME.match(name)
+        descriptions.setdefault(image_id_of(numbered[1] if numbered else name), []).append(text)
+    skipped.warn(source)
+    return descriptions
+
+
+def clean_descriptions(descriptions):
+    """Return the same map with every description cut into words by `tokenise` and joined by single blanks.
+
+    A description of which no word is left, and a photo of which no description is left, are dropped, and counted in
+    a warning.
+    """
+    cleaned = {}
+    skipped = Skipped()
+    for image_id, texts in descriptions.items():
+        kept = [words for words in (" ".join(tokenise(text)) for text in texts) if words]
+        for _ in range(len(texts) - len(kept)):
+            skipped.add("descriptions without a word left out", image_id)
+        if kept:
+            cleaned[image_id] = kept
+        else:
+            skipped.add("photos without a description left out", image_id)
+    skipped.warn("clean_descriptions")
+    return cleaned
+
+
+def vocabulary_words(descriptions):
+    """Return the set of all words in a map of cleaned descriptions."""
+    return {word for texts in descriptions.values() for text in texts for word in text.split()}
+
+
+def save_descriptions(descriptions, path):
+    """Save a map of descriptions, one a line: `image_id<TAB>description`.
+
+    `load_descriptions(load_document(path))` returns the same map; one for which that would not hold (an empty
+    description, a line break inside one) is refused and nothing is written.
+    """
+    for image_id, texts in descriptions.items():
+        for text in texts or [""]:
+            line = f"{image_id}\t{text}"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                survives = load_descriptions(line) == {image_id: [text]}
+            if not survives:
+                raise ValueError(
+                    "A description must be one line of text without blanks around it, under an image id without "
+                    "ending; `clean_descriptions` makes them so. "
+                    f"Received: image_id={image_id!r}, description={text!r}"
+                )
+    write_whole(
+        Path(path).expanduser(),
+        "".join(f"{image_id}\t{text}\n" for image_id, texts in descriptions.items() for text in texts),
+    )
+
+
+# === The tokeniser ===
+
+_STRAIGHT_QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"'})
+
+
+@functools.cache
+def _token_pattern():
+    # \w knows letters and digits of every alphabet, but not the marks that Devanagari, Thai or Arabic hang on them.
+    marks = "".join(chr(code) for code in range(0x300, 0xFE30) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
+    letter = rf"[\w{marks}\u200c\u200d]"
+    contraction = r"(?:n't|'(?:s|m|d|re|ve|ll))"
+    return re.compile(
+        rf"""
+          (?:[a-z]\.){{2,}}                                    # u.s., p.m.
+        | \b(?:mr|mrs|ms|dr|st|jr|sr|vs|mt)\.                  # mr.
+        | {contraction}(?!{letter})                            # the second half of dog's, isn't
+        | 'n'                                                  # rock 'n' roll
+        | can(?=not\b)|(?:gon|wan)(?=na\b)|got(?=ta\b)         # PTB cuts these in two
+        | {letter}+?(?=n't(?!{letter}))                        # the first half of isn't
+        | \d+(?:[.,:/]\d+)+                                    # 3.50, 1,000, 5:30, 1/2
+        | {letter}+(?:(?!{contraction}(?!{letter}))[-/@.']{letter}+)*   # snow-covered, o'clock
+        | [$%&\#@*+=]                                          # signs that are read aloud
+        """,
+        re.VERBOSE,
+    )
+
+
+def tokenise(text):
+    """Cut a caption into words: the one tokeniser for training text, references and candidates.
+
+    Lower case; punctuation removed; words, numbers, "a" and the letters of any alphabet kept. Contractions are cut as
+    the Penn Treebank does, because the usual caption scores count words that way.
+
+    >>> tokenise("A man's snow-covered dog isn't here .")
+    ['a', 'man', "'s", 'snow-covered', 'dog', 'is', "n't", 'here']
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text).translate(_STRAIGHT_QUOTES)
+    return _token_pattern().findall(text.lower().replace("`", "'"))

@@ -1,0 +1,522 @@
+"""Encode every photo once, and keep its features on the disk: one row for each photo, however many captions it has.
+
+A cache is a folder:
+
+    manifest.json    what made the features: encoder, layer, weights digest, image size, dtype, grid shape
+    image_ids.json   the photos, in the order of the rows, with the size of each file
+    features.npy     (photos, regions, feature_dim), a memory map that numpy alone can open too
+    done.npy         one byte for each row: 0 not done, 1 done, 2 the photo cannot be read
+    checksums.npy    the CRC-32 of each row
+
+The photos are encoded in fixed blocks, and a row is marked as done only after it has reached the disk. So a build that
+was killed at any moment goes on where it was, and ends with the same files as one that was not.
+"""
+
+import hashlib
+import itertools
+import os
+import shutil
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from data_utils.files import exclusive_lock, read_sealed_json, write_sealed_json
+from data_utils.images import load_image
+from data_utils.progress import Progress
+
+FORMAT_VERSION = 1
+NOT_DONE, DONE, UNREADABLE = 0, 1, 2
+
+
+class FeatureCache:
+    """The features of many photos, opened for reading. Make one with `build` or `open`.
+
+    Attributes:
+        image_ids: list of the photos' ids, in the order of the rows.
+        grid_shape: (rows, columns) of the encoder's grid.
+        feature_dim: length of each annotation vector.
+        manifest: dict of what made the features.
+        unreadable: dict from the id of each photo that could not be read to the reason.
+    """
+
+    def __init__(self, directory):
+        """Open `directory`, as `FeatureCache.open` does."""
+        self.directory = Path(directory).expanduser()
+        self.manifest = _read_manifest(self.directory)
+        index = read_sealed_json(self.directory / "image_ids.json", "the photos of a feature cache")
+        self.image_ids = index["image_ids"]
+        self.image_bytes = index["image_bytes"]
+        self.grid_shape = tuple(self.manifest["grid_shape"])
+        self.feature_dim = self.manifest["feature_dim"]
+        self.unreadable = self.manifest["unreadable"]
+        shape = _row_shape(self.manifest, len(self.image_ids))
+        self._features = _open_array(self.directory / "features.npy", shape, self.manifest["dtype"], mmap_mode="r")
+        self._done = _open_array(self.directory / "done.npy", shape[:1], "uint8")
+        self._checksums = _open_array(self.directory / "checksums.npy", shape[:1], "uint32")
+        if self._done.size and self._done.max() > UNREADABLE:
+            raise ValueError(f"{self.directory / 'done.npy'}: the file is damaged. {_rebuild_hint(self.directory)}")
+        self._row_of = {image_id: row for row, image_id in enumerate(self.image_ids)}
+        self._checked = np.zeros(len(self.image_ids), dtype=bool)
+
+    @classmethod
+    def open(cls, directory, *, encoder=None):
+        """Open a cache for reading.
+
+        Args:
+            directory: the folder that `build` made.
+            encoder: if given, a cache that another encoder made is refused, with both values named.
+        """
+        cache = cls(directory)
+        if encoder is not None:
+            asks_for = getattr(encoder, "input_shape", None)
+            any_size = not isinstance(asks_for, tuple) or None in asks_for[1:3]
+            size = cache.manifest["image_size"] if any_size else None
+            description = _describe_encoder(encoder, None, None, size) | {"dtype": cache.manifest["dtype"]}
+            _refuse_differences(cache.manifest, description, cache.directory)
+        return cache
+
+    @classmethod
+    def build(
+        cls,
+        directory,
+        image_ids,
+        image_paths,
+        encoder,
+        *,
+        image_size=None,
+        encoder_name=None,
+        encoder_layer=None,
+        batch_size=32,
+        dtype="float16",
+        errors="raise",
+        verify=False,
+        show_progress=True,
+    ):
+        """Encode the photos that are not in the cache yet, and open it.
+
+        Args:
+            directory: the folder of the cache; made if it is not there.
+            image_ids, image_paths: the photos, one row each, in this order.
+            encoder: a `keras.Model` or any function from float32 RGB 0..255 (batch, height, width, 3) to
+                (batch, rows, columns, feature_dim).
+            image_size: side of the square that photos are stretched to, or (height, width); None asks the model.
+            encoder_name, encoder_layer: what to call them in the manifest; None asks the model.
+            batch_size: photos encoded together. A cache keeps the value that it was begun with.
+            dtype: of the features on the disk, "float16" or "float32".
+            errors: "raise" stops at a photo that cannot be read; "skip" leaves it out and lists it in the manifest.
+            verify: read every row again and encode those that are damaged anew.
+            show_progress: show a progress bar, or lines where the output is no terminal.
+
+        Returns: FeatureCache.
+        """
+        directory = Path(directory).expanduser()
+        image_ids, image_paths = list(image_ids), [os.fspath(path) for path in image_paths]
+        _check_arguments(image_ids, image_paths, dtype, errors, batch_size)
+        description = _describe_encoder(encoder, encoder_name, encoder_layer, image_size) | {"dtype": dtype}
+        with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
+            encode = _encoding_function(encoder)
+            if not _is_begun(directory):
+                _begin(directory, description, image_ids, image_paths, encode, batch_size)
+            cache = cls(directory)
+            _refuse_differences(cache.manifest, description, directory)
+            cache._refuse_other_photos(image_ids, image_paths)
+            if verify:
+                cache._forget_damaged_rows()
+            if set(image_ids) == set(cache.image_ids):
+                cache._encode_missing(dict(zip(image_ids, image_paths)), encode, errors, show_progress)
+            return cls(directory)
+
+    # === Reading ===
+
+    def __len__(self):
+        return int((self._done == DONE).sum())
+
+    def __contains__(self, image_id):
+        return image_id in self._row_of and self._done[self._row_of[image_id]] == DONE
+
+    def features(self, image_ids):
+        """Return the features of photos as an array (photos, regions, feature_dim).
+
+        Photos that are not done are refused. Each row is checked against its checksum when it is first read.
+        """
+        rows = np.empty(len(image_ids), dtype=np.int64)
+        for i, image_id in enumerate(image_ids):
+            if image_id not in self:
+                raise ValueError(
+                    f"The cache has no features of the photo {image_id!r}"
+                    + (f": it could not be read ({self.unreadable[image_id]})" if image_id in self.unreadable else "")
+                    + f". Run FeatureCache.build with it. Received: directory={str(self.directory)!r}"
+                )
+            rows[i] = self._row_of[image_id]
+        return self.features_of_rows(rows)
+
+    def features_of_rows(self, rows):
+        """Return the features of rows, which must be done, as an array (rows, regions, feature_dim)."""
+        features = np.take(self._features, rows, axis=0)
+        for i in np.flatnonzero(~self._checked[rows]):
+            if self._done[rows[i]] != DONE or zlib.crc32(features[i]) != self._checksums[rows[i]]:
+                raise ValueError(
+                    f"{self.directory / 'features.npy'}: the row of the photo {self.image_ids[rows[i]]!r} is damaged. "
+                    f"{_rebuild_hint(self.directory)}"
+                )
+            self._checked[rows[i]] = True
+        return features
+
+    def rows_of(self, image_ids):
+        """Return the row number of each photo, as an int64 array."""
+        return np.array([self._row_of[image_id] for image_id in image_ids], dtype=np.int64)
+
+    # === Building ===
+
+    def _refuse_other_photos(self, image_ids, image_paths):
+        """A cache is completed with the photos that it was begun with; any that it has can be asked for."""
+        asked, known = set(image_ids), set(self.image_ids)
+        missing = [image_id for image_id in image_ids if image_id not in self and image_id not in self.unreadable]
+        if asked != known and missing:
+            raise ValueError(
+                f"The cache was begun with {len(known)} photos, now {len(asked)} are asked for, and {len(missing)} of "
+                f"them are not done (first: {missing[0]!r}). Ask for the same photos to complete it, or build these "
+                f"into another folder. Received: directory={str(self.directory)!r}"
+            )
+        for image_id, path in zip(image_ids, image_paths):
+            before, now = self.image_bytes[self._row_of[image_id]], _file_size(path)
+            if image_id in self and None not in (before, now) and before != now:
+                raise ValueError(
+                    f"The photo {image_id!r} has changed since its features were built: the file had {before} bytes, "
+                    f"and {path} has {now}. Build into another folder. Received: directory={str(self.directory)!r}"
+                )
+
+    def _forget_damaged_rows(self):
+        with open(self.directory / "done.npy", "r+b") as file:
+            for row in np.flatnonzero(self._done == DONE):
+                if zlib.crc32(np.array(self._features[row])) != self._checksums[row]:
+                    self._done[row] = NOT_DONE
+                    _write_row(file, self._done.shape, row, self._done[row])
+
+    def _encode_missing(self, path_of, encode, errors, show_progress):
+        """Encode every block in which a row is missing, in the order of the rows."""
+        image_size, block_size = tuple(self.manifest["image_size"]), self.manifest["block_size"]
+        unreadable = {}
+        for row in np.flatnonzero(self._done == UNREADABLE):  # perhaps they were mended since
+            _, reason = _try_to_load(path_of[self.image_ids[row]], image_size)
+            if reason:
+                unreadable[self.image_ids[row]] = reason
+            else:
+                self._done[row] = NOT_DONE
+        if unreadable and errors == "raise":
+            raise ValueError(f"{next(iter(unreadable.values()))} {_UNREADABLE_HINT}")
+        blocks = np.unique(np.flatnonzero(self._done == NOT_DONE) // block_size)
+        rows = (blocks[:, None] * block_size + np.arange(block_size)).ravel()
+        rows = rows[rows < len(self.image_ids)]
+        _refuse_full_disk(self.directory, len(rows) * self._features.nbytes // len(self.image_ids))
+        paths = [path_of[self.image_ids[row]] for row in rows]
+        progress = Progress(len(self.image_ids), label="features", unit="photos", show=show_progress)
+        progress.skip(len(self.image_ids) - len(rows))
+        with progress, _RowWriter(self.directory, self._features.shape) as writer:
+            for start, (images, reasons) in zip(
+                itertools.count(0, block_size), _read_images(paths, image_size, block_size)
+            ):
+                block_rows = rows[start : start + len(images)]
+                wanted = self._done[block_rows] != DONE
+                bad = {self.image_ids[row]: text for row, text, want in zip(block_rows, reasons, wanted) if text and want}
+                if bad and errors == "raise":
+                    raise ValueError(f"{next(iter(bad.values()))} {_UNREADABLE_HINT}")
+                unreadable |= bad
+                states = np.where([self.image_ids[row] in bad for row in block_rows], UNREADABLE, DONE)
+                features = self._checked_features(encode(images), block_rows)
+                features[states == UNREADABLE] = 0
+                writer.write(block_rows[wanted], features[wanted], states[wanted].astype(np.uint8))
+                progress.advance(len(images))
+        if unreadable != self.unreadable:
+            write_sealed_json(self.directory / "manifest.json", self.manifest | {"unreadable": unreadable})
+
+    def _checked_features(self, grids, rows):
+        """Return grids as rows for the disk, and refuse what the dtype cannot hold."""
+        if grids.shape != (len(rows), *self.grid_shape, self.feature_dim):
+            raise ValueError(
+                f"The encoder gave grids of another shape than before. Expected: {self.grid_shape} cells of "
+                f"{self.feature_dim} features. Received: shape={grids.shape}"
+            )
+        with np.errstate(over="ignore"):
+            features = grids.reshape(len(rows), -1, self.feature_dim).astype(self.manifest["dtype"])
+        finite = np.isfinite(features).all(axis=(1, 2))
+        if not finite.all():
+            raise ValueError(
+                f"The features of the photo {self.image_ids[rows[np.argmin(finite)]]!r} do not fit into "
+                f"{self.manifest['dtype']} (largest: {np.abs(grids).max():g}). Build with dtype='float32'."
+            )
+        return features
+
+
+class _RowWriter:
+    """Writes blocks of rows in a thread of its own, so that the encoder need not wait for the disk."""
+
+    def __init__(self, directory, shape):
+        self.directory = directory
+        self.shapes = {"features": shape, "checksums": shape[:1], "done": shape[:1]}
+        self.pending = None
+
+    def __enter__(self):
+        self.files = {name: open(self.directory / f"{name}.npy", "r+b") for name in self.shapes}
+        self.thread = ThreadPoolExecutor(max_workers=1)
+        return self
+
+    def write(self, rows, features, states):
+        """Write one block in the background, once the block before has reached the disk."""
+        self._wait()
+        self.pending = self.thread.submit(self._write, rows, features, states)
+
+    def _write(self, rows, features, states):
+        checksums = np.array([zlib.crc32(row) for row in features], dtype=np.uint32)
+        # The order matters: a row is marked as done only after it has reached the disk.
+        for name, values in (("features", features), ("checksums", checksums), ("done", states)):
+            for row, value in zip(rows, values):
+                _write_row(self.files[name], self.shapes[name], row, value)
+            self.files[name].flush()
+            os.fsync(self.files[name].fileno())
+
+    def _wait(self):
+        if self.pending is not None:
+            pending, self.pending = self.pending, None
+            pending.result()
+
+    def __exit__(self, *exception):
+        try:
+            self._wait()
+        finally:
+            self.thread.shutdown()
+            for file in self.files.values():
+                file.close()
+
+
+# === The encoder ===
+
+
+def _describe_encoder(encoder, name, layer, image_size):
+    """Return what the manifest says of an encoder: two caches with equal descriptions hold equal features."""
+    if not callable(encoder):
+        raise ValueError(
+            "The encoder must be a keras.Model or a function from photos to grids; keras_sat.ENCODERS has some: "
+            f"ENCODERS['vgg16'](). Received: encoder={encoder!r}"
+        )
+    input_shape = getattr(encoder, "input_shape", None)
+    if image_size is None:
+        if not isinstance(input_shape, tuple) or None in input_shape[1:3]:
+            raise ValueError("The encoder takes photos of any size: pass image_size=224, say. Received: image_size=None")
+        image_size = input_shape[1:3]
+    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    return {
+        "encoder": name or getattr(encoder, "name", None) or getattr(encoder, "__name__", type(encoder).__name__),
+        "layer": layer or getattr(encoder, "encoder_layer", None),
+        "weights_digest": _weights_digest(encoder),
+        "image_size": [int(height), int(width)],
+    }
+
+
+def _weights_digest(encoder):
+    """Return a short digest of all weights, or None for a function that has none to show."""
+    weights = getattr(encoder, "weights", None)
+    if not isinstance(weights, list):
+        return None
+    digest = hashlib.sha256()
+    for weight in weights:
+        array = np.ascontiguousarray(weight)
+        digest.update(f"{array.shape} {array.dtype}".encode())
+        digest.update(array)
+    return digest.hexdigest()[:16]
+
+
+def _encoding_function(encoder):
+    """Return a function from uint8 photos to a numpy array of grids; a keras.Model runs compiled, never training."""
+    import keras
+    import tensorflow as tf
+
+    if not isinstance(encoder, keras.layers.Layer):
+        return lambda images: np.asarray(encoder(images.astype(np.float32)))
+
+    @tf.function(input_signature=[tf.TensorSpec((None, None, None, 3), tf.uint8)])
+    def encode(images):
+        return encoder(tf.cast(images, tf.float32), training=False)
+
+    height, width = encoder.input_shape[1:3]
+    if None not in (height, width):
+        encode = tf.function(encode.python_function, input_signature=[tf.TensorSpec((None, height, width, 3), tf.uint8)])
+    return lambda images: encode(images).numpy()
+
+
+# === Photos ===
+
+
+def _try_to_load(path, image_size):
+    """Return (image, "") or (zeros, the reason why it cannot be read)."""
+    try:
+        return load_image(path, image_size), ""
+    except FileNotFoundError:
+        reason = f"{path}: there is no such file."
+    except (OSError, ValueError) as error:
+        reason = str(error)
+    return np.zeros((*image_size, 3), dtype=np.uint8), reason
+
+
+def _read_images(paths, image_size, block_size):
+    """Yield (images, reasons) for each block of paths, read in parallel ahead of the encoder."""
+    import tensorflow as tf
+
+    def load(path):
+        image, reason = _try_to_load(path.decode(), image_size)
+        return image, reason.encode()
+
+    def load_in_graph(path):
+        image, reason = tf.numpy_function(load, [path], [tf.uint8, tf.string], stateful=False)
+        return tf.ensure_shape(image, (*image_size, 3)), tf.ensure_shape(reason, ())
+
+    if not paths:
+        return
+    dataset = tf.data.Dataset.from_tensor_slices([os.fsencode(path) for path in paths])
+    dataset = dataset.map(load_in_graph, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    for images, reasons in dataset.batch(block_size).prefetch(2).as_numpy_iterator():
+        yield images, [reason.decode() for reason in reasons]
+
+
+def _file_size(path):
+    try:
+        return os.path.getsize(os.path.expanduser(path))
+    except OSError:
+        return None
+
+
+# === The files ===
+
+_UNREADABLE_HINT = "Mend or remove it, or build with errors='skip' to leave such photos out."
+
+
+def _check_arguments(image_ids, image_paths, dtype, errors, batch_size):
+    if not image_ids or len(image_ids) != len(image_paths):
+        raise ValueError(
+            "A cache needs at least one photo, and one path for each id. "
+            f"Received: {len(image_ids)} image_ids, {len(image_paths)} image_paths"
+        )
+    if len(set(image_ids)) != len(image_ids):
+        twice = next(image_id for i, image_id in enumerate(image_ids) if image_id in image_ids[:i])
+        raise ValueError(f"Each photo has one row: the image ids must differ. Received: {twice!r} more than once")
+    if dtype not in ("float16", "float32"):
+        raise ValueError(f"Expected: 'float16' or 'float32'. Received: dtype={dtype!r}")
+    if errors not in ("raise", "skip"):
+        raise ValueError(f"Expected: 'raise' or 'skip'. Received: errors={errors!r}")
+    if batch_size < 1:
+        raise ValueError(f"At least one photo is encoded at a time. Received: batch_size={batch_size}")
+
+
+def _is_begun(directory):
+    """Return whether the folder holds a cache; one whose beginning was interrupted counts as empty."""
+    if (directory / "manifest.json").exists():
+        return _read_manifest(directory, begun=False)["begun"]
+    if (directory / "features.npy").exists():
+        raise ValueError(
+            f"{directory} holds a features.npy but no manifest.json, so what made the features cannot be told. "
+            "Build into another folder, or remove that file."
+        )
+    return False
+
+
+def _begin(directory, description, image_ids, image_paths, encode, batch_size):
+    """Lay out the files of a cache without a row done; `begun` in the manifest is set when they are whole."""
+    height, width = description["image_size"]
+    grid = encode(np.zeros((1, height, width, 3), dtype=np.uint8))
+    if grid.ndim != 4:
+        raise ValueError(
+            "The encoder must give a grid for each photo: (batch, rows, columns, feature_dim). "
+            f"Received: shape={grid.shape}"
+        )
+    manifest = {
+        "format": "feature_cache",
+        "version": FORMAT_VERSION,
+        "begun": False,
+        **description,
+        "grid_shape": [int(side) for side in grid.shape[1:3]],
+        "feature_dim": int(grid.shape[3]),
+        "block_size": batch_size,
+        "unreadable": {},
+    }
+    shape = _row_shape(manifest, len(image_ids))
+    _refuse_full_disk(directory, int(np.prod(shape)) * np.dtype(manifest["dtype"]).itemsize)
+    write_sealed_json(directory / "manifest.json", manifest)
+    sizes = [_file_size(path) for path in image_paths]
+    write_sealed_json(directory / "image_ids.json", {"image_ids": image_ids, "image_bytes": sizes})
+    for name, dtype in (("features", manifest["dtype"]), ("checksums", "uint32"), ("done", "uint8")):
+        # Zeros that no row has reached yet: most systems store them as a hole, without taking room.
+        file_shape = shape if name == "features" else shape[:1]
+        array = np.lib.format.open_memmap(directory / f"{name}.npy", mode="w+", dtype=dtype, shape=file_shape)
+        array.flush()
+        del array
+    write_sealed_json(directory / "manifest.json", manifest | {"begun": True})
+
+
+def _row_shape(manifest, num_photos):
+    rows, columns = manifest["grid_shape"]
+    return (num_photos, rows * columns, manifest["feature_dim"])
+
+
+def _read_manifest(directory, begun=True):
+    path = directory / "manifest.json"
+    if not path.exists():
+        raise ValueError(f"There is no feature cache here; FeatureCache.build makes one. Received: {str(directory)!r}")
+    manifest = read_sealed_json(path, "the manifest of a feature cache")
+    if manifest.get("format") != "feature_cache" or manifest.get("version") != FORMAT_VERSION:
+        raise ValueError(
+            f"{path}: this is not the manifest of a feature cache of version {FORMAT_VERSION}. "
+            f"Received: format={manifest.get('format')!r}, version={manifest.get('version')!r}"
+        )
+    if begun and not manifest["begun"]:
+        raise ValueError(f"{directory}: the cache was only begun. Run FeatureCache.build again to complete it.")
+    return manifest
+
+
+def _open_array(path, shape, dtype, mmap_mode=None):
+    try:
+        array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f"{path}: the file is missing or damaged ({error}). {_rebuild_hint(path.parent)}") from None
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(
+            f"{path}: the file is damaged. Expected: {dtype} {shape}. Received: {array.dtype} {array.shape}. "
+            f"{_rebuild_hint(path.parent)}"
+        )
+    return array
+
+
+def _rebuild_hint(directory):
+    return f"Build with verify=True to encode damaged rows anew; if that does not help, remove {directory}."
+
+
+def _write_row(file, shape, row, value):
+    """Write one row of the .npy file of an array of `shape` in place."""
+    value = np.asarray(value)
+    row_bytes = value.nbytes
+    header_bytes = os.fstat(file.fileno()).st_size - shape[0] * row_bytes
+    file.seek(header_bytes + int(row) * row_bytes)
+    file.write(value.tobytes())
+
+
+def _refuse_full_disk(directory, needed_bytes):
+    free_bytes = shutil.disk_usage(directory).free
+    if needed_bytes > free_bytes:
+        raise ValueError(
+            f"The disk is too small for the features: they need {needed_bytes / 1e9:.1f} GB more, and "
+            f"{free_bytes / 1e9:.1f} GB are free. Received: directory={str(directory)!r}"
+        )
+
+
+def _refuse_differences(manifest, description, directory):
+    differences = [
+        f"{name} {manifest[name]!r} there, {description[name]!r} here"
+        for name in ("encoder", "layer", "weights_digest", "image_size", "dtype")
+        if manifest[name] != description[name]
+    ]
+    if differences:
+        raise ValueError(
+            f"The cache was made differently: {'; '.join(differences)}. Use another folder for these features. "
+            f"Received: directory={str(directory)!r}"
+        )

@@ -1,0 +1,116 @@
+"""Open the pictures that people have: any usual format, any orientation, any mode, as RGB."""
+
+import os
+
+import numpy as np
+
+
+def load_image(image, image_size=None):
+    """Return a picture as a uint8 array (height, width, 3), RGB 0..255.
+
+    Turned upright as its EXIF data says; transparent parts over white; the first frame of an animation; 16 bits
+    brought to 8; stretched to `image_size`, so that every part of the photo is seen.
+
+    Args:
+        image: a path, a PIL image, or an array (height, width, 3) or (height, width) with values 0..255.
+        image_size: the side of a square, or (height, width); None keeps the picture's own size.
+
+    Raises:
+        ValueError: the file cannot be read as a picture; the message names the file and what is wrong.
+        FileNotFoundError: there is no such file.
+    """
+    from PIL import Image
+
+    if isinstance(image, np.ndarray):
+        image, name = Image.fromarray(_as_uint8(image)), "the array"
+    elif isinstance(image, Image.Image):
+        name = "the picture"
+    else:
+        image, name = _open(os.path.expanduser(os.fspath(image))), os.fspath(image)
+    size = None if image_size is None else _height_and_width(image_size)
+    try:
+        return np.array(_upright_rgb(image, size))
+    except (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, MemoryError) as error:
+        raise ValueError(f"{name}: the picture is damaged or incomplete ({error}).") from None
+
+
+def _height_and_width(image_size):
+    height, width = (image_size, image_size) if isinstance(image_size, (int, np.integer)) else image_size
+    if height < 1 or width < 1:
+        raise ValueError(f"A picture needs at least one pixel each way. Received: image_size={image_size}")
+    return int(height), int(width)
+
+
+def _as_uint8(array):
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)) or array.size == 0:
+        raise ValueError(
+            "An image array must be (height, width) or (height, width, channels) with 1, 3 or 4 channels. "
+            f"Received: shape={array.shape}"
+        )
+    if array.dtype != np.uint8:
+        if not np.isfinite(array).all() or array.min() < 0 or array.max() > 255:
+            raise ValueError(f"An image array must hold values 0..255. Received: {array.min()} to {array.max()}")
+        array = np.rint(array).astype(np.uint8)
+    return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
+
+
+def _open(path):
+    """Return the PIL image of a file without decoding it yet."""
+    import warnings
+
+    from PIL import Image, UnidentifiedImageError
+
+    with open(path, "rb") as file:
+        beginning = file.read(16)
+    if not beginning:
+        raise ValueError(f"{path}: the file is empty.")
+    if beginning[4:8] == b"ftyp" and beginning[8:12] in (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1"):
+        _register_heif(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of large pictures first, and refuses at twice that size
+            return Image.open(path)
+    except UnidentifiedImageError:
+        raise ValueError(
+            f"{path}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, GIF or BMP."
+        ) from None
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"{path}: the picture is too large to open safely ({error}).") from None
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ValueError(f"{path}: the picture is damaged ({error}).") from None
+
+
+def _register_heif(path):
+    try:
+        import pillow_heif
+    except ImportError:
+        raise ValueError(
+            f"{path}: this is a HEIC picture. Run `pip install pillow-heif` to read such files, or save it as JPEG."
+        ) from None
+    pillow_heif.register_heif_opener()
+
+
+def _upright_rgb(image, size):
+    """Decode a PIL image: upright, RGB, over white, resized."""
+    import warnings
+
+    from PIL import Image, ImageOps
+
+    if size is not None and image.format == "JPEG":
+        image.draft(None, (2 * max(size), 2 * max(size)))  # large JPEGs are decoded at a fraction of their size
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns of odd metadata, which does not touch the pixels
+        image.load()
+        image = ImageOps.exif_transpose(image)
+    if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
+        image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
+    elif image.mode == "F":
+        image = Image.fromarray(np.rint(np.array(image).clip(0, 255)).astype(np.uint8))
+    if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    image = image.convert("RGB")
+    if size is not None and image.size != size[::-1]:
+        image = image.resize(size[::-1], Image.Resampling.BILINEAR)
+    return image

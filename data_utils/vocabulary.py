@@ -1,0 +1,116 @@
+"""The vocabulary: words to ids and back, built from the training split alone."""
+
+from collections import Counter
+
+from data_utils.captions import tokenise
+from data_utils.files import read_sealed_json, write_sealed_json
+
+SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
+FORMAT_VERSION = 1
+
+
+class Vocabulary:
+    """Words and their ids. The four special tokens come first, `<pad>` is 0.
+
+    Args:
+        words: the words without the special tokens, in the order of their ids.
+    """
+
+    def __init__(self, words):
+        words = list(words)
+        if len(set(words)) != len(words) or not all(isinstance(word, str) and word for word in words):
+            raise ValueError("A vocabulary needs words that are different and not empty.")
+        if set(words) & set(SPECIAL_TOKENS):
+            raise ValueError(f"The special tokens {', '.join(SPECIAL_TOKENS)} are added by the vocabulary itself.")
+        self.words = words
+        self.tokens = [*SPECIAL_TOKENS, *words]
+        self.pad_token_id, self.start_token_id, self.end_token_id, self.unk_token_id = range(len(SPECIAL_TOKENS))
+        self._ids = {token: token_id for token_id, token in enumerate(self.tokens)}
+
+    @classmethod
+    def build(cls, captioned_images, *, min_count=1, max_size=10_000):
+        """Count the words of the training captions, and keep the most frequent.
+
+        Args:
+            captioned_images: list of CaptionedImage; only those with the split "train" are counted.
+            min_count: a word must occur at least this often.
+            max_size: keep at most so many words (the special tokens not counted); None keeps all.
+
+        Words of equal frequency are ordered by the alphabet, so that every machine builds the same vocabulary.
+        """
+        if min_count < 1 or (max_size is not None and max_size < 1):
+            raise ValueError(f"Both must be at least 1. Received: min_count={min_count}, max_size={max_size}")
+        counts = Counter(
+            word
+            for image in captioned_images
+            if image.split == "train"
+            for caption in image.captions
+            for word in tokenise(caption)
+        )
+        if not counts:
+            raise ValueError(
+                "No training caption to build the vocabulary from: no photo has the split 'train'. The readers of "
+                "data sets draw a split by photo when they are given split_seed=0."
+            )
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return cls([word for word, count in ordered if count >= min_count][:max_size])
+
+    def __len__(self):
+        return len(self.tokens)
+
+    def __eq__(self, other):
+        return isinstance(other, Vocabulary) and self.words == other.words
+
+    __hash__ = None
+
+    def __contains__(self, word):
+        return word in self._ids
+
+    def __repr__(self):
+        return f"Vocabulary({len(self.words)} words and {len(SPECIAL_TOKENS)} special tokens)"
+
+    def caption_to_ids(self, caption):
+        """Return the ids of a caption's words, without `<start>` and `<end>`; unknown words become `<unk>`.
+
+        Args:
+            caption: the text, or the list of words that `tokenise` made of it.
+        """
+        words = tokenise(caption) if isinstance(caption, str) else caption
+        return [self._ids.get(word, self.unk_token_id) for word in words]
+
+    def ids_to_words(self, token_ids):
+        """Return the words up to the first `<end>`, without `<pad>` and `<start>`."""
+        words = []
+        for token_id in map(int, token_ids):
+            if not 0 <= token_id < len(self.tokens):
+                raise ValueError(f"A token id must be at least 0 and below {len(self)}. Received: {token_id}")
+            if token_id == self.end_token_id:
+                break
+            if token_id not in (self.pad_token_id, self.start_token_id):
+                words.append(self.tokens[token_id])
+        return words
+
+    def ids_to_caption(self, token_ids):
+        """Return the caption that token ids spell: the words of `ids_to_words` joined by blanks."""
+        return " ".join(self.ids_to_words(token_ids))
+
+    def unknown_share(self, captions):
+        """Return the share of the captions' words that the vocabulary does not know, 0 where there are no words."""
+        ids = [token_id for caption in captions for token_id in self.caption_to_ids(caption)]
+        return ids.count(self.unk_token_id) / len(ids) if ids else 0.0
+
+    def save(self, path):
+        """Save as JSON, whole or not at all."""
+        write_sealed_json(path, {"format": "vocabulary", "version": FORMAT_VERSION, "words": self.words})
+
+    @classmethod
+    def load(cls, path):
+        """Load what `save` wrote; anything else is one clear error."""
+        expected = "a vocabulary that Vocabulary.save wrote"
+        content = read_sealed_json(path, expected)
+        if content.get("format") != "vocabulary" or content.get("version") != FORMAT_VERSION:
+            raise ValueError(
+                f"{path}: this is not a vocabulary of version {FORMAT_VERSION}. Expected: {expected}. "
+                f"Received: format={content.get('format')!r}, version={content.get('version')!r}"
+            )
+        return cls(content["words"])

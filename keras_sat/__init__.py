@@ -1,0 +1,15 @@
+"""Show, Attend and Tell in Keras 3: train an attention-based image captioner, and look into it.
+
+Names are imported on first use, so that help and version come without TensorFlow being loaded.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from data_utils.lazy import attach_lazily
+
+try:
+    __version__ = version("keras_sat")
+except PackageNotFoundError:  # a source tree that was not installed
+    __version__ = "0+unknown"
+
+__getattr__, __dir__, __all__ = attach_lazily(__name__, {"encoders": ["ENCODERS"]})

@@ -1,0 +1,226 @@
+"""Encoders: a photo, RGB 0..255, becomes a grid of features, the annotation vectors a_i of the paper.
+
+Each encoder is a `keras.Model` from (batch, height, width, 3) to (batch, rows, columns, feature_dim); its
+preprocessing is part of it. To add one, write a function like those below and name it in ENCODERS. Anything else that
+maps photos to grids, a `keras.Model` or a plain function, serves in their place.
+"""
+
+import os
+import re
+import warnings
+from pathlib import Path
+
+import keras
+from keras import layers
+
+# === Preprocessing, as the weights expect it ===
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class CaffePreprocessing(layers.Layer):
+    """RGB to BGR, minus ImageNet's mean colour: what VGG and ResNet50 were trained on."""
+
+    def call(self, images):
+        return images[..., ::-1] - keras.ops.array([103.939, 116.779, 123.68], dtype=images.dtype)
+
+
+# === From a network of keras.applications to a feature grid ===
+
+
+def _application_encoder(name, application, preprocessing, layer, weights, image_size):
+    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    shape = (height, width, 3)
+    if weights == "imagenet":
+        network = _with_imagenet_weights(name, application, shape)
+    else:
+        network = application(include_top=False, weights=None, input_shape=shape)
+        if weights is not None:
+            load_encoder_weights(network, weights)
+    grids = [item.name for item in network.layers if len(item.output.shape) == 4][1:]
+    if layer not in grids:
+        raise ValueError(
+            f"`{name}` has no layer of that name with a feature grid. Expected one of: {', '.join(grids)}. "
+            f"Received: layer={layer!r}"
+        )
+    trunk = keras.Model(network.input, network.get_layer(layer).output, name=f"{name}_trunk")
+    images = keras.Input(shape, name="images")
+    encoder = keras.Model(images, trunk(preprocessing(images)), name=name)
+    encoder.encoder_layer = layer
+    return encoder
+
+
+def _with_imagenet_weights(name, application, shape):
+    try:
+        return application(include_top=False, weights="imagenet", input_shape=shape)
+    except Exception as error:  # keras.utils.get_file raises a plain Exception when a download fails
+        address = re.search(r"https?://\S+?(?=:?\s|:?$)", str(error))
+        if address is None:
+            raise
+        folder = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "models"
+        raise ValueError(
+            f"The ImageNet weights of {name} could not be downloaded. Fetch {address[0]} with a browser and put it "
+            f"into {folder}, or pass its path as `weights` (`--encoder-weights` on the command line). "
+            f"Received: weights='imagenet' ({str(error).rpartition(': ')[2]})"
+        ) from None
+
+
+def load_encoder_weights(network, path):
+    """Load weights into a network of keras.applications: `.weights.h5`, or the `.h5` files that Keras downloads.
+
+    Args:
+        network: the network without its top.
+        path: the file. An `.h5` file may hold the top too; it is left out.
+    """
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise ValueError(f"The weights file does not exist. Received: weights={str(path)!r}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # Keras only warns when a layer finds no weights in the file
+            if path.name.endswith(".weights.h5"):
+                network.load_weights(path)
+            else:
+                _load_legacy_weights(network, path)
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, IndexError, UserWarning) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ValueError(
+            f"The file does not hold the weights of {network.name} without top, or is damaged ({reason}). Expected: "
+            "a .weights.h5 file that Keras 3 saved, or the .h5 file that keras.applications downloads. "
+            f"Received: weights={str(path)!r}"
+        ) from None
+
+
+def _load_legacy_weights(network, path):
+    """Load the `.h5` format of Keras 1 and 2 layer by layer, and insist that no layer is left without."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        group = file["model_weights"] if "model_weights" in file else file
+        in_file = {_text(name): group[_text(name)] for name in group.attrs["layer_names"]}
+        for layer in network.layers:
+            if not layer.weights:
+                continue
+            if layer.name not in in_file:
+                raise ValueError(f"the layer {layer.name} is missing")
+            stored = in_file[layer.name]
+            arrays = [stored[_text(name)][()] for name in stored.attrs["weight_names"]]
+            expected = [tuple(weight.shape) for weight in layer.weights]
+            if [array.shape for array in arrays] != expected:
+                raise ValueError(
+                    f"the layer {layer.name} has the shapes {[array.shape for array in arrays]} instead of {expected}"
+                )
+            layer.set_weights(arrays)
+
+
+def _text(name):
+    return name.decode() if isinstance(name, bytes) else name
+
+
+# === The encoders ===
+
+
+def vgg16(*, layer="block5_conv3", weights="imagenet", image_size=224):
+    """Return VGG16 up to its block 5 before the last pooling: 14 x 14 x 512 for photos of 224 x 224.
+
+    Args:
+        layer: the layer whose grid is given out.
+        weights: "imagenet" (downloaded once by Keras), the path of a weights file, or None for random ones.
+        image_size: the side of the photos in pixels, or (height, width).
+    """
+    return _application_encoder(
+        "vgg16", keras.applications.VGG16, CaffePreprocessing(), layer, weights, image_size
+    )
+
+
+def vgg19(*, layer="block5_conv4", weights="imagenet", image_size=224):
+    """Return VGG19 up to the fourth convolution of block 5, the encoder of the paper. Arguments as for `vgg16`."""
+    return _application_encoder(
+        "vgg19", keras.applications.VGG19, CaffePreprocessing(), layer, weights, image_size
+    )
+
+
+def resnet50(*, layer="conv5_block3_out", weights="imagenet", image_size=224):
+    """Return ResNet50: 7 x 7 x 2048. Arguments as for `vgg16`."""
+    return _application_encoder(
+        "resnet50", keras.applications.ResNet50, CaffePreprocessing(), layer, weights, image_size
+    )
+
+
+def mobilenet_v2(*, layer="out_relu", weights="imagenet", image_size=224):
+    """Return MobileNetV2: 7 x 7 x 1280, fast without a GPU. Arguments as for `vgg16`."""
+    rescaling = layers.Rescaling(1 / 127.5, offset=-1)
+    return _application_encoder(
+        "mobilenet_v2", keras.applications.MobileNetV2, rescaling, layer, weights, image_size
+    )
+
+
+def efficientnet_b0(*, layer="top_activation", weights="imagenet", image_size=224):
+    """Return EfficientNetB0: 7 x 7 x 1280; it rescales by itself. Arguments as for `vgg16`."""
+    return _application_encoder(
+        "efficientnet_b0", keras.applications.EfficientNetB0, layers.Identity(), layer, weights, image_size
+    )
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class AppendCoordinates(layers.Layer):
+    """Append to every cell of a grid its row and column, from -1 to 1, so that "left" can be learnt."""
+
+    def call(self, grid):
+        batch, rows, columns, _ = keras.ops.shape(grid)
+        row = keras.ops.reshape(keras.ops.linspace(-1.0, 1.0, rows), (1, rows, 1, 1))
+        column = keras.ops.reshape(keras.ops.linspace(-1.0, 1.0, columns), (1, 1, columns, 1))
+        coordinates = [
+            keras.ops.cast(keras.ops.broadcast_to(axis, (batch, rows, columns, 1)), grid.dtype)
+            for axis in (row, column)
+        ]
+        return keras.ops.concatenate([grid, *coordinates], axis=-1)
+
+    def compute_output_shape(self, grid_shape):
+        return (*grid_shape[:-1], grid_shape[-1] + 2)
+
+
+def tiny(*, layer="coordinates", weights=None, image_size=64):
+    """Return a small encoder that is trained along with the decoder: 8 x 8 x 66 for pictures of 64 x 64.
+
+    Made for the built-in scenes: three convolutions, no batch normalisation, and the place of each cell appended.
+
+    Args:
+        layer: the layer whose grid is given out: "conv1", "conv2", "conv3" or "coordinates".
+        weights: the path of a `.weights.h5` file, or None for random ones.
+        image_size: the side of the pictures in pixels, or (height, width).
+    """
+    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    if height % 2 or width % 2:
+        raise ValueError(f"`tiny` takes 2 x 2 pixels together: even sizes only. Received: image_size={image_size}")
+    images = keras.Input((height, width, 3), name="images")
+    pixels = layers.Rescaling(1 / 127.5, offset=-1, name="rescaling")(images)
+    grid = layers.Reshape((height // 2, 2, width // 2, 2, 3), name="split_2x2")(pixels)
+    grid = layers.Permute((1, 3, 2, 4, 5), name="gather_2x2")(grid)
+    grid = layers.Reshape((height // 2, width // 2, 12), name="space_to_depth")(grid)
+    for name, filters, strides in (("conv1", 32, 2), ("conv2", 64, 2), ("conv3", 64, 1)):
+        grid = layers.Conv2D(filters, 3, strides=strides, padding="same", activation="relu", name=name)(grid)
+    network = keras.Model(images, AppendCoordinates(name="coordinates")(grid), name="tiny")
+    if weights is not None:
+        if weights == "imagenet":
+            raise ValueError(
+                "`tiny` has no ImageNet weights: it is trained along with the decoder. Received: weights='imagenet'"
+            )
+        load_encoder_weights(network, weights)
+    names = ("conv1", "conv2", "conv3", "coordinates")
+    if layer not in names:
+        raise ValueError(
+            f"`tiny` has no layer of that name. Expected one of: {', '.join(names)}. Received: layer={layer!r}"
+        )
+    encoder = keras.Model(images, network.get_layer(layer).output, name="tiny")
+    encoder.encoder_layer = layer
+    return encoder
+
+
+ENCODERS = {
+    "vgg16": vgg16,
+    "vgg19": vgg19,
+    "resnet50": resnet50,
+    "mobilenet_v2": mobilenet_v2,
+    "efficientnet_b0": efficientnet_b0,
+    "tiny": tiny,
+}
