@@ -16,6 +16,7 @@ import warnings
 
 import numpy as np
 
+from data_utils.feature_cache import reading_options
 from data_utils.images import load_image
 
 GROUPINGS = ("length", "image")
@@ -97,7 +98,7 @@ def make_batches(
 
     dataset = tf.data.Dataset.from_generator(batch_members, output_signature=tf.TensorSpec((None,), tf.int64))
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(grouping.plan(None))))
-    return dataset.map(tensors, num_parallel_calls=2, deterministic=True).prefetch(2)
+    return dataset.map(tensors, num_parallel_calls=2, deterministic=True).prefetch(2).with_options(reading_options())
 
 
 # === The shift, the padding and the weights ===

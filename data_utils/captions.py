@@ -73,7 +73,7 @@ class Skipped:
             frame, level = sys._getframe(1), 2
             while frame.f_back and Path(frame.f_code.co_filename).parent == Path(__file__).parent:
                 frame, level = frame.f_back, level + 1  # the warning points at the line that called data_utils
-            warnings.warn(f"{source}: {'; '.join(parts)}.", stacklevel=level - 1)
+            warnings.warn(f"{source}: {'; '.join(parts)}.", stacklevel=level)
 
 
 # === Documents and descriptions ===
@@ -142,7 +142,7 @@ def load_descriptions(document, *, source="the document"):
     skipped = Skipped()
     has_tabs = "\t" in document
     for number, line in enumerate(document.split("\n"), start=1):
-        line = line.strip()
+        line = line.rstrip().lstrip(" ")
         if not line:
             continue
         name, separator, text = line.partition("\t")

@@ -431,7 +431,9 @@ def _read_karpathy(path, skipped):
             image_id = image_id_of(image["filename"])
             split = _split_of(image["split"], place)
             if splits.setdefault(image_id, split) != split:
-                raise ValueError(f"{place}: the photo {image_id!r} is in the splits {splits[image_id]!r} and {split!r}.")
+                raise ValueError(
+                    f"{place}: the photo {image_id!r} is in the splits {splits[image_id]!r} and {split!r}."
+                )
             folders.append(image.get("filepath", ""))
             for sentence in image["sentences"]:
                 text = " ".join(sentence["raw"].split())

@@ -28,6 +28,7 @@ from data_utils.progress import Progress
 
 FORMAT_VERSION = 1
 NOT_DONE, DONE, UNREADABLE = 0, 1, 2
+NUM_READERS = 2
 
 
 class FeatureCache:
@@ -116,7 +117,7 @@ class FeatureCache:
         _check_arguments(image_ids, image_paths, dtype, errors, batch_size)
         description = _describe_encoder(encoder, encoder_name, encoder_layer, image_size) | {"dtype": dtype}
         with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
-            encode = _encoding_function(encoder)
+            encode = _encoding_function(encoder, dtype)
             if not _is_begun(directory):
                 _begin(directory, description, image_ids, image_paths, encode, batch_size)
             cache = cls(directory)
@@ -220,7 +221,9 @@ class FeatureCache:
             ):
                 block_rows = rows[start : start + len(images)]
                 wanted = self._done[block_rows] != DONE
-                bad = {self.image_ids[row]: text for row, text, want in zip(block_rows, reasons, wanted) if text and want}
+                bad = {
+                    self.image_ids[row]: text for row, text, want in zip(block_rows, reasons, wanted) if text and want
+                }
                 if bad and errors == "raise":
                     raise ValueError(f"{next(iter(bad.values()))} {_UNREADABLE_HINT}")
                 unreadable |= bad
@@ -239,13 +242,12 @@ class FeatureCache:
                 f"The encoder gave grids of another shape than before. Expected: {self.grid_shape} cells of "
                 f"{self.feature_dim} features. Received: shape={grids.shape}"
             )
-        with np.errstate(over="ignore"):
-            features = grids.reshape(len(rows), -1, self.feature_dim).astype(self.manifest["dtype"])
+        features = grids.reshape(len(rows), -1, self.feature_dim)
         finite = np.isfinite(features).all(axis=(1, 2))
         if not finite.all():
             raise ValueError(
                 f"The features of the photo {self.image_ids[rows[np.argmin(finite)]]!r} do not fit into "
-                f"{self.manifest['dtype']} (largest: {np.abs(grids).max():g}). Build with dtype='float32'."
+                f"{features.dtype}. Build with dtype='float32'."
             )
         return features
 
@@ -304,7 +306,9 @@ def _describe_encoder(encoder, name, layer, image_size):
     input_shape = getattr(encoder, "input_shape", None)
     if image_size is None:
         if not isinstance(input_shape, tuple) or None in input_shape[1:3]:
-            raise ValueError("The encoder takes photos of any size: pass image_size=224, say. Received: image_size=None")
+            raise ValueError(
+                "The encoder takes photos of any size: pass image_size=224, say. Received: image_size=None"
+            )
         image_size = input_shape[1:3]
     height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
     return {
@@ -328,22 +332,27 @@ def _weights_digest(encoder):
     return digest.hexdigest()[:16]
 
 
-def _encoding_function(encoder):
-    """Return a function from uint8 photos to a numpy array of grids; a keras.Model runs compiled, never training."""
+def _encoding_function(encoder, dtype):
+    """Return a function from uint8 photos to a numpy array of grids in `dtype`.
+
+    A keras.Model runs compiled, and never in training mode.
+    """
     import keras
     import tensorflow as tf
 
     if not isinstance(encoder, keras.layers.Layer):
-        return lambda images: np.asarray(encoder(images.astype(np.float32)))
+        return lambda images: _quietly_cast(np.asarray(encoder(images.astype(np.float32))), dtype)
 
-    @tf.function(input_signature=[tf.TensorSpec((None, None, None, 3), tf.uint8)])
     def encode(images):
-        return encoder(tf.cast(images, tf.float32), training=False)
+        return tf.cast(encoder(tf.cast(images, tf.float32), training=False), dtype)
 
-    height, width = encoder.input_shape[1:3]
-    if None not in (height, width):
-        encode = tf.function(encode.python_function, input_signature=[tf.TensorSpec((None, height, width, 3), tf.uint8)])
+    encode = tf.function(encode, input_signature=[tf.TensorSpec((None, *encoder.input_shape[1:3], 3), tf.uint8)])
     return lambda images: encode(images).numpy()
+
+
+def _quietly_cast(array, dtype):
+    with np.errstate(over="ignore"):  # what does not fit becomes inf, and is refused where it is written
+        return array.astype(dtype)
 
 
 # === Photos ===
@@ -375,9 +384,20 @@ def _read_images(paths, image_size, block_size):
     if not paths:
         return
     dataset = tf.data.Dataset.from_tensor_slices([os.fsencode(path) for path in paths])
-    dataset = dataset.map(load_in_graph, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    for images, reasons in dataset.batch(block_size).prefetch(2).as_numpy_iterator():
+    dataset = dataset.map(load_in_graph, num_parallel_calls=NUM_READERS, deterministic=True)
+    dataset = dataset.batch(block_size).prefetch(2).with_options(reading_options())
+    for images, reasons in dataset.as_numpy_iterator():
         yield images, [reason.decode() for reason in reasons]
+
+
+def reading_options():
+    """Return the tf.data options for datasets whose work is done in numpy and Pillow."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = NUM_READERS  # leave TensorFlow's own threads to the model
+    options.autotune.enabled = False  # nothing to tune, and its thread can hold up the end of an epoch for 10 s
+    return options
 
 
 def _file_size(path):
@@ -477,7 +497,7 @@ def _read_manifest(directory, begun=True):
 def _open_array(path, shape, dtype, mmap_mode=None):
     try:
         array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # numpy's parser of a damaged header raises errors of many kinds
         raise ValueError(f"{path}: the file is missing or damaged ({error}). {_rebuild_hint(path.parent)}") from None
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and let one process write at a time. Nothing here depends on the operating system."""
+"""Write files whole or not at all, and let one process write at a time, on any operating system."""
 
 import contextlib
 import hashlib

@@ -21,13 +21,17 @@ def load_image(image, image_size=None):
     """
     from PIL import Image
 
-    if isinstance(image, np.ndarray):
-        image, name = Image.fromarray(_as_uint8(image)), "the array"
-    elif isinstance(image, Image.Image):
-        name = "the picture"
-    else:
-        image, name = _open(os.path.expanduser(os.fspath(image))), os.fspath(image)
     size = None if image_size is None else _height_and_width(image_size)
+    if isinstance(image, np.ndarray):
+        return _decoded(Image.fromarray(_as_uint8(image)), size, "the array")
+    if isinstance(image, Image.Image):
+        return _decoded(image, size, "the picture")
+    path = os.path.expanduser(os.fspath(image))
+    with open(path, "rb") as file:
+        return _decoded(_identified(file, path), size, path)
+
+
+def _decoded(image, size, name):
     try:
         return np.array(_upright_rgb(image, size))
     except (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, MemoryError) as error:
@@ -54,14 +58,14 @@ def _as_uint8(array):
     return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
 
 
-def _open(path):
-    """Return the PIL image of a file without decoding it yet."""
+def _identified(file, path):
+    """Return the PIL image in an open file without decoding it yet."""
     import warnings
 
     from PIL import Image, UnidentifiedImageError
 
-    with open(path, "rb") as file:
-        beginning = file.read(16)
+    beginning = file.read(16)
+    file.seek(0)
     if not beginning:
         raise ValueError(f"{path}: the file is empty.")
     if beginning[4:8] == b"ftyp" and beginning[8:12] in (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1"):
@@ -69,7 +73,7 @@ def _open(path):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of large pictures first, and refuses at twice that size
-            return Image.open(path)
+            return Image.open(file)
     except UnidentifiedImageError:
         raise ValueError(
             f"{path}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, GIF or BMP."
@@ -94,14 +98,15 @@ def _upright_rgb(image, size):
     """Decode a PIL image: upright, RGB, over white, resized."""
     import warnings
 
-    from PIL import Image, ImageOps
+    from PIL import ExifTags, Image, ImageOps
 
     if size is not None and image.format == "JPEG":
         image.draft(None, (2 * max(size), 2 * max(size)))  # large JPEGs are decoded at a fraction of their size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of odd metadata, which does not touch the pixels
         image.load()
-        image = ImageOps.exif_transpose(image)
+        if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
+            image = ImageOps.exif_transpose(image)
     if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
         image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
     elif image.mode == "F":
@@ -110,7 +115,7 @@ def _upright_rgb(image, size):
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image)
-    image = image.convert("RGB")
+    image = image if image.mode == "RGB" else image.convert("RGB")
     if size is not None and image.size != size[::-1]:
         image = image.resize(size[::-1], Image.Resampling.BILINEAR)
     return image

@@ -36,7 +36,7 @@ class Progress:
 
     def __exit__(self, *exception):
         if self.show and self.rewrites and self.done:
-            self._write(f"\r{self.text()}\n")
+            self._write(f"\r{self.text():78}\n")
 
     def skip(self, steps):
         """Count steps that an earlier run had done: they do not enter the speed."""
@@ -53,7 +53,7 @@ class Progress:
         if self.rewrites:
             if self.clock() - self._last_shown >= 0.1:
                 self._last_shown = self.clock()
-                self._write(f"\r{self.text()}")
+                self._write(f"\r{self.text():78}")
         elif self.total and 10 * self.done // self.total > self._tenths_shown:
             self._tenths_shown = 10 * self.done // self.total
             self._write(self.text() + "\n")
@@ -69,10 +69,10 @@ class Progress:
             text += f", {rate:.1f} {self.unit}/s"
             if self.done < self.total:
                 text += f", {duration((self.total - self.done) / rate)} left"
-        return text.ljust(78)
+        return text
 
     def _write(self, text):
-        self.stream.write(text.rstrip(" ") if text.endswith("\n") else text)
+        self.stream.write(text)
         self.stream.flush()
 
 

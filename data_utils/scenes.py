@@ -46,6 +46,7 @@ RELATION_PHRASES = {
     ("below",): "below",
     ("under",): "below",
 }
+RELATION_WORDS = ("left", "right", "above", "over", "below", "under")
 INTRODUCTIONS = ((), ("there", "is"), ("you", "can", "see"), ("a", "picture", "of"))
 ARTICLES = ("a", "an", "one", "the")
 _OPPOSITES = {"left": "right", "right": "left", "above": "below", "below": "above"}
@@ -204,9 +205,9 @@ def _place_objects(rng, looks, num_objects, twin_share, height, width):
             top = rng.randint(2, height - extent - 2)
             objects.append(SceneObject(shape, colour, size, (left, top, left + extent, top + extent)))
         pairs = [(a, b) for i, a in enumerate(objects) for b in objects[i + 1 :]]
-        if all(_relations(a, b, gap) and _relations(a, b, gap) == _relations(a, b) for a, b in pairs):
-            if num_objects == 3 or all(len(_relations(a, b)) == 1 for a, b in pairs):
-                return tuple(objects)
+        clear = all(_relations(a, b, gap) and _relations(a, b, gap) == _relations(a, b) for a, b in pairs)
+        if clear and (num_objects == 3 or all(len(_relations(a, b)) == 1 for a, b in pairs)):
+            return tuple(objects)
 
 
 def _relations(first, second, gap=0):
@@ -371,7 +372,9 @@ def _parse_from(words, start, introduction):
         relation, length = _parse_relation(words, position)
         if relation is None:
             return None
-        relation_positions.append(tuple((position + i, "relation") for i in range(length)))
+        relation_positions.append(
+            tuple((position + i, "relation") for i in range(length) if words[position + i] in RELATION_WORDS)
+        )
         other, position = _parse_noun_phrase(words, position + length)
         if other is None:
             return None

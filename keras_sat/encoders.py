@@ -95,7 +95,7 @@ def _load_legacy_weights(network, path):
     import h5py
 
     with h5py.File(path, "r") as file:
-        group = file["model_weights"] if "model_weights" in file else file
+        group = file.get("model_weights", file)
         in_file = {_text(name): group[_text(name)] for name in group.attrs["layer_names"]}
         for layer in network.layers:
             if not layer.weights:
@@ -127,16 +127,12 @@ def vgg16(*, layer="block5_conv3", weights="imagenet", image_size=224):
         weights: "imagenet" (downloaded once by Keras), the path of a weights file, or None for random ones.
         image_size: the side of the photos in pixels, or (height, width).
     """
-    return _application_encoder(
-        "vgg16", keras.applications.VGG16, CaffePreprocessing(), layer, weights, image_size
-    )
+    return _application_encoder("vgg16", keras.applications.VGG16, CaffePreprocessing(), layer, weights, image_size)
 
 
 def vgg19(*, layer="block5_conv4", weights="imagenet", image_size=224):
     """Return VGG19 up to the fourth convolution of block 5, the encoder of the paper. Arguments as for `vgg16`."""
-    return _application_encoder(
-        "vgg19", keras.applications.VGG19, CaffePreprocessing(), layer, weights, image_size
-    )
+    return _application_encoder("vgg19", keras.applications.VGG19, CaffePreprocessing(), layer, weights, image_size)
 
 
 def resnet50(*, layer="conv5_block3_out", weights="imagenet", image_size=224):
@@ -149,9 +145,7 @@ def resnet50(*, layer="conv5_block3_out", weights="imagenet", image_size=224):
 def mobilenet_v2(*, layer="out_relu", weights="imagenet", image_size=224):
     """Return MobileNetV2: 7 x 7 x 1280, fast without a GPU. Arguments as for `vgg16`."""
     rescaling = layers.Rescaling(1 / 127.5, offset=-1)
-    return _application_encoder(
-        "mobilenet_v2", keras.applications.MobileNetV2, rescaling, layer, weights, image_size
-    )
+    return _application_encoder("mobilenet_v2", keras.applications.MobileNetV2, rescaling, layer, weights, image_size)
 
 
 def efficientnet_b0(*, layer="top_activation", weights="imagenet", image_size=224):

@@ -1,0 +1,73 @@
+"""What the tests share: small data made once, and the real data where KERAS_SAT_DATA names it."""
+
+import os
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_utils import DATASETS, FeatureCache, Vocabulary
+
+
+def write_photos(directory, names, *, size=(32, 24)):
+    """Write small pictures, each with other pixels."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for number, name in enumerate(names):
+        pixels = np.random.default_rng(number).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(directory / name)
+
+
+def mean_colour_encoder(images):
+    """A callable encoder without weights: the mean colour of each of 2 x 2 cells, (batch, 2, 2, 3)."""
+    batch, height, width, _ = images.shape
+    return images.reshape(batch, 2, height // 2, 2, width // 2, 3).mean(axis=(2, 4))
+
+
+@pytest.fixture(scope="session")
+def scene_images(tmp_path_factory):
+    return DATASETS["scenes"](tmp_path_factory.mktemp("scenes"), num_scenes=60, seed=3)
+
+
+@pytest.fixture(scope="session")
+def scene_vocabulary(scene_images):
+    return Vocabulary.build(scene_images)
+
+
+@pytest.fixture(scope="session")
+def scene_cache(scene_images, tmp_path_factory):
+    return FeatureCache.build(
+        tmp_path_factory.mktemp("features"),
+        [image.image_id for image in scene_images],
+        [image.image_path for image in scene_images],
+        mean_colour_encoder,
+        image_size=64,
+        show_progress=False,
+    )
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder named by KERAS_SAT_DATA: Flickr8k_Dataset.zip, Flickr8k_text.zip, mobilenet_v2_notop.weights.h5."""
+    folder = os.environ.get("KERAS_SAT_DATA")
+    if not folder:
+        pytest.skip("KERAS_SAT_DATA is not set: the tests on the real Flickr8k are left out")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def flickr8k_dir(real_data, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("flickr8k")
+    for name in ("Flickr8k_Dataset.zip", "Flickr8k_text.zip"):
+        with zipfile.ZipFile(real_data / name) as archive:
+            archive.extractall(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def flickr8k_images(flickr8k_dir):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the test split is not part of every copy, and the reader says so
+        return DATASETS["flickr8k"](flickr8k_dir)

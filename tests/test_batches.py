@@ -1,0 +1,203 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from conftest import mean_colour_encoder, write_photos
+
+from data_utils import CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
+from data_utils.batches import GROUPINGS, inputs_and_targets
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*end of sequence.*")
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Three photos with 2, 1 and 3 captions, a vocabulary and a cache of them."""
+    write_photos(tmp_path, ["a.png", "b.png", "c.png"])
+    captions = {"a": ["a dog runs", "a dog"], "b": ["a cat"], "c": ["a", "a dog runs away fast", "a cat runs"]}
+    images = [CaptionedImage(i, str(tmp_path / f"{i}.png"), texts, "train") for i, texts in captions.items()]
+    cache = FeatureCache.build(
+        tmp_path / "cache",
+        list(captions),
+        [image.image_path for image in images],
+        mean_colour_encoder,
+        image_size=16,
+        show_progress=False,
+    )
+    return images, Vocabulary.build(images), cache
+
+
+def as_numpy(dataset):
+    return list(dataset.as_numpy_iterator())
+
+
+def captions_in(batches, vocabulary):
+    """Return a Counter of all captions in batches, read back from the targets by their weights."""
+    found = Counter()
+    for (_, _), target_ids, token_weights in batches:
+        for ids, weights in zip(
+            target_ids.reshape(-1, target_ids.shape[-1]), token_weights.reshape(-1, target_ids.shape[-1])
+        ):
+            if weights.any():
+                found[vocabulary.ids_to_caption(ids[weights > 0])] += 1
+    return found
+
+
+# === The shift, by hand ===
+
+
+def test_the_shift_the_padding_and_the_weights_of_a_caption_done_by_hand():
+    vocabulary = Vocabulary(["a", "dog", "runs"])  # <pad> 0, <start> 1, <end> 2, <unk> 3, a 4, dog 5, runs 6
+    input_ids, target_ids, token_weights = inputs_and_targets([[4, 5, 6], [4]], vocabulary)
+    np.testing.assert_array_equal(input_ids, [[1, 4, 5, 6], [1, 4, 0, 0]])
+    np.testing.assert_array_equal(target_ids, [[4, 5, 6, 2], [4, 2, 0, 0]])
+    np.testing.assert_array_equal(token_weights, [[1, 1, 1, 1], [1, 1, 0, 0]])
+    assert (input_ids.dtype, target_ids.dtype, token_weights.dtype) == (np.int32, np.int32, np.float32)
+
+
+# === The contract of every grouping ===
+
+
+@pytest.mark.parametrize("group_by", GROUPINGS)
+@pytest.mark.parametrize("batch_size", [1, 7, 64, 1000])
+def test_every_caption_appears_exactly_once_in_an_epoch(
+    scene_images, scene_vocabulary, scene_cache, group_by, batch_size
+):
+    dataset = make_batches(scene_images, scene_vocabulary, scene_cache, batch_size, split="train", group_by=group_by)
+    batches = as_numpy(dataset)
+    expected = Counter(caption for image in scene_images if image.split == "train" for caption in image.captions)
+    assert captions_in(batches, scene_vocabulary) == expected
+    assert len(batches) == len(dataset)  # progress bars know the length
+    sizes = [int((weights.sum(axis=-1) > 0).sum()) for _, _, weights in batches]
+    assert max(sizes) <= max(batch_size, 5 if group_by == "image" else 1)
+
+
+@pytest.mark.parametrize("group_by", GROUPINGS)
+def test_each_caption_comes_with_the_features_of_its_photo(scene_images, scene_vocabulary, scene_cache, group_by):
+    photo_of = {}
+    for image in scene_images:
+        for caption in image.captions:
+            photo_of.setdefault(caption, set()).add(scene_cache.features([image.image_id]).tobytes())
+    for (features, _), target_ids, _ in as_numpy(
+        make_batches(scene_images, scene_vocabulary, scene_cache, 16, split="train", group_by=group_by)
+    ):
+        assert features.shape[1:] == (4, 3) and features.dtype == np.float16
+        target_ids = target_ids[:, None] if group_by == "length" else target_ids
+        for row, captions in zip(features, target_ids):
+            for ids in captions:
+                assert row.tobytes() in photo_of[scene_vocabulary.ids_to_caption(ids)]
+
+
+@pytest.mark.parametrize("group_by", GROUPINGS)
+def test_shuffled_anew_each_epoch_and_reproducibly(scene_images, scene_vocabulary, scene_cache, group_by):
+    def epochs(n, **options):
+        dataset = make_batches(scene_images, scene_vocabulary, scene_cache, 16, group_by=group_by, **options)
+        return [[target_ids.tolist() for _, target_ids, _ in as_numpy(dataset)] for _ in range(n)]
+
+    first, second = epochs(2, seed=1)
+    assert first != second
+    assert [first, second] == epochs(2, seed=1)
+    assert epochs(1, seed=1, first_epoch=1) == [second]  # a training that goes on sees what it would have seen
+    assert epochs(1, seed=2) != [first]
+    still, again = epochs(2, shuffle=False)
+    assert still == again
+
+
+@pytest.mark.parametrize("group_by", GROUPINGS)
+def test_captions_without_a_word_are_left_out_and_counted(three, group_by):
+    images, vocabulary, cache = three
+    images = [*images[:2], CaptionedImage("c", images[2].image_path, ["...", "a cat", "!"], "train")]
+    with pytest.warns(UserWarning, match="2 captions without a word"):
+        dataset = make_batches(images, vocabulary, cache, group_by=group_by)
+    assert captions_in(as_numpy(dataset), vocabulary) == {"a dog runs": 1, "a dog": 1, "a cat": 2}
+
+
+# === Each mode ===
+
+
+def test_captions_of_one_length_share_a_batch_without_padding(scene_images, scene_vocabulary, scene_cache):
+    for (features, input_ids), target_ids, token_weights in as_numpy(
+        make_batches(scene_images, scene_vocabulary, scene_cache, 16)
+    ):
+        assert token_weights.min() == 1 and len(features) == len(input_ids) <= 16
+        assert (input_ids[:, 0] == scene_vocabulary.start_token_id).all()
+        assert (target_ids[:, -1] == scene_vocabulary.end_token_id).all()
+        np.testing.assert_array_equal(input_ids[:, 1:], target_ids[:, :-1])
+
+
+def test_all_captions_of_a_photo_stay_together(three):
+    images, vocabulary, cache = three
+    ((features, input_ids), target_ids, token_weights), *others = as_numpy(
+        make_batches(images, vocabulary, cache, 64, group_by="image", shuffle=False)
+    )
+    assert not others
+    # sorted by the number of captions: b has 1, a has 2, c has 3; the longest caption has 5 words and <end>
+    np.testing.assert_array_equal(features, cache.features(["b", "a", "c"]))
+    assert input_ids.shape == target_ids.shape == token_weights.shape == (3, 3, 6)
+    np.testing.assert_array_equal(token_weights.sum(axis=2), [[3, 0, 0], [4, 3, 0], [2, 6, 4]])
+    assert (input_ids[token_weights == 0] == 0).all() and (target_ids[token_weights == 0] == 0).all()
+    assert vocabulary.ids_to_caption(target_ids[2, 1]) == "a dog runs away fast"
+
+
+def test_whole_photos_fill_a_batch(scene_images, scene_vocabulary, scene_cache):
+    sizes = [
+        len(features)
+        for (features, _), _, _ in as_numpy(
+            make_batches(scene_images, scene_vocabulary, scene_cache, 64, group_by="image")
+        )
+    ]
+    assert sorted(sizes) == [12] * 5  # 60 photos of five captions, 64 // 5 to a batch
+
+
+@pytest.mark.parametrize("keep_images", [False, True])
+def test_photos_for_an_encoder_that_trains_along(scene_images, scene_vocabulary, keep_images):
+    dataset = make_batches(scene_images[:10], scene_vocabulary, image_size=(32, 48), keep_images=keep_images)
+    assert dataset.element_spec[0][0].shape.as_list() == [None, 32, 48, 3]
+    by_pixels = {load_image(image.image_path, (32, 48)).tobytes(): image for image in scene_images[:10]}
+    for _ in range(2):
+        count = 0
+        for (images, _), target_ids, _ in as_numpy(dataset):
+            assert images.dtype == np.uint8
+            for pixels, ids in zip(images, target_ids):
+                assert scene_vocabulary.ids_to_caption(ids) in by_pixels[pixels.tobytes()].captions
+                count += 1
+        assert count == 50
+
+
+def test_a_photo_that_cannot_be_read_is_named(three):
+    images, vocabulary, _ = three
+    with open(images[1].image_path, "wb") as file:
+        file.write(b"torn")
+    with pytest.raises(Exception, match="b.png: this is not a picture"):
+        as_numpy(make_batches(images, vocabulary, image_size=16))
+
+
+# === Photos without features ===
+
+
+def test_captions_of_unreadable_photos_are_left_out_with_a_number(three, tmp_path):
+    images, vocabulary, _ = three
+    with open(images[2].image_path, "wb") as file:
+        file.write(b"torn")
+    ids, paths = zip(*[(image.image_id, image.image_path) for image in images])
+    cache = FeatureCache.build(
+        tmp_path / "skipping", ids, paths, mean_colour_encoder, image_size=16, errors="skip", show_progress=False
+    )
+    with pytest.warns(UserWarning, match="3 captions of 1 photos that cannot be read"):
+        dataset = make_batches(images, vocabulary, cache)
+    assert captions_in(as_numpy(dataset), vocabulary) == {"a dog runs": 1, "a dog": 1, "a cat": 1}
+
+
+def test_errors(three):
+    images, vocabulary, cache = three
+    stranger = CaptionedImage("stranger", images[0].image_path, ["a dog"], "train")
+    for arguments, options, message in (
+        ((images, vocabulary, cache), {"group_by": "size"}, "group_by='size'"),
+        ((images, vocabulary, cache), {"batch_size": 0}, "batch_size=0"),
+        ((images, vocabulary, cache), {"split": "dev"}, "no caption.*split='dev'"),
+        ((images, vocabulary), {}, "either a FeatureCache"),
+        ((images, vocabulary, cache), {"image_size": 16}, "either a FeatureCache"),
+        (([*images, stranger], vocabulary, cache), {}, "no features of 1 of the 4 photos .first: 'stranger'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_batches(*arguments, **options)

@@ -1,0 +1,332 @@
+import json
+import re
+from collections import Counter
+
+import pytest
+from conftest import write_photos
+
+from data_utils import DATASETS, coco, flickr8k, flickr30k, folder
+
+NAMES = ("a.jpg", "b.jpg", "c.jpg", "d.jpg")
+TOKENS = "".join(f"{name}#{i}\tCaption {i} of {name[0]} .\n" for name in NAMES for i in range(2))
+
+
+@pytest.fixture
+def official(tmp_path):
+    """Flickr8k as it was given out: a token file and three lists; d is on no list."""
+    write_photos(tmp_path / "Flicker8k_Dataset", NAMES)
+    (tmp_path / "Flickr8k.token.txt").write_text(TOKENS)
+    for split, name in (("train", "a.jpg"), ("dev", "b.jpg"), ("test", "c.jpg")):
+        (tmp_path / f"Flickr_8k.{split}Images.txt").write_text(f"{name}\n")
+    return tmp_path
+
+
+def karpathy(names_and_splits, **extra):
+    return {
+        "images": [
+            {
+                "filename": name,
+                "split": split,
+                "sentences": [{"raw": f"Caption {i} of {name[0]} ."} for i in range(2)],
+                **extra,
+            }
+            for name, split in names_and_splits
+        ],
+        "dataset": "any",
+    }
+
+
+def splits_of(images):
+    return {image.image_id: image.split for image in images}
+
+
+EXPECTED_SPLITS = {"a": "train", "b": "dev", "c": "test", "d": None}
+
+
+# === The contract of every reader ===
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_a_missing_or_empty_folder_is_one_clear_error(name, tmp_path):
+    if name == "scenes":
+        pytest.skip("the scenes are drawn into the folder")
+    with pytest.raises(ValueError, match="Received: data_dir="):
+        DATASETS[name](tmp_path / "missing")
+    with pytest.raises(ValueError, match="No caption file found"):
+        DATASETS[name](tmp_path)
+
+
+def check_contract(images):
+    """What holds for the images of every reader."""
+    assert len({image.image_id for image in images}) == len(images)
+    for image in images:
+        assert image.captions and all(isinstance(caption, str) and caption for caption in image.captions)
+        assert image.split in ("train", "dev", "test", None)
+        with open(image.image_path, "rb") as file:
+            assert file.read(1)
+
+
+def write_data_set(name, directory):
+    """Write a small copy of a data set in one of its layouts."""
+    if name == "flickr8k":
+        write_photos(directory / "Images", NAMES)
+        (directory / "captions.txt").write_text("image,caption\n" + "".join(f"{n},A dog\n" for n in NAMES))
+    elif name == "flickr30k":
+        write_photos(directory / "flickr30k-images", NAMES)
+        (directory / "results_20130124.token").write_text(TOKENS)
+    elif name == "coco":
+        write_photos(directory / "train2014", NAMES)
+        content = {
+            "images": [{"id": i, "file_name": name} for i, name in enumerate(NAMES)],
+            "annotations": [{"id": i, "image_id": i, "caption": "A dog"} for i in range(len(NAMES))],
+        }
+        (directory / "captions_train2014.json").write_text(json.dumps(content))
+    elif name == "folder":
+        write_photos(directory, NAMES)
+        (directory / "captions.csv").write_text("image,caption\n" + "".join(f"{n},A dog\n" for n in NAMES))
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_contract(name, tmp_path):
+    write_data_set(name, tmp_path)
+    options = {"num_scenes": 12} if name == "scenes" else {"split_seed": 1}
+    images = DATASETS[name](tmp_path, **options)
+    check_contract(images)
+    assert {"train", "dev", "test"} == set(splits_of(images).values())
+    assert splits_of(DATASETS[name](tmp_path, **options)) == splits_of(images)  # reproducible
+
+
+# === Flickr8k ===
+
+
+def test_flickr8k_as_it_was_given_out(official):
+    images = flickr8k(official)
+    check_contract(images)
+    assert splits_of(images) == EXPECTED_SPLITS
+    assert images[0].captions == ["Caption 0 of a .", "Caption 1 of a ."]
+
+
+def test_flickr8k_captions_txt_with_the_official_lists(official):
+    (official / "Flickr8k.token.txt").unlink()
+    rows = [f'{name},"Caption {i} of ""{name[0]}"" , yes"' for name in NAMES for i in range(2)]
+    (official / "captions.txt").write_text("image,caption\n" + "\n".join(rows) + "\na.jpg,not quoted, with a comma\n")
+    images = flickr8k(official)
+    assert splits_of(images) == EXPECTED_SPLITS
+    assert images[0].captions == ['Caption 0 of "a" , yes', 'Caption 1 of "a" , yes', "not quoted, with a comma"]
+
+
+def test_flickr8k_karpathys_json_alone_or_for_the_splits(official):
+    for split in ("train", "dev", "test"):
+        (official / f"Flickr_8k.{split}Images.txt").unlink()
+    splits = [("a.jpg", "train"), ("b.jpg", "val"), ("c.jpg", "test")]
+    (official / "dataset_flickr8k.json").write_text(json.dumps(karpathy(splits)))
+    assert splits_of(flickr8k(official)) == EXPECTED_SPLITS
+    (official / "Flickr8k.token.txt").unlink()
+    with pytest.warns(UserWarning, match="photos without a caption left out: 1 .first: d"):
+        images = flickr8k(official)
+    assert splits_of(images) == {"a": "train", "b": "dev", "c": "test"}
+    assert images[0].captions == ["Caption 0 of a .", "Caption 1 of a ."]
+
+
+def test_without_lists_it_is_an_error_or_a_seeded_split(official):
+    for split in ("train", "dev", "test"):
+        (official / f"Flickr_8k.{split}Images.txt").unlink()
+    with pytest.raises(ValueError, match="Flickr_8k.trainImages.txt.*dataset_flickr8k.json.*split_seed=0"):
+        flickr8k(official)
+    counts = Counter(splits_of(flickr8k(official, split_seed=0)).values())
+    assert counts == {"train": 2, "dev": 1, "test": 1}
+
+
+def test_what_is_left_out_is_counted_in_one_warning(official):
+    with (official / "Flickr8k.token.txt").open("a") as file:
+        for i in range(5):
+            file.write(f"2258277193_586949ec62.jpg.1#{i}\tA man .\n")
+        file.write("e.jpg#0\tA photo that is not there .\n")
+    write_photos(official / "Flicker8k_Dataset", ["uncaptioned.jpg", "._a.jpg"])
+    with (official / "Flickr_8k.trainImages.txt").open("a") as file:
+        file.write("gone.jpg\na.jpg\n")
+    (official / "Flickr_8k.testImages.txt").unlink()
+    with pytest.warns(UserWarning) as warned:
+        images = flickr8k(official)
+    assert len(warned) == 1
+    message = str(warned[0].message)
+    for part in (
+        "captions without a photo left out: 6",
+        "photos without a caption left out: 1 (first: uncaptioned)",
+        "photos on a split list that are not there: 1 (first: gone)",
+        "photos named twice on a split list: 1 (first: Flickr_8k.trainImages.txt, line 3)",
+        "no list for the split test: 1 (first: Flickr_8k.testImages.txt)",
+    ):
+        assert part in message
+    assert splits_of(images) == EXPECTED_SPLITS | {"c": None}
+
+
+def test_a_photo_in_two_splits_is_refused_with_both_places(official):
+    (official / "Flickr_8k.devImages.txt").write_text("b.jpg\na.jpg\n")
+    with pytest.raises(ValueError, match=r"devImages.txt, line 2: .*'a'.*'dev' here and in 'train'.*line 1"):
+        flickr8k(official)
+
+
+def test_nested_folders_and_macos_leftovers(official):
+    (official / "Flicker8k_Dataset").rename(official / "Flickr8k_Dataset")
+    (official / "wrapped").mkdir()
+    (official / "Flickr8k_Dataset").rename(official / "wrapped" / "Flicker8k_Dataset")
+    (official / "wrapped").rename(official / "Flickr8k_Dataset")
+    (official / "__MACOSX" / "Flicker8k_Dataset").mkdir(parents=True)
+    (official / "__MACOSX" / "Flicker8k_Dataset" / "._a.jpg").write_bytes(b"junk")
+    check_contract(flickr8k(official))
+
+
+def test_no_photo_at_all_is_an_error(official):
+    for name in NAMES:
+        (official / "Flicker8k_Dataset" / name).unlink()
+    with pytest.raises(ValueError, match="None of the 4 captioned photos was found"):
+        flickr8k(official)
+
+
+def test_tables_that_cannot_be_parsed_are_refused_with_file_and_line(official):
+    (official / "Flickr8k.token.txt").unlink()
+    for text, message in (
+        ('image,caption\na.jpg,"A quote that is not closed\nb.jpg,A dog\n', "captions.txt, line 3: .*Quotes"),
+        ('image,caption\na.jpg,"A quote" inside\n', "captions.txt, line 2: "),
+        ("picture,text\na.jpg,A dog\n", "captions.txt, line 1: the header must name"),
+        ("", "captions.txt, line 1"),
+    ):
+        (official / "captions.txt").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            flickr8k(official)
+
+
+# === Flickr30k ===
+
+
+def test_flickr30k_results_csv_with_its_missing_bar(tmp_path):
+    write_photos(tmp_path / "flickr30k_images" / "flickr30k_images", NAMES)
+    (tmp_path / "flickr30k_images" / "results.csv").write_text(
+        "image_name| comment_number| comment\n"
+        'a.jpg| 0| A "dog" | runs .\n'
+        "a.jpg| 1   A dog runs across the grass .\n"
+        "b.jpg| 0|  \n"
+        "b.jpg| 1| A cat .\n"
+        "a line without bars\n"
+    )
+    (tmp_path / "train.txt").write_text("a\n")
+    (tmp_path / "val.txt").write_text("b\n")
+    with pytest.warns(UserWarning) as warned:
+        images = flickr30k(tmp_path)
+    assert len(warned) == 1 and "empty captions left out: 1" in str(warned[0].message)
+    assert "lines without a separator left out: 1 (first: results.csv, line 6)" in str(warned[0].message)
+    assert images[0].captions == ['A "dog" | runs .', "A dog runs across the grass ."]
+    assert splits_of(images) == {"a": "train", "b": "dev"}
+
+
+def test_flickr30k_token_file_with_karpathys_splits(tmp_path):
+    write_photos(tmp_path / "flickr30k-images", NAMES)
+    (tmp_path / "results_20130124.token").write_text(TOKENS)
+    with pytest.raises(ValueError, match="dataset_flickr30k.json"):
+        flickr30k(tmp_path)
+    splits = [("a.jpg", "train"), ("b.jpg", "val"), ("c.jpg", "test")]
+    (tmp_path / "dataset_flickr30k.json").write_text(json.dumps(karpathy(splits)))
+    assert splits_of(flickr30k(tmp_path)) == EXPECTED_SPLITS
+
+
+# === COCO ===
+
+
+def test_coco_karpathys_restval_is_train(tmp_path):
+    write_photos(tmp_path / "val2014", NAMES)
+    splits = [("a.jpg", "restval"), ("b.jpg", "val"), ("c.jpg", "test"), ("d.jpg", "train")]
+    (tmp_path / "dataset_coco.json").write_text(json.dumps(karpathy(splits, filepath="val2014")))
+    assert splits_of(coco(tmp_path)) == {"a": "train", "b": "dev", "c": "test", "d": "train"}
+
+
+def test_coco_own_files(tmp_path):
+    (tmp_path / "annotations").mkdir()
+    for split, names in (("train", ("a.jpg", "b.jpg")), ("val", ("c.jpg", "d.jpg"))):
+        write_photos(tmp_path / "images" / f"{split}2017", names)
+        content = {
+            "images": [{"id": ord(name[0]), "file_name": name} for name in names],
+            "annotations": [
+                {"id": i, "image_id": ord(name[0]), "caption": f"Caption {i}\n of {name[0]}"}
+                for name in names
+                for i in range(6)
+            ],
+        }
+        (tmp_path / "annotations" / f"captions_{split}2017.json").write_text(json.dumps(content))
+    images = coco(tmp_path)
+    check_contract(images)
+    assert splits_of(images) == {"a": "train", "b": "train", "c": "dev", "d": "dev"}
+    assert images[0].captions[5] == "Caption 5 of a" and len(images[0].captions) == 6
+
+
+@pytest.mark.parametrize("content", ['{"images": 3}', "[]", '{"images": [{"filename": "a.jpg"}]}', "{not json"])
+def test_damaged_json_names_the_file(tmp_path, content):
+    for name, reader in (("dataset_coco.json", coco), ("dataset_flickr8k.json", flickr8k)):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueError, match=re.escape(name)):
+            reader(tmp_path)
+
+
+# === Your own pictures ===
+
+
+def test_folder_with_csv(tmp_path):
+    write_photos(tmp_path, ("a.jpg", "b.png"))
+    write_photos(tmp_path / "sub", ("c.jpg",))
+    (tmp_path / "captions.csv").write_text(
+        "image;caption;split\na.jpg;A dog, running;train\na.jpg;A brown dog;train\nb.png;A cat;val\nsub/c.jpg;A cow;\n"
+    )
+    images = folder(tmp_path)
+    check_contract(images)
+    assert splits_of(images) == {"a": "train", "b": "dev", "c": None}
+    assert images[0].captions == ["A dog, running", "A brown dog"]
+
+
+def test_folder_with_jsonl(tmp_path):
+    write_photos(tmp_path, ("a.jpg", "b.jpg"))
+    rows = [
+        {"image": "a.jpg", "captions": ["A dog", "It runs"]},
+        {"image": "b.jpg", "caption": "A cat", "split": "dev"},
+    ]
+    (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    assert splits_of(folder(tmp_path)) == {"a": None, "b": "dev"}
+    for bad in ("[1]", '{"image": 3, "caption": "x"}', '{"image": "a.jpg"}', "nonsense"):
+        (tmp_path / "captions.jsonl").write_text('{"image": "a.jpg", "caption": "A dog"}\n' + bad)
+        with pytest.raises(ValueError, match="captions.jsonl, line 2: expected an object"):
+            folder(tmp_path)
+
+
+def test_folder_refuses_what_would_mix_pictures_up(tmp_path):
+    write_photos(tmp_path, ("a.jpg", "a.png"))
+    for text, message in (
+        ("a.jpg,A dog,train\na.png,A cat,train\n", "line 3: two pictures share the image id 'a'"),
+        ("a.jpg,A dog,train\na.jpg,A cat,dev\n", "line 3: .*'dev' here and 'train' in line 2"),
+        ("a.jpg,A dog,holiday\n", "line 2: unknown split.*Received: split='holiday'"),
+        ("a.jpg,A dog,train,more\n", "line 2: 4 columns where the header has 3"),
+    ):
+        (tmp_path / "captions.csv").write_text("image,caption,split\n" + text)
+        with pytest.raises(ValueError, match=message):
+            folder(tmp_path)
+
+
+def test_folder_counts_what_it_leaves_out(tmp_path):
+    write_photos(tmp_path, ("a.jpg", "b.jpg"))
+    (tmp_path / "captions.csv").write_text("image,caption\na.jpg,A dog\nb.jpg,\n,A cat\nc.jpg,A cow\nb.jpg\n")
+    with pytest.warns(UserWarning) as warned:
+        assert splits_of(folder(tmp_path)) == {"a": None}
+    message = str(warned[0].message)
+    assert "rows without a caption left out: 1 (first: captions.csv, line 3)" in message
+    assert "rows without an image left out: 1" in message and "rows with too few columns left out: 1" in message
+    assert "captions without a photo left out: 1 (first: c)" in message
+    assert "photos without a caption left out: 1 (first: b)" in message
+
+
+# === The real files ===
+
+
+def test_real_flickr8k(flickr8k_dir):
+    with pytest.warns(UserWarning, match="no list for the split test"):
+        images = flickr8k(flickr8k_dir)
+    check_contract(images)
+    assert Counter(image.split for image in images) == {"train": 6000, "dev": 1000}
+    assert sum(len(image.captions) for image in images) == 35_000

@@ -1,0 +1,197 @@
+import os
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+from data_utils import FeatureCache, Vocabulary, load_image, make_batches
+from keras_sat.encoders import ENCODERS
+
+APPLICATIONS = {
+    "vgg16": (keras.applications.VGG16, keras.applications.vgg16.preprocess_input, "block5_conv3", (14, 14, 512)),
+    "vgg19": (keras.applications.VGG19, keras.applications.vgg19.preprocess_input, "block5_conv4", (14, 14, 512)),
+    "resnet50": (
+        keras.applications.ResNet50,
+        keras.applications.resnet50.preprocess_input,
+        "conv5_block3_out",
+        (7, 7, 2048),
+    ),
+    "mobilenet_v2": (
+        keras.applications.MobileNetV2,
+        keras.applications.mobilenet_v2.preprocess_input,
+        "out_relu",
+        (7, 7, 1280),
+    ),
+    "efficientnet_b0": (
+        keras.applications.EfficientNetB0,
+        keras.applications.efficientnet.preprocess_input,
+        "top_activation",
+        (7, 7, 1280),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def photo():
+    return np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3)).astype(np.float32)
+
+
+# === The contract of every encoder ===
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_contract(name, photo):
+    encoder = ENCODERS[name](weights=None, image_size=64)
+    assert isinstance(encoder, keras.Model) and encoder.name == name
+    assert encoder.input_shape == (None, 64, 64, 3)
+    grid = np.asarray(encoder(photo, training=False))
+    assert grid.ndim == 4 and grid.shape[1:] == encoder.output_shape[1:]
+    assert np.isfinite(grid).all() and grid.std() > 0
+    np.testing.assert_array_equal(grid, np.asarray(encoder(photo.astype(np.uint8), training=False)))
+    with pytest.raises(ValueError, match=f"`{name}` has no layer.*Expected one of: .*Received: layer='nothing'"):
+        ENCODERS[name](weights=None, layer="nothing", image_size=64)
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_the_usual_grid_at_the_usual_size(name):
+    encoder = ENCODERS[name](weights=None)
+    assert encoder.input_shape == (None, 224, 224, 3)
+    assert encoder.output_shape[1:] == APPLICATIONS[name][3] and encoder.encoder_layer == APPLICATIONS[name][2]
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_equal_to_the_application_after_its_own_preprocess_input(name, photo, tmp_path):
+    application, preprocess_input, layer, _ = APPLICATIONS[name]
+    keras.utils.set_random_seed(0)
+    network = application(include_top=False, weights=None, input_shape=(64, 64, 3))
+    network.save_weights(tmp_path / "network.weights.h5")
+    expected = keras.Model(network.input, network.get_layer(layer).output)(
+        preprocess_input(photo.copy()), training=False
+    )
+    encoder = ENCODERS[name](weights=tmp_path / "network.weights.h5", image_size=64)
+    np.testing.assert_allclose(encoder(photo, training=False), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_another_layer_gives_its_grid(photo):
+    encoder = ENCODERS["vgg16"](weights=None, layer="block4_conv3", image_size=64)
+    assert encoder.output_shape == (None, 8, 8, 512) and encoder.encoder_layer == "block4_conv3"
+
+
+# === Weights ===
+
+
+def save_legacy(network, path, prefix=""):
+    """Write weights in the `.h5` format that keras.applications downloads."""
+    with h5py.File(path, "w") as file:
+        group = file.create_group(prefix) if prefix else file
+        group.attrs["layer_names"] = [layer.name.encode() for layer in network.layers]
+        for layer in network.layers:
+            stored = group.create_group(layer.name)
+            names = [f"{layer.name}/{weight.name}:0" for weight in layer.weights]
+            stored.attrs["weight_names"] = [name.encode() for name in names]
+            for name, array in zip(names, layer.get_weights()):
+                stored.create_dataset(name, data=array)
+
+
+@pytest.mark.parametrize("include_top", [False, True])
+@pytest.mark.parametrize("prefix", ["", "model_weights"])
+def test_the_h5_files_that_keras_applications_downloads(photo, tmp_path, include_top, prefix):
+    keras.utils.set_random_seed(3)
+    options = {"input_shape": (64, 64, 3)} if not include_top else {}
+    network = keras.applications.MobileNetV2(include_top=include_top, weights=None, **options)
+    save_legacy(network, tmp_path / "mobilenet_v2.h5", prefix)
+    encoder = ENCODERS["mobilenet_v2"](weights=tmp_path / "mobilenet_v2.h5", image_size=64)
+    loaded = [layer for layer in encoder.layers if isinstance(layer, keras.Model)][0]
+    layers = [layer for layer in loaded.layers if layer.weights]
+    assert len(layers) > 100
+    for layer in layers:
+        for ours, theirs in zip(layer.get_weights(), network.get_layer(layer.name).get_weights()):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_weights_of_something_else_are_refused(tmp_path):
+    network = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(64, 64, 3))
+    network.save_weights(tmp_path / "mobilenet.weights.h5")
+    save_legacy(network, tmp_path / "mobilenet.h5")
+    (tmp_path / "torn.weights.h5").write_bytes((tmp_path / "mobilenet.weights.h5").read_bytes()[:5000])
+    (tmp_path / "text.h5").write_text("no weights")
+    for name in ("mobilenet.weights.h5", "mobilenet.h5", "torn.weights.h5", "text.h5"):
+        with pytest.raises(ValueError, match=f"does not hold the weights of vgg16.*{name}"):
+            ENCODERS["vgg16"](weights=tmp_path / name, image_size=64)
+    with pytest.raises(ValueError, match="does not exist.*missing.h5"):
+        ENCODERS["vgg16"](weights=tmp_path / "missing.h5")
+    with pytest.raises(ValueError, match="no ImageNet weights"):
+        ENCODERS["tiny"](weights="imagenet")
+
+
+def test_imagenet_that_cannot_be_downloaded_says_what_to_fetch_and_where_to_put_it(monkeypatch, tmp_path):
+    def no_network(*arguments, origin, **options):
+        raise Exception(f"URL fetch failure on {origin}: None -- [Errno -2] Name or service not known")
+
+    def application(weights, **options):
+        return no_network(origin="https://example.org/models/vgg16_notop.h5")
+
+    monkeypatch.setattr(keras.applications, "VGG16", application)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    with pytest.raises(ValueError) as error:
+        ENCODERS["vgg16"]()
+    message = str(error.value)
+    assert "Fetch https://example.org/models/vgg16_notop.h5 with" in message
+    assert str(tmp_path / "models") in message and "--encoder-weights" in message
+
+
+# === The tiny encoder ===
+
+
+def test_tiny_has_the_place_of_each_cell_and_can_be_trained(tmp_path):
+    encoder = ENCODERS["tiny"]()
+    assert encoder.output_shape == (None, 8, 8, 66) and len(encoder.trainable_weights) == 6
+    grid = np.asarray(encoder(np.zeros((2, 64, 64, 3))))
+    np.testing.assert_allclose(grid[1, :, 3, 64], np.linspace(-1, 1, 8), atol=1e-6)
+    np.testing.assert_allclose(grid[1, 3, :, 65], np.linspace(-1, 1, 8), atol=1e-6)
+    encoder.save_weights(tmp_path / "tiny.weights.h5")
+    again = ENCODERS["tiny"](weights=tmp_path / "tiny.weights.h5")
+    np.testing.assert_array_equal(again(np.ones((1, 64, 64, 3))), encoder(np.ones((1, 64, 64, 3))))
+    with pytest.raises(ValueError, match="image_size=63"):
+        ENCODERS["tiny"](image_size=63)
+
+
+def test_space_to_depth_takes_two_by_two_pixels_together():
+    encoder = ENCODERS["tiny"]()
+    to_depth = keras.Model(encoder.input, encoder.get_layer("space_to_depth").output)
+    pixels = np.random.default_rng(0).uniform(0, 255, (1, 64, 64, 3)).astype(np.float32)
+    cell = np.asarray(to_depth(pixels))[0, 5, 9]
+    np.testing.assert_allclose(cell, pixels[0, 10:12, 18:20].reshape(12) / 127.5 - 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_an_encoder_can_be_saved_and_loaded(name, tmp_path, photo):
+    encoder = ENCODERS[name](weights=None, image_size=64)
+    encoder.save(tmp_path / "encoder.keras")
+    again = keras.saving.load_model(tmp_path / "encoder.keras", safe_mode=True)
+    np.testing.assert_allclose(again(photo, training=False), encoder(photo, training=False), atol=1e-5)
+
+
+# === The real thing ===
+
+
+def test_mobilenet_v2_with_real_weights_on_real_photos(real_data, flickr8k_images, tmp_path):
+    weights = os.path.join(real_data, "mobilenet_v2_notop.weights.h5")
+    encoder = ENCODERS["mobilenet_v2"](weights=weights)
+    images = [image for image in flickr8k_images if image.split == "train"][:40]
+    ids, paths = [image.image_id for image in images], [image.image_path for image in images]
+    cache = FeatureCache.build(tmp_path / "cache", ids, paths, encoder, show_progress=False)
+    assert cache.grid_shape == (7, 7) and cache.feature_dim == 1280
+    features = cache.features(ids)
+    network = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(224, 224, 3))
+    network.load_weights(weights)
+    photos = np.stack([load_image(path, 224) for path in paths[:8]]).astype(np.float32)
+    expected = network(keras.applications.mobilenet_v2.preprocess_input(photos), training=False)
+    np.testing.assert_allclose(features[:8], np.reshape(expected, (8, 49, 1280)), rtol=2e-3, atol=2e-3)
+    assert 0.05 < (features > 0).mean() < 0.6  # trained features are sparse, and differ between photos
+    means = features.astype(np.float32).mean(axis=1)
+    assert np.corrcoef(means)[np.triu_indices(40, 1)].mean() < 0.8
+    vocabulary = Vocabulary.build(images)
+    count = sum(len(target_ids) for _, target_ids, _ in make_batches(images, vocabulary, cache))
+    assert count == 200

@@ -1,0 +1,73 @@
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from data_utils.files import exclusive_lock, read_json, read_sealed_json, write_sealed_json, write_whole
+
+
+def test_write_whole_replaces_and_leaves_nothing_behind(tmp_path):
+    write_whole(tmp_path / "sub" / "a.txt", "é\n")
+    write_whole(tmp_path / "sub" / "a.txt", b"second")
+    assert (tmp_path / "sub" / "a.txt").read_bytes() == b"second"
+    assert os.listdir(tmp_path / "sub") == ["a.txt"]
+
+
+def test_write_whole_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    write_whole(tmp_path / "a.txt", "old")
+
+    def no_space(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(tmp_path / "a.txt", "new")
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_sealed_json_notices_damage(tmp_path):
+    path = tmp_path / "a.json"
+    write_sealed_json(path, {"size": 14, "name": "é"})
+    assert read_sealed_json(path, "a test") == {"size": 14, "name": "é"}
+    path.write_text(path.read_text().replace("14", "15"))
+    with pytest.raises(ValueError, match="a.json: the file is damaged.*Expected: a test"):
+        read_sealed_json(path, "a test")
+    for content, message in (("[]", "something else"), ('{"a":\n1', "line 2"), (b"\xff", "not UTF-8")):
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with pytest.raises(ValueError, match=message):
+            read_sealed_json(path, "a test")
+    path.write_bytes(b"\xef\xbb\xbf{}")
+    assert read_json(path) == {}
+
+
+HOLD = textwrap.dedent(
+    """
+    import sys
+    from data_utils.files import exclusive_lock
+    with exclusive_lock(sys.argv[1], "is busy"):
+        print("held", flush=True)
+        sys.stdin.read()
+    """
+)
+
+
+def test_the_lock_is_held_by_one_process_and_freed_by_its_death(tmp_path):
+    lock = tmp_path / "lock"
+    with exclusive_lock(lock, "is busy"), pytest.raises(ValueError, match="Another process is busy"):  # noqa: SIM117
+        with exclusive_lock(lock, "is busy"):
+            pass
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(ValueError, match="Another process is busy.*Received: lock file="):  # noqa: SIM117
+            with exclusive_lock(lock, "is busy"):
+                pass
+        holder.kill()
+        holder.wait()
+    with exclusive_lock(lock, "is busy"):
+        pass

@@ -1,0 +1,145 @@
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_utils import load_image
+
+
+@pytest.fixture
+def picture():
+    """Left half red, right half blue, 40 x 20."""
+    pixels = np.zeros((20, 40, 3), dtype=np.uint8)
+    pixels[:, :20, 0] = 250
+    pixels[:, 20:, 2] = 250
+    return Image.fromarray(pixels)
+
+
+def saved(picture, path, **options):
+    picture.save(path, **options)
+    return path
+
+
+def assert_red_and_blue(image):
+    assert image.dtype == np.uint8 and image.shape[2] == 3
+    left, right = image[:, 2 : image.shape[1] // 2 - 4], image[:, image.shape[1] // 2 + 4 : -2]
+    assert left[..., 0].min() > 200 and left[..., 2].max() < 60
+    assert right[..., 2].min() > 200 and right[..., 0].max() < 60
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "options"),
+    [
+        ("a.jpg", "RGB", {"quality": 95}),
+        ("progressive.jpg", "RGB", {"quality": 95, "progressive": True}),
+        ("cmyk.jpg", "CMYK", {"quality": 95}),
+        ("a.png", "RGB", {}),
+        ("palette.png", "P", {}),
+        ("a.webp", "RGB", {"quality": 95}),
+        ("a.gif", "RGB", {}),
+        ("a.bmp", "RGB", {}),
+        ("upper.JPG", "RGB", {"quality": 95}),
+        ("no_ending", "RGB", {"format": "PNG"}),
+        ("png_called.jpg", "RGB", {"format": "PNG"}),
+    ],
+)
+def test_every_usual_format_gives_the_same_picture(picture, tmp_path, name, mode, options):
+    path = saved(picture.convert(mode), tmp_path / name, **options)
+    assert load_image(path).shape == (20, 40, 3)
+    assert_red_and_blue(load_image(path))
+    assert_red_and_blue(load_image(str(path), image_size=(30, 60)))
+    assert load_image(path, 32).shape == (32, 32, 3)
+
+
+def test_exif_turns_the_picture_upright(picture, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned: the picture is stored lying on its side
+    path = saved(picture.transpose(Image.Transpose.ROTATE_90), tmp_path / "turned.jpg", exif=exif, quality=95)
+    assert_red_and_blue(load_image(path))
+
+
+def test_transparent_parts_are_white(tmp_path):
+    transparent = Image.new("RGBA", (8, 8), (0, 0, 0, 0))
+    assert load_image(saved(transparent, tmp_path / "a.png")).min() == 255
+    half = Image.new("RGBA", (8, 8), (0, 0, 0, 128))
+    assert abs(int(load_image(saved(half, tmp_path / "b.png"))[0, 0, 0]) - 127) <= 1
+    palette = Image.new("P", (8, 8), 0)
+    palette.putpalette([9, 9, 9] * 256)
+    assert load_image(saved(palette, tmp_path / "c.png", transparency=0)).min() == 255
+    assert load_image(saved(palette, tmp_path / "c.gif", transparency=0)).min() == 255
+
+
+def test_grey_and_16_bit_pictures_keep_their_brightness(tmp_path):
+    grey = saved(Image.new("L", (8, 8), 77), tmp_path / "grey.png")
+    assert (load_image(grey) == 77).all()
+    deep = saved(Image.fromarray(np.full((8, 8), 77 * 257, dtype=np.uint16)), tmp_path / "deep.png")
+    assert (load_image(deep) == 77).all()
+    assert (load_image(saved(Image.new("1", (8, 8), 1), tmp_path / "bits.png")) == 255).all()
+
+
+def test_the_first_frame_of_an_animation(tmp_path):
+    first, second = Image.new("RGB", (8, 8), (255, 0, 0)), Image.new("RGB", (8, 8), (0, 255, 0))
+    path = saved(first, tmp_path / "a.gif", save_all=True, append_images=[second])
+    assert load_image(path)[0, 0].tolist() == [255, 0, 0]
+
+
+def test_pictures_and_arrays_are_taken_too(picture):
+    assert_red_and_blue(load_image(picture))
+    array = np.array(picture)
+    np.testing.assert_array_equal(load_image(array), array)
+    np.testing.assert_array_equal(load_image(array.astype(np.float32)), array)
+    assert load_image(array[..., 0]).shape == (20, 40, 3)
+    with pytest.raises(ValueError, match=r"Received: shape=\(3,\)"):
+        load_image(np.zeros(3))
+    with pytest.raises(ValueError, match="values 0..255"):
+        load_image(np.full((4, 4, 3), 300.0))
+
+
+def test_a_large_jpeg_is_averaged_down_not_sampled(tmp_path):
+    stripes = np.tile(np.array([0, 255], dtype=np.uint8).repeat(4), (800, 100))  # as fine as the grid of a draft
+    small = load_image(saved(Image.fromarray(stripes), tmp_path / "fine.jpg", quality=95), 20)
+    assert abs(float(small.mean()) - 127.5) < 8 and small.std() < 40
+
+
+def png_that_claims(width, height):
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\x00" * 1000))
+
+
+def test_errors(picture, tmp_path):
+    whole = io.BytesIO()
+    picture.save(whole, format="JPEG")
+    heic = b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00" + b"\x00" * 50
+    for name, content, message in (
+        ("empty.jpg", b"", "empty"),
+        ("text.jpg", b"this is no picture", "not a picture"),
+        ("torn.jpg", whole.getvalue()[:400], "damaged|not a picture"),
+        ("bomb.png", png_that_claims(100_000, 100_000), "too large"),
+        ("iphone.heic", heic, "pip install pillow-heif"),
+        ("iphone.jpg", heic, "pip install pillow-heif"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=message) as error:
+            load_image(tmp_path / name)
+        assert name in str(error.value)
+    with pytest.raises(FileNotFoundError, match="missing.jpg"):
+        load_image(tmp_path / "missing.jpg")
+    with pytest.raises(ValueError, match="image_size=0"):
+        load_image(picture, 0)
+
+
+def test_a_picture_torn_anywhere_is_refused(picture, tmp_path):
+    for kind in ("JPEG", "PNG", "WEBP", "BMP", "GIF"):
+        whole = io.BytesIO()
+        Image.effect_noise((64, 64), 90).convert("RGB").save(whole, format=kind)
+        for share in (0.02, 0.3, 0.7):
+            path = tmp_path / f"torn.{kind.lower()}"
+            path.write_bytes(whole.getvalue()[: int(share * len(whole.getvalue()))])
+            with pytest.raises(ValueError, match="torn"):
+                load_image(path)

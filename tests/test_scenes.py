@@ -1,0 +1,213 @@
+import hashlib
+
+import numpy as np
+import pytest
+
+from data_utils.captions import tokenise
+from data_utils.scenes import COLOURS, SHAPES, Scene, SceneObject, draw_scenes, is_true, mentions_relation, word_places
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    return draw_scenes(600, seed=5)
+
+
+def scene_of(*objects):
+    """A scene with objects given as (size, colour, shape, box), on a picture of 64 x 64."""
+    items = tuple(SceneObject(shape, colour, size, box) for size, colour, shape, box in objects)
+    return Scene("test", np.zeros((64, 64, 3), np.uint8), items, (), "train")
+
+
+RED_CIRCLE = ("small", "red", "circle", (4, 20, 18, 34))
+BLUE_STAR = ("big", "blue", "star", (40, 22, 62, 44))
+
+
+def test_basics(scenes):
+    for scene in scenes:
+        assert scene.image.shape == (64, 64, 3) and scene.image.dtype == np.uint8
+        assert len(set(scene.captions)) == 5
+        assert 1 <= len(scene.objects) <= 2
+    assert len({scene.image_id for scene in scenes}) == 600
+    splits = [scene.split for scene in scenes]
+    assert (splits.count("train"), splits.count("dev"), splits.count("test")) == (480, 60, 60)
+
+
+def test_same_seed_same_pixels_and_captions(scenes):
+    again = draw_scenes(20, seed=5)  # a shorter list is the beginning of a longer one
+    for first, second in zip(again, scenes):
+        np.testing.assert_array_equal(first.image, second.image)
+        assert first.captions == second.captions
+    assert draw_scenes(1, seed=6)[0].captions != again[0].captions
+
+
+def test_the_pixels_are_the_same_on_every_machine(scenes):
+    pixels = hashlib.sha256(b"".join(scene.image.tobytes() for scene in scenes[:50])).hexdigest()
+    captions = hashlib.sha256("\n".join(c for scene in scenes[:50] for c in scene.captions).encode()).hexdigest()
+    assert captions[:16] == "16ca5c324d10c4a2"
+    assert pixels[:16] == "78b02dfe47ac2ef1"
+
+
+def test_every_caption_is_true_of_its_scene_and_of_few_others(scenes):
+    assert all(is_true(scene, caption) for scene in scenes for caption in scene.captions)
+    elsewhere = [is_true(scenes[i - 1], caption) for i in range(len(scenes)) for caption in scenes[i].captions]
+    assert set(elsewhere) == {True, False} and np.mean(elsewhere) < 0.05
+
+
+def test_relations_cannot_be_avoided_and_and_is_kept_for_twins(scenes):
+    two = [scene for scene in scenes if len(scene.objects) == 2]
+    assert 250 < len(two) < 350
+    assert np.mean([mentions_relation(caption) for scene in two for caption in scene.captions]) >= 0.4
+    for scene in two:
+        twins = scene.objects[0].looks == scene.objects[1].looks
+        for caption in scene.captions:
+            assert mentions_relation(caption) != twins
+            assert twins or "and" not in caption.split()
+
+
+def test_both_orders_of_mention_and_every_word_occur(scenes):
+    first_is_left = [scene for scene in scenes if any(" left of " in c for c in scene.captions)]
+    assert any(any(" right of " in c for c in scene.captions) for scene in first_is_left)
+    words = {word for scene in scenes for caption in scene.captions for word in tokenise(caption)}
+    expected = {
+        *COLOURS,
+        *SHAPES,
+        "small",
+        "little",
+        "big",
+        "large",
+        "left",
+        "right",
+        "above",
+        "over",
+        "below",
+        "under",
+    }
+    assert expected | {"a", "an", "the", "one", "two", "another", "and", "there", "picture"} <= words
+
+
+def test_exactly_one_relation_is_clear(scenes):
+    for scene in scenes:
+        if len(scene.objects) == 2:
+            (a, b), gap = (item.box for item in scene.objects), 64 // 12
+            apart = [a[2] + gap <= b[0], b[2] + gap <= a[0], a[3] + gap <= b[1], b[3] + gap <= a[1]]
+            overlap = (a[0] < b[2] and b[0] < a[2]) + (a[1] < b[3] and b[1] < a[3])
+            assert sum(apart) == 1 and overlap == 1
+
+
+def test_objects_are_drawn_inside_their_boxes_in_their_colours(scenes):
+    for scene in scenes[:50]:
+        for item in scene.objects:
+            left, top, right, bottom = item.box
+            assert 0 <= left < right <= 64 and 0 <= top < bottom <= 64
+            centre = scene.image[(top + bottom) // 2 + 1, (left + right) // 2].astype(int)
+            assert np.abs(centre - COLOURS[item.colour]).max() <= 8
+
+
+def test_truth_of_handmade_sentences():
+    scene = scene_of(RED_CIRCLE, BLUE_STAR)
+    for caption in (
+        "a red circle left of a blue star",
+        "The red circle is to the left of a big blue star.",
+        "there is a blue star right of the small red circle",
+        "a red circle",
+        "one little red circle",
+        "a picture of a blue star",
+        "a red circle and a blue star",
+    ):
+        assert is_true(scene, caption) is True, caption
+    for caption in (
+        "a red circle right of a blue star",
+        "a red circle above a blue star",
+        "a blue star left of a red circle",
+        "a big red circle",
+        "a red star",
+        "a red circle left of a red circle",
+        "two red circles",
+        "a red circle and another red circle",
+        "a green square",
+    ):
+        assert is_true(scene, caption) is False, caption
+    for caption in (
+        "",
+        "a dog runs",
+        "red circle",
+        "a red",
+        "a red circle left",
+        "a red circle left of",
+        "a red circle left of a",
+        "a red circle and",
+        "a red circle is",
+        "a red circle is a red circle",
+        "a circle red",
+        "there is a red circle is left of a blue star",
+        "a red circle a red circle",
+        "a red circle left of a blue star blue star",
+        "two red circle",
+        "two",
+        "a red circles",
+        "a red circle left of a blue star and",
+        "a <unk> circle",
+    ):
+        assert is_true(scene, caption) is None, caption
+
+
+def test_twins_and_three_objects():
+    twins = scene_of(RED_CIRCLE, ("small", "red", "circle", (40, 20, 54, 34)))
+    assert is_true(twins, "two small red circles") and is_true(twins, "a red circle and another red circle")
+    assert is_true(twins, "two big red circles") is False
+    assert [place.boxes for place in word_places(twins, "two red circles")] == [
+        (twins.objects[0].box, twins.objects[1].box)
+    ] * 3
+    three = scene_of(RED_CIRCLE, BLUE_STAR, ("small", "green", "square", (6, 48, 18, 60)))
+    assert is_true(three, "a red circle is left of a blue star and above a green square") is True
+    assert is_true(three, "a red circle is left of a blue star and below a green square") is False
+    for scene in draw_scenes(60, seed=2, image_size=96, max_objects=3):
+        assert all(is_true(scene, caption) for caption in scene.captions)
+
+
+def test_places_of_words():
+    scene = scene_of(RED_CIRCLE, BLUE_STAR)
+    places = scene.places("The red circle is to the left of a big blue star.")
+    red, blue = scene.objects[0].box, scene.objects[1].box
+    found = [(place.position, place.word, place.word_class, place.boxes) for place in places]
+    assert found == [
+        (1, "red", "colour", (red,)),
+        (2, "circle", "shape", (red,)),
+        (6, "left", "relation", (red, blue)),
+        (9, "big", "size", (blue,)),
+        (10, "blue", "colour", (blue,)),
+        (11, "star", "shape", (blue,)),
+    ]
+    assert scene.places("a red circle right of a blue star") == [] == scene.places("a dog")
+
+
+def test_cells_of_any_grid():
+    (place,) = [p for p in word_places(scene_of(RED_CIRCLE), "a red circle") if p.word == "red"]
+    cells = place.cells((8, 8))  # the box (4, 20, 18, 34) touches columns 0..2 and rows 2..4 of cells of 8 pixels
+    assert cells.shape == (8, 8) and cells.dtype == bool and cells.sum() == 9
+    assert cells[2:5, 0:3].all()
+    assert place.cells((8, 8), enlarge=1)[1:6, 0:4].all() and place.cells((8, 8), enlarge=1).sum() == 20
+    assert place.cells((1, 1)).all() and place.cells((64, 64)).sum() == 14 * 14
+    assert place.cells((7, 5)).sum() > 0
+
+
+def test_difficulty_is_an_option():
+    easy = draw_scenes(40, seed=1, max_objects=1, num_colours=2, num_shapes=1, num_sizes=1)
+    assert all(len(scene.objects) == 1 for scene in easy)
+    assert {item.looks for scene in easy for item in scene.objects} == {
+        ("small", "red", "circle"),
+        ("small", "orange", "circle"),
+    }
+    wide = draw_scenes(3, seed=1, image_size=(48, 96))
+    assert wide[0].image.shape == (48, 96, 3)
+
+
+def test_errors():
+    for options, message in (
+        ({"image_size": 8}, "Received: image_size=8"),
+        ({"max_objects": 4}, "Received: max_objects=4"),
+        ({"num_colours": 9}, "at most 8"),
+        ({"num_colours": 1, "num_shapes": 1}, "at least 3 different looks"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            draw_scenes(1, **options)

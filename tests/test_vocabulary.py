@@ -1,0 +1,85 @@
+import json
+
+import pytest
+
+from data_utils import CaptionedImage, Vocabulary
+from data_utils.vocabulary import SPECIAL_TOKENS
+
+
+@pytest.fixture
+def images():
+    return [
+        CaptionedImage("1", "1.jpg", ["A dog runs.", "the dog, a dog"], "train"),
+        CaptionedImage("2", "2.jpg", ["zebra", "a cat"], "train"),
+        CaptionedImage("3", "3.jpg", ["unseen devword"], "dev"),
+        CaptionedImage("4", "4.jpg", ["unseen testword"], "test"),
+        CaptionedImage("5", "5.jpg", ["unlisted"], None),
+    ]
+
+
+def test_basics(images):
+    vocabulary = Vocabulary.build(images)
+    assert vocabulary.tokens[:4] == list(SPECIAL_TOKENS) and vocabulary.pad_token_id == 0
+    assert vocabulary.words == ["a", "dog", "cat", "runs", "the", "zebra"]  # by frequency, then by the alphabet
+    ids = vocabulary.caption_to_ids("A dog runs!")
+    assert ids == [4, 5, 7]
+    assert vocabulary.ids_to_caption([vocabulary.start_token_id, *ids, vocabulary.end_token_id, 4, 0]) == "a dog runs"
+    assert len(vocabulary) == 10 and "dog" in vocabulary and "devword" not in vocabulary
+
+
+def test_only_training_words_count(images):
+    assert not {"unseen", "devword", "testword", "unlisted"} & set(Vocabulary.build(images).words)
+
+
+def test_unknown_words_become_unk_and_are_reported(images):
+    vocabulary = Vocabulary.build(images)
+    assert vocabulary.caption_to_ids("a wolf") == [4, vocabulary.unk_token_id]
+    assert vocabulary.ids_to_caption([4, vocabulary.unk_token_id]) == "a <unk>"
+    assert vocabulary.unknown_share(["a wolf", "a dog"]) == 0.25 and vocabulary.unknown_share([]) == 0.0
+
+
+def test_min_count_and_max_size_cut_the_rare_words(images):
+    assert Vocabulary.build(images, min_count=2).words == ["a", "dog"]
+    assert Vocabulary.build(images, max_size=3).words == ["a", "dog", "cat"]
+    assert len(Vocabulary.build(images, max_size=None).words) == 6
+
+
+def test_order_of_the_images_does_not_matter(images):
+    assert Vocabulary.build(images[::-1]) == Vocabulary.build(images)
+
+
+def test_special_tokens_in_captions_cannot_become_special():
+    images = [CaptionedImage("1", "1.jpg", ["<end> a <pad>"], "train")]
+    vocabulary = Vocabulary.build(images)
+    assert vocabulary.words == ["a", "end", "pad"]
+    assert vocabulary.end_token_id not in vocabulary.caption_to_ids("<end> a <pad>")
+
+
+def test_save_and_load(images, tmp_path):
+    vocabulary = Vocabulary.build(images)
+    vocabulary.save(tmp_path / "vocabulary.json")
+    assert Vocabulary.load(tmp_path / "vocabulary.json") == vocabulary
+    assert json.loads((tmp_path / "vocabulary.json").read_text())["version"] == 1
+
+
+def test_damage_is_noticed(images, tmp_path):
+    path = tmp_path / "vocabulary.json"
+    Vocabulary.build(images).save(path)
+    whole = path.read_bytes()
+    for damaged in (whole.replace(b"dog", b"dof"), whole[:-20], b"", b"[]", b'{"a": 1}', b"\xff\xfe\x00"):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="vocabulary.json"):
+            Vocabulary.load(path)
+
+
+def test_errors(images):
+    with pytest.raises(ValueError, match="split 'train'.*split_seed"):
+        Vocabulary.build(images[2:])
+    with pytest.raises(ValueError, match="Received: min_count=0"):
+        Vocabulary.build(images, min_count=0)
+    with pytest.raises(ValueError, match="different and not empty"):
+        Vocabulary(["a", "a"])
+    with pytest.raises(ValueError, match="special tokens"):
+        Vocabulary(["<pad>"])
+    with pytest.raises(ValueError, match="Received: 99"):
+        Vocabulary(["a"]).ids_to_caption([99])
