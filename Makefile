@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: install test test-lowest lint bench notebooks-check clean
+.PHONY: install test test-lowest lint bench notebooks notebooks-check clean
 
 install: $(INSTALLED)
 
@@ -32,6 +32,9 @@ test-lowest:
 
 notebooks-check: $(INSTALLED)
 	$(BIN)/python notebooks/check.py
+
+notebooks: $(INSTALLED)
+	$(BIN)/python notebooks/check.py --write
 
 clean:
 	rm -rf .venv .venv-lowest build dist *.egg-info .pytest_cache .ruff_cache

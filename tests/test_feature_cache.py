@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -238,7 +239,7 @@ def test_errors(tmp_path, photos):
 def test_unreadable_photos_raise_or_are_left_out(tmp_path, photos):
     ids, paths = photos
     whole = build(tmp_path / "whole", photos).features(ids)
-    original = {path: open(path, "rb").read() for path in (paths[2], paths[9])}
+    original = {path: Path(path).read_bytes() for path in (paths[2], paths[9])}
     with open(paths[2], "wb") as file:
         file.write(b"torn")
     os.remove(paths[9])
