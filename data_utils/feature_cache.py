@@ -282,7 +282,13 @@ class _RowWriter:
     def _wait(self):
         if self.pending is not None:
             pending, self.pending = self.pending, None
-            pending.result()
+            try:
+                pending.result()
+            except OSError as error:
+                raise OSError(
+                    f"{self.directory}: the features could not be written ({error}). Those before are kept; make room "
+                    "and run again to go on."
+                ) from None
 
     def __exit__(self, *exception):
         try:

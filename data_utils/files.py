@@ -79,11 +79,11 @@ def exclusive_lock(path, holder_does):
         holder_does: what the other holder is doing, for the message ("builds the features in ...").
     """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path, timeout=0, isolation_level=None)
-    try:
+    with contextlib.ExitStack() as stack:
         try:
+            connection = stack.enter_context(contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)))
             connection.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             if "locked" not in str(error):
                 raise ValueError(f"{path}: the lock file cannot be used ({error}). Is the folder writable?") from None
             raise ValueError(
@@ -91,5 +91,3 @@ def exclusive_lock(path, holder_does):
                 f"Received: lock file={path}"
             ) from None
         yield
-    finally:
-        connection.close()

@@ -202,6 +202,25 @@ def test_too_little_disk_is_said_before_the_first_row(tmp_path, photos, monkeypa
     assert not (tmp_path / "cache" / "features.npy").exists()
 
 
+def test_a_disk_that_fills_up_keeps_what_is_done(tmp_path, photos, monkeypatch):
+    calls, fsync = [], os.fsync
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) > 12:
+            raise OSError(28, "No space left on device")
+        return fsync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="could not be written.*No space left.*run again"):
+            build(tmp_path / "cache", photos)
+    assert 0 < len(FeatureCache.open(tmp_path / "cache")) < 23
+    np.testing.assert_allclose(
+        build(tmp_path / "cache", photos).features(photos[0]), expected_features(photos[1]), 1e-3
+    )
+
+
 def test_values_that_float16_cannot_hold_are_refused(tmp_path, photos):
     with pytest.raises(ValueError, match="photo00' do not fit into float16.*float32"):
         build(tmp_path / "cache", photos, lambda images: mean_colour_encoder(images) * 1000)

@@ -43,6 +43,15 @@ def test_sealed_json_notices_damage(tmp_path):
     assert read_json(path) == {}
 
 
+def test_a_lock_file_that_cannot_be_used_is_one_clear_error(tmp_path):
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(ValueError, match="lock: the lock file cannot be used"), exclusive_lock(tmp_path / "lock", "x"):
+        pass
+    (tmp_path / "text").write_text("no lock file at all, but somebody's text, which is long enough to be read")
+    with pytest.raises(ValueError, match="text: the lock file cannot be used"), exclusive_lock(tmp_path / "text", "x"):
+        pass
+
+
 HOLD = textwrap.dedent(
     """
     import sys
