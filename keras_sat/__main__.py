@@ -50,6 +50,11 @@ def run_features(arguments):
     from data_utils.feature_cache import FeatureCache
     from keras_sat.encoders import ENCODERS
 
+    if arguments.encoder == "tiny" and arguments.encoder_weights is None:
+        raise ValueError(
+            "`tiny` is trained along with the decoder, and its features before that are worth nothing. Pass the "
+            "weights of a trained one as --encoder-weights, or choose another encoder. Received: --encoder tiny"
+        )
     options = {} if arguments.split_seed is None else {"split_seed": arguments.split_seed}
     if arguments.data == "scenes" and options:
         raise ValueError("The built-in scenes have their splits. Received: --split-seed")

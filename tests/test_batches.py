@@ -1,5 +1,6 @@
 from collections import Counter
 
+import keras
 import numpy as np
 import pytest
 from conftest import mean_colour_encoder, write_photos
@@ -186,6 +187,22 @@ def test_captions_of_unreadable_photos_are_left_out_with_a_number(three, tmp_pat
     with pytest.warns(UserWarning, match="3 captions of 1 photos that cannot be read"):
         dataset = make_batches(images, vocabulary, cache)
     assert captions_in(as_numpy(dataset), vocabulary) == {"a dog runs": 1, "a dog": 1, "a cat": 1}
+
+
+def test_keras_fit_sees_every_epoch_once(scene_images, scene_vocabulary, scene_cache):
+    features, input_ids = keras.Input((4, 3)), keras.Input((None,), dtype="int32")
+    image = keras.layers.RepeatVector(1)(keras.layers.Dense(8)(keras.layers.Flatten()(features)))
+    hidden = keras.layers.Add()([keras.layers.Embedding(len(scene_vocabulary), 8)(input_ids), image])
+    model = keras.Model([features, input_ids], keras.layers.Dense(len(scene_vocabulary))(hidden))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.03), loss)
+    train = make_batches(scene_images, scene_vocabulary, scene_cache, 16, split="train")
+    dev = make_batches(scene_images, scene_vocabulary, scene_cache, 16, split="dev", shuffle=False)
+    losses = model.fit(train, epochs=3, verbose=0, shuffle=False, validation_data=dev).history
+    assert losses["loss"][0] > losses["loss"][1] > losses["loss"][2] and len(losses["val_loss"]) == 3
+    fourth = [targets.tolist() for _, targets, _ in as_numpy(train)]
+    again = make_batches(scene_images, scene_vocabulary, scene_cache, 16, split="train", first_epoch=3)
+    assert fourth == [targets.tolist() for _, targets, _ in as_numpy(again)]  # fit made exactly three passes
 
 
 def test_errors(three):

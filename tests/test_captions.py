@@ -1,3 +1,5 @@
+import random
+
 import pytest
 
 from data_utils.captions import (
@@ -155,6 +157,14 @@ def test_special_tokens_in_a_text_become_plain_words():
 
 def test_composed_and_decomposed_letters_are_one_word():
     assert tokenise("cafe\u0301") == tokenise("caf\u00e9") == ["caf\u00e9"]
+
+
+def test_any_text_survives_tokenising_twice():
+    rng = random.Random(0)
+    letters = "abcdefgnt's'.-,/&@$%#0123 éñß犬кआंः\u200d\u0301\"`’“()!?;:_*+=İ"
+    for _ in range(5000):
+        words = tokenise("".join(rng.choices(letters, k=rng.randint(1, 14))))
+        assert tokenise(" ".join(words)) == words
 
 
 def test_real_captions_survive_tokenising_twice(flickr8k_images):

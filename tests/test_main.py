@@ -56,6 +56,12 @@ def test_bad_input_is_one_line_and_status_2(tmp_path, capsys):
     assert stopped.value.code == 2
 
 
+def test_features_of_an_untrained_tiny_encoder_are_refused(tmp_path, capsys):
+    command = ["features", "--data", "scenes", "--data-dir", str(tmp_path), "--cache-dir", str(tmp_path / "c")]
+    assert main([*command, "--encoder", "tiny"]) == 2
+    assert "trained along" in capsys.readouterr().err and not (tmp_path / "c").exists()
+
+
 def test_the_module_runs_as_a_command(tmp_path):
     ran = subprocess.run([sys.executable, "-m", "keras_sat", "info"], capture_output=True, text=True, check=True)
     assert "tensorflow 2." in ran.stdout and "devices: " in ran.stdout
