@@ -415,7 +415,9 @@ def _file_size(path):
 
 # === The files ===
 
-_UNREADABLE_HINT = "Mend or remove it, or build with errors='skip' to leave such photos out."
+_UNREADABLE_HINT = (
+    "Mend or remove it, or leave such photos out with errors='skip' (--skip-unreadable on the command line)."
+)
 
 
 def _check_arguments(image_ids, image_paths, dtype, errors, batch_size):
@@ -514,7 +516,10 @@ def _open_array(path, shape, dtype, mmap_mode=None):
 
 
 def _rebuild_hint(directory):
-    return f"Build with verify=True to encode damaged rows anew; if that does not help, remove {directory}."
+    return (
+        "Build with verify=True (--verify on the command line) to encode damaged rows anew; if that does not help, "
+        f"remove {directory}."
+    )
 
 
 def _write_row(file, shape, row, value):
