@@ -9,6 +9,7 @@ and line.
 
 import csv
 import io
+import json
 import os
 import random
 import re
@@ -385,8 +386,6 @@ def _read_csv(path, skipped):
 
 def _read_jsonl(path):
     """Yield (line, image, caption, split) from one JSON object a line."""
-    import json
-
     for number, line in enumerate(load_document(path).split("\n"), start=1):
         if not line.strip():
             continue
