@@ -12,4 +12,13 @@ try:
 except PackageNotFoundError:  # a source tree that was not installed
     __version__ = "0+unknown"
 
-__getattr__, __dir__, __all__ = attach_lazily(__name__, {"encoders": ["ENCODERS"]})
+__getattr__, __dir__, __all__ = attach_lazily(
+    __name__,
+    {
+        "encoders": ["ENCODERS"],
+        "attention": ["ATTENTIONS", "SCORINGS", "BahdanauAttention", "BilinearAttention", "DotAttention"],
+        "decoder": ["CaptionDecoder", "DecoderState", "Step"],
+        "search": ["SearchResult", "beam_search", "greedy_search", "sample_search"],
+        "captioner": ["PRESETS", "CaptionResult", "Captioner"],
+    },
+)

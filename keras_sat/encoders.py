@@ -218,3 +218,15 @@ ENCODERS = {
     "efficientnet_b0": efficientnet_b0,
     "tiny": tiny,
 }
+
+
+def make_encoder(name, *, layer=None, weights="imagenet", image_size=None):
+    """Return the encoder of that name; None leaves the layer and the size to the encoder.
+
+    `tiny`, for which there are no ImageNet weights, begins with random ones.
+    """
+    if name not in ENCODERS:
+        raise ValueError(f"Expected one of: {', '.join(ENCODERS)}. Received: encoder={name!r}")
+    weights = None if name == "tiny" and weights == "imagenet" else weights
+    chosen = {"layer": layer, "image_size": image_size}
+    return ENCODERS[name](weights=weights, **{key: value for key, value in chosen.items() if value is not None})

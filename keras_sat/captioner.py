@@ -1,0 +1,593 @@
+"""The captioner: encoder, decoder and vocabulary in one Keras model that trains, captions photos, saves and loads."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from data_utils.images import load_image
+from data_utils.vocabulary import Vocabulary
+from keras_sat import equations, search
+from keras_sat.decoder import CaptionDecoder
+from keras_sat.encoders import make_encoder
+from keras_sat.saved_model import read_model, write_model
+
+ENCODER_TRAININGS = ("frozen", "fine-tuned", "scratch")
+COIN_FOR = ("image", "pass")
+
+# Keyword arguments for a whole training: of Captioner, of Captioner.compile and of make_batches.
+PRESETS = {
+    "default": {},
+    "paper": {
+        "encoder": "vgg19",
+        "attention": "soft",
+        "scoring": "additive",
+        "cell": "lstm",
+        "optimizer": "rmsprop",
+        "batch_size": 64,
+        "attention_penalty_weight": 1.0,
+        "label_smoothing": 0.0,
+    },
+    "seq2seq": {
+        "attention": "soft",
+        "cell": "gru",
+        "deep_output": False,
+        "context_gate": False,
+        "attention_penalty_weight": 0.0,
+    },
+}
+
+
+@dataclass(frozen=True)
+class CaptionResult:
+    """A caption of one photo, and where the model looked.
+
+    Attributes:
+        caption: the text.
+        words: list of its words.
+        log_prob: log p(caption | photo) under the model, `<end>` included.
+        attention_weights: (words, rows, columns); each map sums to 1.
+        is_finished: False where the caption was cut off at the greatest length.
+        image: the photo as the encoder saw it, uint8 (height, width, 3); None where only features were given.
+        alternatives: the other results that were asked for, best first.
+    """
+
+    caption: str
+    words: list
+    log_prob: float
+    attention_weights: np.ndarray = field(repr=False)
+    is_finished: bool = True
+    image: Any = field(default=None, repr=False)
+    alternatives: list = field(default_factory=list, repr=False)
+
+
+class Objective(NamedTuple):
+    """What a batch costs.
+
+    Attributes:
+        mean: what is minimised: the mean over the captions of all replicas.
+        log_prob: log p(y | s, a) of each row (a caption, or one sample of its attention).
+        sampled: 1 for each row in which hard attention drew places, else 0.
+        figures: for each metric, its values and their weights.
+    """
+
+    mean: Any
+    log_prob: Any
+    sampled: Any
+    figures: dict
+
+
+class Captioner(keras.Model):
+    """Show, Attend and Tell.
+
+    Args:
+        vocabulary: Vocabulary, or its list of words.
+        encoder: a name in ENCODERS, a `keras.Model` from RGB 0..255 to a feature grid, or None for a captioner that
+            is only ever given features.
+        encoder_layer, image_size: see ENCODERS; None takes the encoder's usual ones.
+        encoder_weights: "imagenet", or the path of a weights file; "tiny" begins with random ones.
+        encoder_training: "frozen": never trained and never in training mode; its features may come from a
+            FeatureCache. "fine-tuned": trained along, its batch statistics left as they are. "scratch": trained along
+            from random weights. None: "scratch" for "tiny", else "frozen".
+        attention_penalty_weight: lambda of equation (14). The released code's setting is about 0.33.
+        label_smoothing: share of the target's probability that is spread over the vocabulary.
+        num_samples: for hard attention, draws for each caption, N of equation (12).
+        reward_weight, entropy_weight: for hard attention, lambda_r and lambda_e.
+        expectation_probability: for hard attention, how often the expectation replaces the sample.
+        expectation_for: toss that coin for each "image", or once for each "pass" over a batch.
+        use_baseline: for hard attention, subtract the moving average b from log p.
+        seed: of dropout, sampled attention and coins.
+        **decoder_options: see CaptionDecoder: attention, scoring, cell, num_layers, embedding_dim, hidden_dim, ...
+
+    Call arguments:
+        inputs: (features, input_ids): features (photos, regions, feature_dim), or photos (photos, height, width, 3);
+            input_ids (rows, time), rows being a multiple of photos, or (photos, captions, time).
+        training, noise, sampled: see CaptionDecoder.
+
+    Returns: Decoded, with rows = photos * captions.
+    """
+
+    def __init__(
+        self,
+        vocabulary,
+        *,
+        encoder="vgg16",
+        encoder_layer=None,
+        encoder_weights="imagenet",
+        encoder_training=None,
+        image_size=None,
+        attention_penalty_weight=0.33,
+        label_smoothing=0.0,
+        num_samples=1,
+        reward_weight=0.1,
+        entropy_weight=0.002,
+        expectation_probability=0.5,
+        expectation_for="image",
+        use_baseline=True,
+        seed=0,
+        name="captioner",
+        **decoder_options,
+    ):
+        super().__init__(name=name)
+        if encoder_training is None:
+            encoder_training = "scratch" if encoder == "tiny" else "frozen"
+        if encoder_training not in ENCODER_TRAININGS:
+            raise ValueError(
+                f"Expected one of: {', '.join(ENCODER_TRAININGS)}. Received: encoder_training={encoder_training!r}"
+            )
+        if expectation_for not in COIN_FOR:
+            raise ValueError(f"Expected one of: {', '.join(COIN_FOR)}. Received: expectation_for={expectation_for!r}")
+        if num_samples < 1 or not 0 <= label_smoothing < 1 or not 0 <= expectation_probability <= 1:
+            raise ValueError(
+                "`num_samples` must be at least 1, `label_smoothing` from 0 to below 1, `expectation_probability` from "
+                f"0 to 1. Received: num_samples={num_samples}, label_smoothing={label_smoothing}, "
+                f"expectation_probability={expectation_probability}"
+            )
+        self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
+        self.encoder_layer = encoder_layer
+        self.encoder_weights = encoder_weights
+        self.encoder_training = encoder_training
+        self.image_size = image_size
+        self.attention_penalty_weight = attention_penalty_weight
+        self.label_smoothing = label_smoothing
+        self.num_samples = num_samples
+        self.reward_weight = reward_weight
+        self.entropy_weight = entropy_weight
+        self.expectation_probability = expectation_probability
+        self.expectation_for = expectation_for
+        self.use_baseline = use_baseline
+        self.seed = seed
+
+        self.decoder = CaptionDecoder(len(self.vocabulary), seed=seed, name="decoder", **decoder_options)
+        self.encoder = encoder.name if isinstance(encoder, keras.Model) else encoder
+        self.feature_shape = None  # (regions, feature_dim), known when built
+        self._untracked = _Untracked()
+        if encoder_training != "frozen":
+            self.trained_encoder = self._make_encoder(encoder)
+        elif isinstance(encoder, keras.Model):
+            self._untracked.frozen_encoder = _frozen(encoder)
+        self._random = keras.random.SeedGenerator(seed)
+        self.baseline = self.add_weight(
+            shape=(), initializer="zeros", trainable=False, name="baseline", aggregation="only_first_replica"
+        )
+        names = ("loss", "cross_entropy", "penalty", "token_accuracy", "attention_entropy")
+        self._means = {name: keras.metrics.Mean(name=name) for name in names}
+
+    def get_config(self):
+        names = (
+            "encoder encoder_layer encoder_weights encoder_training image_size attention_penalty_weight "
+            "label_smoothing num_samples reward_weight entropy_weight expectation_probability expectation_for "
+            "use_baseline seed name"
+        )
+        decoder_options = self.decoder.get_config()
+        for name in ("name", "trainable", "dtype", "vocabulary_size", "seed"):
+            decoder_options.pop(name)
+        options = {name: getattr(self, name) for name in names.split()}
+        return {"vocabulary": self.vocabulary.words, **options, **decoder_options}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
+
+    @property
+    def samples_attention(self):
+        """Whether training draws places from the attention weights: hard attention."""
+        return self.decoder.attention == "hard"
+
+    # === From photos to features ===
+
+    @property
+    def encoder_model(self):
+        """The encoder as a `keras.Model`; a frozen one is made, and its weights are loaded, when it is first used."""
+        if self.encoder_training != "frozen":
+            return self.trained_encoder
+        if self._untracked.frozen_encoder is None:
+            self._untracked.frozen_encoder = _frozen(self._make_encoder(self.encoder))
+        return self._untracked.frozen_encoder
+
+    def _make_encoder(self, encoder):
+        if encoder is None:
+            raise ValueError(
+                "This captioner has no encoder: it can only be given features. Pass `encoder` to use photos. "
+                "Received: encoder=None"
+            )
+        if isinstance(encoder, keras.Model):
+            return encoder
+        return make_encoder(encoder, layer=self.encoder_layer, weights=self.encoder_weights, image_size=self.image_size)
+
+    def features(self, inputs, training=False):
+        """Return annotation vectors (photos, regions, feature_dim), of photos or of features, which stay as they are.
+
+        Only an encoder that is trained from scratch is ever in training mode: batch statistics that were learnt on
+        ImageNet are better than those of a batch of photos.
+        """
+        if len(inputs.shape) == 4:
+            training = training and self.encoder_training == "scratch"
+            grid = self.encoder_model(ops.cast(inputs, "float32"), training=training)
+            inputs = ops.reshape(grid, (-1, grid.shape[1] * grid.shape[2], grid.shape[3]))
+        return ops.cast(inputs, self.compute_dtype)
+
+    def grid_shape(self):
+        """Return (rows, columns) of the feature grid."""
+        regions, _ = self.feature_shape
+        size = self.image_size or 1
+        height, width = (size, size) if isinstance(size, int) else size
+        rows = round((regions * height / width) ** 0.5)
+        return (rows, regions // rows) if rows and regions % rows == 0 else (1, regions)
+
+    # === Training ===
+
+    def build(self, input_shape):
+        features_shape, _ = input_shape
+        if len(features_shape) == 4:
+            _, rows, columns, feature_dim = self.encoder_model.output_shape
+            features_shape = (None, rows * columns, feature_dim)
+        self.feature_shape = tuple(features_shape[1:])
+        self.decoder.build((None, *self.feature_shape), (None, None))
+
+    def call(self, inputs, training=False, noise=None, sampled=None):
+        features, input_ids = inputs
+        features = self.features(features, training)
+        return self.decoder(features, _as_rows(input_ids), training=training, noise=noise, sampled=sampled)
+
+    def compile(self, optimizer="adam", *, learning_rate=4e-4, clip_norm=5.0, jit_compile="auto", **kwargs):
+        """Choose how to train.
+
+        Args:
+            optimizer: a name, such as "adam" or "rmsprop", or a Keras optimizer, which is used as it is.
+            learning_rate, clip_norm: of an optimizer given by name; clip_norm bounds the norm of all gradients
+                together, None does not.
+            jit_compile: compile with XLA. "auto" does so where there is a GPU.
+            **kwargs: as for `keras.Model.compile`, but for the loss, which is the paper's.
+        """
+        if kwargs.pop("loss", None) is not None or kwargs.pop("metrics", None) is not None:
+            raise ValueError("The captioner brings its own loss and metrics. Received: loss or metrics")
+        if isinstance(optimizer, str):
+            config = {"learning_rate": learning_rate, "global_clipnorm": clip_norm}
+            optimizer = keras.optimizers.get({"class_name": optimizer, "config": config})
+        if jit_compile == "auto":
+            jit_compile = bool(tf.config.list_physical_devices("GPU"))
+        super().compile(optimizer=optimizer, jit_compile=jit_compile, **kwargs)
+
+    def fit(self, x=None, *args, shuffle=False, **kwargs):
+        """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
+        self._build_for(x)
+        return super().fit(x, *args, shuffle=shuffle, **kwargs)
+
+    def _build_for(self, batches):
+        """Make the weights before Keras traces anything: a frozen encoder is loaded from a file."""
+        if isinstance(batches, tf.data.Dataset) and not self.built:
+            (features, input_ids), *_ = batches.element_spec
+            self.build((features.shape, input_ids.shape))
+
+    def train_step(self, batch):
+        """Learn from one batch of make_batches, and return the metrics so far."""
+        with tf.GradientTape() as tape:
+            objective = self.objective(batch, training=True)
+            loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)  # clips them first
+        self.update_baseline(objective)
+        return self.update_metrics(objective)
+
+    def test_step(self, batch):
+        """Measure one batch of make_batches, with attention's expectation, and return the metrics so far."""
+        return self.update_metrics(self.objective(batch, training=False))
+
+    def objective(self, batch, training):
+        """Return the Objective of ((features, input_ids), target_ids, token_weights): equation (14), or (12)."""
+        (features, input_ids), target_ids, token_weights = batch
+        draws = self.num_samples if training and self.samples_attention else 1
+        input_ids, target_ids, token_weights = (
+            ops.repeat(_as_rows(x), draws, axis=0) for x in (input_ids, target_ids, token_weights)
+        )
+        is_caption = ops.cast(ops.any(token_weights > 0, axis=-1), "float32")
+        noise, sampled = self._chance(features, input_ids) if training and self.samples_attention else (None, None)
+        decoded = self((features, input_ids), training=training, noise=noise, sampled=sampled)
+        sampled = ops.zeros_like(is_caption) if sampled is None else sampled * is_caption
+
+        word_log_probs = equations.word_log_probs(decoded.logits, target_ids)
+        log_prob = smoothed_log_prob = equations.caption_log_prob(word_log_probs, token_weights)
+        if self.label_smoothing:
+            spread = equations.caption_log_prob(equations.mean_log_probs(decoded.logits), token_weights)
+            smoothed_log_prob = (1 - self.label_smoothing) * log_prob + self.label_smoothing * spread
+        penalty = equations.attention_penalty(decoded.attention_weights, token_weights)
+        if self.decoder.attention == "none":
+            penalty = ops.zeros_like(penalty)  # nothing was chosen that could be punished
+        entropy = equations.attention_entropy(decoded.attention_weights)
+
+        gain = smoothed_log_prob
+        if noise is not None:
+            gain = equations.hard_attention_surrogate(
+                smoothed_log_prob,
+                equations.location_log_prob(decoded.attention_weights, decoded.selection, token_weights),
+                ops.sum(entropy * token_weights, axis=-1),
+                reward=log_prob - self.baseline if self.use_baseline else log_prob,
+                sampled=sampled,
+                reward_weight=self.reward_weight,
+                entropy_weight=self.entropy_weight,
+            )
+        weighted_penalty = self.attention_penalty_weight * penalty
+        num_captions = ops.maximum(_sum_over_replicas(ops.sum(is_caption)), 1.0)
+        mean = ops.sum((weighted_penalty - gain) * is_caption) / num_captions
+
+        right = ops.cast(ops.argmax(decoded.logits, axis=-1) == ops.cast(target_ids, "int32"), "float32")
+        figures = {
+            "loss": (weighted_penalty - smoothed_log_prob, is_caption),  # the surrogate's value would say nothing
+            "cross_entropy": (-word_log_probs, token_weights),
+            "penalty": (penalty, is_caption),
+            "token_accuracy": (right, token_weights),
+            "attention_entropy": (entropy, token_weights),
+        }
+        return Objective(mean, log_prob, sampled, figures)
+
+    def _chance(self, features, input_ids):
+        """Return the noise (rows, time, regions) and which rows are sampled (rows,), for hard attention."""
+        photos, (rows, time) = ops.shape(features)[0], ops.shape(input_ids)
+        uniform = keras.random.uniform((rows, time, self.feature_shape[0]), seed=self._random)
+        coins = keras.random.uniform((photos if self.expectation_for == "image" else 1,), seed=self._random)
+        sampled = ops.cast(coins >= self.expectation_probability, "float32")
+        return equations.gumbel(uniform), ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)
+
+    def update_baseline(self, objective):
+        """Move b towards log p of the sampled rows, after it was used; without any it stays."""
+        if self.samples_attention:
+            count = _sum_over_replicas(ops.sum(objective.sampled))
+            total = _sum_over_replicas(ops.sum(objective.sampled * objective.log_prob))
+            moved = equations.next_baseline(self.baseline, total / ops.maximum(count, 1.0))
+            self.baseline.assign(ops.where(count > 0, moved, self.baseline))
+
+    def update_metrics(self, objective):
+        """Return the means so far: loss and penalty for each caption, the others for each word."""
+        for name, (values, weights) in objective.figures.items():
+            self._means[name].update_state(values, sample_weight=weights)
+        means = {name: mean.result() for name, mean in self._means.items()}
+        return {**means, "baseline": ops.convert_to_tensor(self.baseline)} if self.samples_attention else means
+
+    # === Captions ===
+
+    def caption(self, images, *, batch_size=32, **search_options):
+        """Return the CaptionResult of a photo, or the list of them for a list of photos.
+
+        Args:
+            images: a path, a PIL image or an array, or a list of such.
+            batch_size: photos captioned together.
+            **search_options: see `caption_features`.
+        """
+        single = not isinstance(images, (list, tuple))
+        images = [images] if single else images
+        height, width = self.encoder_model.input_shape[1:3]
+        results = []
+        for start in range(0, len(images), batch_size):
+            photos = np.stack([load_image(image, (height, width)) for image in images[start : start + batch_size]])
+            if not self.built:
+                self.build(((None, *photos.shape[1:]), (None, None)))
+            features = self._compiled("encode", {}, tf.TensorSpec((None, *photos.shape[1:]), tf.uint8))(photos)
+            results += self.caption_features(features, images=photos, **search_options)
+        return results[0] if single else results
+
+    def caption_features(
+        self,
+        features,
+        *,
+        num_beams=3,
+        max_length=20,
+        length_penalty=0.0,
+        num_results=1,
+        temperature=None,
+        top_k=None,
+        top_p=None,
+        allow_unknown=False,
+        sample_attention=False,
+        seed=0,
+        images=None,
+    ):
+        """Return a list of CaptionResult, one for each photo, from features (photos, regions, feature_dim).
+
+        Args:
+            num_beams: 1 for greedy search.
+            max_length: most words of a caption.
+            length_penalty: see `keras_sat.search.beam_search`.
+            num_results: captions for each photo; the further ones are in `alternatives`.
+            temperature: draw the words instead of searching; 1.0 draws from the model's own distribution.
+            top_k, top_p: with temperature, see `keras_sat.search.sample_search`.
+            allow_unknown: allow `<unk>` in captions.
+            sample_attention: let hard attention draw one place for each word, instead of using the expectation.
+            seed: of what is drawn.
+            images: the photos, to be kept in the results.
+        """
+        if sample_attention and not self.samples_attention:
+            raise ValueError(
+                "Only hard attention draws places. Received: sample_attention=True with "
+                f"attention={self.decoder.attention!r}"
+            )
+        if temperature is None and (top_k is not None or top_p is not None):
+            raise ValueError(f"Pass `temperature` to draw words. Received: top_k={top_k}, top_p={top_p}")
+        if temperature is None and num_results > num_beams:
+            raise ValueError(
+                "A search has as many results as beams at most. "
+                f"Received: num_results={num_results}, num_beams={num_beams}"
+            )
+        features = np.asarray(features)
+        if not self.built:
+            self.build((features.shape, (None, None)))
+        if features.shape[1:] != self.feature_shape:
+            raise ValueError(
+                f"This captioner was built for features of shape (photos, {', '.join(map(str, self.feature_shape))}). "
+                f"Received: features.shape={features.shape}"
+            )
+        options = {"max_length": max_length, "allow_unknown": allow_unknown, "sample_attention": sample_attention}
+        if temperature is not None:
+            options |= {"num_samples": num_results, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+        elif num_beams > 1:
+            options |= {"num_beams": num_beams, "num_results": num_results, "length_penalty": length_penalty}
+        rows = len(features) * (num_results if temperature is not None else num_beams)
+        random = np.random.default_rng(seed)
+        word_noise = random.random((rows, max_length), dtype=np.float32)
+        place_noise = random.random((rows if sample_attention else 0, max_length, self.feature_shape[0]), np.float32)
+        specs = [tf.TensorSpec((None, *self.feature_shape), features.dtype)]
+        specs += [tf.TensorSpec((None, *noise.shape[1:]), tf.float32) for noise in (word_noise, place_noise)]
+        found = self._compiled("search", options, *specs)(features, word_noise, place_noise)
+        found = search.SearchResult(*(array.numpy() for array in found))
+        return [self._as_results(found, i, None if images is None else images[i]) for i in range(len(features))]
+
+    def _compiled(self, what, options, *specs):
+        """Return the function of that name as a graph, which is made once for each set of options."""
+        key = json.dumps([what, options, [repr(spec) for spec in specs]])
+        if key not in self._untracked.compiled:
+            function = {"encode": self.features, "search": self._search}[what]
+            bound = tf.function(lambda *tensors: function(*tensors, **options), input_signature=specs)
+            self._untracked.compiled[key] = bound
+        return self._untracked.compiled[key]
+
+    def _search(self, features, word_noise, place_noise, *, max_length, allow_unknown, sample_attention, **options):
+        """Return the SearchResult for features: tensors in, tensors out."""
+        features = self.features(features)
+        projected_features = self.decoder.project_features(features)
+        rows_per_photo = options.get("num_beams", options.get("num_samples", 1))
+        state = self.decoder.initial_state(features, rows_per_photo)
+        times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")  # how many steps each row has made
+
+        def step(input_ids, state):
+            state, times = state
+            noise = ops.take(place_noise, times[0], axis=1) if sample_attention else None
+            result = self.decoder.step(input_ids, state, features, projected_features, noise=noise)
+            looked_at = result.selection if sample_attention else result.attention_weights
+            return result._replace(state=(result.state, times + 1), attention_weights=looked_at)
+
+        vocabulary = self.vocabulary
+        shared = {
+            "num_regions": self.feature_shape[0],
+            "max_length": max_length,
+            "start_token_id": vocabulary.start_token_id,
+            "end_token_id": vocabulary.end_token_id,
+            "pad_token_id": vocabulary.pad_token_id,
+            "forbidden_token_ids": () if allow_unknown else (vocabulary.unk_token_id,),
+        }
+        if "num_beams" in options:
+            return search.beam_search(step, (state, times), **options, **shared)
+        if "temperature" in options:
+            return search.sample_search(step, (state, times), word_noise, **options, **shared)
+        return search.greedy_search(step, (state, times), **shared)
+
+    def _as_results(self, found, photo, image):
+        """Return the CaptionResult of one photo of a SearchResult, made of numpy arrays."""
+        results = []
+        for result in range(found.log_probs.shape[1]):
+            if np.isneginf(found.log_probs[photo, result]):
+                continue  # fewer captions are possible than were asked for
+            words = self.vocabulary.ids_to_words(found.token_ids[photo, result])
+            maps = found.attention_weights[photo, result, : len(words)]
+            results.append(
+                CaptionResult(
+                    caption=" ".join(words),
+                    words=words,
+                    log_prob=float(found.log_probs[photo, result]),
+                    attention_weights=maps.reshape(len(words), *self.grid_shape()),
+                    is_finished=bool(found.is_finished[photo, result]),
+                    image=image,
+                )
+            )
+        return dataclasses.replace(results[0], alternatives=results[1:])
+
+    # === Save and load ===
+
+    def save(self, directory):
+        """Save settings, vocabulary and weights into a folder; see `keras_sat.saved_model`.
+
+        A frozen encoder is saved by its name and layer: its weights are those that Keras downloads, or the file of
+        `encoder_weights`. One that was trained is saved whole.
+        """
+        if not self.built:
+            raise ValueError("A captioner has no weights before it has seen its first batch: there is nothing to save.")
+        settings = {key: value for key, value in self.get_config().items() if key != "vocabulary"}
+        arrays = {name: np.asarray(variable) for name, variable in self._named_weights().items()}
+        settings = {"captioner": settings, "feature_shape": list(self.feature_shape)}
+        write_model(directory, settings, self.vocabulary, arrays)
+
+    @classmethod
+    def load(cls, directory, *, encoder=None, encoder_weights=None):
+        """Return the captioner that was saved in a folder.
+
+        Args:
+            directory: the folder.
+            encoder: the encoder, where it was none of ENCODERS.
+            encoder_weights: a weights file for the frozen encoder, instead of Keras' download.
+        """
+        settings, vocabulary, arrays = read_model(directory)
+        options = dict(settings["captioner"])
+        if encoder is not None:
+            options["encoder"] = encoder
+        if options["encoder_training"] != "frozen":
+            options["encoder_weights"] = None  # they come from the folder
+        elif encoder_weights is not None:
+            options["encoder_weights"] = encoder_weights
+        captioner = cls(vocabulary, **options)
+        captioner.build(((None, *settings["feature_shape"]), (None, None)))
+        weights = captioner._named_weights()
+        if {name: weight.shape for name, weight in weights.items()} != {name: x.shape for name, x in arrays.items()}:
+            raise ValueError(
+                f"{directory}: the weights in this folder are not those of the model in its config.json. "
+                f"Expected: {len(weights)} arrays of its shapes. Received: {len(arrays)} arrays"
+            )
+        for name, weight in weights.items():
+            weight.assign(arrays[name])
+        return captioner
+
+    def _named_weights(self):
+        """Return what `save` keeps: dict from names to variables."""
+        parts = {"decoder": self.decoder.weights}
+        if self.encoder_training != "frozen":
+            parts["encoder"] = self.trained_encoder.weights
+        named = {f"{part}/{i:03d}/{w.name}": w for part, weights in parts.items() for i, w in enumerate(weights)}
+        return {**named, "baseline": self.baseline}
+
+
+class _Untracked:
+    """What a Keras model must not take for a part of itself: the frozen encoder, and compiled functions."""
+
+    def __init__(self):
+        self.frozen_encoder = None
+        self.compiled = {}
+
+
+def _frozen(encoder):
+    encoder.trainable = False
+    return encoder
+
+
+def _as_rows(token_ids):
+    """Return (photos, captions, time) as (rows, time)."""
+    return token_ids if len(token_ids.shape) == 2 else ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))
+
+
+def _sum_over_replicas(x):
+    """Return the sum over all devices that train together; on a single one, x itself."""
+    if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+        return x
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)

@@ -1,0 +1,378 @@
+"""The decoder: from features and the words so far to the next word.
+
+`step` is one step, for search and pictures. `call` is the same over a whole caption, for training: only what is truly
+recurrent (attention and the recurrent cell) stays in its loop; embeddings, deep output and vocabulary are computed for
+all words at once, before and after.
+"""
+
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+from keras import layers, ops
+
+from keras_sat import equations
+from keras_sat.attention import make_attention
+
+
+class DecoderState(NamedTuple):
+    """What the decoder remembers: h_t and c_t of each layer, (rows, hidden_dim); a GRU has no cells."""
+
+    hidden_states: tuple
+    cell_states: tuple
+
+
+class Step(NamedTuple):
+    """One step of the decoder.
+
+    Attributes:
+        logits: (rows, vocabulary), float32; their softmax is p(y_t | a, y_1 .. y_{t-1}), equation (7).
+        state: the DecoderState after the step.
+        attention_weights: alpha_t, (rows, regions).
+        selection: what the context was made from, (rows, regions).
+    """
+
+    logits: Any
+    state: DecoderState
+    attention_weights: Any
+    selection: Any
+
+
+class Decoded(NamedTuple):
+    """A whole caption: logits (rows, time, vocabulary), the other two (rows, time, regions)."""
+
+    logits: Any
+    attention_weights: Any
+    selection: Any
+
+
+# === Recurrent cells ===
+
+
+class RecurrentCell(layers.Layer):
+    """One layer of the recurrent network.
+
+    `input_projection` is for the word (and for the layer below), `context_projection` for z_t. Both are called from
+    outside, since the words of a whole caption can be projected at once.
+
+    Call arguments:
+        projected_inputs: the sum of the projections of all inputs, (rows, num_gates * hidden_dim).
+        hidden_state, cell_state: (rows, hidden_dim); a cell without cell states takes and returns None.
+
+    Returns: hidden_state, cell_state.
+    """
+
+    num_gates = None
+    has_cell_state = None
+
+    def __init__(self, hidden_dim, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden_dim = hidden_dim
+        size = self.num_gates * hidden_dim
+        self.input_projection = layers.Dense(size, bias_initializer=self.initial_bias, name="input_projection")
+        self.context_projection = layers.Dense(size, use_bias=False, name="context_projection")
+        self.recurrent_projection = layers.Dense(
+            size, use_bias=not self.has_cell_state, kernel_initializer="orthogonal", name="recurrent_projection"
+        )
+
+    def initial_bias(self, shape, dtype=None):
+        return ops.zeros(shape, dtype)
+
+    def build_for(self, input_dim, context_dim=None):
+        """Make the weights; a layer above the first sees no context."""
+        self.input_projection.build((None, input_dim))
+        if context_dim is not None:
+            self.context_projection.build((None, context_dim))
+        self.recurrent_projection.build((None, self.hidden_dim))
+        self.built = True
+
+
+class LSTMCell(RecurrentCell):
+    """Equations (1) to (3)."""
+
+    num_gates = 4
+    has_cell_state = True
+
+    def initial_bias(self, shape, dtype=None):
+        """1 for the forget gate: remember, until something better is learnt."""
+        return ops.concatenate([ops.full((self.hidden_dim,), bias, dtype) for bias in (0.0, 1.0, 0.0, 0.0)])
+
+    def call(self, projected_inputs, hidden_state, cell_state):
+        return equations.lstm(projected_inputs + self.recurrent_projection(hidden_state), cell_state)
+
+
+class GRUCell(RecurrentCell):
+    """A gated recurrent unit: no cell state, a quarter fewer weights."""
+
+    num_gates = 3
+    has_cell_state = False
+
+    def call(self, projected_inputs, hidden_state, cell_state=None):
+        return equations.gru(projected_inputs, self.recurrent_projection(hidden_state), hidden_state), None
+
+
+CELLS = {"lstm": LSTMCell, "gru": GRUCell}
+
+
+# === The decoder ===
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class CaptionDecoder(layers.Layer):
+    """The decoder of the paper's section 3.1.2, with its options.
+
+    Args:
+        vocabulary_size: number of tokens.
+        attention: a name in ATTENTIONS: "soft", "hard" or "none".
+        scoring: a name in SCORINGS: "additive", "dot" or "bilinear".
+        cell: a name in CELLS: "lstm" or "gru".
+        num_layers: recurrent layers; attention reads the top one.
+        embedding_dim, hidden_dim, attention_dim: m and n of the paper, and the length of v in additive attention.
+        context_gate: multiply the context by beta_t = sigmoid(f_beta(h_{t-1})), one number for each row and step.
+            Without attention there is nothing to gate, and no gate.
+        deep_output: equation (7). False: the state and the context, side by side, then one dense layer.
+        readout_activation: applied to what L_o is applied to; None as in the paper, "tanh" as in its released code.
+        dropout_before_readout: share of h_t that is dropped before the readout.
+        dropout_after_readout: share of the readout that is dropped before the vocabulary layer.
+        seed: of the dropout.
+
+    Call arguments:
+        features: annotation vectors a_i, (photos, regions, feature_dim).
+        input_ids: (rows, time); rows is a multiple of photos, with the rows of a photo side by side.
+        training: turns dropout on.
+        noise: Gumbel noise (rows, time, regions) that hard attention samples with; None uses the expectation.
+        sampled: (rows,), 0 in rows that use the expectation all the same; None samples in all.
+
+    Returns: Decoded.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        *,
+        attention="soft",
+        scoring="additive",
+        cell="lstm",
+        num_layers=1,
+        embedding_dim=512,
+        hidden_dim=512,
+        attention_dim=512,
+        context_gate=True,
+        deep_output=True,
+        readout_activation=None,
+        dropout_before_readout=0.5,
+        dropout_after_readout=0.5,
+        seed=0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if cell not in CELLS:
+            raise ValueError(f"Expected one of: {', '.join(CELLS)}. Received: cell={cell!r}")
+        sizes = {"num_layers": num_layers, "embedding_dim": embedding_dim, "hidden_dim": hidden_dim}
+        for name, size in {**sizes, "vocabulary_size": vocabulary_size, "attention_dim": attention_dim}.items():
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {name}={size!r}")
+        self.vocabulary_size = vocabulary_size
+        self.attention = attention
+        self.scoring = scoring
+        self.cell = cell
+        self.num_layers = num_layers
+        self.embedding_dim = embedding_dim
+        self.hidden_dim = hidden_dim
+        self.attention_dim = attention_dim
+        self.context_gate = context_gate
+        self.deep_output = deep_output
+        self.readout_activation = readout_activation
+        self.dropout_before_readout = dropout_before_readout
+        self.dropout_after_readout = dropout_after_readout
+        self.seed = seed
+
+        self.attention_layer = make_attention(attention, scoring, attention_dim, name="attention")
+        self.embedding = layers.Embedding(vocabulary_size, embedding_dim, name="embedding")  # E
+        self.cells = [CELLS[cell](hidden_dim, name=f"cell_{layer}") for layer in range(num_layers)]
+        self.initial_hidden = layers.Dense(num_layers * hidden_dim, activation="tanh", name="initial_hidden")
+        if CELLS[cell].has_cell_state:
+            self.initial_cell = layers.Dense(num_layers * hidden_dim, activation="tanh", name="initial_cell")
+        if context_gate and attention != "none":
+            self.gate = layers.Dense(1, activation="sigmoid", name="gate")  # f_beta
+        if deep_output:
+            self.state_readout = layers.Dense(embedding_dim, use_bias=False, name="state_readout")  # L_h
+            self.context_readout = layers.Dense(embedding_dim, use_bias=False, name="context_readout")  # L_z
+        self.activate_readout = layers.Activation(readout_activation, name="activate_readout")
+        self.drop_before = layers.Dropout(dropout_before_readout, seed=seed, name="drop_before")
+        self.drop_after = layers.Dropout(dropout_after_readout, seed=seed + 1, name="drop_after")
+        self.word_logits = layers.Dense(vocabulary_size, name="word_logits")  # L_o
+
+    def build(self, features_shape, input_ids_shape=None):
+        feature_dim = features_shape[-1]
+        state_shape = (None, self.hidden_dim)
+        self.attention_layer.build(state_shape, features_shape)
+        self.embedding.build()
+        for layer, cell in enumerate(self.cells):
+            first = layer == 0
+            cell.build_for(self.embedding_dim if first else self.hidden_dim, feature_dim if first else None)
+        self.initial_hidden.build((None, feature_dim))
+        if self.has_cell_states:
+            self.initial_cell.build((None, feature_dim))
+        if self.has_gate:
+            self.gate.build(state_shape)
+        if self.deep_output:
+            self.state_readout.build(state_shape)
+            self.context_readout.build((None, feature_dim))
+        self.word_logits.build((None, self.embedding_dim if self.deep_output else self.hidden_dim + feature_dim))
+
+    @property
+    def has_cell_states(self):
+        return CELLS[self.cell].has_cell_state
+
+    @property
+    def has_gate(self):
+        return self.context_gate and self.attention != "none"
+
+    # === One step ===
+
+    def project_features(self, features):
+        """Return W_a a_i + b, or whatever else the scoring needs of each photo once: `projected_features`."""
+        return self.attention_layer.project(features)
+
+    def initial_state(self, features, rows_per_photo=1):
+        """Return h_0 and c_0, made of the mean annotation vector by f_init,h and f_init,c."""
+        mean = equations.mean_annotation(features)
+        hidden_states = ops.split(self.initial_hidden(mean), self.num_layers, axis=-1)
+        cell_states = ops.split(self.initial_cell(mean), self.num_layers, axis=-1) if self.has_cell_states else ()
+        return DecoderState(
+            *(tuple(_repeat(s, rows_per_photo) for s in states) for states in (hidden_states, cell_states))
+        )
+
+    def step(self, input_ids, state, features, projected_features, training=False, noise=None):
+        """Return the Step that follows on `input_ids` (rows,), y_{t-1}.
+
+        Args:
+            input_ids: the words before, (rows,).
+            state: DecoderState.
+            features: (photos, regions, feature_dim); rows is a multiple of photos.
+            projected_features: what `project_features` returned.
+            training: turns dropout on.
+            noise: Gumbel noise (rows, regions) that hard attention samples with; None uses the expectation.
+        """
+        embedded = self.embedding(input_ids)
+        attended = self._attend(state.hidden_states[-1], features, projected_features, noise=noise)
+        first = self.cells[0]
+        state = self._advance(first.input_projection(embedded) + first.context_projection(attended.context), state)
+        logits = self._readout(embedded, state.hidden_states[-1], attended.context, training)
+        return Step(logits, state, attended.attention_weights, attended.selection)
+
+    def _attend(self, top_hidden, features, projected_features, noise=None, sampled=None):
+        """Return what is attended to, its context gated: z_t, alpha_t and s_t, from h_{t-1}."""
+        attended = self.attention_layer(top_hidden, features, projected_features, noise=noise, sampled=sampled)
+        if not self.has_gate:
+            return attended
+        return attended._replace(context=self.gate(top_hidden) * attended.context)  # beta_t
+
+    def _advance(self, projected_inputs, state):
+        """Return the state after the recurrent layers have seen the projected word and context."""
+        hidden_states, cell_states = [], []
+        for layer, cell in enumerate(self.cells):
+            inputs = projected_inputs if layer == 0 else cell.input_projection(hidden_states[-1])
+            cell_state = state.cell_states[layer] if self.has_cell_states else None
+            hidden_state, cell_state = cell(inputs, state.hidden_states[layer], cell_state)
+            hidden_states.append(hidden_state)
+            cell_states += [cell_state] if self.has_cell_states else []
+        return DecoderState(tuple(hidden_states), tuple(cell_states))
+
+    def _readout(self, embedded, hidden_state, context, training):
+        """Return the logits of equation (7): of one step, or of a whole caption at once."""
+        hidden_state = self.drop_before(hidden_state, training=training)
+        if self.deep_output:
+            projected = self.state_readout(hidden_state), self.context_readout(context)
+            readout = equations.deep_output(embedded, *projected)
+        else:
+            readout = ops.concatenate([hidden_state, context], axis=-1)
+        readout = self.drop_after(self.activate_readout(readout), training=training)
+        return ops.cast(self.word_logits(readout), "float32")
+
+    # === A whole caption ===
+
+    def call(self, features, input_ids, training=False, noise=None, sampled=None):
+        rows, time = ops.shape(input_ids)
+        state = self.initial_state(features, rows // ops.shape(features)[0])
+        projected_features = self.project_features(features)
+        embedded = self.embedding(input_ids)
+        projected_inputs = self.cells[0].input_projection(embedded)
+
+        def attend_and_advance(state, projected_inputs, noise):
+            attended = self._attend(state.hidden_states[-1], features, projected_features, noise, sampled)
+            state = self._advance(projected_inputs + self.cells[0].context_projection(attended.context), state)
+            return state, (state.hidden_states[-1], *attended)
+
+        def advance(state, projected_inputs):
+            state = self._advance(projected_inputs, state)
+            return state, (state.hidden_states[-1],)
+
+        _, regions, feature_dim = features.shape
+        specs = [tf.TensorSpec((None, size), self.compute_dtype) for size in (self.hidden_dim, feature_dim)]
+        specs += [tf.TensorSpec((None, regions), "float32")] * 2
+        if self.attention == "none":  # the context never changes: it stays out of the loop
+            attended = self._attend(state.hidden_states[-1], features, projected_features)
+            projected_inputs += ops.expand_dims(self.cells[0].context_projection(attended.context), 1)
+            (hidden_states,) = loop_over_time(advance, state, (projected_inputs,), specs[:1])
+            context, attention_weights, selection = (ops.repeat(x[:, None], time, axis=1) for x in attended)
+        else:
+            hidden_states, context, attention_weights, selection = loop_over_time(
+                attend_and_advance, state, (projected_inputs, noise), specs
+            )
+        logits = self._readout(embedded, hidden_states, context, training)
+        return Decoded(logits, attention_weights, selection)
+
+    def compute_output_shape(self, features_shape, input_ids_shape):
+        regions = features_shape[1]
+        return Decoded((*input_ids_shape, self.vocabulary_size), *2 * [(*input_ids_shape, regions)])
+
+    def get_config(self):
+        names = (
+            "vocabulary_size attention scoring cell num_layers embedding_dim hidden_dim attention_dim context_gate "
+            "deep_output readout_activation dropout_before_readout dropout_after_readout seed"
+        )
+        return {**super().get_config(), **{name: getattr(self, name) for name in names.split()}}
+
+
+def loop_over_time(step, state, inputs, output_specs):
+    """Return what `step` gives out at each time, stacked: tensors (rows, time, ...).
+
+    `keras.ops.scan` would do, if its outputs could have other shapes than its state, and if XLA could compile its
+    gradient; so this is TensorFlow's own loop. One graph serves captions of any length.
+
+    Args:
+        step: function of (state, *inputs at one time) that returns the next state and a tuple of outputs.
+        state: the state before the first step, a nest of tensors (rows, ...).
+        inputs: tuple of tensors (rows, time, ...) or None, which is handed on as it is.
+        output_specs: a tf.TensorSpec of each output at one time.
+    """
+    time = ops.shape(inputs[0])[1]
+    in_turn = [None if x is None else ops.swapaxes(x, 0, 1) for x in inputs]  # (time, rows, ...)
+    queues = [None if x is None else _queue(x.dtype, x.shape[1:], time).unstack(x) for x in in_turn]
+    outputs = tuple(_queue(spec.dtype, spec.shape, time) for spec in output_specs)
+
+    def body(t, state, outputs):
+        state, values = step(state, *(queue if queue is None else queue.read(t) for queue in queues))
+        return t + 1, state, tuple(queue.write(t, value) for queue, value in zip(outputs, values))
+
+    any_rows = tf.nest.map_structure(lambda x: tf.TensorShape((None, *x.shape[1:])), state)
+    _, _, outputs = tf.while_loop(
+        lambda t, *_: t < time,
+        body,
+        (tf.constant(0), state, outputs),
+        shape_invariants=(tf.TensorShape(()), any_rows, tf.nest.map_structure(lambda _: tf.TensorShape(None), outputs)),
+        maximum_iterations=time,
+    )
+    return tuple(ops.swapaxes(queue.stack(), 0, 1) for queue in outputs)
+
+
+def _queue(dtype, shape, time):
+    return tf.TensorArray(dtype, size=time, element_shape=shape)
+
+
+def _repeat(x, times):
+    """Return each row `times` times, side by side."""
+    photos, dim = ops.shape(x)
+    return ops.reshape(ops.broadcast_to(ops.expand_dims(x, 1), (photos, times, dim)), (-1, dim))

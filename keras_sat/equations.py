@@ -1,0 +1,184 @@
+"""The equations of Show, Attend and Tell (Xu et al., 2015), one pure function each: no weights, no state.
+
+Shapes are written with these words: `photos`, `regions` (L in the paper), `feature_dim` (D), `hidden_dim` (n),
+`embedding_dim` (m), `vocabulary` (K), `time` (C), and `rows`. A row is one caption in the making. There may be several
+rows for each photo (its captions, its beams, its samples); they then lie side by side, and `rows` is a multiple of
+`photos`, so that the features of a photo are never copied for them.
+"""
+
+from keras import ops
+
+SMALLEST = 1e-30  # keeps logarithms finite where a probability has rounded to 0
+
+# === The decoder: section 3.1.2 of the paper ===
+
+
+def mean_annotation(features):
+    """Return the mean annotation vector (photos, feature_dim), from which h_0 and c_0 are made."""
+    return ops.mean(features, axis=1)
+
+
+def lstm(gates, cell_state):
+    """Return h_t and c_t of an LSTM, equations (1) to (3).
+
+    Args:
+        gates: T [E y_{t-1}; h_{t-1}; z_t], (rows, 4 * hidden_dim), in the paper's order i, f, o, g.
+        cell_state: c_{t-1}, (rows, hidden_dim).
+    """
+    input_gate, forget_gate, output_gate, candidate = ops.split(gates, 4, axis=-1)
+    cell_state = ops.sigmoid(forget_gate) * cell_state + ops.sigmoid(input_gate) * ops.tanh(candidate)
+    return ops.sigmoid(output_gate) * ops.tanh(cell_state), cell_state
+
+
+def gru(projected_inputs, projected_state, hidden_state):
+    """Return h_t of a gated recurrent unit, which keeps no cell state.
+
+    Args:
+        projected_inputs: what comes from the word and the context, (rows, 3 * hidden_dim): reset, update, candidate.
+        projected_state: what comes from h_{t-1}, in the same order.
+        hidden_state: h_{t-1}, (rows, hidden_dim).
+    """
+    reset_input, update_input, candidate_input = ops.split(projected_inputs, 3, axis=-1)
+    reset_state, update_state, candidate_state = ops.split(projected_state, 3, axis=-1)
+    candidate = ops.tanh(candidate_input + ops.sigmoid(reset_input + reset_state) * candidate_state)
+    update = ops.sigmoid(update_input + update_state)
+    return update * hidden_state + (1 - update) * candidate
+
+
+def deep_output(embedded, projected_state, projected_context):
+    """Return E y_{t-1} + L_h h_t + L_z z_t, what L_o of equation (7) is applied to: (..., embedding_dim)."""
+    return embedded + projected_state + projected_context
+
+
+# === Attention ===
+
+
+def additive_scores(projected_features, projected_state, score_vector):
+    """Return e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b), equation (4) as Bahdanau et al. have it: (rows, regions).
+
+    Args:
+        projected_features: W_a a_i + b, (photos, regions, attention_dim).
+        projected_state: W_h h_{t-1}, (rows, attention_dim).
+        score_vector: v, (attention_dim,).
+    """
+    photos, regions, attention_dim = ops.shape(projected_features)
+    projected_state = ops.reshape(projected_state, (photos, -1, 1, attention_dim))
+    hidden = ops.tanh(ops.expand_dims(projected_features, 1) + projected_state)  # (photos, rows / photos, regions, dim)
+    scores = ops.matmul(ops.reshape(hidden, (-1, attention_dim)), ops.expand_dims(score_vector, -1))
+    return ops.reshape(scores, (-1, regions))
+
+
+def dot_scores(features, query):
+    """Return e_ti = a_i . q_t, (rows, regions): q_t = h_{t-1} for dot attention, W h_{t-1} for bilinear attention.
+
+    Args:
+        features: (photos, regions, feature_dim).
+        query: (rows, feature_dim).
+    """
+    photos, regions, feature_dim = ops.shape(features)
+    query = ops.reshape(query, (photos, -1, feature_dim))
+    return ops.reshape(ops.matmul(query, ops.transpose(features, (0, 2, 1))), (-1, regions))
+
+
+def attention_weights(attention_scores):
+    """Return alpha_t, equation (5): the softmax over the regions, always in float32."""
+    return ops.softmax(ops.cast(attention_scores, "float32"), axis=-1)
+
+
+def sample_locations(attention_weights, noise):
+    """Draw s_t ~ Multinoulli(alpha_t), equation (8), as one-hot vectors (rows, regions).
+
+    Args:
+        attention_weights: (rows, regions).
+        noise: standard Gumbel noise of the same shape. The place where log alpha_ti + noise is highest is a sample of
+            the distribution, so that all chance lies in this argument.
+    """
+    best = ops.argmax(ops.log(ops.maximum(attention_weights, SMALLEST)) + noise, axis=-1)
+    return ops.one_hot(best, ops.shape(attention_weights)[-1], dtype=attention_weights.dtype)
+
+
+def gumbel(uniform):
+    """Return standard Gumbel noise made of numbers drawn uniformly from 0..1."""
+    return -ops.log(-ops.log(ops.clip(uniform, SMALLEST, 1 - 1e-7)))
+
+
+def attended_features(selection, features):
+    """Return sum_i s_ti a_i, (rows, feature_dim): equation (9) for one-hot vectors, (13) for attention weights."""
+    photos, regions, feature_dim = ops.shape(features)
+    selection = ops.reshape(ops.cast(selection, features.dtype), (photos, -1, regions))
+    return ops.reshape(ops.matmul(selection, features), (-1, feature_dim))
+
+
+# === What is minimised: section 4 of the paper ===
+
+
+def word_log_probs(logits, target_ids):
+    """Return log p(y_t | a, y_1 .. y_{t-1}) of each target word, (rows, time), from logits (rows, time, vocabulary)."""
+    return -ops.sparse_categorical_crossentropy(target_ids, logits, from_logits=True)
+
+
+def mean_log_probs(logits):
+    """Return the mean of log p over the whole vocabulary, (rows, time): the other part of label smoothing."""
+    return ops.mean(logits, axis=-1) - ops.logsumexp(logits, axis=-1)
+
+
+def caption_log_prob(word_log_probs, token_weights):
+    """Return log p(y | a) of each caption, (rows,): the sum over its words. Both arguments are (rows, time)."""
+    return ops.sum(word_log_probs * token_weights, axis=-1)
+
+
+def attention_penalty(attention_weights, token_weights):
+    """Return sum_i (1 - sum_t alpha_ti)^2 of each caption, the second term of equation (14): (rows,).
+
+    It is small where every region gets its share of attention. Only real words count.
+
+    Args:
+        attention_weights: (rows, time, regions).
+        token_weights: (rows, time).
+    """
+    total = ops.sum(attention_weights * ops.expand_dims(token_weights, -1), axis=1)
+    return ops.sum(ops.square(1 - total), axis=-1)
+
+
+def attention_entropy(attention_weights):
+    """Return H[s_t] = -sum_i alpha_ti log alpha_ti in nats: one axis less than the weights."""
+    return -ops.sum(attention_weights * ops.log(ops.maximum(attention_weights, SMALLEST)), axis=-1)
+
+
+def location_log_prob(attention_weights, selection, token_weights):
+    """Return log p(s | a) = sum_t log alpha_{t, s_t}, equation (8), of the places that were looked at: (rows,).
+
+    Args:
+        attention_weights: (rows, time, regions).
+        selection: the one-hot s_t, of the same shape.
+        token_weights: (rows, time).
+    """
+    chosen = ops.sum(attention_weights * ops.stop_gradient(selection), axis=-1)
+    return ops.sum(ops.log(ops.maximum(chosen, SMALLEST)) * token_weights, axis=-1)
+
+
+def hard_attention_surrogate(
+    log_prob, location_log_prob, entropy, *, reward, sampled, reward_weight=1.0, entropy_weight=0.0
+):
+    """Return what has the gradient of equation (12), for each caption: (rows,). To be maximised.
+
+    Its value means nothing; its gradient is that of log p(y | s, a) + lambda_r (log p(y | s, a) - b) log p(s | a) +
+    lambda_e H[s], with the factor in brackets held constant.
+
+    Args:
+        log_prob: log p(y | s, a), (rows,).
+        location_log_prob: log p(s | a), (rows,).
+        entropy: H[s] summed over the words, (rows,).
+        reward: log p(y | s, a) - b, (rows,).
+        sampled: (rows,), 1 where places were sampled, 0 where their expectation was used: nothing was drawn there, so
+            that there is no second term.
+        reward_weight: lambda_r.
+        entropy_weight: lambda_e.
+    """
+    reinforce = sampled * ops.stop_gradient(reward) * location_log_prob
+    return log_prob + reward_weight * reinforce + entropy_weight * entropy
+
+
+def next_baseline(baseline, log_prob):
+    """Return b_k = 0.9 b_{k-1} + 0.1 log p(y | s_k, a), the moving average of section 4.1."""
+    return 0.9 * baseline + 0.1 * log_prob

@@ -1,0 +1,226 @@
+"""Search: from a step function to captions, for a whole batch at once.
+
+A search knows nothing of images or layers. It sees `step(input_ids, state)`, which returns something with `logits`
+(rows, vocabulary), `state` (a nest of tensors (rows, ...)) and `attention_weights` (rows, regions), as
+`CaptionDecoder.step` does. It stops as soon as every caption has ended, and can be compiled.
+
+All take these keyword arguments:
+
+    num_regions         length of the attention weights
+    max_length          most tokens of a caption, `<end>` included; one that is longer stays unfinished
+    start_token_id, end_token_id, pad_token_id
+    forbidden_token_ids tokens that are never chosen; `<pad>` and `<start>` never are
+"""
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+
+class SearchResult(NamedTuple):
+    """What a search found, best first (samples: as they were drawn).
+
+    Attributes:
+        token_ids: (photos, results, max_length), `<pad>` after `<end>`.
+        log_probs: log p of each caption under the model, (photos, results); -inf where there is no such result,
+            because fewer captions than that are possible.
+        lengths: number of tokens, `<end>` included, (photos, results).
+        is_finished: whether the caption ended within max_length, (photos, results).
+        attention_weights: (photos, results, max_length, regions), 0 after the end.
+    """
+
+    token_ids: Any
+    log_probs: Any
+    lengths: Any
+    is_finished: Any
+    attention_weights: Any
+
+
+class _Captions(NamedTuple):
+    """The captions in the making, a row each."""
+
+    token_ids: Any
+    log_probs: Any
+    lengths: Any
+    is_finished: Any
+    attention_weights: Any
+
+
+# === The searches ===
+
+
+def greedy_search(step, state, **options):
+    """Take the most probable word at each step. Returns SearchResult with one result for each row of `state`."""
+    return _choose_word_by_word(step, state, lambda log_probs, t: ops.argmax(log_probs, axis=-1), 1, **options)
+
+
+def sample_search(step, state, noise, *, num_samples=1, temperature=1.0, top_k=None, top_p=None, **options):
+    """Draw each word from the model's distribution. Returns SearchResult with `num_samples` results for each photo.
+
+    Args:
+        step, state: see above; state has num_samples rows for each photo, side by side.
+        noise: numbers drawn uniformly from 0..1, (rows, max_length): all chance lies in them.
+        temperature: below 1 the probable words become more so, above 1 less.
+        top_k: draw from the k most probable words only.
+        top_p: draw from the fewest words that together have this probability.
+    """
+    if temperature <= 0:
+        raise ValueError(f"Expected a number above 0; greedy search is the limit. Received: temperature={temperature}")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"Expected at least 1. Received: top_k={top_k}")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"Expected a share above 0, at most 1. Received: top_p={top_p}")
+
+    def draw(log_probs, t):
+        probabilities = ops.softmax(_most_probable(log_probs / temperature, top_k, top_p), axis=-1)
+        cumulated = ops.cumsum(probabilities, axis=-1)
+        threshold = ops.take(noise, ops.expand_dims(t, 0), axis=1) * cumulated[:, -1:]
+        return ops.sum(ops.cast(cumulated <= threshold, "int32"), axis=-1)  # the first word beyond the threshold
+
+    return _choose_word_by_word(step, state, draw, num_samples, **options)
+
+
+def beam_search(step, state, *, num_beams=3, num_results=1, length_penalty=0.0, **options):
+    """Keep the `num_beams` best beginnings of each photo's caption, and return the best captions.
+
+    A caption's score is log p / length ** length_penalty. A beam that has ended is frozen: it keeps its score and its
+    place as long as no more than num_beams - 1 others are better. Captions that have ended come first; where none has,
+    the best unfinished ones are returned.
+
+    Args:
+        step, state: see above; state has num_beams rows for each photo, side by side, all alike.
+        num_beams: 1 is greedy search.
+        num_results: at most num_beams.
+        length_penalty: 0 compares log p, which favours short captions; 1 the mean over the tokens.
+
+    Returns: SearchResult.
+    """
+    if num_beams < 1 or not 1 <= num_results <= num_beams:
+        raise ValueError(
+            "`num_beams` must be at least 1, and `num_results` between 1 and num_beams. "
+            f"Received: num_beams={num_beams}, num_results={num_results}"
+        )
+    pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
+    captions = _begin(state, **options)
+    photos = ops.shape(captions.log_probs)[0] // num_beams
+    # All beams of a photo are alike at first: only one of them may take part in the first choice.
+    first = ops.where(ops.arange(num_beams) > 0, -float("inf"), 0.0)
+    captions = captions._replace(log_probs=ops.tile(first, [photos]))
+
+    def advance(t, input_ids, state, captions):
+        result = step(input_ids, state)
+        log_probs = _log_probs(result.logits, **options)
+        vocabulary = log_probs.shape[-1]
+        only_pad = ops.where(ops.arange(vocabulary) == pad_token_id, 0.0, -float("inf"))
+        log_probs = ops.where(captions.is_finished[:, None], only_pad, log_probs) + captions.log_probs[:, None]
+        lengths = captions.lengths + ops.cast(~captions.is_finished, "int32")
+        scores = _scores(log_probs, lengths[:, None], length_penalty)
+
+        # The best among all continuations of all beams of a photo.
+        _, best = ops.top_k(ops.reshape(scores, (photos, num_beams * vocabulary)), num_beams)
+        parents = ops.reshape(best // vocabulary + num_beams * ops.arange(photos)[:, None], (-1,))  # numbers of rows
+        token_ids = ops.reshape(best % vocabulary, (-1,))
+        log_probs = ops.take(ops.reshape(log_probs, (-1,)), parents * vocabulary + token_ids)
+        state, attention_weights, captions = _take_rows((result.state, result.attention_weights, captions), parents)
+        captions = _append(captions, t, token_ids, log_probs, attention_weights, end_token_id)
+        return t + 1, token_ids, state, captions
+
+    captions = _until_all_finished(advance, state, captions, **options)
+    scores = ops.reshape(_scores(captions.log_probs, captions.lengths, length_penalty), (photos, num_beams))
+    is_finished = ops.reshape(captions.is_finished, (photos, num_beams))
+    _, unfinished_last = ops.top_k(ops.where(is_finished, scores, scores - 1e6), num_results)
+    rows = ops.reshape(unfinished_last + num_beams * ops.arange(photos)[:, None], (-1,))
+    return _as_result(_take_rows(captions, rows), num_results)
+
+
+# === What they share ===
+
+
+def _choose_word_by_word(step, state, choose, num_results, **options):
+    """Search where no row looks at another: `choose(log_probs, t)` returns the next token of each row."""
+    pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
+
+    def advance(t, input_ids, state, captions):
+        result = step(input_ids, state)
+        log_probs = _log_probs(result.logits, **options)
+        token_ids = ops.cast(choose(log_probs, t), "int32")
+        log_prob = ops.squeeze(ops.take_along_axis(log_probs, token_ids[:, None], axis=-1), -1)
+        token_ids = ops.where(captions.is_finished, pad_token_id, token_ids)
+        log_probs = captions.log_probs + ops.where(captions.is_finished, 0.0, log_prob)
+        captions = _append(captions, t, token_ids, log_probs, result.attention_weights, end_token_id)
+        return t + 1, token_ids, result.state, captions
+
+    return _as_result(_until_all_finished(advance, state, _begin(state, **options), **options), num_results)
+
+
+def _log_probs(logits, *, pad_token_id, start_token_id, forbidden_token_ids=(), **_):
+    """Return log p of each word, -inf for those that must not come; the others keep the model's probability."""
+    words = ops.arange(logits.shape[-1])
+    forbidden = (words == pad_token_id) | (words == start_token_id)
+    for token_id in forbidden_token_ids:
+        forbidden = forbidden | (words == token_id)
+    return ops.where(forbidden, -float("inf"), ops.log_softmax(ops.cast(logits, "float32"), axis=-1))
+
+
+def _most_probable(log_probs, top_k, top_p):
+    """Return the log probabilities with all but the most probable words at -inf."""
+    if top_k is not None:
+        best, _ = ops.top_k(log_probs, min(top_k, log_probs.shape[-1]))
+        log_probs = ops.where(log_probs < best[:, -1:], -float("inf"), log_probs)
+    if top_p is not None:
+        ordered = ops.flip(ops.sort(log_probs, axis=-1), axis=-1)
+        probabilities = ops.softmax(ordered, axis=-1)
+        before = ops.cumsum(probabilities, axis=-1) - probabilities
+        least = ops.min(ops.where(before < top_p, ordered, float("inf")), axis=-1, keepdims=True)
+        log_probs = ops.where(log_probs < least, -float("inf"), log_probs)
+    return log_probs
+
+
+def _scores(log_probs, lengths, length_penalty):
+    return log_probs / ops.cast(lengths, "float32") ** length_penalty
+
+
+def _begin(state, *, num_regions, max_length, pad_token_id, **_):
+    if max_length < 1:
+        raise ValueError(f"Expected at least 1. Received: max_length={max_length}")
+    rows = ops.shape(keras.tree.flatten(state)[0])[0]
+    return _Captions(
+        token_ids=ops.full((rows, max_length), pad_token_id, dtype="int32"),
+        log_probs=ops.zeros((rows,)),
+        lengths=ops.zeros((rows,), dtype="int32"),
+        is_finished=ops.zeros((rows,), dtype="bool"),
+        attention_weights=ops.zeros((rows, max_length, num_regions)),
+    )
+
+
+def _append(captions, t, token_ids, log_probs, attention_weights, end_token_id):
+    """Return the captions with one token more; those that have ended only get a `<pad>`."""
+    going_on = ~captions.is_finished
+    attention_weights = attention_weights * ops.cast(going_on, "float32")[:, None]
+    return _Captions(
+        token_ids=ops.slice_update(captions.token_ids, [0, t], token_ids[:, None]),
+        log_probs=log_probs,
+        lengths=captions.lengths + ops.cast(going_on, "int32"),
+        is_finished=captions.is_finished | (token_ids == end_token_id),
+        attention_weights=ops.slice_update(captions.attention_weights, [0, t, 0], attention_weights[:, None]),
+    )
+
+
+def _until_all_finished(advance, state, captions, *, max_length, start_token_id, **_):
+    input_ids = ops.full(ops.shape(captions.lengths), start_token_id, dtype="int32")
+    *_, captions = ops.while_loop(
+        lambda t, input_ids, state, captions: ~ops.all(captions.is_finished),
+        advance,
+        (ops.convert_to_tensor(0), input_ids, state, captions),
+        maximum_iterations=max_length,
+    )
+    return captions
+
+
+def _take_rows(nest, rows):
+    return keras.tree.map_structure(lambda x: ops.take(x, rows, axis=0), nest)
+
+
+def _as_result(captions, num_results):
+    return SearchResult(*(ops.reshape(x, (-1, num_results, *x.shape[1:])) for x in captions))
