@@ -117,8 +117,10 @@ class BahdanauAttention(Attention):
     def __init__(self, attention_dim=512, **kwargs):
         super().__init__(**kwargs)
         self.attention_dim = attention_dim
-        self.feature_projection = keras.layers.Dense(attention_dim, name="feature_projection")
-        self.state_projection = keras.layers.Dense(attention_dim, use_bias=False, name="state_projection")
+        self.feature_projection = keras.layers.Dense(attention_dim, dtype=self.dtype_policy, name="feature_projection")
+        self.state_projection = keras.layers.Dense(
+            attention_dim, use_bias=False, dtype=self.dtype_policy, name="state_projection"
+        )
 
     def build(self, hidden_state_shape, features_shape, **_):
         self.feature_projection.build(features_shape)
@@ -170,7 +172,9 @@ class BilinearAttention(Attention):
         self.attention_dim = attention_dim
 
     def build(self, hidden_state_shape, features_shape, **_):
-        self.state_projection = keras.layers.Dense(features_shape[-1], use_bias=False, name="state_projection")
+        self.state_projection = keras.layers.Dense(
+            features_shape[-1], use_bias=False, dtype=self.dtype_policy, name="state_projection"
+        )
         self.state_projection.build(hidden_state_shape)
 
     def score(self, hidden_state, projected_features):

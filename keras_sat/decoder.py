@@ -69,10 +69,17 @@ class RecurrentCell(layers.Layer):
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
         size = self.num_gates * hidden_dim
-        self.input_projection = layers.Dense(size, bias_initializer=self.initial_bias, name="input_projection")
-        self.context_projection = layers.Dense(size, use_bias=False, name="context_projection")
+        policy = {"dtype": self.dtype_policy}
+        self.input_projection = layers.Dense(
+            size, bias_initializer=self.initial_bias, name="input_projection", **policy
+        )
+        self.context_projection = layers.Dense(size, use_bias=False, name="context_projection", **policy)
         self.recurrent_projection = layers.Dense(
-            size, use_bias=not self.has_cell_state, kernel_initializer="orthogonal", name="recurrent_projection"
+            size,
+            use_bias=not self.has_cell_state,
+            kernel_initializer="orthogonal",
+            name="recurrent_projection",
+            **policy,
         )
 
     def initial_bias(self, shape, dtype=None):
@@ -187,21 +194,22 @@ class CaptionDecoder(layers.Layer):
         self.dropout_after_readout = dropout_after_readout
         self.seed = seed
 
-        self.attention_layer = make_attention(attention, scoring, attention_dim, name="attention")
-        self.embedding = layers.Embedding(vocabulary_size, embedding_dim, name="embedding")  # E
-        self.cells = [CELLS[cell](hidden_dim, name=f"cell_{layer}") for layer in range(num_layers)]
-        self.initial_hidden = layers.Dense(num_layers * hidden_dim, activation="tanh", name="initial_hidden")
+        policy = {"dtype": self.dtype_policy}
+        self.attention_layer = make_attention(attention, scoring, attention_dim, name="attention", **policy)
+        self.embedding = layers.Embedding(vocabulary_size, embedding_dim, name="embedding", **policy)  # E
+        self.cells = [CELLS[cell](hidden_dim, name=f"cell_{layer}", **policy) for layer in range(num_layers)]
+        self.initial_hidden = layers.Dense(num_layers * hidden_dim, activation="tanh", name="initial_hidden", **policy)
         if CELLS[cell].has_cell_state:
-            self.initial_cell = layers.Dense(num_layers * hidden_dim, activation="tanh", name="initial_cell")
+            self.initial_cell = layers.Dense(num_layers * hidden_dim, activation="tanh", name="initial_cell", **policy)
         if context_gate and attention != "none":
-            self.gate = layers.Dense(1, activation="sigmoid", name="gate")  # f_beta
+            self.gate = layers.Dense(1, activation="sigmoid", name="gate", **policy)  # f_beta
         if deep_output:
-            self.state_readout = layers.Dense(embedding_dim, use_bias=False, name="state_readout")  # L_h
-            self.context_readout = layers.Dense(embedding_dim, use_bias=False, name="context_readout")  # L_z
-        self.activate_readout = layers.Activation(readout_activation, name="activate_readout")
-        self.drop_before = layers.Dropout(dropout_before_readout, seed=seed, name="drop_before")
-        self.drop_after = layers.Dropout(dropout_after_readout, seed=seed + 1, name="drop_after")
-        self.word_logits = layers.Dense(vocabulary_size, name="word_logits")  # L_o
+            self.state_readout = layers.Dense(embedding_dim, use_bias=False, name="state_readout", **policy)  # L_h
+            self.context_readout = layers.Dense(embedding_dim, use_bias=False, name="context_readout", **policy)  # L_z
+        self.activate_readout = layers.Activation(readout_activation, name="activate_readout", **policy)
+        self.drop_before = layers.Dropout(dropout_before_readout, seed=seed, name="drop_before", **policy)
+        self.drop_after = layers.Dropout(dropout_after_readout, seed=seed + 1, name="drop_after", **policy)
+        self.word_logits = layers.Dense(vocabulary_size, name="word_logits", **policy)  # L_o
 
     def build(self, features_shape, input_ids_shape=None):
         feature_dim = features_shape[-1]

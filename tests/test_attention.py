@@ -1,0 +1,132 @@
+import itertools
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sat.attention import ATTENTIONS, SCORINGS, BahdanauAttention, DotAttention, NoAttention, make_attention
+
+PHOTOS, REGIONS, DIM = 3, 5, 4
+KINDS = list(itertools.product(ATTENTIONS, SCORINGS))
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def features():
+    return numbers(PHOTOS, REGIONS, DIM)
+
+
+# === The contract of every attention ===
+
+
+@pytest.mark.parametrize("attention, scoring", KINDS)
+def test_shapes_and_distributions(attention, scoring):
+    layer = make_attention(attention, scoring, attention_dim=6)
+    context, weights, selection = layer(numbers(2 * PHOTOS, DIM, seed=1), features())
+    assert context.shape == (2 * PHOTOS, DIM) and weights.shape == selection.shape == (2 * PHOTOS, REGIONS)
+    np.testing.assert_allclose(np.sum(weights, axis=1), 1, rtol=1e-5)
+    assert (np.asarray(weights) >= 0).all()
+
+
+@pytest.mark.parametrize("attention, scoring", KINDS)
+def test_the_context_is_the_selected_sum(attention, scoring):
+    layer = make_attention(attention, scoring, attention_dim=6)
+    noise = numbers(2 * PHOTOS, REGIONS, seed=2)
+    context, _, selection = layer(numbers(2 * PHOTOS, DIM, seed=1), features(), noise=noise)
+    expected = np.einsum("rl,rld->rd", selection, np.repeat(features(), 2, axis=0))
+    np.testing.assert_allclose(context, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention, scoring", KINDS)
+def test_projecting_beforehand_changes_nothing(attention, scoring):
+    layer = make_attention(attention, scoring, attention_dim=6)
+    hidden_state = numbers(PHOTOS, DIM, seed=1)
+    at_once = layer(hidden_state, features())
+    before = layer(hidden_state, features(), layer.project(features()))
+    for one, other in zip(at_once, before):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("attention, scoring", KINDS)
+def test_attention_moves_with_the_state_unless_there_is_none(attention, scoring):
+    layer = make_attention(attention, scoring, attention_dim=6)
+    one = layer(numbers(PHOTOS, DIM, seed=1), features()).attention_weights
+    other = layer(numbers(PHOTOS, DIM, seed=2), features()).attention_weights
+    moved = np.abs(np.asarray(one) - np.asarray(other)).max()
+    assert moved == 0 if attention == "none" else moved > 1e-3
+
+
+@pytest.mark.parametrize("attention, scoring", KINDS)
+def test_configuration_is_complete(attention, scoring):
+    layer = make_attention(attention, scoring, attention_dim=6)
+    layer(numbers(PHOTOS, DIM, seed=1), features())
+    copy = type(layer).from_config(layer.get_config())
+    assert copy.get_config() == layer.get_config()
+    copy(numbers(PHOTOS, DIM, seed=1), features())
+    copy.set_weights(layer.get_weights())
+    for one, other in zip(layer(numbers(3, DIM), features()), copy(numbers(3, DIM), features())):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_rows_of_a_photo_are_independent_of_each_other(scoring):
+    layer = make_attention("soft", scoring, attention_dim=6)
+    hidden_state = numbers(2 * PHOTOS, DIM, seed=1)
+    together = layer(hidden_state, features())
+    apart = layer(hidden_state, np.repeat(features(), 2, axis=0))
+    for one, other in zip(together, apart):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_float16_features_keep_weights_in_float32():
+    layer = make_attention("soft", "additive", attention_dim=6, dtype=keras.DTypePolicy("mixed_float16"))
+    context, weights, _ = layer(numbers(PHOTOS, DIM), features())
+    assert context.dtype == "float16" and weights.dtype == "float32"
+
+
+# === Each kind ===
+
+
+def test_hard_attention_uses_the_sample_only_where_asked():
+    layer = make_attention("hard", "additive", attention_dim=6)
+    hidden_state, noise = numbers(PHOTOS, DIM), numbers(PHOTOS, REGIONS, seed=3)
+    without = layer(hidden_state, features())
+    np.testing.assert_array_equal(without.selection, without.attention_weights)
+    mixed = layer(hidden_state, features(), noise=noise, sampled=np.array([1.0, 0.0, 1.0], dtype="float32"))
+    np.testing.assert_array_equal(mixed.selection[1], mixed.attention_weights[1])
+    for row in (0, 2):
+        expected = np.argmax(np.log(mixed.attention_weights[row]) + noise[row])
+        np.testing.assert_array_equal(mixed.selection[row], np.eye(REGIONS)[expected])
+
+
+def test_no_attention_sees_the_mean():
+    layer = NoAttention()
+    context, weights, _ = layer(numbers(PHOTOS, 7), features())
+    np.testing.assert_allclose(context, features().mean(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(weights, np.full((PHOTOS, REGIONS), 1 / REGIONS), rtol=1e-6)
+    assert not layer.weights
+
+
+def test_dot_attention_on_known_numbers():
+    two = np.array([[[0.0, 0.0], [1.0, 0.0]]], dtype="float32")
+    weights = DotAttention()(np.array([[1.0, 5.0]], dtype="float32"), two).attention_weights
+    np.testing.assert_allclose(weights, np.array([[1, np.e]]) / (1 + np.e), rtol=1e-6)
+
+
+# === Errors ===
+
+
+def test_dot_attention_refuses_other_sizes():
+    with pytest.raises(ValueError, match=r"bilinear.*feature_dim=4, hidden_dim=7"):
+        DotAttention()(numbers(PHOTOS, 7), features())
+
+
+def test_unknown_names():
+    with pytest.raises(ValueError, match=r"soft, hard, none. Received: attention='gentle'"):
+        make_attention("gentle")
+    with pytest.raises(ValueError, match=r"additive, dot, bilinear. Received: scoring='cosine'"):
+        make_attention("soft", "cosine")
+    with pytest.raises(ValueError, match=r"Received: selection='gentle'"):
+        BahdanauAttention(selection="gentle")

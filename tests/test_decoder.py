@@ -1,0 +1,245 @@
+import itertools
+
+import keras
+import numpy as np
+import paper
+import pytest
+import tensorflow as tf
+
+from keras_sat import decoder as decoder_module
+from keras_sat.attention import ATTENTIONS, SCORINGS
+from keras_sat.decoder import CELLS, CaptionDecoder, loop_over_time
+
+PHOTOS, REGIONS, DIM, TIME, VOCABULARY = 2, 5, 6, 4, 11
+KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
+
+
+def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
+    sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
+    decoder = CaptionDecoder(VOCABULARY, attention=attention, scoring=scoring, cell=cell, **{**sizes, **options})
+    decoder.build((None, REGIONS, DIM), (None, None))
+    random = np.random.default_rng(7)
+    for weight in decoder.weights:  # biases too, so that a forgotten one is noticed
+        weight.assign(random.normal(scale=0.7, size=weight.shape))
+    return decoder
+
+
+def inputs(rows_per_photo=1, seed=0):
+    random = np.random.default_rng(seed)
+    features = random.normal(size=(PHOTOS, REGIONS, DIM)).astype("float32")
+    input_ids = random.integers(0, VOCABULARY, (PHOTOS * rows_per_photo, TIME)).astype("int32")
+    return features, input_ids, random.gumbel(size=(*input_ids.shape, REGIONS)).astype("float32")
+
+
+# === Against the paper in numpy ===
+
+
+@pytest.mark.parametrize("attention, scoring, cell", KINDS)
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "readout_activation": "tanh"}, {"deep_output": False}])
+def test_forward_pass_is_that_of_the_paper(attention, scoring, cell, options):
+    decoder = make_decoder(attention, scoring, cell, **options)
+    features, input_ids, noise = inputs(rows_per_photo=2)
+    for used in [None, noise] if attention == "hard" else [None]:
+        decoded = decoder(features, input_ids, noise=used)
+        log_probs = tf.nn.log_softmax(decoded.logits)
+        for row, words in enumerate(input_ids):
+            row_noise = None if used is None else used[row]
+            expected = paper.forward(paper.weights_of(decoder), features[row // 2], words, row_noise)
+            for ours, theirs in zip((log_probs[row], decoded.attention_weights[row], decoded.selection[row]), expected):
+                np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention, scoring, cell", KINDS)
+def test_steps_one_by_one_give_what_call_gives(attention, scoring, cell):
+    decoder = make_decoder(attention, scoring, cell, num_layers=2)
+    features, input_ids, noise = inputs(rows_per_photo=3)
+    noise = noise if attention == "hard" else None
+    decoded = decoder(features, input_ids, noise=noise)
+    state, projected = decoder.initial_state(features, 3), decoder.project_features(features)
+    for t in range(TIME):
+        step_noise = None if noise is None else noise[:, t]
+        step = decoder.step(input_ids[:, t], state, features, projected, noise=step_noise)
+        state = step.state
+        np.testing.assert_allclose(step.logits, decoded.logits[:, t], atol=1e-5)
+        np.testing.assert_allclose(step.attention_weights, decoded.attention_weights[:, t], atol=1e-6)
+        np.testing.assert_allclose(step.selection, decoded.selection[:, t], atol=1e-6)
+    assert len(state.hidden_states) == 2
+    assert len(state.cell_states) == (2 if cell == "lstm" else 0)
+
+
+# === What popular versions get wrong ===
+
+
+def test_attention_reads_the_top_layer_before_the_step():
+    decoder = make_decoder(num_layers=2)
+    features, input_ids, _ = inputs()
+    state, projected = decoder.initial_state(features), decoder.project_features(features)
+    weights = decoder.step(input_ids[:, 0], state, features, projected).attention_weights
+    other_word = decoder.step((input_ids[:, 0] + 1) % VOCABULARY, state, features, projected).attention_weights
+    np.testing.assert_array_equal(weights, other_word)  # h_{t-1} knows nothing of the word that comes in now
+    bottom, top = state.hidden_states
+    moved_bottom = state._replace(hidden_states=(bottom + 1, top))
+    np.testing.assert_array_equal(
+        weights, decoder.step(input_ids[:, 0], moved_bottom, features, projected).attention_weights
+    )
+    moved_top = state._replace(hidden_states=(bottom, top + 1))
+    there = decoder.step(input_ids[:, 0], moved_top, features, projected).attention_weights
+    assert np.abs(np.asarray(weights) - np.asarray(there)).max() > 1e-3
+
+
+def test_attention_moves_and_the_state_is_carried_on():
+    decoder = make_decoder()
+    features, input_ids, _ = inputs()
+    input_ids[:] = 3  # the same word each time: only the state can make a difference
+    decoded = decoder(features, input_ids)
+    for values in (decoded.attention_weights, decoded.logits):
+        assert np.abs(np.diff(np.asarray(values), axis=1)).max(axis=(0, 2)).min() > 1e-3
+
+
+def test_later_words_change_nothing_before_them():
+    decoder = make_decoder()
+    features, input_ids, _ = inputs()
+    decoded = decoder(features, input_ids)
+    input_ids[:, 2:] = (input_ids[:, 2:] + 1) % VOCABULARY
+    changed = decoder(features, input_ids)
+    np.testing.assert_array_equal(decoded.logits[:, :2], changed.logits[:, :2])
+    assert np.abs(np.asarray(decoded.logits[:, 2:]) - np.asarray(changed.logits[:, 2:])).min(axis=(0, 2)).max() > 0
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_only_what_is_recurrent_is_in_the_loop(attention, monkeypatch):
+    decoder = make_decoder(attention)
+    features, input_ids, _ = inputs()
+    shapes = {}
+
+    def spy(layer):
+        call = layer.call
+        monkeypatch.setattr(
+            layer, "call", lambda x, *a, **k: shapes.setdefault(layer.name, []).append(x.shape) or call(x)
+        )
+
+    spied = [decoder.embedding, decoder.cells[0].input_projection, decoder.state_readout, decoder.context_readout]
+    spied += [decoder.word_logits, decoder.cells[0].context_projection]
+    spied += [decoder.attention_layer.feature_projection] if attention != "none" else []
+    for layer in spied:
+        spy(layer)
+    decoder(features, input_ids)
+    assert shapes["embedding"] == [(PHOTOS, TIME)]
+    for name in ("input_projection", "state_readout", "context_readout", "word_logits"):
+        assert [shape[:2] for shape in shapes[name]] == [(PHOTOS, TIME)], name
+    if attention == "none":
+        assert shapes["context_projection"] == [(PHOTOS, DIM)]
+    else:
+        assert shapes["context_projection"] == TIME * [(PHOTOS, DIM)]
+        assert shapes["feature_projection"] == [features.shape]
+
+
+def test_features_of_several_rows_are_not_copied():
+    decoder = make_decoder()
+    features, input_ids, _ = inputs(rows_per_photo=3)
+    together = decoder(features, input_ids)
+    apart = decoder(np.repeat(features, 3, axis=0), input_ids)
+    for one, other in zip(together, apart):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+# === Options ===
+
+
+def test_dropout_acts_in_training_only():
+    decoder = make_decoder(dropout_before_readout=0.5, dropout_after_readout=0.5)
+    features, input_ids, _ = inputs()
+    np.testing.assert_array_equal(decoder(features, input_ids).logits, decoder(features, input_ids).logits)
+    one, other = (decoder(features, input_ids, training=True) for _ in range(2))
+    assert np.abs(np.asarray(one.logits) - np.asarray(other.logits)).max() > 1e-3
+    np.testing.assert_array_equal(one.attention_weights, other.attention_weights)
+
+
+def test_the_gate_is_one_number_for_each_row():
+    decoder = make_decoder()
+    assert decoder.gate.kernel.shape == (DIM, 1)
+    assert not make_decoder(context_gate=False).has_gate and not make_decoder("none").has_gate
+
+
+def test_forget_gates_begin_open():
+    decoder = CaptionDecoder(VOCABULARY, hidden_dim=2)
+    decoder.build((None, REGIONS, DIM))
+    np.testing.assert_array_equal(decoder.cells[0].input_projection.bias, [0, 0, 1, 1, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("attention, scoring, cell", KINDS)
+def test_configuration_is_complete(attention, scoring, cell):
+    decoder = make_decoder(attention, scoring, cell, num_layers=2, deep_output=False, context_gate=False)
+    copy = CaptionDecoder.from_config(decoder.get_config())
+    assert copy.get_config() == decoder.get_config()
+    features, input_ids, _ = inputs()
+    copy(features, input_ids)
+    copy.set_weights(decoder.get_weights())
+    np.testing.assert_array_equal(decoder(features, input_ids).logits, copy(features, input_ids).logits)
+
+
+@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_every_weight_has_a_gradient_compiled_too(attention, xla):
+    decoder = make_decoder(attention, num_layers=2)
+    features, input_ids, noise = inputs(rows_per_photo=2)
+
+    def gradients(features, input_ids):
+        with tf.GradientTape() as tape:
+            decoded = decoder(features, input_ids, noise=noise if attention == "hard" else None)
+            loss = tf.reduce_sum(decoded.logits**2) + tf.reduce_sum(decoded.attention_weights**2)
+        return tape.gradient(loss, decoder.trainable_variables)
+
+    eager = gradients(tf.constant(features), tf.constant(input_ids))
+    compiled = tf.function(gradients, jit_compile=xla)(tf.constant(features), tf.constant(input_ids))
+    for one, other, variable in zip(eager, compiled, decoder.trainable_variables):
+        assert one is not None, variable.path
+        one, other = tf.convert_to_tensor(one), tf.convert_to_tensor(other)
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3 * np.abs(one).max())
+
+
+def test_one_graph_serves_captions_of_any_length():
+    decoder = make_decoder()
+    traces = []
+
+    def logits(features, input_ids):
+        traces.append(1)
+        return decoder(features, input_ids).logits
+
+    specs = [tf.TensorSpec((None, REGIONS, DIM)), tf.TensorSpec((None, None), tf.int32)]
+    logits = tf.function(logits, input_signature=specs)
+    features, input_ids, _ = inputs()
+    for time in (1, 2, TIME):
+        expected = decoder(features, input_ids[:, :time]).logits
+        np.testing.assert_allclose(logits(features, input_ids[:, :time]), expected, atol=1e-5)
+    assert len(traces) == 1
+
+
+def test_mixed_precision_gives_float32_logits():
+    decoder = CaptionDecoder(VOCABULARY, hidden_dim=DIM, embedding_dim=3, dtype=keras.DTypePolicy("mixed_float16"))
+    features, input_ids, _ = inputs()
+    decoded = decoder(features.astype("float16"), input_ids)
+    assert decoded.logits.dtype == "float32" and np.isfinite(decoded.logits).all()
+
+
+def test_loop_over_time_counts():
+    spec = tf.TensorSpec((None, 1), "float32")
+    sums = loop_over_time(
+        lambda total, x, nothing: (total + x, (total + x,)),
+        np.zeros((2, 1), dtype="float32"),
+        (tf.ones((2, 5, 1)), None),
+        [spec],
+    )
+    np.testing.assert_array_equal(sums[0][:, :, 0], [[1, 2, 3, 4, 5]] * 2)
+
+
+# === Errors ===
+
+
+def test_unknown_names_and_impossible_sizes():
+    with pytest.raises(ValueError, match=r"lstm, gru. Received: cell='rnn'"):
+        CaptionDecoder(5, cell="rnn")
+    for name in ("num_layers", "embedding_dim", "hidden_dim", "attention_dim"):
+        with pytest.raises(ValueError, match=rf"Received: {name}=0"):
+            CaptionDecoder(5, **{name: 0})
+    assert decoder_module.CELLS.keys() == {"lstm", "gru"}

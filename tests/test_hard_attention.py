@@ -1,0 +1,160 @@
+"""Proof that hard attention's gradient is right: the average of sampled gradients against the exact one.
+
+The model is small enough to list every path that attention can take. The variational bound is then
+L_s = sum_s p(s | a) log p(y | s, a), equation (10), a smooth function of the weights.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_sat import Captioner, equations
+
+REGIONS, DIM, TIME = 3, 4, 3
+WORDS = ["red", "green", "blue"]
+
+
+def make_captioner(**options):
+    hard = {
+        "reward_weight": 1.0,
+        "entropy_weight": 0.0,
+        "expectation_probability": 0.0,
+        "attention_penalty_weight": 0.0,
+    }
+    sizes = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 3}
+    quiet = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
+    captioner = Captioner(WORDS, encoder=None, attention="hard", **{**hard, **sizes, **quiet, **options})
+    captioner.build(((None, REGIONS, DIM), (None, None)))
+    random = np.random.default_rng(1)
+    for weight in captioner.trainable_variables:
+        weight.assign(random.normal(scale=0.8, size=weight.shape))
+    captioner.compile("adam")
+    return captioner
+
+
+def one_caption():
+    features = np.random.default_rng(2).normal(size=(1, REGIONS, DIM)).astype("float32")
+    input_ids, target_ids = np.array([[1, 4, 6]], dtype="int32"), np.array([[4, 6, 2]], dtype="int32")
+    return (features, input_ids), target_ids, np.ones((1, TIME), dtype="float32")
+
+
+def exact_bound(captioner):
+    """Return L_s, and its gradient, from all REGIONS ** TIME paths."""
+    (features, input_ids), target_ids, token_weights = one_caption()
+    paths = np.array(list(itertools.product(range(REGIONS), repeat=TIME)))
+    forced = 1e4 * np.eye(REGIONS, dtype="float32")[paths]  # so much noise that every path is taken once
+    rows = len(paths)
+    with tf.GradientTape() as tape:
+        decoded = captioner((features, np.repeat(input_ids, rows, axis=0)), noise=forced)
+        words = equations.word_log_probs(decoded.logits, np.repeat(target_ids, rows, axis=0))
+        log_prob = tf.reduce_sum(words, axis=1)
+        alpha_of_path = tf.reduce_sum(decoded.attention_weights * np.eye(REGIONS, dtype="float32")[paths], axis=-1)
+        path_probability = tf.reduce_prod(alpha_of_path, axis=1)
+        bound = tf.reduce_sum(path_probability * log_prob)
+    np.testing.assert_array_equal(np.argmax(decoded.selection, axis=-1), paths)
+    assert float(tf.reduce_sum(path_probability)) == pytest.approx(1, abs=1e-5)
+    return float(bound), flat(tape.gradient(bound, captioner.trainable_variables))
+
+
+def flat(gradients):
+    return np.concatenate([np.ravel(tf.convert_to_tensor(gradient)) for gradient in gradients])
+
+
+def sampled_gradients(captioner, number):
+    """Return `number` gradients of what train_step minimises, turned round: (number, weights)."""
+    batch = one_caption()
+
+    @tf.function
+    def gradient():
+        with tf.GradientTape() as tape:
+            objective = captioner.objective(batch, training=True)
+        return tape.gradient(objective.mean, captioner.trainable_variables)
+
+    return -np.array([flat(gradient()) for _ in range(number)])
+
+
+@pytest.mark.parametrize("with_baseline", [False, True])
+def test_the_mean_of_sampled_gradients_is_the_exact_gradient(with_baseline):
+    captioner = make_captioner(use_baseline=with_baseline, num_samples=40)
+    bound, exact = exact_bound(captioner)
+    captioner.baseline.assign(bound)
+    sampled = sampled_gradients(captioner, 400)
+    standard_error = sampled.std(axis=0, ddof=1) / np.sqrt(len(sampled))
+    random = standard_error > 1e-6
+    z = (sampled.mean(axis=0) - exact)[random] / standard_error[random]
+    assert np.abs(z).max() < 5 and 0.5 < np.mean(z**2) < 1.6
+    np.testing.assert_allclose(sampled.mean(axis=0)[~random], exact[~random], atol=1e-4)
+    # A test that could not fail would be worth nothing: without the second term the gradient is far off.
+    captioner.reward_weight = 0.0
+    pathwise = sampled_gradients(captioner, 100)
+    error = pathwise.std(axis=0, ddof=1) / 10
+    assert np.abs((pathwise.mean(axis=0) - exact)[random] / error[random].clip(1e-6)).max() > 20
+
+
+def test_the_baseline_lowers_the_variance():
+    without = make_captioner(use_baseline=False)
+    bound, _ = exact_bound(without)
+    with_baseline = make_captioner(use_baseline=True)
+    with_baseline.baseline.assign(bound)
+    variances = [sampled_gradients(captioner, 600).var(axis=0).sum() for captioner in (without, with_baseline)]
+    assert variances[1] < 0.5 * variances[0]
+
+
+def test_more_draws_lower_the_variance_in_proportion():
+    one, ten = (sampled_gradients(make_captioner(num_samples=draws), 600).var(axis=0).sum() for draws in (1, 10))
+    assert one / ten == pytest.approx(10, rel=0.3)
+
+
+def test_entropy_has_its_own_gradient():
+    captioner = make_captioner(reward_weight=0.0, entropy_weight=0.0, num_samples=50)
+    plain = sampled_gradients(captioner, 200).mean(axis=0)
+    captioner.entropy_weight = 2.0
+    with_entropy = sampled_gradients(captioner, 200).mean(axis=0)
+    names = [weight.name for weight in captioner.trainable_variables for _ in range(int(np.prod(weight.shape)))]
+    score_vector = [i for i, name in enumerate(names) if name == "score_vector"]
+    assert np.abs(with_entropy - plain)[score_vector].max() > 0.05
+
+
+def test_the_baseline_follows_log_p_after_it_was_used():
+    captioner = make_captioner(num_samples=3)
+    captioner.baseline.assign(-2.0)
+    objective = captioner.objective(one_caption(), training=True)
+    assert float(captioner.baseline) == -2.0
+    captioner.update_baseline(objective)
+    assert float(captioner.baseline) == pytest.approx(0.9 * -2 + 0.1 * float(np.mean(objective.log_prob)), rel=1e-5)
+
+
+def test_the_baseline_stays_where_nothing_was_drawn():
+    captioner = make_captioner(expectation_probability=1.0)
+    captioner.baseline.assign(-2.0)
+    objective = captioner.objective(one_caption(), training=True)
+    captioner.update_baseline(objective)
+    assert float(captioner.baseline) == -2.0 and not np.asarray(objective.sampled).any()
+
+
+@pytest.mark.parametrize("expectation_for", ["image", "pass"])
+def test_the_coin_chooses_between_sample_and_expectation(expectation_for):
+    captioner = make_captioner(expectation_probability=0.5, expectation_for=expectation_for, num_samples=2)
+    (features, input_ids), target_ids, token_weights = one_caption()
+    many = [np.repeat(array, 40, axis=0) for array in (features, input_ids, target_ids, token_weights)]
+    passes = [
+        np.asarray(captioner.objective(((many[0], many[1]), many[2], many[3]), training=True).sampled)
+        for _ in range(20)
+    ]
+    of_images = np.array(passes).reshape(20, 40, 2)
+    np.testing.assert_array_equal(of_images[..., 0], of_images[..., 1])  # the draws of a caption share its coin
+    alike = (of_images[..., 0] == of_images[:, :1, 0]).all(axis=1)
+    assert alike.all() if expectation_for == "pass" else not alike.any()
+    assert 0.2 < of_images.mean() < 0.8
+
+
+def test_measuring_uses_the_expectation_and_no_chance():
+    captioner = make_captioner()
+    one, other = (captioner.objective(one_caption(), training=False) for _ in range(2))
+    np.testing.assert_array_equal(one.log_prob, other.log_prob)
+    soft = Captioner.from_config({**captioner.get_config(), "attention": "soft"})
+    soft.build(((None, REGIONS, DIM), (None, None)))
+    soft.decoder.set_weights(captioner.decoder.get_weights())
+    np.testing.assert_allclose(one.log_prob, soft.objective(one_caption(), training=False).log_prob, rtol=1e-6)

@@ -1,0 +1,281 @@
+"""Search over a small model whose every caption can be listed: the next word depends on the photo and the last two."""
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_sat.search import beam_search, greedy_search, sample_search
+
+PAD, START, END, UNK = range(4)
+PHOTOS, WORDS, LONGEST = 3, 7, 4
+Step = namedtuple("Step", "logits state attention_weights")
+OPTIONS = {
+    "num_regions": 2 * WORDS,
+    "max_length": LONGEST,
+    "start_token_id": START,
+    "end_token_id": END,
+    "pad_token_id": PAD,
+    "forbidden_token_ids": (UNK,),
+}
+
+
+class Model:
+    """Its attention weights spell the two words that the step has seen, so that mixed-up beams are noticed."""
+
+    def __init__(self, seed=0, end_bias=0.0):
+        logits = np.random.default_rng(seed).normal(scale=2, size=(PHOTOS, WORDS, WORDS, WORDS)).astype("float32")
+        logits[..., END] += end_bias
+        self.logits = logits
+        self.log_probs = tf.nn.log_softmax(logits).numpy()
+        self.calls = tf.Variable(0)
+
+    def step(self, input_ids, state):
+        photo, before = state
+        self.calls.assign_add(1)
+        logits = tf.gather_nd(self.logits, tf.stack([photo, before, input_ids], axis=1))
+        seen = tf.concat([tf.one_hot(before, WORDS), tf.one_hot(input_ids, WORDS)], axis=1)
+        return Step(logits, (photo, input_ids), seen)
+
+    def state(self, rows_per_photo=1):
+        photo = tf.repeat(tf.range(PHOTOS), rows_per_photo)
+        return photo, tf.zeros_like(photo)
+
+    def all_captions(self, photo, length_penalty=0.0):
+        """List (has ended, score, log p, tokens) of every caption that could be found, best first."""
+        found = []
+
+        def extend(before, last, tokens, log_prob):
+            if tokens and (last == END or len(tokens) == LONGEST):
+                found.append((last == END, log_prob / len(tokens) ** length_penalty, log_prob, tokens))
+                return
+            for word in (END, *range(UNK + 1, WORDS)):
+                extend(last, word, [*tokens, word], log_prob + self.log_probs[photo, before, last, word])
+
+        extend(0, START, [], 0.0)
+        return sorted(found, key=lambda caption: caption[:2], reverse=True)
+
+    def log_prob(self, photo, tokens):
+        before, last, total = 0, START, 0.0
+        for word in tokens:
+            total += self.log_probs[photo, before, last, word]
+            before, last = last, word
+        return total
+
+
+def tokens_of(result, photo, place=0):
+    return [int(word) for word in result.token_ids[photo, place, : int(result.lengths[photo, place])]]
+
+
+def reference_beams(model, photo, num_beams, length_penalty):
+    """Beam search in plain Python: (has ended, score, tokens) of the beams, best first."""
+    beams = [(0.0, [])]
+    for _ in range(LONGEST):
+        candidates = []
+        for log_prob, tokens in beams:
+            if tokens and tokens[-1] == END:
+                candidates.append((log_prob, tokens))
+                continue
+            before, last = ([0, START] + tokens)[-2:] if tokens else (0, START)
+            for word in (END, *range(UNK + 1, WORDS)):
+                candidates.append((log_prob + model.log_probs[photo, before, last, word], [*tokens, word]))
+        candidates.sort(key=lambda c: c[0] / len(c[1]) ** length_penalty, reverse=True)
+        beams = candidates[:num_beams]
+    scored = [(t[-1] == END, log_prob / len(t) ** length_penalty, t) for log_prob, t in beams]
+    return sorted(scored, key=lambda beam: beam[:2], reverse=True)
+
+
+def check_consistency(model, result):
+    """Tokens, log p, lengths, ends and attention weights of every result agree with each other."""
+    for photo in range(PHOTOS):
+        for place in range(result.log_probs.shape[1]):
+            tokens = tokens_of(result, photo, place)
+            assert float(result.log_probs[photo, place]) == pytest.approx(model.log_prob(photo, tokens), abs=1e-4)
+            assert bool(result.is_finished[photo, place]) == (tokens[-1] == END)
+            assert not {PAD, START, UNK} & set(tokens) and END not in tokens[:-1]
+            assert all(word == PAD for word in result.token_ids[photo, place, len(tokens) :])
+            maps = np.asarray(result.attention_weights[photo, place])
+            seen = [0, START, *tokens]
+            for t in range(LONGEST):
+                expected = np.zeros(2 * WORDS)
+                if t < len(tokens):
+                    expected[[seen[t], WORDS + seen[t + 1]]] = 1
+                np.testing.assert_array_equal(maps[t], expected)
+
+
+# === Greedy ===
+
+
+def test_greedy_takes_the_best_word_each_time():
+    model = Model()
+    result = greedy_search(model.step, model.state(), **OPTIONS)
+    check_consistency(model, result)
+    for photo in range(PHOTOS):
+        before, last, expected = 0, START, []
+        while last != END and len(expected) < LONGEST:
+            words = model.log_probs[photo, before, last].copy()
+            words[[PAD, START, UNK]] = -np.inf
+            before, last = last, int(words.argmax())
+            expected.append(last)
+        assert tokens_of(result, photo) == expected
+
+
+def test_unknown_words_come_only_if_allowed():
+    model = Model()
+    model.logits[..., UNK] = 9
+    model.log_probs = tf.nn.log_softmax(model.logits).numpy()
+    assert not (np.asarray(greedy_search(model.step, model.state(), **OPTIONS).token_ids) == UNK).any()
+    allowed = greedy_search(model.step, model.state(), **{**OPTIONS, "forbidden_token_ids": ()})
+    assert (np.asarray(allowed.token_ids) == UNK).all()
+
+
+# === Beams ===
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_wide_beams_find_the_best_of_all_captions(seed, length_penalty):
+    model, num_beams = Model(seed), WORDS**LONGEST // 4
+    search = tf.function(beam_search)
+    result = search(
+        model.step, model.state(num_beams), num_beams=num_beams, num_results=9, length_penalty=length_penalty, **OPTIONS
+    )
+    check_consistency(model, result)
+    for photo in range(PHOTOS):
+        best = model.all_captions(photo, length_penalty)[:9]
+        assert [tokens_of(result, photo, place) for place in range(9)] == [caption[3] for caption in best]
+
+
+@pytest.mark.parametrize("num_beams", [1, 2, 3, 5])
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_narrow_beams_are_those_of_the_plain_python_search(num_beams, length_penalty):
+    for seed in range(5):
+        model = Model(seed)
+        options = {"num_beams": num_beams, "num_results": num_beams, "length_penalty": length_penalty}
+        result = beam_search(model.step, model.state(num_beams), **options, **OPTIONS)
+        check_consistency(model, result)
+        for photo in range(PHOTOS):
+            expected = [tokens for _, _, tokens in reference_beams(model, photo, num_beams, length_penalty)]
+            assert [tokens_of(result, photo, place) for place in range(num_beams)] == expected
+
+
+def test_beams_beat_greedy_somewhere_and_one_beam_is_greedy():
+    better = 0
+    for seed in range(5):
+        model = Model(seed)
+        greedy = greedy_search(model.step, model.state(), **OPTIONS)
+        one = beam_search(model.step, model.state(), num_beams=1, **OPTIONS)
+        three = beam_search(model.step, model.state(3), num_beams=3, **OPTIONS)
+        np.testing.assert_array_equal(greedy.token_ids, one.token_ids)
+        both_ended = np.asarray(greedy.is_finished & three.is_finished)
+        better += int(((three.log_probs > greedy.log_probs + 1e-4).numpy() & both_ended).sum())
+    assert better
+
+
+def test_the_best_unfinished_caption_is_returned_when_none_ends():
+    model = Model(end_bias=-100.0)
+    result = beam_search(model.step, model.state(3), num_beams=3, num_results=3, **OPTIONS)
+    check_consistency(model, result)
+    assert not np.asarray(result.is_finished).any() and (np.asarray(result.lengths) == LONGEST).all()
+    assert (np.diff(result.log_probs, axis=1) <= 0).all()
+
+
+def test_more_beams_than_captions():
+    model = Model(end_bias=100.0)
+    options = {**OPTIONS, "max_length": 1}
+    result = beam_search(model.step, model.state(20), num_beams=20, num_results=20, **options)
+    possible = WORDS - 3  # all but <pad>, <start> and <unk>
+    assert np.isfinite(result.log_probs[:, :possible]).all() and np.isneginf(result.log_probs[:, possible:]).all()
+
+
+def test_search_stops_when_every_caption_has_ended():
+    model = Model(end_bias=100.0)
+    for search, options in ((greedy_search, {}), (beam_search, {"num_beams": 1})):
+        model.calls.assign(0)
+        result = search(model.step, model.state(), **options, **{**OPTIONS, "max_length": 50})
+        assert int(model.calls) == 1 and (np.asarray(result.token_ids)[:, :, 0] == END).all()
+        assert result.token_ids.shape == (PHOTOS, 1, 50)
+
+
+def test_a_batch_gives_what_single_photos_give():
+    model = Model(3)
+    together = beam_search(model.step, model.state(3), num_beams=3, num_results=2, **OPTIONS)
+    for photo in range(PHOTOS):
+        state = tuple(x[3 * photo : 3 * photo + 3] for x in model.state(3))
+        alone = beam_search(model.step, state, num_beams=3, num_results=2, **OPTIONS)
+        for one, other in zip(together, alone):
+            np.testing.assert_allclose(one[photo], other[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_compiled_search_gives_the_same(xla):
+    model = Model(4)
+    eager = beam_search(model.step, model.state(3), num_beams=3, **OPTIONS)
+    compiled = tf.function(beam_search, jit_compile=xla)(model.step, model.state(3), num_beams=3, **OPTIONS)
+    for one, other in zip(eager, compiled):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+# === Samples ===
+
+
+def draw(model, num_samples, **options):
+    noise = np.random.default_rng(0).random((PHOTOS * num_samples, LONGEST)).astype("float32")
+    return sample_search(model.step, model.state(num_samples), noise, num_samples=num_samples, **options, **OPTIONS)
+
+
+def shares_of_first_word(result):
+    return np.bincount(np.asarray(result.token_ids)[0, :, 0], minlength=WORDS) / result.token_ids.shape[1]
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_samples_follow_the_distribution(temperature):
+    model = Model()
+    result = draw(model, 4000, temperature=temperature)
+    expected = np.exp(model.log_probs[0, 0, START] / temperature)
+    expected[[PAD, START, UNK]] = 0
+    np.testing.assert_allclose(shares_of_first_word(result), expected / expected.sum(), atol=0.035)
+
+
+def test_samples_are_consistent():
+    model = Model()
+    check_consistency(model, draw(model, 50))
+
+
+def test_top_k_and_top_p_leave_only_probable_words():
+    model = Model()
+    probabilities = np.exp(model.log_probs[0, 0, START])
+    probabilities[[PAD, START, UNK]] = 0
+    order = np.argsort(-probabilities)
+    assert set(np.flatnonzero(shares_of_first_word(draw(model, 2000, top_k=2)))) == set(order[:2])
+    np.testing.assert_array_equal(
+        draw(model, 20, top_k=1).token_ids, np.repeat(draw(model, 1, top_k=1).token_ids, 20, axis=1)
+    )
+    cumulated = np.cumsum(probabilities[order]) / probabilities.sum()
+    fewest = int(np.searchsorted(cumulated, 0.8)) + 1
+    assert set(np.flatnonzero(shares_of_first_word(draw(model, 2000, top_p=0.8)))) == set(order[:fewest])
+
+
+# === Errors ===
+
+
+@pytest.mark.parametrize(
+    "search, options, received",
+    [
+        (beam_search, {"num_beams": 0}, "num_beams=0"),
+        (beam_search, {"num_beams": 2, "num_results": 3}, "num_results=3"),
+        (greedy_search, {"max_length": 0}, "max_length=0"),
+    ],
+)
+def test_impossible_options(search, options, received):
+    model = Model()
+    with pytest.raises(ValueError, match=f"Received: .*{received}"):
+        search(model.step, model.state(), **{**OPTIONS, **options})
+
+
+@pytest.mark.parametrize("options", [{"temperature": 0.0}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.5}])
+def test_impossible_sampling(options):
+    name, value = next(iter(options.items()))
+    with pytest.raises(ValueError, match=f"Received: {name}={value}"):
+        draw(Model(), 1, **options)
