@@ -75,7 +75,7 @@ class Attention(keras.layers.Layer):
     """
 
     def __init__(self, *, selection="soft", **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(**{"autocast": False, **kwargs})  # noise stays in float32
         if selection not in ATTENTIONS:
             raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: selection={selection!r}")
         self.selection = selection
@@ -92,6 +92,7 @@ class Attention(keras.layers.Layer):
         raise NotImplementedError
 
     def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
+        hidden_state, features = (ops.cast(x, self.compute_dtype) for x in (hidden_state, features))
         projected_features = self.project(features) if projected_features is None else projected_features
         attention_weights = equations.attention_weights(self.score(hidden_state, projected_features))
         selection = ATTENTIONS[self.selection](attention_weights, noise, sampled)
@@ -133,7 +134,8 @@ class BahdanauAttention(Attention):
         return self.feature_projection(features)
 
     def score(self, hidden_state, projected_features):
-        return equations.additive_scores(projected_features, self.state_projection(hidden_state), self.score_vector)
+        score_vector = ops.cast(self.score_vector, self.compute_dtype)
+        return equations.additive_scores(projected_features, self.state_projection(hidden_state), score_vector)
 
     def get_config(self):
         return {**super().get_config(), "attention_dim": self.attention_dim}
@@ -198,6 +200,7 @@ class NoAttention(Attention):
         return ops.expand_dims(equations.mean_annotation(features), 1)  # (photos, 1, feature_dim)
 
     def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
+        features = ops.cast(features, self.compute_dtype)
         mean = self.project(features) if projected_features is None else projected_features
         rows, regions = ops.shape(hidden_state)[0], ops.shape(features)[1]
         uniform = ops.ones((rows, regions)) / ops.cast(regions, "float32")

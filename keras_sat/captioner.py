@@ -133,7 +133,7 @@ class Captioner(keras.Model):
         name="captioner",
         **decoder_options,
     ):
-        super().__init__(name=name)
+        super().__init__(name=name, autocast=False)  # noise stays in float32; `features` casts what must be cast
         if encoder_training is None:
             encoder_training = "scratch" if encoder == "tiny" else "frozen"
         if encoder_training not in ENCODER_TRAININGS:
@@ -302,6 +302,8 @@ class Captioner(keras.Model):
     def objective(self, batch, training):
         """Return the Objective of ((features, input_ids), target_ids, token_weights): equation (14), or (12)."""
         (features, input_ids), target_ids, token_weights = batch
+        if not self.built:
+            self.build((features.shape, input_ids.shape))
         draws = self.num_samples if training and self.samples_attention else 1
         input_ids, target_ids, token_weights = (
             ops.repeat(_as_rows(x), draws, axis=0) for x in (input_ids, target_ids, token_weights)

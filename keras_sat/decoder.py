@@ -172,7 +172,7 @@ class CaptionDecoder(layers.Layer):
         seed=0,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(**{"autocast": False, **kwargs})  # noise stays in float32
         if cell not in CELLS:
             raise ValueError(f"Expected one of: {', '.join(CELLS)}. Received: cell={cell!r}")
         sizes = {"num_layers": num_layers, "embedding_dim": embedding_dim, "hidden_dim": hidden_dim}
@@ -302,6 +302,7 @@ class CaptionDecoder(layers.Layer):
     # === A whole caption ===
 
     def call(self, features, input_ids, training=False, noise=None, sampled=None):
+        features = ops.cast(features, self.compute_dtype)
         rows, time = ops.shape(input_ids)
         state = self.initial_state(features, rows // ops.shape(features)[0])
         projected_features = self.project_features(features)

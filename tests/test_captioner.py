@@ -1,0 +1,502 @@
+import inspect
+import itertools
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import paper
+import pytest
+import tensorflow as tf
+
+import keras_sat
+from data_utils import DATASETS, CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
+from keras_sat import ATTENTIONS, PRESETS, SCORINGS, Captioner
+from keras_sat.decoder import CELLS
+
+KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
+CAPTIONS = [
+    "a red dog runs", "two cats sleep on a sofa", "a man rides", "the sea at night", "snow on a green hill",
+    "a girl reads a book", "birds", "an old car in the rain",
+]  # fmt: skip
+SMALL = {"embedding_dim": 24, "hidden_dim": 24, "attention_dim": 24}
+QUIET = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
+
+
+def random_grid(images):
+    """An encoder that knows every photo apart: 2 x 2 cells of 24 numbers that depend on all pixels."""
+    return np.stack([np.random.default_rng(int(image.sum())).normal(size=(2, 2, 24)) for image in images])
+
+
+@pytest.fixture(scope="module")
+def eight(tmp_path_factory):
+    """Eight photos with a caption each, their vocabulary and the cache of their features."""
+    from conftest import write_photos
+
+    folder = tmp_path_factory.mktemp("eight")
+    names = [f"{number}.png" for number in range(8)]
+    write_photos(folder / "photos", names)
+    images = [
+        CaptionedImage(str(number), folder / "photos" / name, [CAPTIONS[number]], "train")
+        for number, name in enumerate(names)
+    ]
+    cache = FeatureCache.build(
+        folder / "cache", [i.image_id for i in images], [i.image_path for i in images], random_grid, image_size=16,
+        show_progress=False,
+    )  # fmt: skip
+    return images, Vocabulary.build(images), cache
+
+
+def make_captioner(vocabulary, **options):
+    captioner = Captioner(vocabulary, **{"encoder": None, **SMALL, **options})
+    captioner.build(((None, 4, 24), (None, None)))
+    captioner.compile(learning_rate=1e-2)
+    return captioner
+
+
+def first_batch(eight, **options):
+    images, vocabulary, cache = eight
+    return next(iter(make_batches(images, vocabulary, cache, shuffle=False, **options)))
+
+
+# === Training ===
+
+
+@pytest.mark.parametrize("attention, scoring, cell", KINDS)
+def test_every_kind_learns_its_captions_by_heart(eight, attention, scoring, cell, tmp_path):
+    images, vocabulary, cache = eight
+    captioner = Captioner(vocabulary, encoder=None, attention=attention, scoring=scoring, cell=cell, **SMALL, **QUIET)
+    captioner.compile(learning_rate=1e-2)
+    history = captioner.fit(make_batches(images, vocabulary, cache, batch_size=8), epochs=60, verbose=0).history
+    assert history["loss"][-1] < 0.2 * history["loss"][0]
+    features = cache.features([image.image_id for image in images])
+    for options in ({"num_beams": 1}, {"num_beams": 3}):
+        results = captioner.caption_features(features, **options)
+        assert [result.caption for result in results] == CAPTIONS
+    if scoring == "additive":
+        captioner.save(tmp_path / "model")
+        loaded = Captioner.load(tmp_path / "model")
+        assert loaded.get_config() == captioner.get_config()
+        for one, other in zip(results, loaded.caption_features(features)):
+            assert one.caption == other.caption and one.log_prob == other.log_prob
+            np.testing.assert_array_equal(one.attention_weights, other.attention_weights)
+
+
+def test_the_loss_is_that_of_the_paper(eight):
+    images, vocabulary, cache = eight
+    captioner = make_captioner(vocabulary, attention_penalty_weight=0.7)
+    batch = first_batch(eight, group_by="image")
+    measured = captioner.evaluate(
+        make_batches(images, vocabulary, cache, group_by="image", shuffle=False), verbose=0, return_dict=True
+    )
+    weights = paper.weights_of(captioner.decoder)
+    losses, words, penalties, right, entropies = [], 0, [], 0, []
+    for image in images:
+        ids = vocabulary.caption_to_ids(image.captions[0])
+        targets = [*ids, vocabulary.end_token_id]
+        features = cache.features([image.image_id])[0].astype("float64")
+        log_probs, alphas, _ = paper.forward(weights, features, [vocabulary.start_token_id, *ids])
+        losses.append(paper.loss(log_probs, alphas, targets, 0.7))
+        penalties.append(paper.loss(0 * log_probs, alphas, targets, 1.0))
+        words += len(targets)
+        right += sum(log_probs.argmax(axis=1) == targets)
+        entropies += [-(alpha * np.log(alpha)).sum() for alpha in alphas]
+    assert measured["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    assert measured["penalty"] == pytest.approx(np.mean(penalties), rel=1e-5)
+    assert measured["cross_entropy"] == pytest.approx((sum(losses) - 0.7 * sum(penalties)) / words, rel=1e-5)
+    assert measured["token_accuracy"] == pytest.approx(right / words, rel=1e-5)
+    assert measured["attention_entropy"] == pytest.approx(np.mean(entropies), rel=1e-5)
+    assert float(captioner.objective(batch, training=False).mean) == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def gradients(captioner, batch):
+    with tf.GradientTape() as tape:
+        mean = captioner.objective(batch, training=False).mean
+    return float(mean), [tf.convert_to_tensor(g) for g in tape.gradient(mean, captioner.trainable_variables)]
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_padding_changes_neither_loss_nor_gradients(eight, attention):
+    captioner = make_captioner(eight[1], attention=attention, **QUIET)
+    (features, input_ids), target_ids, token_weights = first_batch(eight, group_by="image")
+    whole = (features, input_ids), target_ids, token_weights
+    loss, expected = gradients(captioner, whole)
+    # The same captions without any padding, one by one.
+    alone = []
+    for photo in range(8):
+        length = int(np.sum(token_weights[photo]))
+        ids = input_ids[photo, :, :length], target_ids[photo, :, :length], token_weights[photo, :, :length]
+        alone.append(gradients(captioner, ((features[photo : photo + 1], ids[0]), *ids[1:])))
+    assert loss == pytest.approx(np.mean([one for one, _ in alone]), rel=1e-5)
+    for i, gradient in enumerate(expected):
+        np.testing.assert_allclose(gradient, np.mean([g[i] for _, g in alone], axis=0), atol=1e-5)
+
+    # More padding, filled with words, and a row without any caption.
+    def pad(ids, filler):
+        ids = np.pad(ids, ((0, 0), (0, 0), (0, 2)), constant_values=filler)
+        ids = np.where(np.pad(token_weights, ((0, 0), (0, 0), (0, 2))) > 0, ids, filler)
+        return np.pad(ids, ((0, 0), (0, 1), (0, 0)), constant_values=filler)
+
+    padded = (features, pad(input_ids, 5)), pad(target_ids, 6), pad(token_weights, 0).astype("float32")
+    loss_padded, padded = gradients(captioner, padded)
+    assert loss_padded == pytest.approx(loss, rel=1e-5)
+    for one, other in zip(expected, padded):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_batches_by_image_train_too(eight, attention):
+    images, vocabulary, cache = eight
+    captioner = make_captioner(vocabulary, attention=attention, num_samples=2)
+    batches = make_batches(images, vocabulary, cache, batch_size=3, group_by="image")
+    history = captioner.fit(batches, epochs=15, verbose=0).history
+    assert history["cross_entropy"][-1] < 0.8 * history["cross_entropy"][0]
+
+
+def test_train_step_reads_on_one_screen():
+    source = inspect.getsource(Captioner.train_step).strip().split("\n")
+    assert len(source) <= 25 and any("GradientTape" in line for line in source)
+
+
+def test_one_train_step_is_gradient_descent(eight):
+    captioner = make_captioner(eight[1], **QUIET)
+    captioner.compile(keras.optimizers.SGD(0.5))
+    batch = first_batch(eight)
+    before = [weight.numpy() for weight in captioner.trainable_variables]
+    _, expected = gradients(captioner, batch)
+    captioner.train_step(batch)
+    for old, gradient, weight in zip(before, expected, captioner.trainable_variables):
+        np.testing.assert_allclose(weight, old - 0.5 * gradient, atol=1e-6)
+
+
+def test_gradients_are_clipped(eight):
+    captioner = make_captioner(eight[1], **QUIET)
+    captioner.compile("sgd", learning_rate=1.0, clip_norm=1e-2)
+    before = [weight.numpy() for weight in captioner.trainable_variables]
+    captioner.train_step(first_batch(eight))
+    moved = sum(((w.numpy() - old) ** 2).sum() for w, old in zip(captioner.trainable_variables, before)) ** 0.5
+    assert moved == pytest.approx(1e-2, rel=1e-3)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_xla_and_eager_training_give_the_same(eight, attention):
+    logs = []
+    for how in ({"jit_compile": True}, {"run_eagerly": True, "jit_compile": False}, {"jit_compile": False}):
+        keras.utils.set_random_seed(0)
+        # Without samples: the random numbers of XLA are others.
+        captioner = make_captioner(eight[1], attention=attention, expectation_probability=1.0, **QUIET)
+        captioner.compile(learning_rate=1e-2, **how)
+        batch = first_batch(eight)
+        history = captioner.fit(tf.data.Dataset.from_tensors(batch).repeat(2), epochs=2, verbose=0).history
+        logs.append([*history["loss"], *history["token_accuracy"]])
+    np.testing.assert_allclose(logs[0], logs[1], rtol=1e-3)
+    np.testing.assert_allclose(logs[0], logs[2], rtol=1e-3)
+
+
+def test_xla_is_for_gpus_unless_asked_for(eight):
+    captioner = make_captioner(eight[1])
+    assert captioner.jit_compile == bool(tf.config.list_physical_devices("GPU"))
+    captioner.compile(jit_compile=True)
+    assert captioner.jit_compile is True
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_mixed_precision(eight, attention):
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        images, vocabulary, cache = eight
+        captioner = make_captioner(vocabulary, attention=attention)
+        assert isinstance(captioner.optimizer, keras.optimizers.LossScaleOptimizer)
+        history = captioner.fit(make_batches(images, vocabulary, cache), epochs=25, verbose=0).history
+        assert history["cross_entropy"][-1] < history["cross_entropy"][0]
+        assert captioner.decoder.word_logits.kernel.dtype == "float32"
+        assert captioner.caption_features(cache.features(["0"]))[0].words
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def test_label_smoothing(eight):
+    plain, smooth = (make_captioner(eight[1], label_smoothing=share) for share in (0.0, 0.1))
+    smooth.decoder.set_weights(plain.decoder.get_weights())
+    batch = first_batch(eight)
+    one, other = (captioner.objective(batch, training=False) for captioner in (plain, smooth))
+    logits = plain(batch[0]).logits
+    spread = np.sum(np.mean(tf.nn.log_softmax(logits), axis=-1) * batch[2], axis=-1)
+    penalty = 0.33 * np.asarray(one.figures["penalty"][0])
+    expected = -0.9 * np.asarray(one.log_prob) - 0.1 * spread + penalty
+    np.testing.assert_allclose(other.figures["loss"][0], expected, rtol=1e-5)
+    np.testing.assert_array_equal(one.figures["cross_entropy"][0], other.figures["cross_entropy"][0])
+
+
+def test_only_hard_attention_shows_a_baseline(eight):
+    batch = first_batch(eight)
+    assert "baseline" not in make_captioner(eight[1]).test_step(batch)
+    hard = make_captioner(eight[1], attention="hard", expectation_probability=0.0)
+    assert float(hard.train_step(batch)["baseline"]) < 0
+    assert float(make_captioner(eight[1], attention="none").test_step(batch)["penalty"]) == 0
+
+
+def test_the_same_seed_gives_the_same_training(eight):
+    images, vocabulary, cache = eight
+    losses = []
+    for _ in range(2):
+        keras.utils.set_random_seed(0)
+        captioner = make_captioner(vocabulary, attention="hard")
+        losses.append(captioner.fit(make_batches(images, vocabulary, cache), epochs=2, verbose=0).history["loss"])
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_make_a_captioner(eight, name):
+    preset = dict(PRESETS[name])
+    preset.pop("batch_size", None)
+    optimizer = preset.pop("optimizer", "adam")
+    captioner = Captioner(eight[1], **{**preset, **SMALL})
+    captioner.compile(optimizer)
+    assert np.isfinite(captioner.train_step(first_batch(eight))["loss"])
+    if name == "paper":
+        assert captioner.encoder == "vgg19" and isinstance(captioner.optimizer, keras.optimizers.RMSprop)
+
+
+# === Encoders ===
+
+
+def bn_encoder():
+    images = keras.Input((16, 16, 3))
+    grid = keras.layers.Conv2D(24, 8, strides=8, name="conv")(keras.layers.Rescaling(1 / 255)(images))
+    return keras.Model(images, keras.layers.BatchNormalization(name="norm")(grid), name="small")
+
+
+@pytest.mark.parametrize("training", ["frozen", "fine-tuned", "scratch"])
+def test_what_training_does_to_the_encoder(eight, training):
+    images, vocabulary, _ = eight
+    encoder = bn_encoder()
+    before = {weight.path: weight.numpy() for weight in encoder.weights}
+    captioner = Captioner(vocabulary, encoder=encoder, encoder_training=training, **SMALL)
+    captioner.compile(learning_rate=1e-2)
+    captioner.fit(make_batches(images, vocabulary, image_size=16), epochs=2, verbose=0)
+    moved = {path.split("/")[-1] for path, old in before.items() if not np.array_equal(old, get(encoder, path))}
+    learnt, statistics = {"kernel", "bias", "gamma", "beta"}, {"moving_mean", "moving_variance"}
+    assert moved == {"frozen": set(), "fine-tuned": learnt, "scratch": learnt | statistics}[training]
+
+
+def get(model, path):
+    return next(weight for weight in model.weights if weight.path == path).numpy()
+
+
+@pytest.mark.parametrize("training", ["frozen", "fine-tuned"])
+def test_own_encoders_are_saved_or_asked_for(eight, training, tmp_path):
+    images, vocabulary, _ = eight
+    encoder = bn_encoder()
+    captioner = Captioner(vocabulary, encoder=encoder, encoder_training=training, **SMALL)
+    result = captioner.caption(images[0].image_path)
+    captioner.save(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"Received: encoder='small'"):
+        Captioner.load(tmp_path / "model").caption(images[0].image_path)
+    other = bn_encoder() if training == "fine-tuned" else encoder
+    again = Captioner.load(tmp_path / "model", encoder=other).caption(images[0].image_path)
+    assert again.caption == result.caption and again.log_prob == pytest.approx(result.log_prob, rel=1e-6)
+
+
+def test_cached_features_and_photos_give_the_same_captions(eight, tmp_path):
+    images, vocabulary, _ = eight
+    encoder = bn_encoder()
+    ids, paths = [image.image_id for image in images], [image.image_path for image in images]
+    cache = FeatureCache.build(tmp_path / "cache", ids, paths, encoder, dtype="float32", show_progress=False)
+    captioner = Captioner(vocabulary, encoder=encoder, **SMALL)
+    captioner.compile(learning_rate=1e-2)
+    captioner.fit(make_batches(images, vocabulary, cache), epochs=5, verbose=0)
+    from_photos, from_cache = captioner.caption(paths), captioner.caption_features(cache.features(ids))
+    for one, other in zip(from_photos, from_cache):
+        assert one.caption == other.caption and one.log_prob == pytest.approx(other.log_prob, rel=1e-4)
+
+
+def test_a_captioner_without_an_encoder_says_so(eight):
+    with pytest.raises(ValueError, match=r"only be given features.*Received: encoder=None"):
+        make_captioner(eight[1]).caption(eight[0][0].image_path)
+
+
+def test_tiny_trains_along_and_is_saved_whole(tmp_path):
+    images = DATASETS["scenes"](tmp_path / "scenes", num_scenes=12, seed=1)
+    captioner = Captioner(Vocabulary.build(images), encoder="tiny", **SMALL)
+    before = [weight.numpy() for weight in captioner.trained_encoder.trainable_variables]
+    captioner.compile(learning_rate=1e-2)
+    captioner.fit(make_batches(images, captioner.vocabulary, image_size=64), epochs=1, verbose=0)
+    for old, new in zip(before, captioner.trained_encoder.trainable_variables):
+        assert not np.array_equal(old, new.numpy())
+    captioner.save(tmp_path / "model")
+    result = captioner.caption(images[0].image_path)
+    assert result.attention_weights.shape == (len(result.words), 8, 8)
+    # A fresh process needs nothing but the folder and the photo.
+    code = (
+        "import sys; from keras_sat import Captioner\n"
+        "result = Captioner.load(sys.argv[1]).caption(sys.argv[2]); print(result.caption, result.log_prob, sep='|')"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "model", images[0].image_path]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().split("|")
+    assert printed[0] == result.caption and float(printed[1]) == pytest.approx(result.log_prob, rel=1e-5)
+
+
+# === Captions ===
+
+
+@pytest.fixture(scope="module")
+def untrained(eight):
+    return Captioner(eight[1], encoder=bn_encoder(), **SMALL)
+
+
+def test_photos_in_every_form(eight, untrained):
+    path = eight[0][0].image_path
+    from PIL import Image
+
+    expected = untrained.caption(path)
+    for form in (str(path), Image.open(path), load_image(path)):
+        result = untrained.caption(form)
+        assert result.words == expected.words and result.log_prob == pytest.approx(expected.log_prob, rel=1e-5)
+    assert expected.image.shape == (16, 16, 3) and expected.image.dtype == np.uint8
+    assert expected.caption == " ".join(expected.words)
+    assert expected.attention_weights.shape == (len(expected.words), 2, 2)
+    np.testing.assert_allclose(expected.attention_weights.sum(axis=(1, 2)), 1, rtol=1e-5)
+
+
+def test_many_photos_in_batches(eight, untrained):
+    paths = [image.image_path for image in eight[0]]
+    together = untrained.caption(paths, batch_size=3)
+    assert isinstance(together, list) and len(together) == 8 and untrained.caption([]) == []
+    for path, result in zip(paths, together):
+        alone = untrained.caption(path)
+        assert alone.caption == result.caption and alone.log_prob == pytest.approx(result.log_prob, rel=1e-5)
+
+
+def test_alternatives_come_best_first(eight, untrained):
+    result = untrained.caption(eight[0][0].image_path, num_beams=4, num_results=4)
+    log_probs = [result.log_prob, *(other.log_prob for other in result.alternatives)]
+    assert len(log_probs) == 4 and len({result.caption, *(o.caption for o in result.alternatives)}) == 4
+    finished = [result.is_finished, *(other.is_finished for other in result.alternatives)]
+    assert finished == sorted(finished, reverse=True)
+    assert log_probs == sorted(log_probs, reverse=True) or len(set(finished)) == 2
+
+
+def test_sampled_captions_depend_on_the_seed_alone(eight, untrained):
+    path = eight[0][0].image_path
+    one, same, other = (untrained.caption(path, temperature=1.0, num_results=5, seed=seed) for seed in (1, 1, 2))
+
+    def captions(result):
+        return [result.caption, *(alternative.caption for alternative in result.alternatives)]
+
+    assert captions(one) == captions(same) != captions(other)
+
+
+def test_max_length_and_words_that_never_come(eight, untrained):
+    for image in eight[0]:
+        for result in (untrained.caption(image.image_path, max_length=2), untrained.caption(image.image_path)):
+            assert not {"<pad>", "<start>", "<end>", "<unk>"} & set(result.words)
+        assert len(untrained.caption(image.image_path, max_length=2).words) <= 2
+
+
+def test_hard_attention_can_draw_its_places(eight):
+    captioner = make_captioner(eight[1], attention="hard")
+    features = eight[2].features(["0", "1"])
+    for num_beams in (1, 3):
+        results = captioner.caption_features(features, sample_attention=True, num_beams=num_beams)
+        for result in results:
+            assert set(np.unique(result.attention_weights)) == {0.0, 1.0}
+            np.testing.assert_array_equal(result.attention_weights.sum(axis=(1, 2)), 1)
+    expectation = captioner.caption_features(features)[0].attention_weights
+    assert ((expectation > 0) & (expectation < 1)).all()
+
+
+def test_searching_compiles_once(eight):
+    captioner = make_captioner(eight[1])
+    features = eight[2].features([str(number) for number in range(8)])
+    for photos in (1, 3, 8):
+        captioner.caption_features(features[:photos])
+    (compiled,) = captioner._untracked.compiled.values()
+    assert compiled.experimental_get_tracing_count() == 1
+
+
+def test_grid_shapes():
+    for size, regions, grid in ((None, 196, (14, 14)), ((64, 128), 32, (4, 8)), (None, 7, (1, 7)), (224, 1, (1, 1))):
+        captioner = Captioner(["dog"], encoder=None, image_size=size)
+        captioner.feature_shape = (regions, 8)
+        assert captioner.grid_shape() == grid
+
+
+# === Errors ===
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"encoder_training": "melted"}, "Received: encoder_training='melted'"),
+        ({"expectation_for": "word"}, "Received: expectation_for='word'"),
+        ({"num_samples": 0}, "num_samples=0"),
+        ({"label_smoothing": 1.0}, "label_smoothing=1.0"),
+        ({"expectation_probability": 2}, "expectation_probability=2"),
+        ({"attention": "gentle"}, "Received: attention='gentle'"),
+    ],
+)
+def test_impossible_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        Captioner(["dog"], encoder=None, **options)
+
+
+def test_impossible_requests(eight, tmp_path):
+    captioner = make_captioner(eight[1])
+    features = eight[2].features(["0"])
+    with pytest.raises(ValueError, match=r"Only hard attention draws places"):
+        captioner.caption_features(features, sample_attention=True)
+    with pytest.raises(ValueError, match=r"num_results=4, num_beams=3"):
+        captioner.caption_features(features, num_results=4)
+    with pytest.raises(ValueError, match=r"Pass `temperature`.*top_k=3"):
+        captioner.caption_features(features, top_k=3)
+    with pytest.raises(ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"):
+        captioner.caption_features(features[:, :, :5])
+    with pytest.raises(ValueError, match=r"own loss and metrics"):
+        captioner.compile(loss="mse")
+    with pytest.raises(ValueError, match=r"nothing to save"):
+        Captioner(["dog"], encoder=None).save(tmp_path)
+
+
+def test_weights_of_another_model_are_refused(eight, tmp_path):
+    from keras_sat.saved_model import read_model, write_model
+
+    captioner = make_captioner(eight[1])
+    captioner.save(tmp_path / "model")
+    settings, vocabulary, arrays = read_model(tmp_path / "model")
+    arrays.pop("baseline")
+    write_model(tmp_path / "model", settings, vocabulary, arrays)
+    with pytest.raises(ValueError, match=r"not those of the model in its config.json"):
+        Captioner.load(tmp_path / "model")
+
+
+def test_public_names():
+    for name in ("Captioner", "CaptionResult", "ATTENTIONS", "SCORINGS", "BahdanauAttention", "CaptionDecoder"):
+        assert name in keras_sat.__all__
+
+
+# === Real photos ===
+
+
+@pytest.fixture(scope="module")
+def real(flickr8k_images, real_data, tmp_path_factory):
+    images = [image for image in flickr8k_images if image.split == "train"][:16]
+    encoder = keras_sat.ENCODERS["mobilenet_v2"](weights=real_data / "mobilenet_v2_notop.weights.h5")
+    ids, paths = [image.image_id for image in images], [image.image_path for image in images]
+    cache = FeatureCache.build(tmp_path_factory.mktemp("real"), ids, paths, encoder, show_progress=False)
+    return images, Vocabulary.build(images), cache
+
+
+@pytest.mark.parametrize("attention, scoring, cell", KINDS)
+def test_every_kind_trains_and_searches_on_flickr8k(real, attention, scoring, cell):
+    images, vocabulary, cache = real
+    size = 1280 if scoring == "dot" else 64
+    captioner = Captioner(
+        vocabulary, encoder="mobilenet_v2", attention=attention, scoring=scoring, cell=cell, hidden_dim=size
+    )
+    captioner.compile()
+    batch = next(iter(make_batches(images, vocabulary, cache, group_by="image")))
+    first, second = (float(captioner.train_step(batch)["loss"]) for _ in range(2))
+    assert np.isfinite([first, second]).all()
+    results = captioner.caption_features(cache.features([image.image_id for image in images]), num_beams=3)
+    assert len(results) == 16 and all(result.attention_weights.shape[1:] == (7, 7) for result in results)
