@@ -1,8 +1,11 @@
 """The captioner: encoder, decoder and vocabulary in one Keras model that trains, captions photos, saves and loads."""
 
 import dataclasses
+import functools
 import json
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -14,7 +17,7 @@ from data_utils.images import load_image
 from data_utils.vocabulary import Vocabulary
 from keras_sat import equations, search
 from keras_sat.decoder import CaptionDecoder
-from keras_sat.encoders import make_encoder
+from keras_sat.encoders import ENCODERS, make_encoder
 from keras_sat.saved_model import read_model, write_model
 
 ENCODER_TRAININGS = ("frozen", "fine-tuned", "scratch")
@@ -134,6 +137,10 @@ class Captioner(keras.Model):
         **decoder_options,
     ):
         super().__init__(name=name, autocast=False)  # noise stays in float32; `features` casts what must be cast
+        if isinstance(encoder, str) and encoder not in ENCODERS:
+            raise ValueError(
+                f"Expected one of: {', '.join(ENCODERS)}, or a keras.Model, or None. Received: encoder={encoder!r}"
+            )
         if encoder_training is None:
             encoder_training = "scratch" if encoder == "tiny" else "frozen"
         if encoder_training not in ENCODER_TRAININGS:
@@ -150,7 +157,7 @@ class Captioner(keras.Model):
             )
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.encoder_layer = encoder_layer
-        self.encoder_weights = encoder_weights
+        self.encoder_weights = encoder_weights if encoder_weights is None else os.fspath(encoder_weights)
         self.encoder_training = encoder_training
         self.image_size = image_size
         self.attention_penalty_weight = attention_penalty_weight
@@ -233,8 +240,10 @@ class Captioner(keras.Model):
         return ops.cast(inputs, self.compute_dtype)
 
     def grid_shape(self):
-        """Return (rows, columns) of the feature grid."""
+        """Return (rows, columns) of the feature grid: the encoder's, or, before that is loaded, by the image size."""
         regions, _ = self.feature_shape
+        if self.encoder_training != "frozen" or self._untracked.frozen_encoder is not None:
+            return tuple(self.encoder_model.output_shape[1:3])
         size = self.image_size or 1
         height, width = (size, size) if isinstance(size, int) else size
         rows = round((regions * height / width) ** 0.5)
@@ -377,12 +386,12 @@ class Captioner(keras.Model):
         """Return the CaptionResult of a photo, or the list of them for a list of photos.
 
         Args:
-            images: a path, a PIL image or an array, or a list of such.
+            images: a path, a PIL image or an array, or many: a list of such, or an array of four axes.
             batch_size: photos captioned together.
             **search_options: see `caption_features`.
         """
-        single = not isinstance(images, (list, tuple))
-        images = [images] if single else images
+        single = not isinstance(images, (list, tuple)) and getattr(images, "ndim", 3) != 4
+        images = [images] if single else list(images)
         height, width = self.encoder_model.input_shape[1:3]
         results = []
         for start in range(0, len(images), batch_size):
@@ -463,8 +472,8 @@ class Captioner(keras.Model):
         key = json.dumps([what, options, [repr(spec) for spec in specs]])
         if key not in self._untracked.compiled:
             function = {"encode": self.features, "search": self._search}[what]
-            bound = tf.function(lambda *tensors: function(*tensors, **options), input_signature=specs)
-            self._untracked.compiled[key] = bound
+            function = functools.partial(function, **options)
+            self._untracked.compiled[key] = tf.function(function, input_signature=specs, autograph=False)
         return self._untracked.compiled[key]
 
     def _search(self, features, word_noise, place_noise, *, max_length, allow_unknown, sample_attention, **options):
@@ -519,14 +528,20 @@ class Captioner(keras.Model):
 
     # === Save and load ===
 
-    def save(self, directory):
+    def save(self, directory, overwrite=True):
         """Save settings, vocabulary and weights into a folder; see `keras_sat.saved_model`.
 
+        Args:
+            directory: made if it is not there.
+            overwrite: replace the model that is there; False refuses to.
+
         A frozen encoder is saved by its name and layer: its weights are those that Keras downloads, or the file of
-        `encoder_weights`. One that was trained is saved whole.
+        `encoder_weights`. One that was trained is saved whole. The optimizer is not saved.
         """
         if not self.built:
             raise ValueError("A captioner has no weights before it has seen its first batch: there is nothing to save.")
+        if not overwrite and (Path(directory).expanduser() / "config.json").exists():
+            raise ValueError(f"There is a model in this folder already. Received: directory={str(directory)!r}")
         settings = {key: value for key, value in self.get_config().items() if key != "vocabulary"}
         arrays = {name: np.asarray(variable) for name, variable in self._named_weights().items()}
         settings = {"captioner": settings, "feature_shape": list(self.feature_shape)}
@@ -545,11 +560,15 @@ class Captioner(keras.Model):
         options = dict(settings["captioner"])
         if encoder is not None:
             options["encoder"] = encoder
-        if options["encoder_training"] != "frozen":
-            options["encoder_weights"] = None  # they come from the folder
-        elif encoder_weights is not None:
-            options["encoder_weights"] = encoder_weights
-        captioner = cls(vocabulary, **options)
+        trained = options["encoder_training"] != "frozen"
+        options["encoder_weights"] = encoder_weights or options["encoder_weights"]
+        begin_with = {"encoder_weights": None} if trained else {}  # a trained encoder gets those of the folder, below
+        if not trained and encoder is None and options["encoder"] not in ENCODERS:
+            begin_with["encoder"] = None  # features can be captioned all the same
+        captioner = cls(vocabulary, **{**options, **begin_with})
+        captioner.encoder_weights = options["encoder_weights"]
+        if "encoder" in begin_with:
+            captioner.encoder = options["encoder"]
         captioner.build(((None, *settings["feature_shape"]), (None, None)))
         weights = captioner._named_weights()
         if {name: weight.shape for name, weight in weights.items()} != {name: x.shape for name, x in arrays.items()}:

@@ -325,6 +325,7 @@ def test_tiny_trains_along_and_is_saved_whole(tmp_path):
     for old, new in zip(before, captioner.trained_encoder.trainable_variables):
         assert not np.array_equal(old, new.numpy())
     captioner.save(tmp_path / "model")
+    assert Captioner.load(tmp_path / "model").get_config() == captioner.get_config()
     result = captioner.caption(images[0].image_path)
     assert result.attention_weights.shape == (len(result.words), 8, 8)
     # A fresh process needs nothing but the folder and the photo.
@@ -363,6 +364,8 @@ def test_many_photos_in_batches(eight, untrained):
     paths = [image.image_path for image in eight[0]]
     together = untrained.caption(paths, batch_size=3)
     assert isinstance(together, list) and len(together) == 8 and untrained.caption([]) == []
+    array = np.stack([load_image(path) for path in paths])
+    assert [result.caption for result in untrained.caption(array)] == [result.caption for result in together]
     for path, result in zip(paths, together):
         alone = untrained.caption(path)
         assert alone.caption == result.caption and alone.log_prob == pytest.approx(result.log_prob, rel=1e-5)
@@ -428,6 +431,7 @@ def test_grid_shapes():
 @pytest.mark.parametrize(
     "options, message",
     [
+        ({"encoder": "vgg99"}, "Received: encoder='vgg99'"),
         ({"encoder_training": "melted"}, "Received: encoder_training='melted'"),
         ({"expectation_for": "word"}, "Received: expectation_for='word'"),
         ({"num_samples": 0}, "num_samples=0"),
@@ -438,7 +442,7 @@ def test_grid_shapes():
 )
 def test_impossible_options(options, message):
     with pytest.raises(ValueError, match=message):
-        Captioner(["dog"], encoder=None, **options)
+        Captioner(["dog"], **{"encoder": None, **options})
 
 
 def test_impossible_requests(eight, tmp_path):
@@ -456,6 +460,10 @@ def test_impossible_requests(eight, tmp_path):
         captioner.compile(loss="mse")
     with pytest.raises(ValueError, match=r"nothing to save"):
         Captioner(["dog"], encoder=None).save(tmp_path)
+    captioner.save(tmp_path / "model")
+    captioner.save(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"a model in this folder already"):
+        captioner.save(tmp_path / "model", overwrite=False)
 
 
 def test_weights_of_another_model_are_refused(eight, tmp_path):
