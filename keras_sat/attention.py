@@ -127,7 +127,7 @@ class BahdanauAttention(Attention):
         self.feature_projection.build(features_shape)
         self.state_projection.build(hidden_state_shape)
         self.score_vector = self.add_weight(
-            shape=(self.attention_dim,), initializer=_score_vector_initializer, name="score_vector"
+            shape=(self.attention_dim,), initializer="glorot_uniform", name="score_vector"
         )
 
     def project(self, features):
@@ -216,9 +216,3 @@ def make_attention(attention="soft", scoring="additive", attention_dim=512, **kw
     if attention == "none":
         return NoAttention(**kwargs)
     return SCORINGS[scoring](attention_dim=attention_dim, selection=attention, **kwargs)
-
-
-def _score_vector_initializer(shape, dtype=None):
-    """Glorot's uniform bounds for a matrix (attention_dim, 1), which is what v is."""
-    limit = (6 / (shape[0] + 1)) ** 0.5
-    return keras.random.uniform(shape, -limit, limit, dtype=dtype)

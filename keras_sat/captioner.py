@@ -214,7 +214,8 @@ class Captioner(keras.Model):
         if self.encoder_training != "frozen":
             return self.trained_encoder
         if self._untracked.frozen_encoder is None:
-            self._untracked.frozen_encoder = _frozen(self._make_encoder(self.encoder))
+            with tf.init_scope():  # outside of any graph that is just being made: weights are read from a file
+                self._untracked.frozen_encoder = _frozen(self._make_encoder(self.encoder))
         return self._untracked.frozen_encoder
 
     def _make_encoder(self, encoder):
@@ -289,7 +290,7 @@ class Captioner(keras.Model):
         return super().fit(x, *args, shuffle=shuffle, **kwargs)
 
     def _build_for(self, batches):
-        """Make the weights before Keras traces anything: a frozen encoder is loaded from a file."""
+        """Make the weights from what a dataset says of its batches, before Keras traces anything."""
         if isinstance(batches, tf.data.Dataset) and not self.built:
             (features, input_ids), *_ = batches.element_spec
             self.build((features.shape, input_ids.shape))
@@ -375,8 +376,11 @@ class Captioner(keras.Model):
 
     def update_metrics(self, objective):
         """Return the means so far: loss and penalty for each caption, the others for each word."""
-        for name, (values, weights) in objective.figures.items():
-            self._means[name].update_state(values, sample_weight=weights)
+        figures = objective.figures.values()
+        sums = ops.stack([ops.sum(part) for values, weights in figures for part in (values * weights, weights)])
+        sums = ops.unstack(_sum_over_replicas(sums), num=2 * len(figures))
+        for name, total, weight in zip(objective.figures, sums[::2], sums[1::2]):
+            self._means[name].update_state(total / ops.maximum(weight, equations.SMALLEST), sample_weight=weight)
         means = {name: mean.result() for name, mean in self._means.items()}
         return {**means, "baseline": ops.convert_to_tensor(self.baseline)} if self.samples_attention else means
 

@@ -1,7 +1,9 @@
 import inspect
 import itertools
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -215,6 +217,17 @@ def test_mixed_precision(eight, attention):
         keras.config.set_dtype_policy("float32")
 
 
+def test_two_devices_train_as_one():
+    command = [sys.executable, Path(__file__).with_name("two_devices.py")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    results = [json.loads(line) for line in printed.split("\n") if line.startswith("[")]
+    assert [attention for attention, _, _ in results] == ["soft", "hard", "none"]
+    for _, one, two in results:
+        np.testing.assert_allclose(two["loss"], one["loss"], rtol=1e-5)
+        for weight, other in zip(one["weights"], two["weights"]):
+            np.testing.assert_allclose(other, weight, atol=1e-5)
+
+
 def test_label_smoothing(eight):
     plain, smooth = (make_captioner(eight[1], label_smoothing=share) for share in (0.0, 0.1))
     smooth.decoder.set_weights(plain.decoder.get_weights())
@@ -309,6 +322,24 @@ def test_cached_features_and_photos_give_the_same_captions(eight, tmp_path):
     from_photos, from_cache = captioner.caption(paths), captioner.caption_features(cache.features(ids))
     for one, other in zip(from_photos, from_cache):
         assert one.caption == other.caption and one.log_prob == pytest.approx(other.log_prob, rel=1e-4)
+
+
+def test_a_frozen_encoder_is_made_when_photos_come(eight, tmp_path):
+    images, vocabulary, _ = eight
+    options = {"encoder": "mobilenet_v2", "encoder_weights": None, "image_size": 64, **SMALL}
+    batches = make_batches(images, vocabulary, image_size=64)
+    captioner = Captioner(vocabulary, **options)
+    captioner.build(((None, 4, 1280), (None, None)))
+    captioner.save(tmp_path / "model")
+    loaded = Captioner.load(tmp_path / "model")
+    assert loaded._untracked.frozen_encoder is None
+    loaded.compile()
+    assert np.isfinite(loaded.fit(batches, epochs=1, verbose=0).history["loss"][0])
+    new = Captioner(vocabulary, **options)
+    new.compile()
+    assert np.isfinite(new.evaluate(batches, verbose=0, return_dict=True)["loss"])
+    for captioner in (loaded, new):
+        assert not {id(w) for w in captioner.encoder_model.weights} & {id(w) for w in captioner.weights}
 
 
 def test_a_captioner_without_an_encoder_says_so(eight):
