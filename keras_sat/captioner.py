@@ -403,7 +403,7 @@ class Captioner(keras.Model):
             if not self.built:
                 self.build(((None, *photos.shape[1:]), (None, None)))
             features = self._compiled("encode", {}, tf.TensorSpec((None, *photos.shape[1:]), tf.uint8))(photos)
-            results += self.caption_features(features, images=photos, **search_options)
+            results += self.caption_features(features, images=photos, first_photo=start, **search_options)
         return results[0] if single else results
 
     def caption_features(
@@ -420,6 +420,8 @@ class Captioner(keras.Model):
         allow_unknown=False,
         sample_attention=False,
         seed=0,
+        first_photo=0,
+        batch_size=32,
         images=None,
     ):
         """Return a list of CaptionResult, one for each photo, from features (photos, regions, feature_dim).
@@ -433,7 +435,9 @@ class Captioner(keras.Model):
             top_k, top_p: with temperature, see `keras_sat.search.sample_search`.
             allow_unknown: allow `<unk>` in captions.
             sample_attention: let hard attention draw one place for each word, instead of using the expectation.
-            seed: of what is drawn.
+            seed: of what is drawn; each photo has its own chance, by its number.
+            first_photo: the number of the first photo.
+            batch_size: photos captioned together.
             images: the photos, to be kept in the results.
         """
         if sample_attention and not self.samples_attention:
@@ -461,15 +465,23 @@ class Captioner(keras.Model):
             options |= {"num_samples": num_results, "temperature": temperature, "top_k": top_k, "top_p": top_p}
         elif num_beams > 1:
             options |= {"num_beams": num_beams, "num_results": num_results, "length_penalty": length_penalty}
-        rows = len(features) * (num_results if temperature is not None else num_beams)
-        random = np.random.default_rng(seed)
-        word_noise = random.random((rows, max_length), dtype=np.float32)
-        place_noise = random.random((rows if sample_attention else 0, max_length, self.feature_shape[0]), np.float32)
-        specs = [tf.TensorSpec((None, *self.feature_shape), features.dtype)]
-        specs += [tf.TensorSpec((None, *noise.shape[1:]), tf.float32) for noise in (word_noise, place_noise)]
-        found = self._compiled("search", options, *specs)(features, word_noise, place_noise)
-        found = search.SearchResult(*(array.numpy() for array in found))
-        return [self._as_results(found, i, None if images is None else images[i]) for i in range(len(features))]
+        results = []
+        for start in range(0, len(features), batch_size):
+            batch = features[start : start + batch_size]
+            chance = [np.random.default_rng([seed, first_photo + start + i]) for i in range(len(batch))]
+            rows = num_results if temperature is not None else num_beams
+            place_shape = (rows if sample_attention else 0, max_length, self.feature_shape[0])
+            word_noise, place_noise = (
+                np.concatenate([random.random(shape, dtype=np.float32) for random in chance])
+                for shape in ((rows, max_length), place_shape)
+            )
+            tensors = batch, word_noise, place_noise
+            specs = [tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype) for tensor in tensors]
+            found = self._compiled("search", options, *specs)(*tensors)
+            found = search.SearchResult(*(array.numpy() for array in found))
+            photos = [None] * len(batch) if images is None else images[start : start + batch_size]
+            results += [self._as_results(found, i, photo) for i, photo in enumerate(photos)]
+        return results
 
     def _compiled(self, what, options, *specs):
         """Return the function of that name as a graph, which is made once for each set of options."""

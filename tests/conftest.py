@@ -26,6 +26,13 @@ def mean_colour_encoder(images):
     return images.reshape(batch, 2, height // 2, 2, width // 2, 3).mean(axis=(2, 4))
 
 
+@pytest.fixture(autouse=True)
+def same_chance_in_every_run():
+    import keras
+
+    keras.utils.set_random_seed(0)
+
+
 @pytest.fixture(scope="session")
 def scene_images(tmp_path_factory):
     return DATASETS["scenes"](tmp_path_factory.mktemp("scenes"), num_scenes=60, seed=3)

@@ -374,6 +374,7 @@ def test_tiny_trains_along_and_is_saved_whole(tmp_path):
 
 @pytest.fixture(scope="module")
 def untrained(eight):
+    keras.utils.set_random_seed(0)
     return Captioner(eight[1], encoder=bn_encoder(), **SMALL)
 
 
@@ -421,6 +422,17 @@ def test_sampled_captions_depend_on_the_seed_alone(eight, untrained):
     assert captions(one) == captions(same) != captions(other)
 
 
+@pytest.mark.parametrize("options", [{"temperature": 1.0, "num_results": 2}, {"sample_attention": True}])
+def test_chance_belongs_to_the_photo_not_to_the_batch(eight, options):
+    captioner = make_captioner(eight[1], attention="hard")
+    features = np.repeat(eight[2].features(["0"]), 8, axis=0)
+    together, apart = (captioner.caption_features(features, batch_size=size, **options) for size in (8, 3))
+    for one, other in zip(together, apart):
+        assert one.words == other.words and one.log_prob == pytest.approx(other.log_prob, rel=1e-5)
+        np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-5)
+    assert len({result.log_prob for result in together}) > 1  # the same photo eight times, each with its own chance
+
+
 def test_max_length_and_words_that_never_come(eight, untrained):
     for image in eight[0]:
         for result in (untrained.caption(image.image_path, max_length=2), untrained.caption(image.image_path)):
@@ -430,6 +442,8 @@ def test_max_length_and_words_that_never_come(eight, untrained):
 
 def test_hard_attention_can_draw_its_places(eight):
     captioner = make_captioner(eight[1], attention="hard")
+    never_ends = -10 * np.eye(len(eight[1]))[eight[1].end_token_id]
+    captioner.decoder.word_logits.bias.assign(never_ends)
     features = eight[2].features(["0", "1"])
     for num_beams in (1, 3):
         results = captioner.caption_features(features, sample_attention=True, num_beams=num_beams)
