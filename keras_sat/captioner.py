@@ -137,6 +137,11 @@ class Captioner(keras.Model):
         **decoder_options,
     ):
         super().__init__(name=name, autocast=False)  # noise stays in float32; `features` casts what must be cast
+        if not isinstance(vocabulary, (Vocabulary, list, tuple)):
+            raise ValueError(
+                "Expected a Vocabulary, as `Vocabulary.build(images)` makes it, or a list of words. "
+                f"Received: vocabulary={vocabulary!r}"
+            )
         if isinstance(encoder, str) and encoder not in ENCODERS:
             raise ValueError(
                 f"Expected one of: {', '.join(ENCODERS)}, or a keras.Model, or None. Received: encoder={encoder!r}"

@@ -490,6 +490,12 @@ def test_impossible_options(options, message):
         Captioner(["dog"], **{"encoder": None, **options})
 
 
+@pytest.mark.parametrize("vocabulary", [None, "a dog runs", {"dog": 4}])
+def test_a_vocabulary_is_needed(vocabulary):
+    with pytest.raises(ValueError, match=r"Expected a Vocabulary.*Received: vocabulary="):
+        Captioner(vocabulary, encoder=None)
+
+
 def test_impossible_requests(eight, tmp_path):
     captioner = make_captioner(eight[1])
     features = eight[2].features(["0"])
