@@ -43,6 +43,8 @@ def read_json(path, expected="JSON"):
         raise ValueError(
             f"{path}, line {error.lineno}: this is not valid JSON ({error.msg}). Expected: {expected}."
         ) from None
+    except RecursionError:
+        raise ValueError(f"{path}: this is not JSON that can be read. Expected: {expected}.") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: byte {error.start} is not UTF-8. Expected: {expected}.") from None
 

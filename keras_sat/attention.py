@@ -85,7 +85,7 @@ class Attention(keras.layers.Layer):
 
     def project(self, features):
         """Return the part of the scores that no step changes, computed once for each photo."""
-        return features
+        return ops.cast(features, self.compute_dtype)
 
     def score(self, hidden_state, projected_features):
         """Return the attention scores e_ti, (rows, regions)."""
@@ -197,6 +197,7 @@ class NoAttention(Attention):
         super().__init__(**{"selection": "none", **kwargs})
 
     def project(self, features):
+        features = ops.cast(features, self.compute_dtype)
         return ops.expand_dims(equations.mean_annotation(features), 1)  # (photos, 1, feature_dim)
 
     def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):

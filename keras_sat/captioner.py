@@ -96,7 +96,10 @@ class Captioner(keras.Model):
         encoder_weights: "imagenet", or the path of a weights file; "tiny" begins with random ones.
         encoder_training: "frozen": never trained and never in training mode; its features may come from a
             FeatureCache. "fine-tuned": trained along, its batch statistics left as they are. "scratch": trained along
-            from random weights. None: "scratch" for "tiny", else "frozen".
+            from random weights. None: "scratch" for "tiny", else "frozen". A `keras.Model` that is passed to be frozen
+            gets trainable=False.
+        grid_shape: (rows, columns) of the features; None asks the encoder, or guesses by the image size. Needed where
+            the features of pictures that are not square come from a cache.
         attention_penalty_weight: lambda of equation (14). The released code's setting is about 0.33.
         label_smoothing: share of the target's probability that is spread over the vocabulary.
         num_samples: for hard attention, draws for each caption, N of equation (12).
@@ -124,6 +127,7 @@ class Captioner(keras.Model):
         encoder_weights="imagenet",
         encoder_training=None,
         image_size=None,
+        grid_shape=None,
         attention_penalty_weight=0.33,
         label_smoothing=0.0,
         num_samples=1,
@@ -142,10 +146,7 @@ class Captioner(keras.Model):
                 "Expected a Vocabulary, as `Vocabulary.build(images)` makes it, or a list of words. "
                 f"Received: vocabulary={vocabulary!r}"
             )
-        if isinstance(encoder, str) and encoder not in ENCODERS:
-            raise ValueError(
-                f"Expected one of: {', '.join(ENCODERS)}, or a keras.Model, or None. Received: encoder={encoder!r}"
-            )
+        _check_encoder(encoder)
         if encoder_training is None:
             encoder_training = "scratch" if encoder == "tiny" else "frozen"
         if encoder_training not in ENCODER_TRAININGS:
@@ -154,17 +155,26 @@ class Captioner(keras.Model):
             )
         if expectation_for not in COIN_FOR:
             raise ValueError(f"Expected one of: {', '.join(COIN_FOR)}. Received: expectation_for={expectation_for!r}")
-        if num_samples < 1 or not 0 <= label_smoothing < 1 or not 0 <= expectation_probability <= 1:
+        if (
+            not isinstance(num_samples, int)
+            or num_samples < 1
+            or not 0 <= label_smoothing < 1
+            or not 0 <= expectation_probability <= 1
+        ):
             raise ValueError(
-                "`num_samples` must be at least 1, `label_smoothing` from 0 to below 1, `expectation_probability` from "
-                f"0 to 1. Received: num_samples={num_samples}, label_smoothing={label_smoothing}, "
+                "`num_samples` must be a whole number of at least 1, `label_smoothing` from 0 to below 1, "
+                f"`expectation_probability` from 0 to 1. Received: num_samples={num_samples}, "
+                f"label_smoothing={label_smoothing}, "
                 f"expectation_probability={expectation_probability}"
             )
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.encoder_layer = encoder_layer
-        self.encoder_weights = encoder_weights if encoder_weights is None else os.fspath(encoder_weights)
+        self.encoder_weights = encoder_weights
+        if encoder_weights not in (None, "imagenet"):  # a path, which must mean the same from any other folder
+            self.encoder_weights = os.path.abspath(os.path.expanduser(encoder_weights))
         self.encoder_training = encoder_training
-        self.image_size = image_size
+        self.image_size = tuple(image_size) if isinstance(image_size, list) else image_size
+        self.grid_shape = grid_shape if grid_shape is None else tuple(grid_shape)
         self.attention_penalty_weight = attention_penalty_weight
         self.label_smoothing = label_smoothing
         self.num_samples = num_samples
@@ -176,7 +186,8 @@ class Captioner(keras.Model):
         self.seed = seed
 
         self.decoder = CaptionDecoder(len(self.vocabulary), seed=seed, name="decoder", **decoder_options)
-        self.encoder = encoder.name if isinstance(encoder, keras.Model) else encoder
+        self.has_own_encoder = isinstance(encoder, keras.Model)  # one that no name stands for
+        self.encoder = encoder.name if self.has_own_encoder else encoder
         self.feature_shape = None  # (regions, feature_dim), known when built
         self._untracked = _Untracked()
         if encoder_training != "frozen":
@@ -192,7 +203,8 @@ class Captioner(keras.Model):
 
     def get_config(self):
         names = (
-            "encoder encoder_layer encoder_weights encoder_training image_size attention_penalty_weight "
+            "encoder encoder_layer encoder_weights encoder_training image_size grid_shape "
+            "attention_penalty_weight "
             "label_smoothing num_samples reward_weight entropy_weight expectation_probability expectation_for "
             "use_baseline seed name"
         )
@@ -218,6 +230,11 @@ class Captioner(keras.Model):
         """The encoder as a `keras.Model`; a frozen one is made, and its weights are loaded, when it is first used."""
         if self.encoder_training != "frozen":
             return self.trained_encoder
+        if self._untracked.frozen_encoder is None and self.has_own_encoder:
+            raise ValueError(
+                f"This captioner was made with an encoder that keras_sat does not know. Pass it: "
+                f"Captioner.load(directory, encoder=...). Received: encoder={self.encoder!r}"
+            )
         if self._untracked.frozen_encoder is None:
             with tf.init_scope():  # outside of any graph that is just being made: weights are read from a file
                 self._untracked.frozen_encoder = _frozen(self._make_encoder(self.encoder))
@@ -245,11 +262,15 @@ class Captioner(keras.Model):
             inputs = ops.reshape(grid, (-1, grid.shape[1] * grid.shape[2], grid.shape[3]))
         return ops.cast(inputs, self.compute_dtype)
 
-    def grid_shape(self):
-        """Return (rows, columns) of the feature grid: the encoder's, or, before that is loaded, by the image size."""
+    def rows_and_columns(self):
+        """Return the shape of the feature grid: `grid_shape`, the encoder's, or, before that is loaded, a guess."""
         regions, _ = self.feature_shape
+        if self.grid_shape is not None:
+            return self.grid_shape
         if self.encoder_training != "frozen" or self._untracked.frozen_encoder is not None:
             return tuple(self.encoder_model.output_shape[1:3])
+        if self._untracked.known_grid is not None:
+            return self._untracked.known_grid
         size = self.image_size or 1
         height, width = (size, size) if isinstance(size, int) else size
         rows = round((regions * height / width) ** 0.5)
@@ -263,6 +284,11 @@ class Captioner(keras.Model):
             _, rows, columns, feature_dim = self.encoder_model.output_shape
             features_shape = (None, rows * columns, feature_dim)
         self.feature_shape = tuple(features_shape[1:])
+        if self.grid_shape is not None and np.prod(self.grid_shape) != self.feature_shape[0]:
+            raise ValueError(
+                f"A grid of that shape does not have {self.feature_shape[0]} regions. "
+                f"Received: grid_shape={self.grid_shape}"
+            )
         self.decoder.build((None, *self.feature_shape), (None, None))
 
     def call(self, inputs, training=False, noise=None, sampled=None):
@@ -306,6 +332,7 @@ class Captioner(keras.Model):
             objective = self.objective(batch, training=True)
             loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
         gradients = tape.gradient(loss, self.trainable_variables)
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # a word's rows of E added up
         self.optimizer.apply(gradients, self.trainable_variables)  # clips them first
         self.update_baseline(objective)
         return self.update_metrics(objective)
@@ -433,7 +460,7 @@ class Captioner(keras.Model):
 
         Args:
             num_beams: 1 for greedy search.
-            max_length: most words of a caption.
+            max_length: most words of a caption, `<end>` counted; a longer one is cut off.
             length_penalty: see `keras_sat.search.beam_search`.
             num_results: captions for each photo; the further ones are in `alternatives`.
             temperature: draw the words instead of searching; 1.0 draws from the model's own distribution.
@@ -452,6 +479,12 @@ class Captioner(keras.Model):
             )
         if temperature is None and (top_k is not None or top_p is not None):
             raise ValueError(f"Pass `temperature` to draw words. Received: top_k={top_k}, top_p={top_p}")
+        if num_beams < 1 or num_results < 1 or max_length < 1 or batch_size < 1:
+            raise ValueError(
+                "All must be at least 1. "
+                f"Received: num_beams={num_beams}, num_results={num_results}, max_length={max_length}, "
+                f"batch_size={batch_size}"
+            )
         if temperature is None and num_results > num_beams:
             raise ValueError(
                 "A search has as many results as beams at most. "
@@ -490,6 +523,7 @@ class Captioner(keras.Model):
 
     def _compiled(self, what, options, *specs):
         """Return the function of that name as a graph, which is made once for each set of options."""
+        options = {name: _plain(value) for name, value in options.items()}
         key = json.dumps([what, options, [repr(spec) for spec in specs]])
         if key not in self._untracked.compiled:
             function = {"encode": self.features, "search": self._search}[what]
@@ -507,7 +541,7 @@ class Captioner(keras.Model):
 
         def step(input_ids, state):
             state, times = state
-            noise = ops.take(place_noise, times[0], axis=1) if sample_attention else None
+            noise = equations.gumbel(ops.take(place_noise, times[0], axis=1)) if sample_attention else None
             result = self.decoder.step(input_ids, state, features, projected_features, noise=noise)
             looked_at = result.selection if sample_attention else result.attention_weights
             return result._replace(state=(result.state, times + 1), attention_weights=looked_at)
@@ -540,7 +574,7 @@ class Captioner(keras.Model):
                     caption=" ".join(words),
                     words=words,
                     log_prob=float(found.log_probs[photo, result]),
-                    attention_weights=maps.reshape(len(words), *self.grid_shape()),
+                    attention_weights=maps.reshape(len(words), *self.rows_and_columns()),
                     is_finished=bool(found.is_finished[photo, result]),
                     image=image,
                 )
@@ -557,15 +591,28 @@ class Captioner(keras.Model):
             overwrite: replace the model that is there; False refuses to.
 
         A frozen encoder is saved by its name and layer: its weights are those that Keras downloads, or the file of
+        `encoder_weights`. One that was trained, or begun with random weights, is saved whole. A frozen `keras.Model`
+        of your own is not saved: pass it to `load`. The optimizer is not saved.
+
+        Args:
+            directory: made if it is not there.
+            overwrite: replace the model that is there; False refuses to.
+
+        A frozen encoder is saved by its name and layer: its weights are those that Keras downloads, or the file of
         `encoder_weights`. One that was trained is saved whole. The optimizer is not saved.
         """
         if not self.built:
             raise ValueError("A captioner has no weights before it has seen its first batch: there is nothing to save.")
         if not overwrite and (Path(directory).expanduser() / "config.json").exists():
             raise ValueError(f"There is a model in this folder already. Received: directory={str(directory)!r}")
-        settings = {key: value for key, value in self.get_config().items() if key != "vocabulary"}
+        settings = {key: _plain(value) for key, value in self.get_config().items() if key != "vocabulary"}
         arrays = {name: np.asarray(variable) for name, variable in self._named_weights().items()}
-        settings = {"captioner": settings, "feature_shape": list(self.feature_shape)}
+        settings = {
+            "captioner": settings,
+            "feature_shape": list(self.feature_shape),
+            "rows_and_columns": list(self.rows_and_columns()),
+            "has_own_encoder": self.has_own_encoder,
+        }
         write_model(directory, settings, self.vocabulary, arrays)
 
     @classmethod
@@ -578,19 +625,33 @@ class Captioner(keras.Model):
             encoder_weights: a weights file for the frozen encoder, instead of Keras' download.
         """
         settings, vocabulary, arrays = read_model(directory)
-        options = dict(settings["captioner"])
-        if encoder is not None:
-            options["encoder"] = encoder
-        trained = options["encoder_training"] != "frozen"
-        options["encoder_weights"] = encoder_weights or options["encoder_weights"]
-        begin_with = {"encoder_weights": None} if trained else {}  # a trained encoder gets those of the folder, below
-        if not trained and encoder is None and options["encoder"] not in ENCODERS:
-            begin_with["encoder"] = None  # features can be captioned all the same
-        captioner = cls(vocabulary, **{**options, **begin_with})
-        captioner.encoder_weights = options["encoder_weights"]
-        if "encoder" in begin_with:
-            captioner.encoder = options["encoder"]
-        captioner.build(((None, *settings["feature_shape"]), (None, None)))
+        try:
+            options = dict(settings["captioner"])
+            feature_shape, grid_shape = settings["feature_shape"], tuple(settings["rows_and_columns"])
+            trained, own = options["encoder_training"] != "frozen", settings["has_own_encoder"]
+            saved_encoder, saved_weights, saved_grid = (
+                options[name] for name in ("encoder", "encoder_weights", "grid_shape")
+            )
+            if own and trained and encoder is None:
+                raise ValueError(
+                    "This captioner trained an encoder that keras_sat does not know: pass one of the same architecture "
+                    f"as `encoder`. Received: encoder=None (it was called {saved_encoder!r})"
+                )
+            options["encoder"] = encoder if encoder is not None else None if own else saved_encoder
+            # A trained encoder needs no weights to begin with: it gets those of the folder, below.
+            options["encoder_weights"] = None if trained else encoder_weights or saved_weights
+            captioner = cls(vocabulary, **{**options, "grid_shape": grid_shape})
+            captioner.build(((None, *feature_shape), (None, None)))
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{directory}: the settings in config.json are incomplete or not of this version "
+                f"({type(error).__name__}: {error})."
+            ) from None
+        if encoder is None:
+            captioner.encoder, captioner.has_own_encoder = saved_encoder, own
+        captioner.encoder_weights = saved_weights if trained else captioner.encoder_weights
+        captioner.grid_shape = saved_grid if saved_grid is None else tuple(saved_grid)
+        captioner._untracked.known_grid = grid_shape
         weights = captioner._named_weights()
         if {name: weight.shape for name, weight in weights.items()} != {name: x.shape for name, x in arrays.items()}:
             raise ValueError(
@@ -601,11 +662,16 @@ class Captioner(keras.Model):
             weight.assign(arrays[name])
         return captioner
 
+    @property
+    def _begins_with_random_weights(self):
+        return self.encoder_weights is None or (self.encoder == "tiny" and self.encoder_weights == "imagenet")
+
     def _named_weights(self):
         """Return what `save` keeps: dict from names to variables."""
         parts = {"decoder": self.decoder.weights}
-        if self.encoder_training != "frozen":
-            parts["encoder"] = self.trained_encoder.weights
+        random = not self.has_own_encoder and self.encoder is not None and self._begins_with_random_weights
+        if self.encoder_training != "frozen" or random:
+            parts["encoder"] = self.encoder_model.weights
         named = {f"{part}/{i:03d}/{w.name}": w for part, weights in parts.items() for i, w in enumerate(weights)}
         return {**named, "baseline": self.baseline}
 
@@ -615,7 +681,27 @@ class _Untracked:
 
     def __init__(self):
         self.frozen_encoder = None
+        self.known_grid = None  # (rows, columns), of a captioner that was loaded
         self.compiled = {}
+
+
+def _plain(value):
+    """Return a number of numpy as one of Python, which JSON can hold."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _check_encoder(encoder):
+    if isinstance(encoder, str) and encoder not in ENCODERS or not isinstance(encoder, (str, keras.Model, type(None))):
+        raise ValueError(
+            f"Expected one of: {', '.join(ENCODERS)}, or a keras.Model, or None. Received: encoder={encoder!r}"
+        )
+    if isinstance(encoder, keras.Model):
+        shapes = getattr(encoder, "input_shape", None), getattr(encoder, "output_shape", None)
+        if not all(isinstance(shape, tuple) and len(shape) == 4 and None not in shape[1:] for shape in shapes):
+            raise ValueError(
+                "The encoder must be a model that begins with keras.Input((height, width, 3)) and ends with a grid "
+                f"(batch, rows, columns, feature_dim). Received: input_shape={shapes[0]}, output_shape={shapes[1]}"
+            )
 
 
 def _frozen(encoder):

@@ -12,16 +12,20 @@ import contextlib
 import hashlib
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from data_utils.files import read_sealed_json, write_sealed_json, write_whole
+from data_utils.files import read_json, read_sealed_json, write_sealed_json, write_whole
 from data_utils.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
 EXPECTED = "a captioner that Captioner.save wrote"
+OURS = re.compile(
+    r"config\.json|weights-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json|\.(config|weights|vocabulary).*\.part"
+)
 
 
 def write_model(directory, settings, vocabulary, arrays):
@@ -34,26 +38,40 @@ def write_model(directory, settings, vocabulary, arrays):
         arrays: dict from names to numpy arrays.
     """
     directory = Path(directory).expanduser()
-    if directory.is_file() or (
-        directory.is_dir() and any(directory.iterdir()) and not (directory / "config.json").is_file()
-    ):
-        raise ValueError(f"A model is saved into a folder of its own. Received: directory={str(directory)!r}")
+    _refuse_foreign_files(directory)
     packed = io.BytesIO()
     np.savez(packed, **arrays)
     weights = packed.getvalue()
-    words = json.dumps(vocabulary.words)
-    files = {
-        "weights": f"weights-{_digest(weights)}.npz",
-        "vocabulary": f"vocabulary-{_digest(words.encode())}.json",
-    }
+    files = {"weights": f"weights-{_digest(weights)}.npz", "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
+    content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
+    json.dumps(content)  # settings that JSON cannot hold are noticed before anything is written
     write_whole(directory / files["weights"], weights)
     vocabulary.save(directory / files["vocabulary"])
-    content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
     write_sealed_json(directory / "config.json", content)
-    for old in [*directory.glob("weights-*.npz"), *directory.glob("vocabulary-*.json")]:
-        if old.name not in files.values():
+    for path in directory.iterdir():
+        if OURS.fullmatch(path.name) and path.name not in ("config.json", *files.values()):
             with contextlib.suppress(OSError):  # a file that cannot be removed does no harm
-                old.unlink()
+                path.unlink()
+
+
+def _refuse_foreign_files(directory):
+    """Raise ValueError where a folder holds anything but a model, or what a save that was killed left of one."""
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        foreign = True
+    elif (directory / "config.json").exists():
+        try:
+            foreign = read_json(directory / "config.json").get("format") != "captioner"
+        except (ValueError, OSError, AttributeError):
+            foreign = True
+    else:
+        foreign = any(not OURS.fullmatch(path.name) for path in directory.iterdir())
+    if foreign:
+        raise ValueError(
+            "A model is saved into a folder of its own: a new one, or that of a model which it replaces. "
+            f"Received: directory={str(directory)!r}"
+        )
 
 
 def read_model(directory):
@@ -72,13 +90,20 @@ def read_model(directory):
             f"{directory}: another version of keras_sat saved this model. Expected: version {FORMAT_VERSION}. "
             f"Received: version {version}"
         )
-    files = settings.pop("files")
-    path = directory / Path(files["weights"]).name
+    try:
+        files = settings.pop("files")
+        path, words_path = (directory / Path(files[name]).name for name in ("weights", "vocabulary"))
+    except (KeyError, TypeError):
+        raise ValueError(f"{directory / 'config.json'}: it names no files. Expected: {EXPECTED}.") from None
     try:
         content = path.read_bytes()
-        vocabulary = Vocabulary.load(directory / Path(files["vocabulary"]).name)
+        vocabulary = Vocabulary.load(words_path)
     except FileNotFoundError as error:
         raise ValueError(f"{error.filename}: this file of the model is missing. Expected: {EXPECTED}.") from None
+    except OSError as error:
+        raise ValueError(f"{error.filename}: this file of the model cannot be read ({error.strerror}).") from None
+    if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
+        raise ValueError(f"{words_path}: this is the vocabulary of another model. Expected: {EXPECTED}.")
     if path.name != f"weights-{_digest(content)}.npz":
         raise ValueError(f"{path}: the file is damaged: its content does not match its digest. Expected: {EXPECTED}.")
     try:
@@ -87,6 +112,10 @@ def read_model(directory):
     except (ValueError, OSError, zipfile.BadZipFile, KeyError) as error:
         raise ValueError(f"{path}: the weights cannot be read ({error}). Expected: {EXPECTED}.") from None
     return settings, vocabulary, arrays
+
+
+def _words_digest(vocabulary):
+    return _digest(json.dumps(vocabulary.words).encode())
 
 
 def _digest(content):

@@ -171,6 +171,14 @@ def test_one_train_step_is_gradient_descent(eight):
         np.testing.assert_allclose(weight, old - 0.5 * gradient, atol=1e-6)
 
 
+def test_a_word_that_comes_often_moves_no_further_than_others(eight):
+    captioner = make_captioner(eight[1], **QUIET)
+    captioner.compile("adam", learning_rate=1e-3, clip_norm=None)
+    before = captioner.decoder.embedding.embeddings.numpy()
+    captioner.train_step(first_batch(eight, group_by="image"))  # `<start>` comes eight times
+    assert np.abs(captioner.decoder.embedding.embeddings.numpy() - before).max() <= 1.01e-3
+
+
 def test_gradients_are_clipped(eight):
     captioner = make_captioner(eight[1], **QUIET)
     captioner.compile("sgd", learning_rate=1.0, clip_norm=1e-2)
@@ -298,13 +306,35 @@ def get(model, path):
 
 
 @pytest.mark.parametrize("training", ["frozen", "fine-tuned"])
+def test_an_own_encoder_is_never_taken_for_another(eight, training, tmp_path):
+    """Its name says nothing: keras.applications.VGG16 is called "vgg16" too."""
+    encoder = bn_encoder()
+    encoder = keras.Model(encoder.input, encoder.output, name="tiny")
+    captioner = Captioner(eight[1], encoder=encoder, encoder_training=training, **SMALL)
+    result = captioner.caption(eight[0][0].image_path)
+    captioner.save(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"encoder that keras_sat does not know"):
+        Captioner.load(tmp_path / "model").caption(eight[0][0].image_path)
+    loaded = Captioner.load(tmp_path / "model", encoder=encoder)
+    assert loaded.caption(eight[0][0].image_path).log_prob == pytest.approx(result.log_prob, rel=1e-6)
+
+
+def test_a_frozen_encoder_with_random_weights_is_saved(eight, tmp_path):
+    captioner = Captioner(eight[1], encoder="tiny", encoder_training="frozen", **SMALL)
+    result = captioner.caption(eight[0][0].image_path)
+    captioner.save(tmp_path / "model")
+    loaded = Captioner.load(tmp_path / "model").caption(eight[0][0].image_path)
+    assert loaded.log_prob == pytest.approx(result.log_prob, rel=1e-6)
+
+
+@pytest.mark.parametrize("training", ["frozen", "fine-tuned"])
 def test_own_encoders_are_saved_or_asked_for(eight, training, tmp_path):
     images, vocabulary, _ = eight
     encoder = bn_encoder()
     captioner = Captioner(vocabulary, encoder=encoder, encoder_training=training, **SMALL)
     result = captioner.caption(images[0].image_path)
     captioner.save(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"Received: encoder='small'"):
+    with pytest.raises(ValueError, match=r"keras_sat does not know"):
         Captioner.load(tmp_path / "model").caption(images[0].image_path)
     other = bn_encoder() if training == "fine-tuned" else encoder
     again = Captioner.load(tmp_path / "model", encoder=other).caption(images[0].image_path)
@@ -324,21 +354,19 @@ def test_cached_features_and_photos_give_the_same_captions(eight, tmp_path):
         assert one.caption == other.caption and one.log_prob == pytest.approx(other.log_prob, rel=1e-4)
 
 
-def test_a_frozen_encoder_is_made_when_photos_come(eight, tmp_path):
+def test_a_frozen_encoder_is_made_when_photos_come(eight):
     images, vocabulary, _ = eight
     options = {"encoder": "mobilenet_v2", "encoder_weights": None, "image_size": 64, **SMALL}
     batches = make_batches(images, vocabulary, image_size=64)
-    captioner = Captioner(vocabulary, **options)
-    captioner.build(((None, 4, 1280), (None, None)))
-    captioner.save(tmp_path / "model")
-    loaded = Captioner.load(tmp_path / "model")
-    assert loaded._untracked.frozen_encoder is None
-    loaded.compile()
-    assert np.isfinite(loaded.fit(batches, epochs=1, verbose=0).history["loss"][0])
+    for_features = Captioner(vocabulary, **options)
+    for_features.build(((None, 4, 1280), (None, None)))
+    assert for_features._untracked.frozen_encoder is None
+    for_features.compile()
+    assert np.isfinite(for_features.fit(batches, epochs=1, verbose=0).history["loss"][0])
     new = Captioner(vocabulary, **options)
     new.compile()
     assert np.isfinite(new.evaluate(batches, verbose=0, return_dict=True)["loss"])
-    for captioner in (loaded, new):
+    for captioner in (for_features, new):
         assert not {id(w) for w in captioner.encoder_model.weights} & {id(w) for w in captioner.weights}
 
 
@@ -454,6 +482,16 @@ def test_hard_attention_can_draw_its_places(eight):
     assert ((expectation > 0) & (expectation < 1)).all()
 
 
+def test_drawn_places_follow_the_attention_weights(eight):
+    captioner = make_captioner(eight[1], attention="hard")
+    captioner.decoder.word_logits.bias.assign(-10 * np.eye(len(eight[1]))[eight[1].end_token_id])
+    features = np.repeat(eight[2].features(["0"]), 4000, axis=0)
+    options = {"num_beams": 1, "max_length": 1, "batch_size": 4000}
+    drawn = captioner.caption_features(features, sample_attention=True, **options)
+    expected = captioner.caption_features(features[:1], **options)[0].attention_weights
+    np.testing.assert_allclose(np.mean([r.attention_weights for r in drawn], axis=0), expected, atol=0.035)
+
+
 def test_searching_compiles_once(eight):
     captioner = make_captioner(eight[1])
     features = eight[2].features([str(number) for number in range(8)])
@@ -467,7 +505,23 @@ def test_grid_shapes():
     for size, regions, grid in ((None, 196, (14, 14)), ((64, 128), 32, (4, 8)), (None, 7, (1, 7)), (224, 1, (1, 1))):
         captioner = Captioner(["dog"], encoder=None, image_size=size)
         captioner.feature_shape = (regions, 8)
-        assert captioner.grid_shape() == grid
+        assert captioner.rows_and_columns() == grid
+
+
+def test_the_grid_shape_is_kept(tmp_path):
+    images = keras.Input((32, 24, 3))
+    encoder = keras.Model(images, keras.layers.Conv2D(6, 8, strides=8)(images))
+    photo = np.zeros((32, 24, 3), dtype="uint8")
+    captioner = Captioner(["dog"], encoder=encoder, **SMALL)
+    assert captioner.caption(photo).attention_weights.shape[1:] == (4, 3)
+    captioner.save(tmp_path / "model")
+    loaded = Captioner.load(tmp_path / "model")
+    assert loaded.caption_features(np.zeros((1, 12, 6)))[0].attention_weights.shape[1:] == (4, 3)
+    assert loaded.get_config() == captioner.get_config()
+    for_features = Captioner(["dog"], encoder=None, grid_shape=(6, 2), **SMALL)
+    assert for_features.caption_features(np.zeros((1, 12, 6)))[0].attention_weights.shape[1:] == (6, 2)
+    with pytest.raises(ValueError, match=r"does not have 10 regions. Received: grid_shape=\(6, 2\)"):
+        Captioner(["dog"], encoder=None, grid_shape=(6, 2), **SMALL).caption_features(np.zeros((1, 10, 6)))
 
 
 # === Errors ===
@@ -477,6 +531,9 @@ def test_grid_shapes():
     "options, message",
     [
         ({"encoder": "vgg99"}, "Received: encoder='vgg99'"),
+        ({"encoder": np.mean}, "or a keras.Model, or None. Received: encoder="),
+        ({"encoder": keras.Sequential([keras.layers.Conv2D(3, 2)])}, "begins with keras.Input.*Received: input_shape="),
+        ({"num_samples": 2.5}, "num_samples=2.5"),
         ({"encoder_training": "melted"}, "Received: encoder_training='melted'"),
         ({"expectation_for": "word"}, "Received: expectation_for='word'"),
         ({"num_samples": 0}, "num_samples=0"),
@@ -503,6 +560,10 @@ def test_impossible_requests(eight, tmp_path):
         captioner.caption_features(features, sample_attention=True)
     with pytest.raises(ValueError, match=r"num_results=4, num_beams=3"):
         captioner.caption_features(features, num_results=4)
+    for name in ("num_beams", "num_results", "max_length", "batch_size"):
+        with pytest.raises(ValueError, match=rf"at least 1.*{name}=0"):
+            captioner.caption_features(features, **{name: 0})
+    assert captioner.caption_features(features, num_beams=np.int64(2), temperature=np.float32(0.5))
     with pytest.raises(ValueError, match=r"Pass `temperature`.*top_k=3"):
         captioner.caption_features(features, top_k=3)
     with pytest.raises(ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"):
@@ -515,6 +576,12 @@ def test_impossible_requests(eight, tmp_path):
     captioner.save(tmp_path / "model")
     with pytest.raises(ValueError, match=r"a model in this folder already"):
         captioner.save(tmp_path / "model", overwrite=False)
+
+
+def test_numbers_of_numpy_are_saved_too(eight, tmp_path):
+    captioner = make_captioner(eight[1], attention_penalty_weight=np.float32(0.25))
+    captioner.save(tmp_path / "model")
+    assert Captioner.load(tmp_path / "model").attention_penalty_weight == 0.25
 
 
 def test_weights_of_another_model_are_refused(eight, tmp_path):

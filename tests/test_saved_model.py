@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from data_utils import Vocabulary
+from data_utils.files import write_sealed_json
 from keras_sat.saved_model import read_model, write_model
 
 SETTINGS = {"captioner": {"cell": "gru"}, "feature_shape": [49, 8]}
@@ -79,6 +80,57 @@ def test_a_folder_with_other_things_is_not_written_into(tmp_path):
     with pytest.raises(ValueError, match="a folder of its own"):
         write_model(tmp_path / "photo.jpg", SETTINGS, Vocabulary(["dog"]), ARRAYS)
     assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
+
+
+def test_files_of_others_are_never_lost(tmp_path, model_dir):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    (other / "weights-mine.npz").write_bytes(b"mine")
+    with pytest.raises(ValueError, match="a folder of its own"):
+        write_model(other, SETTINGS, Vocabulary(["dog"]), ARRAYS)
+    assert (other / "weights-mine.npz").read_bytes() == b"mine" and "bert" in (other / "config.json").read_text()
+    (model_dir / "weights-mine.npz").write_bytes(b"mine")
+    (model_dir / "notes.txt").write_text("mine")
+    write_model(model_dir, SETTINGS, Vocabulary(["cat"]), {"a": np.ones(2)})
+    assert (model_dir / "weights-mine.npz").exists() and (model_dir / "notes.txt").exists()
+    assert len(list(model_dir.iterdir())) == 5
+
+
+def test_what_a_killed_first_save_left_is_no_obstacle(model_dir):
+    (model_dir / "config.json").unlink()
+    (model_dir / ".weights-0123456789abcdef.npz.xy12.part").write_bytes(b"half")
+    write_model(model_dir, SETTINGS, Vocabulary(["cat"]), ARRAYS)
+    assert read_model(model_dir)[1].words == ["cat"] and len(list(model_dir.iterdir())) == 3
+
+
+def test_settings_that_cannot_be_written_are_noticed_first(tmp_path):
+    with pytest.raises(TypeError):
+        write_model(tmp_path / "new", {"weight": np.float32(1)}, Vocabulary(["dog"]), ARRAYS)
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_vocabulary_of_another_model_is_refused(tmp_path, model_dir):
+    (own,) = model_dir.glob("vocabulary-*.json")
+    Vocabulary(["cat", "sits"]).save(own)
+    with pytest.raises(ValueError, match="vocabulary of another model"):
+        read_model(model_dir)
+
+
+def test_stranger_damage(model_dir):
+    config, whole = model_dir / "config.json", (model_dir / "config.json").read_bytes()
+    config.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="config.json"):
+        read_model(model_dir)
+    write_sealed_json(config, {"format": "captioner", "version": 1})
+    with pytest.raises(ValueError, match="names no files"):
+        read_model(model_dir)
+    config.write_bytes(whole)
+    (weights,) = model_dir.glob("weights-*.npz")
+    weights.unlink()
+    weights.mkdir()
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_model(model_dir)
 
 
 def test_nothing_is_executed(model_dir, tmp_path):
