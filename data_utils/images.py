@@ -54,6 +54,11 @@ def _as_uint8(array):
     if array.dtype != np.uint8:
         if not np.isfinite(array).all() or array.min() < 0 or array.max() > 255:
             raise ValueError(f"An image array must hold values 0..255. Received: {array.min()} to {array.max()}")
+        if np.issubdtype(array.dtype, np.floating) and 0 < array.max() <= 1:
+            raise ValueError(
+                "An image array must hold values 0..255, and these look like 0..1: multiply them by 255. "
+                f"Received: {array.min()} to {array.max()}"
+            )
         array = np.rint(array).astype(np.uint8)
     return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
 

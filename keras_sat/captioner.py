@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
+import inspect
 import json
+import numbers
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,6 +151,12 @@ class Captioner(keras.Model):
         _check_encoder(encoder)
         if encoder_training is None:
             encoder_training = "scratch" if encoder == "tiny" else "frozen"
+        known = set(inspect.signature(CaptionDecoder).parameters) - {"vocabulary_size", "seed", "kwargs"}
+        if set(decoder_options) - known - {"trainable", "dtype"}:
+            raise ValueError(
+                f"Captioner has no such option. Those of its decoder are: {', '.join(sorted(known))}. "
+                f"Received: {', '.join(sorted(set(decoder_options) - known))}"
+            )
         if encoder_training not in ENCODER_TRAININGS:
             raise ValueError(
                 f"Expected one of: {', '.join(ENCODER_TRAININGS)}. Received: encoder_training={encoder_training!r}"
@@ -167,6 +175,14 @@ class Captioner(keras.Model):
                 f"label_smoothing={label_smoothing}, "
                 f"expectation_probability={expectation_probability}"
             )
+        weights = {
+            "attention_penalty_weight": attention_penalty_weight,
+            "reward_weight": reward_weight,
+            "entropy_weight": entropy_weight,
+        }
+        for option, weight in weights.items():
+            if not isinstance(weight, numbers.Real) or weight < 0:
+                raise ValueError(f"`{option}` must be a number of at least 0. Received: {option}={weight!r}")
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.encoder_layer = encoder_layer
         self.encoder_weights = encoder_weights
@@ -278,6 +294,10 @@ class Captioner(keras.Model):
 
     # === Training ===
 
+    @property
+    def metrics(self):
+        return list(self._means.values())
+
     def build(self, input_shape):
         features_shape, _ = input_shape
         if len(features_shape) == 4:
@@ -308,6 +328,8 @@ class Captioner(keras.Model):
         """
         if kwargs.pop("loss", None) is not None or kwargs.pop("metrics", None) is not None:
             raise ValueError("The captioner brings its own loss and metrics. Received: loss or metrics")
+        if optimizer is None:
+            raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
         if isinstance(optimizer, str):
             config = {"learning_rate": learning_rate, "global_clipnorm": clip_norm}
             optimizer = keras.optimizers.get({"class_name": optimizer, "config": config})
@@ -317,14 +339,28 @@ class Captioner(keras.Model):
 
     def fit(self, x=None, *args, shuffle=False, **kwargs):
         """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
-        self._build_for(x)
+        for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
+            if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
+                raise ValueError(
+                    f"Expected batches, as make_batches(images, vocabulary, ...) makes them. "
+                    f"Received: {name} of type {type(batches).__name__}"
+                )
+            if isinstance(batches, tf.data.Dataset):
+                self._build_for(batches)
         return super().fit(x, *args, shuffle=shuffle, **kwargs)
 
     def _build_for(self, batches):
         """Make the weights from what a dataset says of its batches, before Keras traces anything."""
-        if isinstance(batches, tf.data.Dataset) and not self.built:
-            (features, input_ids), *_ = batches.element_spec
+        (features, input_ids), *_ = batches.element_spec
+        if not self.built:
             self.build((features.shape, input_ids.shape))
+        if len(features.shape) == 4 and features.shape[1:3] != self.encoder_model.input_shape[1:3]:
+            height, width = features.shape[1:3]
+            raise ValueError(
+                f"The batches hold photos of {height} x {width} pixels, but the encoder was made for "
+                f"{self.encoder_model.input_shape[1]} x {self.encoder_model.input_shape[2]}. Give Captioner and "
+                f"make_batches the same image_size. Received: image_size={self.image_size}"
+            )
 
     def train_step(self, batch):
         """Learn from one batch of make_batches, and return the metrics so far."""
@@ -422,12 +458,14 @@ class Captioner(keras.Model):
         """Return the CaptionResult of a photo, or the list of them for a list of photos.
 
         Args:
-            images: a path, a PIL image or an array, or many: a list of such, or an array of four axes.
+            images: a path, a PIL image, an array with values 0..255 or a CaptionedImage, or many: a list of such, or
+                an array of four axes.
             batch_size: photos captioned together.
             **search_options: see `caption_features`.
         """
-        single = not isinstance(images, (list, tuple)) and getattr(images, "ndim", 3) != 4
-        images = [images] if single else list(images)
+        many = isinstance(images, (list, tuple)) or hasattr(images, "__next__") or getattr(images, "ndim", 3) == 4
+        images = [_as_image(image) for image in (images if many else [images])]
+        _check_counts(batch_size=batch_size)
         height, width = self.encoder_model.input_shape[1:3]
         results = []
         for start in range(0, len(images), batch_size):
@@ -436,7 +474,7 @@ class Captioner(keras.Model):
                 self.build(((None, *photos.shape[1:]), (None, None)))
             features = self._compiled("encode", {}, tf.TensorSpec((None, *photos.shape[1:]), tf.uint8))(photos)
             results += self.caption_features(features, images=photos, first_photo=start, **search_options)
-        return results[0] if single else results
+        return results if many else results[0]
 
     def caption_features(
         self,
@@ -479,12 +517,7 @@ class Captioner(keras.Model):
             )
         if temperature is None and (top_k is not None or top_p is not None):
             raise ValueError(f"Pass `temperature` to draw words. Received: top_k={top_k}, top_p={top_p}")
-        if num_beams < 1 or num_results < 1 or max_length < 1 or batch_size < 1:
-            raise ValueError(
-                "All must be at least 1. "
-                f"Received: num_beams={num_beams}, num_results={num_results}, max_length={max_length}, "
-                f"batch_size={batch_size}"
-            )
+        _check_counts(num_beams=num_beams, num_results=num_results, max_length=max_length, batch_size=batch_size)
         if temperature is None and num_results > num_beams:
             raise ValueError(
                 "A search has as many results as beams at most. "
@@ -683,6 +716,24 @@ class _Untracked:
         self.frozen_encoder = None
         self.known_grid = None  # (rows, columns), of a captioner that was loaded
         self.compiled = {}
+
+
+def _as_image(image):
+    """Return what load_image takes: a path, a PIL image or an array."""
+    image = getattr(image, "image_path", image)
+    image = image.numpy() if tf.is_tensor(image) else image
+    if not isinstance(image, (str, os.PathLike, np.ndarray)) and not hasattr(image, "convert"):
+        raise ValueError(
+            "Expected a path, a PIL image, an array with values 0..255, or a list of such. "
+            f"Received: an image of type {type(image).__name__}"
+        )
+    return image
+
+
+def _check_counts(**counts):
+    for name, count in counts.items():
+        if not isinstance(count, numbers.Integral) or count < 1:
+            raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {name}={count!r}")
 
 
 def _plain(value):

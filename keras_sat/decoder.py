@@ -5,6 +5,7 @@ recurrent (attention and the recurrent cell) stays in its loop; embeddings, deep
 all words at once, before and after.
 """
 
+import numbers
 from typing import Any, NamedTuple
 
 import keras
@@ -177,8 +178,14 @@ class CaptionDecoder(layers.Layer):
             raise ValueError(f"Expected one of: {', '.join(CELLS)}. Received: cell={cell!r}")
         sizes = {"num_layers": num_layers, "embedding_dim": embedding_dim, "hidden_dim": hidden_dim}
         for name, size in {**sizes, "vocabulary_size": vocabulary_size, "attention_dim": attention_dim}.items():
-            if not isinstance(size, int) or size < 1:
+            if not isinstance(size, numbers.Integral) or size < 1:
                 raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {name}={size!r}")
+        rates = {"dropout_before_readout": dropout_before_readout, "dropout_after_readout": dropout_after_readout}
+        for name, rate in rates.items():
+            if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
+                raise ValueError(f"`{name}` must be a share from 0 to below 1. Received: {name}={rate!r}")
+        if not isinstance(seed, numbers.Integral):
+            raise ValueError(f"`seed` must be a whole number. Received: seed={seed!r}")
         self.vocabulary_size = vocabulary_size
         self.attention = attention
         self.scoring = scoring

@@ -257,6 +257,12 @@ def test_only_hard_attention_shows_a_baseline(eight):
     assert float(make_captioner(eight[1], attention="none").test_step(batch)["penalty"]) == 0
 
 
+def test_evaluate_names_every_metric_once(eight):
+    captioner = make_captioner(eight[1])
+    values = captioner.evaluate(make_batches(*eight), verbose=0)
+    assert len(values) == len(captioner.metrics_names) == len(set(captioner.metrics_names)) == 5
+
+
 def test_the_same_seed_gives_the_same_training(eight):
     images, vocabulary, cache = eight
     losses = []
@@ -420,12 +426,21 @@ def test_photos_in_every_form(eight, untrained):
     np.testing.assert_allclose(expected.attention_weights.sum(axis=(1, 2)), 1, rtol=1e-5)
 
 
+def test_photos_that_are_none(untrained):
+    for wrong in (None, 5, [None], {"a": 1}):
+        with pytest.raises(ValueError, match=r"Expected a path, a PIL image, .*Received: an image of type"):
+            untrained.caption(wrong)
+    with pytest.raises(ValueError, match=r"Received: batch_size=0"):
+        untrained.caption([], batch_size=0)
+
+
 def test_many_photos_in_batches(eight, untrained):
     paths = [image.image_path for image in eight[0]]
     together = untrained.caption(paths, batch_size=3)
     assert isinstance(together, list) and len(together) == 8 and untrained.caption([]) == []
     array = np.stack([load_image(path) for path in paths])
-    assert [result.caption for result in untrained.caption(array)] == [result.caption for result in together]
+    for same in (array, tf.constant(array), iter(paths), eight[0]):
+        assert [result.caption for result in untrained.caption(same)] == [result.caption for result in together]
     for path, result in zip(paths, together):
         alone = untrained.caption(path)
         assert alone.caption == result.caption and alone.log_prob == pytest.approx(result.log_prob, rel=1e-5)
@@ -534,6 +549,11 @@ def test_the_grid_shape_is_kept(tmp_path):
         ({"encoder": np.mean}, "or a keras.Model, or None. Received: encoder="),
         ({"encoder": keras.Sequential([keras.layers.Conv2D(3, 2)])}, "begins with keras.Input.*Received: input_shape="),
         ({"num_samples": 2.5}, "num_samples=2.5"),
+        ({"hiden_dim": 5}, "no such option.*hidden_dim.*Received: hiden_dim"),
+        ({"attention_penalty_weight": -1}, "at least 0. Received: attention_penalty_weight=-1"),
+        ({"attention_penalty_weight": None}, "Received: attention_penalty_weight=None"),
+        ({"dropout_after_readout": 1.0}, "below 1. Received: dropout_after_readout=1.0"),
+        ({"seed": None}, "Received: seed=None"),
         ({"encoder_training": "melted"}, "Received: encoder_training='melted'"),
         ({"expectation_for": "word"}, "Received: expectation_for='word'"),
         ({"num_samples": 0}, "num_samples=0"),
@@ -568,6 +588,16 @@ def test_impossible_requests(eight, tmp_path):
         captioner.caption_features(features, top_k=3)
     with pytest.raises(ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"):
         captioner.caption_features(features[:, :, :5])
+    for wrong in (None, eight[0], np.zeros((2, 3))):
+        with pytest.raises(ValueError, match=r"Expected batches, as make_batches.*Received: x of type"):
+            captioner.fit(wrong)
+    with pytest.raises(ValueError, match=r"Received: validation_data of type list"):
+        captioner.fit(make_batches(*eight), validation_data=eight[0])
+    with pytest.raises(ValueError, match=r"photos of 32 x 32 pixels.*made for 16 x 16.*same image_size"):
+        own = Captioner(eight[1], encoder=bn_encoder(), **SMALL)
+        own.fit(make_batches(*eight[:2], image_size=32))
+    with pytest.raises(ValueError, match=r"Received: optimizer=None"):
+        captioner.compile(None)
     with pytest.raises(ValueError, match=r"own loss and metrics"):
         captioner.compile(loss="mse")
     with pytest.raises(ValueError, match=r"nothing to save"):

@@ -143,3 +143,9 @@ def test_a_picture_torn_anywhere_is_refused(picture, tmp_path):
             path.write_bytes(whole.getvalue()[: int(share * len(whole.getvalue()))])
             with pytest.raises(ValueError, match="torn"):
                 load_image(path)
+
+
+def test_floats_from_0_to_1_are_no_black_picture():
+    with pytest.raises(ValueError, match=r"look like 0\.\.1: multiply them by 255"):
+        load_image(np.full((4, 4, 3), 0.5))
+    assert load_image(np.zeros((4, 4, 3))).max() == 0 and load_image(np.full((4, 4, 3), 200.0)).min() == 200
