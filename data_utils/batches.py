@@ -11,7 +11,6 @@ share a batch, the shorter ones are filled up with `<pad>`, which weighs 0.
 """
 
 import itertools
-import os
 import warnings
 
 import numpy as np
@@ -239,7 +238,7 @@ class _Photos:
     def __init__(self, images, image_size, keep):
         height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
         self.shape = (height, width, 3)
-        self.paths = [os.fspath(image.image_path) for image in images]
+        self.paths = [image.image_path for image in images]
         self.kept = np.zeros((len(images), *self.shape), dtype=np.uint8) if keep else None
         self.is_kept = np.zeros(len(images), dtype=bool)
 

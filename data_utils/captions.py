@@ -18,6 +18,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from data_utils.files import write_whole
 
@@ -44,13 +45,13 @@ class CaptionedImage:
 
     Attributes:
         image_id: the file's name without folder and ending.
-        image_path: where the file lies, as a string.
+        image_path: where the file lies, as a string; or the picture itself, an array (height, width, 3), RGB 0..255.
         captions: list of captions as they were written; `tokenise` makes words of them.
         split: "train", "dev", "test", or None for a photo that is on no list.
     """
 
     image_id: str
-    image_path: str
+    image_path: Any
     captions: list
     split: str | None = None
 

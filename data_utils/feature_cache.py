@@ -99,7 +99,8 @@ class FeatureCache:
 
         Args:
             directory: the folder of the cache; made if it is not there.
-            image_ids, image_paths: the photos, one row each, in this order.
+            image_ids, image_paths: the photos, one row each, in this order; a picture in memory may take the place
+                of its path.
             encoder: a `keras.Model` or any function from float32 RGB 0..255 (batch, height, width, 3) to
                 (batch, rows, columns, feature_dim).
             image_size: side of the square that photos are stretched to, or (height, width); None asks the model.
@@ -113,7 +114,7 @@ class FeatureCache:
         Returns: FeatureCache.
         """
         directory = Path(directory).expanduser()
-        image_ids, image_paths = list(image_ids), [os.fspath(path) for path in image_paths]
+        image_ids, image_paths = list(image_ids), list(image_paths)
         _check_arguments(image_ids, image_paths, dtype, errors, batch_size)
         description = _describe_encoder(encoder, encoder_name, encoder_layer, image_size) | {"dtype": dtype}
         with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
@@ -379,18 +380,17 @@ def _read_images(paths, image_size, block_size):
     """Yield (images, reasons) for each block of paths, read in parallel ahead of the encoder."""
     import tensorflow as tf
 
-    def load(path):
-        image, reason = _try_to_load(path.decode(), image_size)
+    def load(number):
+        image, reason = _try_to_load(paths[number], image_size)
         return image, reason.encode()
 
-    def load_in_graph(path):
-        image, reason = tf.numpy_function(load, [path], [tf.uint8, tf.string], stateful=False)
+    def load_in_graph(number):
+        image, reason = tf.numpy_function(load, [number], [tf.uint8, tf.string], stateful=False)
         return tf.ensure_shape(image, (*image_size, 3)), tf.ensure_shape(reason, ())
 
     if not paths:
         return
-    dataset = tf.data.Dataset.from_tensor_slices([os.fsencode(path) for path in paths])
-    dataset = dataset.map(load_in_graph, num_parallel_calls=NUM_READERS, deterministic=True)
+    dataset = tf.data.Dataset.range(len(paths)).map(load_in_graph, num_parallel_calls=NUM_READERS, deterministic=True)
     dataset = dataset.batch(block_size).prefetch(2).with_options(reading_options())
     for images, reasons in dataset.as_numpy_iterator():
         yield images, [reason.decode() for reason in reasons]
@@ -407,9 +407,10 @@ def reading_options():
 
 
 def _file_size(path):
+    """Return the size of a file in bytes; None for what is no file, such as a picture in memory."""
     try:
         return os.path.getsize(os.path.expanduser(path))
-    except OSError:
+    except (OSError, TypeError):
         return None
 
 

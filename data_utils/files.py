@@ -4,8 +4,8 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import sqlite3
-import tempfile
 from pathlib import Path
 
 
@@ -17,9 +17,9 @@ def write_whole(path, content):
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     content = content.encode("utf-8") if isinstance(content, str) else content
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

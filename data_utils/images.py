@@ -1,8 +1,11 @@
 """Open the pictures that people have: any usual format, any orientation, any mode, as RGB."""
 
 import os
+import warnings
 
 import numpy as np
+
+from data_utils.progress import Progress
 
 
 def load_image(image, image_size=None):
@@ -29,6 +32,35 @@ def load_image(image, image_size=None):
     path = os.path.expanduser(os.fspath(image))
     with open(path, "rb") as file:
         return _decoded(_identified(file, path), size, path)
+
+
+def readable_photos(captioned_images, *, skip=False, show_progress=True):
+    """Return the captioned photos that can be read, before much work is begun with them.
+
+    Args:
+        captioned_images: list of CaptionedImage.
+        skip: leave out those that cannot be read, with a warning that counts them. False refuses the first one.
+        show_progress: show progress on standard error.
+    """
+    readable, reasons = [], []
+    show = show_progress and len(captioned_images) >= 1000  # fewer take a second or two
+    with Progress(len(captioned_images), label="photos looked at", unit="photos", show=show) as progress:
+        for image in captioned_images:
+            try:
+                load_image(image.image_path, 32)  # small, so that large JPEGs are only decoded in part
+                readable.append(image)
+            except (OSError, ValueError) as error:
+                missing = isinstance(error, FileNotFoundError)
+                reasons.append(f"{image.image_path}: there is no such file." if missing else str(error))
+                if not skip:
+                    raise ValueError(
+                        f"{reasons[0]} Mend or remove it, or leave such photos out with skip_unreadable=True "
+                        "(--skip-unreadable on the command line)."
+                    ) from None
+            progress.advance(1)
+    if reasons:
+        warnings.warn(f"{len(reasons)} photos that cannot be read are left out: {reasons[0]}", stacklevel=2)
+    return readable
 
 
 def _decoded(image, size, name):
@@ -65,8 +97,6 @@ def _as_uint8(array):
 
 def _identified(file, path):
     """Return the PIL image in an open file without decoding it yet."""
-    import warnings
-
     from PIL import Image, UnidentifiedImageError
 
     beginning = file.read(16)
@@ -101,8 +131,6 @@ def _register_heif(path):
 
 def _upright_rgb(image, size):
     """Decode a PIL image: upright, RGB, over white, resized."""
-    import warnings
-
     from PIL import ExifTags, Image, ImageOps
 
     if size is not None and image.format == "JPEG":

@@ -52,6 +52,11 @@ class Vocabulary:
                 "No training caption to build the vocabulary from: no photo has the split 'train'. The readers of "
                 "data sets draw a split by photo when they are given split_seed=0."
             )
+        if max(counts.values()) < min_count:
+            raise ValueError(
+                f"No word of the training captions occurs so often; the most frequent one does {max(counts.values())} "
+                f"times. Received: min_count={min_count}"
+            )
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return cls([word for word, count in ordered if count >= min_count][:max_size])
 

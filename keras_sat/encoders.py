@@ -5,6 +5,7 @@ preprocessing is part of it. To add one, write a function like those below and n
 maps photos to grids, a `keras.Model` or a plain function, serves in their place.
 """
 
+import numbers
 import os
 import re
 import warnings
@@ -73,7 +74,10 @@ def load_encoder_weights(network, path):
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        raise ValueError(f"The weights file does not exist. Received: weights={str(path)!r}")
+        raise ValueError(
+            "The weights file does not exist. Pass where it lies now as `encoder_weights` (--encoder-weights). "
+            f"Received: weights={str(path)!r}"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # Keras only warns when a layer finds no weights in the file
@@ -83,6 +87,8 @@ def load_encoder_weights(network, path):
                 _load_legacy_weights(network, path)
     except (OSError, ValueError, KeyError, AttributeError, TypeError, IndexError, UserWarning) as error:
         reason = str(error).strip().split("\n")[0]
+        if "layer_names" in reason and not path.name.endswith(".weights.h5"):
+            reason += "; a file that Keras 3 saved must be called NAME.weights.h5"
         raise ValueError(
             f"The file does not hold the weights of {network.name} without top, or is damaged ({reason}). Expected: "
             "a .weights.h5 file that Keras 3 saved, or the .h5 file that keras.applications downloads. "
@@ -227,6 +233,11 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None):
     """
     if name not in ENCODERS:
         raise ValueError(f"Expected one of: {', '.join(ENCODERS)}. Received: encoder={name!r}")
+    sides = image_size if isinstance(image_size, (list, tuple)) else [image_size]
+    if image_size is not None and not all(isinstance(side, numbers.Integral) and side >= 1 for side in sides):
+        raise ValueError(
+            f"`image_size` is a whole number of pixels, or (height, width). Received: image_size={image_size!r}"
+        )
     weights = None if name == "tiny" and weights == "imagenet" else weights
     chosen = {"layer": layer, "image_size": image_size}
     return ENCODERS[name](weights=weights, **{key: value for key, value in chosen.items() if value is not None})

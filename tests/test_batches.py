@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -150,9 +151,12 @@ def test_whole_photos_fill_a_batch(scene_images, scene_vocabulary, scene_cache):
     assert sorted(sizes) == [12] * 5  # 60 photos of five captions, 64 // 5 to a batch
 
 
-@pytest.mark.parametrize("keep_images", [False, True])
-def test_photos_for_an_encoder_that_trains_along(scene_images, scene_vocabulary, keep_images):
-    dataset = make_batches(scene_images[:10], scene_vocabulary, image_size=(32, 48), keep_images=keep_images)
+@pytest.mark.parametrize("where", ["on the disk", "kept", "in memory"])
+def test_photos_for_an_encoder_that_trains_along(scene_images, scene_vocabulary, where):
+    images = scene_images[:10]
+    if where == "in memory":
+        images = [replace(image, image_path=load_image(image.image_path)) for image in images]
+    dataset = make_batches(images, scene_vocabulary, image_size=(32, 48), keep_images=where == "kept")
     assert dataset.element_spec[0][0].shape.as_list() == [None, 32, 48, 3]
     by_pixels = {load_image(image.image_path, (32, 48)).tobytes(): image for image in scene_images[:10]}
     for _ in range(2):

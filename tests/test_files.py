@@ -80,3 +80,9 @@ def test_the_lock_is_held_by_one_process_and_freed_by_its_death(tmp_path):
         holder.wait()
     with exclusive_lock(lock, "is busy"):
         pass
+
+
+def test_others_may_read_what_was_written_as_the_umask_says(tmp_path):
+    write_whole(tmp_path / "whole", "text")
+    (tmp_path / "usual").write_text("text")
+    assert (tmp_path / "whole").stat().st_mode == (tmp_path / "usual").stat().st_mode

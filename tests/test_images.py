@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data_utils import load_image
+from data_utils import CaptionedImage, load_image, readable_photos
 
 
 @pytest.fixture
@@ -149,3 +149,16 @@ def test_floats_from_0_to_1_are_no_black_picture():
     with pytest.raises(ValueError, match=r"look like 0\.\.1: multiply them by 255"):
         load_image(np.full((4, 4, 3), 0.5))
     assert load_image(np.zeros((4, 4, 3))).max() == 0 and load_image(np.full((4, 4, 3), 200.0)).min() == 200
+
+
+def test_readable_photos(tmp_path):
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "good.jpg")
+    (tmp_path / "bad.jpg").write_bytes(b"nothing of it")
+    photos = [CaptionedImage(name, str(tmp_path / f"{name}.jpg"), ["a"], "train") for name in ("good", "bad", "gone")]
+    in_memory = CaptionedImage("array", np.zeros((9, 9, 3), np.uint8), ["a"], "train")
+    assert readable_photos([photos[0], in_memory], show_progress=False) == [photos[0], in_memory]
+    for unreadable, reason in ((photos[1], "not a picture"), (photos[2], "no such file")):
+        with pytest.raises(ValueError, match=rf"{reason}.*--skip-unreadable"):
+            readable_photos([photos[0], unreadable], show_progress=False)
+    with pytest.warns(UserWarning, match=r"2 photos that cannot be read are left out: .*bad\.jpg"):
+        assert readable_photos([*photos, in_memory], skip=True, show_progress=False) == [photos[0], in_memory]

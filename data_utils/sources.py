@@ -1,0 +1,86 @@
+"""Data by its name: read it, and fetch it first where that can be done."""
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+
+from data_utils.captions import CaptionedImage
+from data_utils.datasets import DATASETS, SPLITS, draw_split
+from data_utils.downloads import DOWNLOADS, download
+
+
+def read_data(data, data_dir=None, *, split_seed=None, show_progress=True):
+    """Return the captioned photos of a data set as a list of CaptionedImage.
+
+    Args:
+        data: a name in DATASETS, or a list of CaptionedImage, which is checked and returned.
+        data_dir: the folder of the data set. One that can be downloaded is, into a folder that is new or empty.
+        split_seed: draw a split of 80/10/10 by photo with this seed.
+        show_progress: show the progress of a download.
+    """
+    if not isinstance(data, str):
+        return _checked(data, split_seed)
+    if data not in DATASETS:
+        hint = (
+            f" For pictures of your own: 'folder', with data_dir={data!r}." if Path(data).expanduser().is_dir() else ""
+        )
+        raise ValueError(
+            f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage.{hint} Received: data={data!r}"
+        )
+    if data == "scenes":
+        if split_seed is not None:
+            raise ValueError(f"The built-in scenes have their splits. Received: split_seed={split_seed}")
+        return DATASETS["scenes"](data_dir)
+    if data_dir is None:
+        raise ValueError(
+            f"Pass the folder of the data set as `data_dir` (--data-dir). Received: data={data!r}, data_dir=None"
+        )
+    if data in DOWNLOADS and DOWNLOADS[data].files and _is_to_be_downloaded(Path(data_dir).expanduser()):
+        download(data, data_dir, show_progress=show_progress)
+    return DATASETS[data](data_dir, split_seed=split_seed)
+
+
+def photos_of_split(captioned_images, split):
+    """Return the photos of one split, and say which there are where it has none."""
+    photos = [image for image in captioned_images if image.split == split]
+    if photos:
+        return photos
+    counts = Counter(image.split for image in captioned_images)
+    if split not in SPLITS:
+        reason = f"Expected one of: {', '.join(SPLITS)}."
+    elif set(counts) == {None}:
+        reason = "None of the photos belongs to a split: pass split_seed=0 (--split-seed 0) to draw one by photo."
+    else:
+        reason = "The data has: " + ", ".join(f"{number} in {name!r}" for name, number in counts.items()) + "."
+    raise ValueError(f"There is no photo in this split. {reason} Received: split={split!r}")
+
+
+def _is_to_be_downloaded(data_dir):
+    """Return whether nothing lies in the folder yet, or only zips, or what an unfinished download left."""
+    if not data_dir.is_dir() or all(path.suffix in (".zip", ".part") for path in data_dir.iterdir()):
+        return True
+    return (data_dir / "download.lock").exists() and not (data_dir / "download.json").exists()
+
+
+def _checked(images, split_seed):
+    images = list(images) if isinstance(images, (list, tuple)) else [images]
+    for image in images:
+        if not isinstance(image, CaptionedImage):
+            raise ValueError(
+                f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage. "
+                f"Received: data with an element of type {type(image).__name__}"
+            )
+        if isinstance(image.captions, str):
+            raise ValueError(
+                f"`captions` is a list of captions. Received: captions={image.captions!r} of {image.image_id!r}"
+            )
+    twice = [image_id for image_id, count in Counter(image.image_id for image in images).items() if count > 1]
+    if twice or not images:
+        raise ValueError(
+            "Expected photos with different ids, at least one. "
+            f"Received: {len(images)} photos{f', the id {twice[0]!r} more than once' if twice else ''}"
+        )
+    if split_seed is not None:
+        splits = draw_split([image.image_id for image in images], split_seed)
+        images = [dataclasses.replace(image, split=splits[image.image_id]) for image in images]
+    return images
