@@ -209,7 +209,9 @@ class CaptionDecoder(layers.Layer):
         if CELLS[cell].has_cell_state:
             self.initial_cell = layers.Dense(num_layers * hidden_dim, activation="tanh", name="initial_cell", **policy)
         if context_gate and attention != "none":
-            self.gate = layers.Dense(1, activation="sigmoid", name="gate", **policy)  # f_beta
+            # f_beta, open at first: closed before attention knows where to look, it would hide the features from it.
+            bias = keras.initializers.Constant(3.0)
+            self.gate = layers.Dense(1, activation="sigmoid", bias_initializer=bias, name="gate", **policy)
         if deep_output:
             self.state_readout = layers.Dense(embedding_dim, use_bias=False, name="state_readout", **policy)  # L_h
             self.context_readout = layers.Dense(embedding_dim, use_bias=False, name="context_readout", **policy)  # L_z
@@ -343,6 +345,14 @@ class CaptionDecoder(layers.Layer):
     def compute_output_shape(self, features_shape, input_ids_shape):
         regions = features_shape[1]
         return Decoded((*input_ids_shape, self.vocabulary_size), *2 * [(*input_ids_shape, regions)])
+
+    def vocabulary_axes(self):
+        """Return which axis of which weights stands for the tokens: dict from the path of a weight to its axis."""
+        return {
+            self.embedding.embeddings.path: 0,
+            self.word_logits.kernel.path: 1,
+            self.word_logits.bias.path: 0,
+        }
 
     def get_config(self):
         names = (
