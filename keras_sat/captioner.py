@@ -6,6 +6,7 @@ import inspect
 import json
 import numbers
 import os
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat import equations, search
 from keras_sat.decoder import CaptionDecoder
 from keras_sat.encoders import ENCODERS, make_encoder
-from keras_sat.saved_model import read_model, write_model
+from keras_sat.saved_model import pretrained_directory, read_model, write_model
 
 ENCODER_TRAININGS = ("frozen", "fine-tuned", "scratch")
 COIN_FOR = ("image", "pass")
@@ -106,7 +107,8 @@ class Captioner(keras.Model):
         label_smoothing: share of the target's probability that is spread over the vocabulary.
         num_samples: for hard attention, draws for each caption, N of equation (12).
         reward_weight, entropy_weight: for hard attention, lambda_r and lambda_e.
-        expectation_probability: for hard attention, how often the expectation replaces the sample.
+        expectation_probability: for hard attention, how often the expectation replaces the sample. While training, the
+            weight `expectation_share` says it, so that a callback can change it (see `BeginWithExpectations`).
         expectation_for: toss that coin for each "image", or once for each "pass" over a batch.
         use_baseline: for hard attention, subtract the moving average b from log p.
         seed: of dropout, sampled attention and coins.
@@ -214,6 +216,10 @@ class Captioner(keras.Model):
         self.baseline = self.add_weight(
             shape=(), initializer="zeros", trainable=False, name="baseline", aggregation="only_first_replica"
         )
+        self.expectation_share = self.add_weight(
+            shape=(), initializer="zeros", trainable=False, name="expectation_share", aggregation="only_first_replica"
+        )
+        self.expectation_share.assign(expectation_probability)
         names = ("loss", "cross_entropy", "penalty", "token_accuracy", "attention_entropy")
         self._means = {name: keras.metrics.Mean(name=name) for name in names}
 
@@ -346,12 +352,21 @@ class Captioner(keras.Model):
                     f"Received: {name} of type {type(batches).__name__}"
                 )
             if isinstance(batches, tf.data.Dataset):
-                self._build_for(batches)
+                self.build_for(batches, name)
         return super().fit(x, *args, shuffle=shuffle, **kwargs)
 
-    def _build_for(self, batches):
-        """Make the weights from what a dataset says of its batches, before Keras traces anything."""
+    def build_for(self, batches, name="x"):
+        """Make the weights from what a dataset says of its batches, before Keras traces anything.
+
+        Args:
+            batches: tf.data.Dataset of make_batches.
+            name: what `fit` calls them: "x" or "validation_data".
+        """
         (features, input_ids), *_ = batches.element_spec
+        ranks = len(features.shape), len(input_ids.shape)
+        if ranks != self._untracked.ranks.setdefault(name, ranks):  # other batches than before need another graph
+            self._untracked.ranks[name] = ranks
+            setattr(self, {"x": "train_function", "validation_data": "test_function"}[name], None)
         if not self.built:
             self.build((features.shape, input_ids.shape))
         if len(features.shape) == 4 and features.shape[1:3] != self.encoder_model.input_shape[1:3]:
@@ -375,7 +390,9 @@ class Captioner(keras.Model):
 
     def test_step(self, batch):
         """Measure one batch of make_batches, with attention's expectation, and return the metrics so far."""
-        return self.update_metrics(self.objective(batch, training=False))
+        metrics = self.update_metrics(self.objective(batch, training=False))
+        metrics.pop("baseline", None)  # a matter of training
+        return metrics
 
     def objective(self, batch, training):
         """Return the Objective of ((features, input_ids), target_ids, token_weights): equation (14), or (12)."""
@@ -431,7 +448,7 @@ class Captioner(keras.Model):
         photos, (rows, time) = ops.shape(features)[0], ops.shape(input_ids)
         uniform = keras.random.uniform((rows, time, self.feature_shape[0]), seed=self._random)
         coins = keras.random.uniform((photos if self.expectation_for == "image" else 1,), seed=self._random)
-        sampled = ops.cast(coins >= self.expectation_probability, "float32")
+        sampled = ops.cast(coins >= self.expectation_share, "float32")
         return equations.gumbel(uniform), ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)
 
     def update_baseline(self, objective):
@@ -454,7 +471,7 @@ class Captioner(keras.Model):
 
     # === Captions ===
 
-    def caption(self, images, *, batch_size=32, **search_options):
+    def caption(self, images, *, batch_size=32, first_photo=0, **search_options):
         """Return the CaptionResult of a photo, or the list of them for a list of photos.
 
         Args:
@@ -473,7 +490,8 @@ class Captioner(keras.Model):
             if not self.built:
                 self.build(((None, *photos.shape[1:]), (None, None)))
             features = self._compiled("encode", {}, tf.TensorSpec((None, *photos.shape[1:]), tf.uint8))(photos)
-            results += self.caption_features(features, images=photos, first_photo=start, **search_options)
+            first = first_photo + start
+            results += self.caption_features(features, images=photos, first_photo=first, **search_options)
         return results if many else results[0]
 
     def caption_features(
@@ -626,13 +644,6 @@ class Captioner(keras.Model):
         A frozen encoder is saved by its name and layer: its weights are those that Keras downloads, or the file of
         `encoder_weights`. One that was trained, or begun with random weights, is saved whole. A frozen `keras.Model`
         of your own is not saved: pass it to `load`. The optimizer is not saved.
-
-        Args:
-            directory: made if it is not there.
-            overwrite: replace the model that is there; False refuses to.
-
-        A frozen encoder is saved by its name and layer: its weights are those that Keras downloads, or the file of
-        `encoder_weights`. One that was trained is saved whole. The optimizer is not saved.
         """
         if not self.built:
             raise ValueError("A captioner has no weights before it has seen its first batch: there is nothing to save.")
@@ -685,15 +696,107 @@ class Captioner(keras.Model):
         captioner.encoder_weights = saved_weights if trained else captioner.encoder_weights
         captioner.grid_shape = saved_grid if saved_grid is None else tuple(saved_grid)
         captioner._untracked.known_grid = grid_shape
-        weights = captioner._named_weights()
+        captioner._assign(arrays, directory)
+        return captioner
+
+    @classmethod
+    def from_pretrained(cls, name, **options):
+        """Return a captioner that comes with keras_sat.
+
+        Args:
+            name: "scenes" or "scenes-hard", which speak of the built-in scenes.
+            **options: see `load`.
+        """
+        return cls.load(pretrained_directory(name), **options)
+
+    def adapted(self, vocabulary=None, **options):
+        """Return a new captioner that goes on from the weights of this one.
+
+        Args:
+            vocabulary: Vocabulary. Words that both have keep their weights, new ones begin with random weights.
+            **options: see Captioner. Those that would change the shape of the weights are refused.
+        """
+        vocabulary = self.vocabulary if vocabulary is None else vocabulary
+        if not self.built:
+            raise ValueError(
+                "A captioner has no weights before it has seen its first batch: there is nothing to adapt."
+            )
+        if self.encoder_training != "frozen" and options.get("encoder_training") == "frozen":
+            raise ValueError(
+                "The encoder of this captioner was trained, and its weights are in no file that a frozen one could be "
+                f"read from. Received: encoder_training='frozen' (before: {self.encoder_training!r})"
+            )
+        before = self.get_config()
+        for name in ("encoder", "encoder_layer", "image_size"):
+            if options.get(name, before[name]) != before[name]:
+                raise ValueError(
+                    f"A captioner goes on with the encoder that it has: {name} is {before[name]!r}. "
+                    f"Received: {name}={options[name]!r}"
+                )
+        config = {**before, **options, "vocabulary": vocabulary, "encoder": self.encoder}
+        if self.encoder_training != "frozen":
+            config["encoder_weights"] = None  # they are taken over from this one, below
+        if self.has_own_encoder:
+            config["encoder"] = self.encoder_model
+            if config["encoder_training"] != "frozen":  # trained apart from this captioner's
+                config["encoder"] = keras.models.clone_model(self.encoder_model)
+                config["encoder"].set_weights(self.encoder_model.get_weights())
+                config["encoder"].trainable = True
+        adapted = type(self)(**config)
+        adapted.encoder_weights = options.get("encoder_weights", self.encoder_weights)
+        adapted.build(((None, *self.feature_shape), (None, None)))
+        place_of = {token: place for place, token in enumerate(self.vocabulary.tokens)}
+        places = [place for place, token in enumerate(vocabulary.tokens) if token in place_of]
+        places_before = [place_of[vocabulary.tokens[place]] for place in places]
+        weights, axes = self._named_weights(), adapted.decoder.vocabulary_axes()
+        for name, weight in adapted._named_weights().items():
+            if name not in weights and name.startswith("encoder/"):
+                continue  # it was frozen so far, and has its weights already
+            axis = axes.get(weight.path)
+            shape = None if name not in weights else list(weights[name].shape)
+            if shape is not None and axis is not None and axis < len(shape):
+                shape[axis] = len(vocabulary)
+            if shape != list(weight.shape):
+                changed = [
+                    f"{key}={value!r} (it is {before.get(key)!r})"
+                    for key, value in options.items()
+                    if before.get(key) != value
+                ]
+                raise ValueError(
+                    "A captioner goes on with the parts and sizes that it has: leave out what changes them. "
+                    f"Received: {', '.join(changed)}"
+                )
+            array = weights[name].numpy()
+            if axis is not None:
+                moved = np.moveaxis(weight.numpy().copy(), axis, 0)
+                moved[places] = np.moveaxis(array, axis, 0)[places_before]
+                array = np.moveaxis(moved, 0, axis)
+            weight.assign(array)
+        return adapted
+
+    def restore_weights(self, directory):
+        """Take the weights of a captioner of the same settings that was saved in a folder."""
+        _, vocabulary, arrays = read_model(directory)
+        if vocabulary != self.vocabulary:
+            raise ValueError(f"{directory}: the captioner in this folder has another vocabulary.")
+        self._assign(arrays, directory)
+
+    def weights_digest(self):
+        """Return a short digest of the vocabulary and of the weights that `save` keeps."""
+        digest = zlib.crc32(json.dumps(self.vocabulary.words).encode())
+        for name, weight in self._named_weights().items():
+            digest = zlib.crc32(np.ascontiguousarray(weight.numpy()), zlib.crc32(name.encode(), digest))
+        return f"{digest:08x}"
+
+    def _assign(self, arrays, source):
+        weights = self._named_weights()
         if {name: weight.shape for name, weight in weights.items()} != {name: x.shape for name, x in arrays.items()}:
             raise ValueError(
-                f"{directory}: the weights in this folder are not those of the model in its config.json. "
+                f"{source}: the weights in this folder are not those of the model in its config.json. "
                 f"Expected: {len(weights)} arrays of its shapes. Received: {len(arrays)} arrays"
             )
         for name, weight in weights.items():
             weight.assign(arrays[name])
-        return captioner
 
     @property
     def _begins_with_random_weights(self):
@@ -715,6 +818,7 @@ class _Untracked:
     def __init__(self):
         self.frozen_encoder = None
         self.known_grid = None  # (rows, columns), of a captioner that was loaded
+        self.ranks = {}  # of the batches that fit was given last
         self.compiled = {}
 
 

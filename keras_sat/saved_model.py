@@ -22,6 +22,7 @@ from data_utils.files import read_json, read_sealed_json, write_sealed_json, wri
 from data_utils.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
+PRETRAINED = Path(__file__).parent / "pretrained"
 EXPECTED = "a captioner that Captioner.save wrote"
 OURS = re.compile(
     r"config\.json|weights-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json|\.(config|weights|vocabulary).*\.part"
@@ -39,13 +40,10 @@ def write_model(directory, settings, vocabulary, arrays):
     """
     directory = Path(directory).expanduser()
     _refuse_foreign_files(directory)
-    packed = io.BytesIO()
-    np.savez(packed, **arrays)
-    weights = packed.getvalue()
-    files = {"weights": f"weights-{_digest(weights)}.npz", "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
+    json.dumps(settings)  # settings that JSON cannot hold are noticed before anything is written
+    weights = write_arrays(directory, "weights", arrays)
+    files = {"weights": weights, "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
     content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
-    json.dumps(content)  # settings that JSON cannot hold are noticed before anything is written
-    write_whole(directory / files["weights"], weights)
     vocabulary.save(directory / files["vocabulary"])
     write_sealed_json(directory / "config.json", content)
     for path in directory.iterdir():
@@ -80,7 +78,9 @@ def read_model(directory):
     if not directory.is_dir():
         raise ValueError(f"There is no such model folder. Received: directory={str(directory)!r}")
     if not (directory / "config.json").is_file():
-        raise ValueError(f"{directory}: there is no config.json in this folder. Expected: {EXPECTED}.")
+        inside = directory / "model"
+        hint = f" Did you mean {inside}?" if (inside / "config.json").is_file() else ""
+        raise ValueError(f"{directory}: there is no config.json in this folder. Expected: {EXPECTED}.{hint}")
     settings = read_sealed_json(directory / "config.json", EXPECTED)
     if settings.pop("format", None) != "captioner":
         raise ValueError(f"{directory / 'config.json'}: this is something else. Expected: {EXPECTED}.")
@@ -96,7 +96,6 @@ def read_model(directory):
     except (KeyError, TypeError):
         raise ValueError(f"{directory / 'config.json'}: it names no files. Expected: {EXPECTED}.") from None
     try:
-        content = path.read_bytes()
         vocabulary = Vocabulary.load(words_path)
     except FileNotFoundError as error:
         raise ValueError(f"{error.filename}: this file of the model is missing. Expected: {EXPECTED}.") from None
@@ -104,14 +103,50 @@ def read_model(directory):
         raise ValueError(f"{error.filename}: this file of the model cannot be read ({error.strerror}).") from None
     if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
         raise ValueError(f"{words_path}: this is the vocabulary of another model. Expected: {EXPECTED}.")
-    if path.name != f"weights-{_digest(content)}.npz":
-        raise ValueError(f"{path}: the file is damaged: its content does not match its digest. Expected: {EXPECTED}.")
+    return settings, vocabulary, read_arrays(path, EXPECTED)
+
+
+# === Arrays in a file that is named after its content ===
+
+
+def write_arrays(directory, kind, arrays):
+    """Write arrays into a file KIND-DIGEST.npz of a folder; return its name."""
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)
+    content = packed.getvalue()
+    name = f"{kind}-{_digest(content)}.npz"
+    write_whole(directory / name, content)
+    return name
+
+
+def read_arrays(path, expected):
+    """Return the dict of arrays that `write_arrays` wrote; a file that was damaged since is a ValueError."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"{path}: this file is missing. Expected: {expected}.") from None
+    except OSError as error:
+        raise ValueError(f"{path}: this file cannot be read ({error.strerror}).") from None
+    if not path.name.endswith(f"-{_digest(content)}.npz"):
+        raise ValueError(f"{path}: the file is damaged: its content does not match its digest. Expected: {expected}.")
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as packed:
-            arrays = {name: packed[name] for name in packed.files}
+            return {name: packed[name] for name in packed.files}
     except (ValueError, OSError, zipfile.BadZipFile, KeyError) as error:
-        raise ValueError(f"{path}: the weights cannot be read ({error}). Expected: {EXPECTED}.") from None
-    return settings, vocabulary, arrays
+        raise ValueError(f"{path}: the arrays cannot be read ({error}). Expected: {expected}.") from None
+
+
+def pretrained_names():
+    """Return the names of the models that come with keras_sat."""
+    return sorted(path.name for path in PRETRAINED.glob("*") if (path / "config.json").is_file())
+
+
+def pretrained_directory(name):
+    """Return the folder of a model that comes with keras_sat."""
+    names = pretrained_names()
+    if name not in names:
+        raise ValueError(f"Expected one of: {', '.join(names)}. Received: name={name!r}")
+    return PRETRAINED / name
 
 
 def _words_digest(vocabulary):

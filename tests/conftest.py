@@ -56,6 +56,15 @@ def scene_cache(scene_images, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def whole_training(tmp_path_factory):
+    """A small training that nobody disturbed: its folder and its captioner."""
+    from small_training import train
+
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, train(folder)
+
+
+@pytest.fixture(scope="session")
 def real_data():
     """The folder named by KERAS_SAT_DATA: Flickr8k_Dataset.zip, Flickr8k_text.zip, mobilenet_v2_notop.weights.h5."""
     folder = os.environ.get("KERAS_SAT_DATA")

@@ -626,6 +626,61 @@ def test_weights_of_another_model_are_refused(eight, tmp_path):
         Captioner.load(tmp_path / "model")
 
 
+def test_batches_of_another_kind_need_no_new_captioner(eight):
+    images, vocabulary, cache = eight
+    captioner = make_captioner(vocabulary)
+    for group_by in ("length", "image", "length"):
+        batches = make_batches(images, vocabulary, cache, group_by=group_by)
+        history = captioner.fit(batches, validation_data=batches, epochs=1, verbose=0).history
+        assert np.isfinite(history["val_loss"]).all()
+
+
+def test_an_adapted_captioner_goes_on_with_its_words(eight):
+    images, vocabulary, cache = eight
+    before = make_captioner(vocabulary)
+    words = [*reversed(vocabulary.words), "zebra"]
+    after = before.adapted(Vocabulary(words), attention="hard", dropout_after_readout=0.1)
+    assert after.vocabulary.words == words and after.samples_attention and after.decoder.dropout_after_readout == 0.1
+    features = cache.features([image.image_id for image in images])
+    old, new = before.vocabulary, after.vocabulary
+    caption = vocabulary.caption_to_ids(CAPTIONS[0])
+    logits = [
+        np.array(model((features[:1], np.array([[v.start_token_id, *v.caption_to_ids(CAPTIONS[0])]]))).logits)[0]
+        for model, v in ((before, old), (after, new))
+    ]
+    same = [new.tokens.index(token) for token in old.tokens]
+    np.testing.assert_allclose(logits[1][:, same], logits[0], atol=1e-6)
+    assert len(logits[0]) == len(caption) + 1 and before.weights_digest() != after.weights_digest()
+    assert before.weights_digest() == before.adapted().weights_digest()
+
+
+@pytest.mark.parametrize("training", ["fine-tuned", "scratch"])
+def test_an_adapted_captioner_takes_its_encoder_along(tmp_path, training):
+    vocabulary = Vocabulary(["a", "dog"])
+    before = Captioner(vocabulary, encoder="tiny", encoder_training=training, image_size=32, **SMALL)
+    before.build(((None, 32, 32, 3), (None, None)))
+    after = before.adapted(label_smoothing=0.1)
+    for old, new in zip(before.encoder_model.weights, after.encoder_model.weights, strict=True):
+        np.testing.assert_array_equal(old.numpy(), new.numpy())
+    with pytest.raises(ValueError, match="encoder_training='frozen'"):
+        before.adapted(encoder_training="frozen")
+    with pytest.raises(ValueError, match="parts and sizes that it has. Received: hidden_dim=7"):
+        before.adapted(hidden_dim=7)
+    with pytest.raises(ValueError, match="nothing to adapt"):
+        Captioner(vocabulary, encoder=None).adapted()
+
+
+def test_weights_are_restored_in_place(eight, tmp_path):
+    _, vocabulary, _ = eight
+    captioner, other = make_captioner(vocabulary), make_captioner(vocabulary)
+    captioner.save(tmp_path / "model")
+    assert other.weights_digest() != captioner.weights_digest()
+    other.restore_weights(tmp_path / "model")
+    assert other.weights_digest() == captioner.weights_digest()
+    with pytest.raises(ValueError, match="another vocabulary"):
+        make_captioner(Vocabulary(["a"])).restore_weights(tmp_path / "model")
+
+
 def test_public_names():
     for name in ("Captioner", "CaptionResult", "ATTENTIONS", "SCORINGS", "BahdanauAttention", "CaptionDecoder"):
         assert name in keras_sat.__all__

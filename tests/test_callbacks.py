@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+
+from data_utils import DATASETS, Vocabulary, make_batches
+from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions
+from keras_sat.callbacks import Curves, best_epoch, is_at_its_best, write_history
+from keras_sat.checkpoint import _state_of
+from keras_sat.scores import bleu
+
+
+@pytest.fixture(scope="module")
+def images():
+    return DATASETS["scenes"](None, num_scenes=20, seed=6)
+
+
+@pytest.fixture
+def captioner_and_batches(images):
+    vocabulary = Vocabulary.build(images)
+    small = {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8}
+    captioner = Captioner(vocabulary, encoder="tiny", attention="hard", **small)
+    captioner.compile()
+    return captioner, make_batches(images, vocabulary, image_size=64, split="train", group_by="image", batch_size=80)
+
+
+def test_captions_are_free_running_and_scored(images, captioner_and_batches):
+    captioner, batches = captioner_and_batches
+    dev = [image for image in images if image.split == "dev"]
+    lines = []
+    callbacks = [ScoreCaptions(dev, max_length=6), ShowCaptions(dev, num_photos=1, max_length=6, output=lines.append)]
+    history = captioner.fit(batches, epochs=2, callbacks=callbacks, verbose=0).history
+    captions = [result.caption for result in captioner.caption(dev, num_beams=1, max_length=6)]
+    expected = bleu([image.captions for image in dev], captions)
+    assert history["val_bleu_1"][-1] == pytest.approx(expected["bleu_1"])
+    assert history["val_distinct"][-1] == len(set(captions))
+    assert len(lines) == 2 and lines[-1].strip() == f"{dev[0].image_id}: {captions[0]}"
+
+
+def test_expectations_come_first(captioner_and_batches):
+    captioner, batches = captioner_and_batches
+    shares = []
+
+    class Watch(BeginWithExpectations):
+        def on_epoch_end(self, epoch, logs=None):
+            shares.append((float(self.model.expectation_share.numpy()), float(self.model.baseline.numpy())))
+
+    captioner.fit(batches, epochs=3, callbacks=[Watch(2)], verbose=0)
+    assert [share for share, _ in shares] == [1.0, 1.0, 0.5]
+    assert shares[1][1] == 0 > shares[2][1], "nothing is sampled before, and so the baseline does not move"
+
+
+def test_the_state_has_the_same_parts_each_time_with_mixed_precision_too(images):
+    import keras
+
+    vocabulary = Vocabulary.build(images)
+    small = {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8}
+    captioner = Captioner(vocabulary, encoder="tiny", dtype="mixed_float16", **small)
+    captioner.compile(keras.mixed_precision.LossScaleOptimizer(keras.optimizers.Adam()))
+    captioner.build(((None, 64, 64, 3), (None, None)))
+    assert len(_state_of(captioner)) == len(_state_of(captioner))
+
+
+def test_which_epoch_is_best():
+    def epochs(*scores):
+        return [{"loss": 1.0, "val_bleu_4": score} for score in scores]
+
+    assert best_epoch(epochs(0.1, 0.3, 0.2, 0.3)) == 1
+    assert best_epoch([{"loss": 1.0}, {"loss": 2.0}]) == 1 and best_epoch([]) == -1
+    lost = [{"val_bleu_4": 1e-12 * n, "val_cross_entropy": loss} for n, loss in enumerate((3.0, 2.0, 2.5))]
+    assert best_epoch(lost) == 1, "without a score the cross-entropy decides"
+    assert best_epoch([*lost, {"val_bleu_4": 0.01, "val_cross_entropy": 9.0}]) == 3
+    assert is_at_its_best(epochs(0.1, 0.3, 0.2, 0.3), 2) and not is_at_its_best(epochs(0.1, 0.3, 0.2, 0.3), 3)
+    assert not is_at_its_best(epochs(0.0, 0.0, 0.0), 1), "a score of 0 is no plateau"
+    assert not is_at_its_best(epochs(0.1, 0.1, 0.1), None) and not is_at_its_best([], 1)
+
+
+def test_nothing_is_kept_of_an_epoch_without_a_loss(captioner_and_batches, tmp_path):
+    captioner, _ = captioner_and_batches
+    keep = KeepTraining(tmp_path)
+    keep.set_model(captioner)
+    keep.on_epoch_begin(0)
+    keep.on_epoch_end(0, {"loss": float("nan")})
+    assert keep.epochs == [] and not list(tmp_path.iterdir())
+
+
+def test_curves_and_their_table(tmp_path):
+    curves = Curves([{"loss": 2.0}, {"loss": 1.0, "val_loss": 3.0}])
+    assert list(curves) == ["loss", "val_loss"] and len(curves) == 2 and curves["loss"] == [2.0, 1.0]
+    assert np.isnan(curves["val_loss"][0]) and curves.history["val_loss"][1] == 3.0
+    write_history(tmp_path / "history.csv", [{"loss": 2.0}, {"loss": 1.0, "val_loss": 3.0}])
+    assert (tmp_path / "history.csv").read_text() == "epoch,loss,val_loss\n1,2,nan\n2,1,3\n"

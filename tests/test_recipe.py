@@ -1,0 +1,425 @@
+import csv
+import inspect
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from conftest import write_photos
+from small_training import OPTIONS, At, train
+
+import keras_sat
+from data_utils import DATASETS, CaptionedImage, FeatureCache
+from keras_sat import Captioner, recipe
+from keras_sat.__main__ import build_parser
+from keras_sat.checkpoint import read_checkpoint
+
+
+def run_training(folder, *when):
+    script = Path(__file__).with_name("small_training.py")
+    return subprocess.run([sys.executable, script, folder, *when], capture_output=True, text=True)
+
+
+def history_of(folder):
+    with open(folder / "history.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0] if name != "seconds"}
+
+
+def test_basics(whole_training):
+    folder, captioner = whole_training
+    assert isinstance(captioner, Captioner)
+    assert len(captioner.history["loss"]) == len(captioner.history["val_bleu_4"]) == OPTIONS["epochs"]
+    assert captioner.history.history == dict(captioner.history)
+    assert captioner.history["loss"][-1] < captioner.history["loss"][0]
+    assert captioner.baseline.numpy() < 0
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"arguments.json", "checkpoint", "history.csv", "lock", "logs", "model"}
+    table = history_of(folder)
+    assert table["epoch"].tolist() == [1, 2, 3, 4]
+    for name, values in captioner.history.items():
+        if name != "seconds":
+            np.testing.assert_allclose(table[name], values, rtol=1e-5, atol=1e-30)
+    loaded = Captioner.load(folder / "model")
+    assert loaded.weights_digest() == captioner.weights_digest()
+
+
+def test_tensorboard_can_read_the_curves(whole_training):
+    import tensorflow as tf
+
+    folder, captioner = whole_training
+    found = {}
+    for path in (folder / "logs").iterdir():
+        for record in tf.data.TFRecordDataset(str(path)):
+            for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value:
+                assert value.metadata.plugin_data.plugin_name == "scalars"
+                found.setdefault(value.tag, []).append(float(tf.make_ndarray(value.tensor)))
+    np.testing.assert_allclose(found["loss"], captioner.history["loss"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("when", ["in-epoch", "in-save"])
+def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(whole_training, tmp_path, when):
+    killed = run_training(tmp_path, when)
+    assert killed.returncode < 0, killed.stderr
+    epochs_kept, _ = read_checkpoint(tmp_path / "checkpoint")
+    assert len(epochs_kept) == {"in-epoch": 2, "in-save": 1}[when]
+    ended = run_training(tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert f"goes on after epoch {len(epochs_kept)}" in ended.stdout
+    folder, captioner = whole_training
+    expected, received = history_of(folder), history_of(tmp_path)
+    assert expected.keys() == received.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(received[name], values, rtol=1e-5, atol=1e-5, err_msg=name)
+    (_, weights), (_, weights_expected) = (read_checkpoint(path / "checkpoint") for path in (tmp_path, folder))
+    for name, values in weights_expected.items():
+        np.testing.assert_allclose(weights[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+    assert len(list((tmp_path / "checkpoint").iterdir())) == 2, "what was half written is cleared away"
+
+
+def test_ctrl_c_returns_the_best_so_far(whole_training, tmp_path):
+    stopped = run_training(tmp_path, "interrupt")
+    assert stopped.returncode == 0, stopped.stderr
+    assert "epochs in the history: 2" in stopped.stdout and "stopped" in stopped.stdout
+    assert f"digest: {Captioner.load(tmp_path / 'model').weights_digest()}" in stopped.stdout
+
+
+def test_a_training_that_has_ended_is_loaded(whole_training, monkeypatch):
+    folder, captioner = whole_training
+    monkeypatch.setattr(Captioner, "fit", None)
+    again = train(folder)
+    assert again.weights_digest() == captioner.weights_digest()
+    assert dict(again.history) == dict(captioner.history)
+
+
+def test_other_arguments_are_refused_and_named(whole_training):
+    folder, _ = whole_training
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "lock"}
+    with pytest.raises(ValueError, match=r"seed was 5 and is 6; learning_rate was 0\.003 and is 0\.1\."):
+        train(folder, learning_rate=0.1, seed=6)
+    with pytest.raises(ValueError, match="epochs was 4 and is 5"):  # the cosine would have been another one
+        train(folder, epochs=5)
+    with pytest.raises(ValueError, match="num_samples was None and is 2"):
+        train(folder, num_samples=2)
+    others = DATASETS["scenes"](None, num_scenes=41, seed=3)
+    with pytest.raises(ValueError, match="data was '40 photos, checksum .*' and is '41 photos"):
+        keras_sat.fit(others, output_dir=folder, show_progress=False, **OPTIONS)
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "lock"}
+
+
+def test_more_epochs_go_on_with_a_constant_learning_rate(tmp_path):
+    constant = {"schedule": "constant", "warmup_steps": 0, "patience": None}
+    train(tmp_path / "two", epochs=1, **constant)
+    longer = train(tmp_path / "two", epochs=2, **constant)
+    whole = train(tmp_path / "whole", epochs=2, **constant)
+    np.testing.assert_allclose(longer.history["loss"], whole.history["loss"], rtol=1e-5)
+    assert len(longer.history["loss"]) == 2
+
+
+def test_a_mistake_can_be_corrected_before_anything_was_reached(tmp_path):
+    with pytest.raises(ValueError, match="`hidden_dim` must be"):
+        train(tmp_path, hidden_dim=-1)
+    assert len(train(tmp_path, epochs=1).history["loss"]) == 1
+
+
+def test_a_table_that_was_lost_is_written_again(whole_training, tmp_path):
+    folder, _ = whole_training
+    shutil.copytree(folder, tmp_path / "copy")
+    (tmp_path / "copy" / "history.csv").unlink()
+    train(tmp_path / "copy")
+    assert (tmp_path / "copy" / "history.csv").read_text() == (folder / "history.csv").read_text()
+
+
+def test_arguments_that_are_objects_are_the_same_in_every_process():
+    def schedule():
+        return keras.optimizers.schedules.CosineDecay(0.1, 10)
+
+    images = DATASETS["scenes"](None, num_scenes=3)
+    options = [
+        {"captioner_options": {}, "optimizer": keras.optimizers.AdamW(schedule()), "cache": Path("a"), "n": np.int64(3)}
+        for _ in range(2)
+    ]
+    first, second = (recipe._described(arguments, images, None) for arguments in options)
+    assert first == second and "0x" not in str(first)
+    assert first["cache"] == "a" and first["n"] == 3
+    brighter = [CaptionedImage(i.image_id, i.image_path // 2, i.captions, i.split) for i in images]
+    assert recipe._described(options[0], brighter, None)["data"] != first["data"]
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "history.csv").write_text("of my own")
+    with pytest.raises(ValueError, match="no training of keras_sat"):
+        train(tmp_path)
+    assert (tmp_path / "history.csv").read_text() == "of my own"
+
+
+def test_a_damaged_checkpoint_is_one_clear_error(whole_training, tmp_path):
+    folder, _ = whole_training
+    for damage in ("state", "progress"):
+        copy = tmp_path / damage
+        shutil.copytree(folder, copy)
+        victim = next((copy / "checkpoint").glob(f"{damage}*"))
+        content = bytearray(victim.read_bytes())
+        content[len(content) // 2] ^= 1
+        victim.write_bytes(content)
+        with pytest.raises(ValueError, match=victim.name):
+            train(copy)
+
+
+def test_two_processes_do_not_train_into_one_folder(tmp_path):
+    from data_utils.files import exclusive_lock
+
+    refused = pytest.raises(ValueError, match="Another process is training")
+    with exclusive_lock(tmp_path / "lock", "is training here"), refused:
+        train(tmp_path)
+
+
+class LoseTheWeights(keras.callbacks.Callback):
+    """Make the weights NaN in one epoch, as a learning rate that is too high does."""
+
+    def __init__(self, epoch):
+        super().__init__()
+        self.epoch = epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == self.epoch:
+            kernel = self.model.decoder.word_logits.kernel
+            kernel.assign(kernel.numpy() * np.nan)
+
+
+def test_a_loss_that_is_no_number_ends_the_training_and_keeps_the_best(whole_training, tmp_path):
+    batches = []
+    count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: batches.append(batch))
+    with pytest.warns(UserWarning, match=r"no number in epoch 3\. The captioner of epoch [12]"):
+        captioner = train(tmp_path, callbacks=[LoseTheWeights(2), count])
+    assert batches.count(0) == 3 and batches[-1] == 0, "it stopped at once"
+    assert len(captioner.history["loss"]) == 2 and np.isfinite(captioner.history["loss"]).all()
+    assert all(np.isfinite(weight.numpy()).all() for weight in captioner.weights)
+    folder, undisturbed = whole_training
+    for name in ("loss", "val_loss"):
+        np.testing.assert_allclose(history_of(tmp_path)[name], history_of(folder)[name][:2], rtol=1e-5)
+    with pytest.raises(ValueError, match="in the first epoch: nothing was learnt"):
+        train(tmp_path / "at once", callbacks=[LoseTheWeights(0)])
+
+
+def test_a_command_that_cannot_go_well_ends_in_one_line(whole_training, tmp_path):
+    folder, _ = whole_training
+    write_photos(tmp_path, ["0.jpg"])
+    (tmp_path / "captions.csv").write_text("image,caption,split\n0.jpg,a dog,train\n0.jpg,a cat,train\n")
+    command = [sys.executable, "-m", "keras_sat", "fit", "--data", "folder", "--data-dir", tmp_path]
+    small = {"encoder": "tiny", "embedding-dim": 8, "hidden-dim": 8, "attention-dim": 8, "image-size": 32}
+    command += [f"--{name}={value}" for name, value in small.items()]
+    for options, message in (
+        (["--learning-rate", "1e38", "--batch-size", "1", "--output-dir", tmp_path / "run"], "nothing was learnt"),
+        (["--output-dir", folder], "training with other arguments"),
+    ):
+        ran = subprocess.run([*command, *options], capture_output=True, text=True)
+        assert ran.returncode == 2 and message in ran.stderr and "Traceback" not in ran.stderr
+
+
+class LoseTheWeightsAtTheEnd(keras.callbacks.Callback):
+    """Make the weights NaN after the last batch of the second epoch, when its loss has been measured already."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.epoch == 1 and batch == self.params["steps"] - 1:
+            bias = self.model.decoder.word_logits.bias
+            bias.assign(bias.numpy() * np.nan)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+
+@pytest.mark.parametrize("splits", ["train and dev", "train"])
+def test_weights_that_are_lost_in_the_last_update_are_not_kept(tmp_path, splits):
+    images = DATASETS["scenes"](None, num_scenes=40, seed=3)
+    images = images if splits == "train and dev" else [image for image in images if image.split == "train"]
+    with pytest.warns(UserWarning, match=r"no number in epoch 2\. The captioner of epoch 1"):
+        captioner = keras_sat.fit(
+            images, output_dir=tmp_path, show_progress=False, callbacks=[LoseTheWeightsAtTheEnd()], **OPTIONS
+        )
+    assert all(np.isfinite(weight.numpy()).all() for weight in captioner.weights)
+    assert len(captioner.history["loss"]) == 1
+
+
+def test_ctrl_c_before_anything_was_reached(tmp_path):
+    stop = At(0, lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.warns(UserWarning, match="before the first epoch was complete"):
+        captioner = train(tmp_path, callbacks=[stop])
+    assert not captioner.history and not (tmp_path / "model").exists()
+
+
+def test_ctrl_c_waits_until_an_epoch_is_kept_whole(tmp_path, monkeypatch):
+    save, saved = Captioner.save, []
+
+    def interrupted(captioner, directory):
+        signal.raise_signal(signal.SIGINT)
+        save(captioner, directory)
+        saved.append(captioner.weights_digest())
+
+    monkeypatch.setattr(Captioner, "save", interrupted)
+    captioner = train(tmp_path)
+    assert len(captioner.history["loss"]) == len(saved) == 1
+    assert captioner.weights_digest() == saved[0] and len(read_checkpoint(tmp_path / "checkpoint")[0]) == 1
+
+
+def test_photos_that_cannot_be_read_are_found_before_the_training(tmp_path):
+    write_photos(tmp_path / "mine", ["0.jpg", "1.jpg", "2.jpg"])
+    (tmp_path / "mine" / "1.jpg").write_bytes(b"nothing")
+    (tmp_path / "mine" / "captions.csv").write_text(
+        "image,caption,split\n0.jpg,a dog,train\n1.jpg,a cat,train\n2.jpg,a cow,dev\n"
+    )
+    options = {**OPTIONS, "data_dir": tmp_path / "mine", "output_dir": tmp_path / "run", "epochs": 1, "image_size": 32}
+    with pytest.raises(ValueError, match=r"1\.jpg: this is not a picture.*skip_unreadable=True"):
+        keras_sat.fit("folder", show_progress=False, **options)
+    with pytest.warns(UserWarning, match="1 photos that cannot be read are left out"):
+        keras_sat.fit("folder", show_progress=False, skip_unreadable=True, **options)
+
+
+def test_early_stopping_follows_the_score_of_free_running_captions(tmp_path, monkeypatch):
+    scores = iter([0.2, 0.5, 0.4, 0.5, 0.3, 0.9])
+    monkeypatch.setattr(
+        keras_sat.callbacks, "bleu", lambda *_: {f"bleu_{n}": value for value in [next(scores)] for n in range(1, 5)}
+    )
+    saved = []
+    digest = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: saved.append(digest.model.weights_digest()))
+    captioner = train(tmp_path, epochs=6, patience=3, callbacks=[digest])
+    assert captioner.history["val_bleu_4"] == [0.2, 0.5, 0.4, 0.5, 0.3], "stopped three epochs after the best"
+    assert captioner.weights_digest() == saved[1], "the first of the best"
+    assert train(tmp_path, epochs=6, patience=3).history["val_bleu_4"] == captioner.history["val_bleu_4"]
+
+
+def test_going_on_from_a_model_on_other_photos(whole_training, tmp_path):
+    folder, before = whole_training
+    rng = np.random.default_rng(0)
+    pictures = [rng.integers(0, 256, (50, 70, 3), dtype=np.uint8) for _ in range(8)]
+    mine = [
+        CaptionedImage(f"p{i}", picture, ["a zebra over a red circle"], "train") for i, picture in enumerate(pictures)
+    ]
+    options = {"initial_model": folder / "model", "epochs": 1, "show_progress": False}
+    after = keras_sat.fit(mine, output_dir=tmp_path / "mine", learning_rate=1e-9, **options)
+    assert after.vocabulary.words == [*before.vocabulary.words, "zebra"]
+    assert after.decoder.attention == "hard" and after.encoder == "tiny"
+    old, new = before.decoder.embedding.embeddings.numpy(), after.decoder.embedding.embeddings.numpy()
+    np.testing.assert_allclose(new[: len(old)], old, atol=1e-6)
+    np.testing.assert_allclose(
+        after.encoder_model.weights[0].numpy(), before.encoder_model.weights[0].numpy(), atol=1e-6
+    )
+    with pytest.raises(ValueError, match="the parts and sizes that it has. Received: .*hidden_dim=32"):
+        keras_sat.fit(mine, output_dir=tmp_path / "other", hidden_dim=32, **options)
+    soft = keras_sat.fit(mine, output_dir=tmp_path / "soft", attention="soft", **options)
+    assert soft.decoder.attention == "soft"
+    for changed, message in (
+        ({"encoder": "vgg16"}, "encoder is 'tiny'"),
+        ({"image_size": 96}, "image_size is None"),
+        ({"cell": "gru"}, "parts and sizes"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            keras_sat.fit(mine, output_dir=tmp_path / "other", **changed, **options)
+    with pytest.raises(ValueError, match="no pretrained model"):
+        keras_sat.fit(mine, output_dir=tmp_path / "other", initial_model="nonsense")
+
+
+def test_a_frozen_encoder_gets_a_cache_beside_the_photos(tmp_path):
+    write_photos(tmp_path / "mine", [f"{i}.jpg" for i in range(6)])
+    rows = [f"{i}.jpg,a {word} dog" for i in range(6) for word in ("red", "big")]
+    (tmp_path / "mine" / "captions.csv").write_text("\n".join(["image,caption", *rows]))
+    small = {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1, "show_progress": False}
+    options = {"data_dir": tmp_path / "mine", "encoder": "mobilenet_v2", "image_size": 64, **small}
+    with pytest.raises(ValueError, match="pass split_seed=0"):
+        keras_sat.fit("folder", output_dir=tmp_path / "run", **options)
+    captioner = keras_sat.fit("folder", split_seed=0, encoder_weights=None, output_dir=tmp_path / "run", **options)
+    cache = FeatureCache.open(tmp_path / "mine" / "features-mobilenet_v2-64")
+    assert len(cache) == 6 and captioner.feature_shape == (4, 1280)
+    assert "val_bleu_4" in captioner.history
+    table = keras_sat.evaluate(
+        captioner, "folder", data_dir=tmp_path / "mine", split_seed=0, cache=cache.directory, show_progress=False
+    )
+    assert len(table.captions) == 1 and table.settings["encoder"] == "mobilenet_v2"
+
+
+def test_no_dev_split_keeps_the_last_epoch(tmp_path):
+    images = [
+        CaptionedImage(i.image_id, i.image_path, i.captions, "train") for i in DATASETS["scenes"](None, num_scenes=10)
+    ]
+    captioner = keras_sat.fit(images, output_dir=tmp_path, **{**OPTIONS, "epochs": 2}, show_progress=False)
+    assert "val_loss" not in captioner.history and len(captioner.history["loss"]) == 2
+
+
+def test_what_it_says(tmp_path, capsys):
+    train(tmp_path, epochs=2, show_progress=True)
+    output = capsys.readouterr().out
+    for text in (
+        "32 photos with 160 captions in train, 4 photos with 20 captions in dev",
+        "words of dev",
+        "tiny, 8 x 8 x 66",
+        "captioner: hard attention, additive scoring, LSTM of 16",
+        "cores; everything is kept in",
+        "an epoch takes about",
+        "epoch 2/2: loss ",
+        "BLEU-4",
+        "scene-3-000008: ",
+        "it is saved in",
+    ):
+        assert text in output, text
+
+
+def test_errors(tmp_path):
+    images = DATASETS["scenes"](None, num_scenes=10)
+    for options, message in (
+        ({"epochs": 0}, "`epochs` must be"),
+        ({"num_beams": 0}, "`num_beams` must be"),
+        ({"patience": 0}, "`patience` must be"),
+        ({"warmup_steps": -5}, "`warmup_steps` must be"),
+        ({"learning_rate": float("nan")}, "`learning_rate` must be above 0"),
+        ({"image_size": 0}, "`image_size` is a whole number"),
+        ({"schedule": "linear"}, "Expected one of: constant, cosine"),
+        ({"attentoin_dim": 3}, "Captioner has no such option"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            keras_sat.fit(images, encoder="tiny", output_dir=tmp_path, show_progress=False, **options)
+    assert len(keras_sat.fit(images, output_dir=tmp_path, **{**OPTIONS, "epochs": 1, "show_progress": False}).history)
+
+
+def test_learning_rates():
+    assert recipe._learning_rate(0.1, "constant", 0, 100) == 0.1
+    cosine, warm = recipe._learning_rate(0.1, "cosine", 10, 110), recipe._learning_rate(0.1, "constant", 10, 110)
+    rates = [float(cosine(step)) for step in (0, 5, 10, 60, 110)]
+    np.testing.assert_allclose(rates, [0, 0.05, 0.1, 0.05, 0], atol=1e-6)
+    np.testing.assert_allclose([float(warm(step)) for step in (0, 5, 10, 60)], [0, 0.05, 0.1, 0.1], atol=1e-6)
+    np.testing.assert_allclose(float(recipe._learning_rate(0.1, "cosine", 0, 100)(50)), 0.05, atol=1e-6)
+
+
+def test_the_command_line_offers_what_fit_takes():
+    arguments = vars(build_parser().parse_args(["fit", "--data", "scenes", "--epochs", "3", "--dropout", "0.1"]))
+    assert arguments == {"command": "fit", "run": arguments["run"], "data": "scenes", "epochs": 3, "dropout": 0.1}
+    fit = inspect.signature(keras_sat.fit).parameters
+    known = {*fit, *inspect.signature(Captioner).parameters, *inspect.signature(keras_sat.CaptionDecoder).parameters}
+    parser = build_parser()._subparsers._group_actions[0].choices["fit"]
+    offered = {action.dest for action in parser._actions} - {"help", "preset", "dropout", "run"}
+    assert offered <= known
+    assert set(fit) - offered <= {"callbacks", "show_progress", "max_length", "captioner_options"}
+
+
+def test_real_photos_from_fit_to_caption(flickr8k_images, real_data, tmp_path):
+    train = [image for image in flickr8k_images if image.split == "train"][:24]
+    dev = [image for image in flickr8k_images if image.split == "dev"][:8]
+    captioner = keras_sat.fit(
+        [*train, *dev],
+        encoder="mobilenet_v2",
+        encoder_weights=real_data / "mobilenet_v2_notop.weights.h5",
+        epochs=2,
+        group_by="image",
+        embedding_dim=32,
+        hidden_dim=32,
+        attention_dim=32,
+        output_dir=tmp_path,
+        show_progress=False,
+    )
+    assert len(FeatureCache.open(tmp_path / "features")) == 32
+    assert captioner.history["val_cross_entropy"][1] < captioner.history["val_cross_entropy"][0]
+    results = captioner.caption([image.image_path for image in dev], num_beams=3)
+    assert all(result.words and result.attention_weights.shape[1:] == (7, 7) for result in results)
