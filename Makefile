@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: install test test-lowest lint bench notebooks notebooks-check clean
+.PHONY: demo install test test-lowest lint bench notebooks notebooks-check clean
 
 install: $(INSTALLED)
 
@@ -12,6 +12,9 @@ $(INSTALLED): setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable ".[test,notebooks]"
 	touch $(INSTALLED)
+
+demo: $(INSTALLED)
+	$(BIN)/python -m keras_sat demo
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest

@@ -20,5 +20,11 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "decoder": ["CaptionDecoder", "DecoderState", "Step"],
         "search": ["SearchResult", "beam_search", "greedy_search", "sample_search"],
         "captioner": ["PRESETS", "CaptionResult", "Captioner"],
+        "scores": ["SCORES"],
+        "evaluation": ["ScoreTable", "evaluate"],
+        "callbacks": ["BeginWithExpectations", "KeepTraining", "ScoreCaptions", "ShowCaptions", "ShowProgress"],
+        "display": ["AttentionDisplay"],
+        "grounding": ["Grounding", "ground"],
+        "recipe": ["fit"],
     },
 )

@@ -5,74 +5,346 @@ line on standard error and exit status 2.
 """
 
 import argparse
+import difflib
+import glob
+import itertools
+import json
+import os
+import re
 import sys
 import warnings
 from pathlib import Path
 
 import keras_sat
-from data_utils.datasets import DATASETS
+from data_utils.captions import IMAGE_ENDINGS
+from data_utils.datasets import DATASETS, SPLITS
 
 ENCODER_NAMES = ("vgg16", "vgg19", "resnet50", "mobilenet_v2", "efficientnet_b0", "tiny")
+ATTENTION_NAMES = ("soft", "hard", "none")
+SCORING_NAMES = ("additive", "dot", "bilinear")
+CELL_NAMES = ("lstm", "gru")
+PRESET_NAMES = ("default", "paper", "seq2seq")
+DEFAULT_MODEL = "scenes"
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that says what is wrong in one line."""
+
+    def error(self, message):
+        known = [*self._option_string_actions, *(name for commands in self._command_parsers() for name in commands)]
+        wrong = re.search(r"unrecognized arguments: (\S+)|invalid choice: '(\S+)'", message)
+        near = difflib.get_close_matches(wrong[1] or wrong[2], known, n=1) if wrong else []
+        hint = f" Did you mean {near[0]}?" if near else ""
+        self.exit(2, f"keras-sat: {message}.{hint} `{self.prog} --help` says what there is.\n")
+
+    def parse_args(self, args=None, namespace=None):
+        arguments, unknown = self.parse_known_args(args, namespace)
+        if unknown:  # let the command's own parser complain: it knows the options that may have been meant
+            chosen = next((commands[arguments.command] for commands in self._command_parsers()), self)
+            chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return arguments
+
+    def _command_parsers(self):
+        return [action.choices for action in self._actions if isinstance(action, argparse._SubParsersAction)]
 
 
 def build_parser():
-    parser = argparse.ArgumentParser(
-        prog="keras-sat", description="Show, Attend and Tell: train an image captioner and look into it."
-    )
+    parser = Parser(prog="keras-sat", description="Show, Attend and Tell: train an image captioner and look into it.")
     parser.add_argument("--version", action="version", version=f"keras-sat {keras_sat.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    features = commands.add_parser(
-        "features",
-        help="encode the photos of a data set once and keep their features",
-        description="Encode the photos of a data set once and keep their features. Killed and run again, it goes on.",
-    )
-    features.add_argument("--data", required=True, choices=list(DATASETS), help="which data set")
-    features.add_argument("--data-dir", required=True, help="the folder with its photos and captions")
-    features.add_argument("--split-seed", type=int, help="draw a split by photo with this seed")
-    features.add_argument("--encoder", default="vgg16", choices=ENCODER_NAMES, help="default: vgg16")
-    features.add_argument("--encoder-layer", help="the layer whose grid is kept; default: the encoder's usual one")
-    features.add_argument("--encoder-weights", help="a weights file to use instead of the download")
-    features.add_argument("--image-size", type=int, help="side of the square that photos are stretched to")
-    features.add_argument("--cache-dir", required=True, help="the folder for the features")
-    features.add_argument("--batch-size", type=int, default=32, help="photos encoded together; default: 32")
-    features.add_argument("--skip-unreadable", action="store_true", help="leave out photos that cannot be read")
-    features.add_argument("--verify", action="store_true", help="read all rows again and mend damaged ones")
-    features.set_defaults(run=run_features)
-
-    info = commands.add_parser("info", help="print versions and devices: what a bug report needs")
-    info.set_defaults(run=run_info)
+    for name, add_arguments, run, summary, description in (
+        ("demo", _add_demo, run_demo, "train on the built-in scenes, no download", DEMO),
+        ("fit", _add_fit, run_fit, "train a captioner", FIT),
+        ("caption", _add_caption, run_caption, "write captions for pictures", CAPTION),
+        ("evaluate", _add_evaluate, run_evaluate, "score the captions of a data set", EVALUATE),
+        ("features", _add_features, run_features, "encode the photos of a data set once", FEATURES),
+        ("info", _add_info, run_info, "print what a bug report needs", INFO),
+    ):
+        command = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
+        add_arguments(command)
+        command.set_defaults(run=run)
     return parser
 
 
-def run_features(arguments):
+DEMO = """Train a captioner on drawn scenes (a few minutes on two CPU cores), score it on scenes that it has never seen,
+and draw where it looked. Killed and run again, it goes on."""
+FIT = """Train a captioner and keep the best one. Killed and run again with the same arguments, it goes on from the last
+epoch that was completed; Ctrl-C ends the training."""
+CAPTION = """Write a line for each picture: its path, a tab and its caption. Pictures that cannot be read are named on
+standard error, and the exit status is then 2."""
+EVALUATE = "Caption the photos of a split, and score the captions against those that people wrote."
+FEATURES = "Encode the photos of a data set once and keep their features. Killed and run again, it goes on."
+INFO = "Print versions and devices, and which data, encoder weights and models are found."
+
+
+# === Arguments: an option that is not given is not passed on, so that each default stands in one place ===
+
+
+def _add_data(parser):
+    parser.add_argument("--data", required=True, choices=list(DATASETS), help="which data set")
+    parser.add_argument("--data-dir", help="the folder with its photos and captions")
+    parser.add_argument("--split-seed", type=int, help="draw a split by photo with this seed")
+
+
+def _add_encoder_weights(parser):
+    parser.add_argument("--encoder-weights", metavar="FILE", help="a weights file to use instead of the download")
+
+
+def _add_encoder(parser):
+    parser.add_argument("--encoder", choices=ENCODER_NAMES, help="default: vgg16")
+    parser.add_argument("--encoder-layer", help="the layer whose grid is used; default: the encoder's usual one")
+    _add_encoder_weights(parser)
+    parser.add_argument("--image-size", type=int, help="side of the square that photos are stretched to")
+
+
+def _add_search(parser):
+    parser.add_argument("--num-beams", type=int, help="default: 3; 1 is greedy search")
+    parser.add_argument("--length-penalty", type=float, help="above 0 favours longer captions; default: 0")
+    parser.add_argument("--max-length", type=int, help="most words of a caption; default: 20")
+
+
+def _add_model(parser):
+    parser.add_argument(
+        "--model",
+        default=None,
+        help=f"a folder that was saved, or the name of a pretrained model; default: {DEFAULT_MODEL}",
+    )
+
+
+def _add_demo(parser):
+    parser.add_argument("--attention", choices=ATTENTION_NAMES, help="default: soft")
+    parser.add_argument("--max-objects", type=int, choices=(1, 2, 3), help="in a scene; default: 2")
+    parser.add_argument("--seed", type=int, help="of the weights and of all that is drawn; default: 0")
+    parser.add_argument("--output-dir", help="default: demo")
+
+
+def _add_fit(parser):
+    _add_data(parser)
+    _add_encoder(parser)
+    parser.add_argument("--encoder-training", choices=("frozen", "fine-tuned", "scratch"))
+    parser.add_argument("--preset", choices=PRESET_NAMES, help="settings to begin with; the other options change them")
+    parser.add_argument("--initial-model", help="go on from a saved or a pretrained model")
+    parser.add_argument("--attention", choices=ATTENTION_NAMES, help="default: soft")
+    parser.add_argument("--scoring", choices=SCORING_NAMES, help="default: additive (Bahdanau)")
+    parser.add_argument("--cell", choices=CELL_NAMES, help="default: lstm")
+    for name, kind, text in (
+        ("num-layers", int, "recurrent layers; default: 1"),
+        ("embedding-dim", int, "length of a word's vector"),
+        ("hidden-dim", int, "size of the recurrent layers"),
+        ("attention-dim", int, "size of the attention's hidden layer"),
+        ("dropout", float, "before and after the readout"),
+        ("attention-penalty-weight", float, "lambda of the paper's penalty"),
+        ("label-smoothing", float, "default: 0"),
+        ("num-samples", int, "hard attention: draws for each caption"),
+        ("expectation-epochs", int, "hard attention: epochs with expectations only, before it draws"),
+        ("epochs", int, "default: 20"),
+        ("batch-size", int, "captions in a batch; default: 64"),
+        ("seed", int, "default: 0"),
+        ("learning-rate", float, "default: 0.0004"),
+        ("warmup-steps", int, "updates in which the learning rate rises from 0"),
+        ("clip-norm", float, "bound of the norm of all gradients; default: 5"),
+        ("patience", int, "stop after so many epochs without a better BLEU-4 on dev; default: 5"),
+        ("min-count", int, "a word of the vocabulary occurs at least so often; default: 1"),
+        ("max-words", int, "size of the vocabulary; default: 10000"),
+        ("num-beams", int, "for the captions of the dev split after each epoch; default: 1"),
+    ):
+        parser.add_argument(f"--{name}", type=kind, help=text)
+    parser.add_argument("--group-by", choices=("length", "image"), help="what shares a batch; default: length")
+    parser.add_argument("--optimizer", choices=("adam", "adamw", "rmsprop", "sgd"), help="default: adam")
+    parser.add_argument("--schedule", choices=("constant", "cosine"), help="of the learning rate; default: constant")
+    parser.add_argument("--cache-dir", help="the folder for the features; default: beside the photos")
+    parser.add_argument("--skip-unreadable", action="store_true", help="leave out photos that cannot be read")
+    parser.add_argument("--output-dir", help="default: runs/DATA-ENCODER-ATTENTION")
+
+
+def _add_caption(parser):
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="pictures, folders of pictures, or patterns")
+    _add_model(parser)
+    _add_search(parser)
+    _add_encoder_weights(parser)
+    parser.add_argument("--json", action="store_true", default=False, help="print a JSON object for each picture")
+    parser.add_argument(
+        "--plot", default=None, metavar="OUT", help="draw where it looked: a picture file, or a folder for many"
+    )
+
+
+def _add_evaluate(parser):
+    _add_model(parser)
+    _add_data(parser)
+    parser.add_argument("--split", choices=SPLITS, help="default: test")
+    parser.add_argument("--cache-dir", dest="cache", help="a folder of features that fit or features has built")
+    _add_search(parser)
+    _add_encoder_weights(parser)
+    parser.add_argument("--skip-unreadable", action="store_true", help="leave out photos that cannot be read")
+    parser.add_argument("--json", default=None, metavar="OUT", help="write scores, settings and captions as JSON")
+
+
+def _add_features(parser):
+    _add_data(parser)
+    _add_encoder(parser)
+    parser.add_argument("--cache-dir", required=True, help="the folder for the features")
+    parser.add_argument("--batch-size", type=int, default=32, help="photos encoded together; default: 32")
+    parser.add_argument("--skip-unreadable", action="store_true", default=False, help="leave out unreadable photos")
+    parser.add_argument("--verify", action="store_true", default=False, help="read all rows again, mend damaged ones")
+
+
+def _add_info(parser):
+    parser.add_argument("--data-dir", default=None, help="look for data sets in this folder")
+
+
+# === Commands ===
+
+
+def run_demo(**options):
+    from keras_sat.demo import run_demo
+
+    run_demo(**options)
+
+
+def run_fit(data, preset="default", dropout=None, **options):
+    from keras_sat.captioner import PRESETS
+    from keras_sat.recipe import fit
+
+    if dropout is not None:
+        options |= {"dropout_before_readout": dropout, "dropout_after_readout": dropout}
+    captioner = fit(data, **{**PRESETS[preset], **options})
+    if not captioner.history:
+        raise KeyboardInterrupt  # that ended it before there was anything to keep
+
+
+def run_caption(images, model, encoder_weights=None, plot=None, **options):
+    """Print a caption for each picture; name those that could not be read at the end."""
+    from keras_sat.recipe import load_captioner
+
+    as_json = options.pop("json")
+    paths = list(dict.fromkeys(_pictures(images)))
+    captioner = load_captioner(_model_or_usual(model), encoder_weights=encoder_weights)
+    plot = None if plot is None else _plot_paths(plot, paths)
+    unreadable = []
+    for path, result in _results(captioner, paths, options):
+        if isinstance(result, Exception):
+            unreadable.append(f"{path}: {result}" if path not in str(result) else str(result))
+            line = json.dumps({"image": path, "error": str(result)}, ensure_ascii=False) if as_json else None
+        elif as_json:
+            parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
+            line = json.dumps({"image": path, **parts}, ensure_ascii=False)
+        else:
+            line = f"{path}\t{result.caption}"
+        if line is not None:
+            print(line, flush=True)
+        if plot is not None and not isinstance(result, Exception):
+            from keras_sat.display import AttentionDisplay
+
+            AttentionDisplay.from_result(result).save(plot[path])
+    if unreadable:
+        raise ValueError("; ".join(unreadable))
+
+
+def _model_or_usual(model):
+    if model is None:
+        print(f"keras-sat: without --model, {DEFAULT_MODEL!r} is used, which knows drawn scenes only", file=sys.stderr)
+    return model or DEFAULT_MODEL
+
+
+def _pictures(patterns):
+    """Yield the paths that files, folders and patterns stand for."""
+    for pattern in patterns:
+        path = os.path.expanduser(pattern)
+        if os.path.isdir(path):
+            # macOS leaves files ._NAME beside pictures, which are none
+            entries = [entry for entry in os.scandir(path) if not entry.name.startswith("._")]
+            found = sorted(entry.path for entry in entries if entry.name.lower().endswith(IMAGE_ENDINGS))
+            yield from found or [path]  # what holds no picture is named with what cannot be read
+        elif os.path.exists(path) or not glob.has_magic(path):
+            yield path  # one that is not there is named with those that cannot be read
+        else:
+            yield from sorted(filter(os.path.isfile, glob.glob(path, recursive=True))) or [path]
+
+
+def _results(captioner, paths, options, batch_size=32):
+    """Yield (path, CaptionResult, or the error that kept the picture from being read)."""
+    from data_utils.images import load_image
+
+    size = captioner.encoder_model.input_shape[1:3]
+    for start in range(0, len(paths), batch_size):
+        batch, readable = [], []
+        for path in paths[start : start + batch_size]:
+            try:
+                readable.append(load_image(path, size))
+                batch.append((path, None))
+            except FileNotFoundError:
+                batch.append((path, ValueError(f"{path}: there is no such file.")))
+            except IsADirectoryError:
+                batch.append((path, ValueError(f"{path}: there is no picture in this folder.")))
+            except (OSError, ValueError) as error:
+                batch.append((path, error))
+        results = iter(captioner.caption(readable, **options) if readable else [])
+        for path, error in batch:
+            yield path, error or next(results)
+
+
+def _plot_paths(out, paths):
+    """Return where the drawing of each picture goes: the file that was named, or one in that folder for each."""
+    out = Path(out).expanduser()
+    if out.suffix and len(paths) > 1:
+        raise ValueError(f"Several pictures are drawn into a folder. Received: --plot {out}")
+    if out.suffix:
+        drawings = {paths[0]: out}
+    else:
+        drawings, names = {}, set()
+        for path in dict.fromkeys(paths):
+            stem = Path(path).stem
+            name = next(
+                name
+                for number in itertools.count(1)
+                if (name := f"{stem}-attention{f'-{number}' if number > 1 else ''}.png") not in names
+            )
+            names.add(name)
+            drawings[path] = out / name
+    pictures = {Path(path).resolve() for path in paths}
+    for drawing in drawings.values():
+        if drawing.resolve() in pictures:
+            raise ValueError(f"The drawing would replace the picture itself. Received: --plot {out}")
+        drawing.parent.mkdir(parents=True, exist_ok=True)
+    return drawings
+
+
+def run_evaluate(model, data, json=None, encoder_weights=None, **options):
+    from keras_sat.evaluation import evaluate
+    from keras_sat.recipe import load_captioner
+
+    captioner = load_captioner(_model_or_usual(model), encoder_weights=encoder_weights)
+    table = evaluate(captioner, data, **options)
+    print(table)
+    if json is not None:
+        table.to_json(json)
+
+
+def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder="vgg16", **options):
     """Build the feature cache of a data set."""
     from data_utils.feature_cache import FeatureCache
-    from keras_sat.encoders import ENCODERS
+    from data_utils.sources import read_data
+    from keras_sat.encoders import make_encoder
 
-    if arguments.encoder == "tiny" and arguments.encoder_weights is None:
+    if encoder == "tiny" and "encoder_weights" not in options:
         raise ValueError(
             "`tiny` is trained along with the decoder, and its features before that are worth nothing. Pass the "
             "weights of a trained one as --encoder-weights, or choose another encoder. Received: --encoder tiny"
         )
-    options = {} if arguments.split_seed is None else {"split_seed": arguments.split_seed}
-    if arguments.data == "scenes" and options:
-        raise ValueError("The built-in scenes have their splits. Received: --split-seed")
-    captioned_images = DATASETS[arguments.data](arguments.data_dir, **options)
-    chosen = {
-        "layer": arguments.encoder_layer,
-        "weights": arguments.encoder_weights,
-        "image_size": arguments.image_size,
-    }
-    encoder = ENCODERS[arguments.encoder](**{name: value for name, value in chosen.items() if value is not None})
+    images = read_data(data, options.get("data_dir"), split_seed=options.get("split_seed"))
     cache = FeatureCache.build(
-        arguments.cache_dir,
-        [image.image_id for image in captioned_images],
-        [image.image_path for image in captioned_images],
-        encoder,
-        batch_size=arguments.batch_size,
-        errors="skip" if arguments.skip_unreadable else "raise",
-        verify=arguments.verify,
+        cache_dir,
+        [image.image_id for image in images],
+        [image.image_path for image in images],
+        make_encoder(
+            encoder,
+            layer=options.get("encoder_layer"),
+            weights=options.get("encoder_weights", "imagenet"),
+            image_size=options.get("image_size"),
+        ),
+        batch_size=batch_size,
+        errors="skip" if skip_unreadable else "raise",
+        verify=verify,
     )
     rows, columns = cache.grid_shape
     print(f"{cache.directory}: {len(cache)} photos, {rows} x {columns} x {cache.feature_dim} each")
@@ -80,9 +352,8 @@ def run_features(arguments):
         print(f"left out: {reason}", file=sys.stderr)
 
 
-def run_info(arguments):
+def run_info(data_dir=None):
     """Print what a bug report needs."""
-    import os
     import platform
     from importlib.metadata import version
 
@@ -92,26 +363,74 @@ def run_info(arguments):
         print(f"{package} {version(package)}")
     import tensorflow as tf
 
+    from keras_sat.saved_model import pretrained_names
+
     devices = [device.name for device in tf.config.list_physical_devices()]
     print(f"devices: {', '.join(devices)}; {os.cpu_count()} CPU cores")
     folder = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "models"
     weights = sorted(path.name for path in folder.glob("*.h5")) if folder.is_dir() else []
     print(f"encoder weights in {folder}: {', '.join(weights) or 'none'}")
+    print(f"pretrained models: {', '.join(pretrained_names()) or 'none'}")
+    if data_dir is None:
+        print("data: not looked for (--data-dir)")
+        return
+    for name, read in DATASETS.items():
+        if name == "scenes":
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                images = read(data_dir, split_seed=0)
+            print(f"data: {name}: {len(images)} photos, {sum(len(image.captions) for image in images)} captions")
+        except (ValueError, OSError) as error:
+            print(f"data: {name}: {str(error).partition(' Received: ')[0]}")
 
 
 def main(argv=None):
     """Run a command; return the exit status."""
-    arguments = build_parser().parse_args(argv)
+    arguments = vars(build_parser().parse_args(argv))
+    run = arguments.pop("run")
+    del arguments["command"]
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):  # a console that lacks a letter must not end a training
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        arguments.run(arguments)
+        _import_tensorflow_quietly()
+        run(**arguments)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:
-        print(f"keras-sat: {error}", file=sys.stderr)
+        print(f"keras-sat: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("keras-sat: stopped; run the same command again to go on.", file=sys.stderr)
         return 130
+    except Exception as error:
+        if not type(error).__module__.startswith("tensorflow."):
+            raise
+        # TensorFlow wraps what went wrong in its threads, a photo that vanished for example, into an error of its own.
+        reason = re.search(r"(?:ValueError|\w*Error): (.+)", str(error))
+        print(f"keras-sat: {reason[1] if reason else str(error).splitlines()[0]}", file=sys.stderr)
+        return 2
     return 0
+
+
+def _import_tensorflow_quietly():
+    """TensorFlow greets on standard error from C++, before any setting of its own could keep it from that."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    standard_error, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        import tensorflow as tf
+
+        tf.config.list_physical_devices("GPU")  # looks for drivers, and complains where there are none
+    finally:
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
+        os.close(nowhere)
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):

@@ -11,15 +11,16 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DATA_UTILS = [
-    "lazy", "files", "progress", "captions", "scenes", "datasets", "downloads", "vocabulary", "images",
+    "lazy", "files", "progress", "captions", "scenes", "datasets", "downloads", "sources", "vocabulary", "images",
     "feature_cache", "batches",
 ]  # fmt: skip
 KERAS_SAT = [
-    "encoders", "equations", "attention", "decoder", "search", "saved_model", "captioner", "scores", "evaluation",
-    "callbacks", "display", "grounding", "self_critical", "ensemble", "distribution", "export", "recipe", "__main__",
+    "encoders", "equations", "attention", "decoder", "search", "saved_model", "captioner", "checkpoint", "scores",
+    "evaluation", "callbacks", "display", "grounding", "self_critical", "ensemble", "distribution", "export", "recipe",
+    "demo", "__main__",
 ]  # fmt: skip
 ORDER = [f"data_utils.{name}" for name in DATA_UTILS] + [f"keras_sat.{name}" for name in KERAS_SAT]
-TEXT_MODULES = ["captions", "datasets", "downloads", "vocabulary", "files", "progress", "lazy", "scenes"]
+TEXT_MODULES = ["captions", "datasets", "downloads", "sources", "vocabulary", "files", "progress", "lazy", "scenes"]
 MODULES = sorted(path for package in ("data_utils", "keras_sat") for path in (ROOT / package).glob("*.py"))
 
 

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 
@@ -5,17 +6,40 @@ import pytest
 from conftest import write_photos
 
 from data_utils import FeatureCache
-from keras_sat.__main__ import ENCODER_NAMES, main
+from keras_sat import __main__ as command_line
+from keras_sat.__main__ import main
+from keras_sat.attention import ATTENTIONS, SCORINGS
+from keras_sat.captioner import PRESETS
+from keras_sat.decoder import CELLS
 from keras_sat.encoders import ENCODERS
+from keras_sat.saved_model import pretrained_names
+
+COMMANDS = ("demo", "fit", "caption", "evaluate", "features", "info")
 
 
 def test_help_and_version(capsys):
-    for arguments in (["--help"], ["features", "--help"], ["info", "--help"], ["--version"]):
+    for arguments in (["--help"], *([command, "--help"] for command in COMMANDS), ["--version"]):
         with pytest.raises(SystemExit) as stopped:
             main(arguments)
         assert stopped.value.code == 0
     assert "keras-sat" in capsys.readouterr().out
-    assert tuple(ENCODERS) == ENCODER_NAMES  # written out there, so that help needs no TensorFlow
+
+
+def test_help_of_every_command_needs_no_tensorflow():
+    code = "import sys, keras_sat.__main__ as m\ntry: m.main([{!r}, '--help'])\nexcept SystemExit: print(*sys.modules)"
+    for command in COMMANDS:
+        ran = subprocess.run([sys.executable, "-c", code.format(command)], capture_output=True, text=True, check=True)
+        loaded = {name.partition(".")[0] for name in ran.stdout.split()}
+        assert not loaded & {"tensorflow", "keras", "matplotlib", "nltk", "numpy"}, command
+
+
+def test_names_that_are_written_out_so_that_help_needs_no_tensorflow():
+    assert tuple(ENCODERS) == command_line.ENCODER_NAMES
+    assert tuple(ATTENTIONS) == command_line.ATTENTION_NAMES
+    assert tuple(SCORINGS) == command_line.SCORING_NAMES
+    assert tuple(CELLS) == command_line.CELL_NAMES
+    assert tuple(PRESETS) == command_line.PRESET_NAMES
+    assert command_line.DEFAULT_MODEL in pretrained_names()
 
 
 def test_features_of_your_own_pictures(tmp_path, capsys):
@@ -65,3 +89,136 @@ def test_features_of_an_untrained_tiny_encoder_are_refused(tmp_path, capsys):
 def test_the_module_runs_as_a_command(tmp_path):
     ran = subprocess.run([sys.executable, "-m", "keras_sat", "info"], capture_output=True, text=True, check=True)
     assert "tensorflow 2." in ran.stdout and "devices: " in ran.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments, hint",
+    [
+        (["fit", "--data", "folder", "--hiden-dim", "3"], "Did you mean --hidden-dim? `keras-sat fit --help`"),
+        (["captoin", "a.jpg"], "Did you mean caption?"),
+        (["fit", "--data", "folder", "--epochs", "two"], "invalid int value: 'two'"),
+        (["evaluate"], "required: --data"),
+    ],
+)
+def test_bad_use_is_one_line_with_a_hint(arguments, hint, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2 and hint in error and error.count("\n") == 1
+
+
+def test_ctrl_c_before_there_is_anything_to_keep(monkeypatch, capsys):
+    class Stopped:
+        history = {}
+
+    monkeypatch.setattr("keras_sat.recipe.fit", lambda data, **options: Stopped())
+    assert main(["fit", "--data", "scenes"]) == 130
+    assert "stopped; run the same command again" in capsys.readouterr().err
+
+
+def test_info_names_what_it_finds(tmp_path, capsys):
+    write_photos(tmp_path, ["a.jpg"])
+    (tmp_path / "captions.csv").write_text("image,caption\na.jpg,A dog\n")
+    assert main(["info", "--data-dir", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    assert "data: folder: 1 photos, 1 captions" in output and "data: coco: No caption file found" in output
+    assert "pretrained models: scenes" in output
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """A folder with two pictures, one that is damaged, and a text."""
+    write_photos(tmp_path / "pictures", ["b.jpg", "a.png"])
+    (tmp_path / "pictures" / "damaged.jpg").write_bytes(b"\xff\xd8\xff nothing of it")
+    (tmp_path / "pictures" / "notes.txt").write_text("no picture")
+    return tmp_path / "pictures"
+
+
+def test_caption_goes_on_past_what_it_cannot_read(whole_training, pictures, capsys):
+    folder, captioner = whole_training
+    missing = str(pictures / "missing.jpg")
+    command = ["caption", str(pictures), missing, "--model", str(folder / "model"), "--max-length", "6"]
+    assert main(command) == 2
+    output, error = capsys.readouterr()
+    expected = [captioner.caption(pictures / name, max_length=6) for name in ("a.png", "b.jpg")]
+    assert output.split("\n") == [
+        *(f"{pictures / name}\t{result.caption}" for name, result in zip(("a.png", "b.jpg"), expected)),
+        "",
+    ]
+    assert error.count("\n") == 1 and error.startswith("keras-sat: ")
+    assert "damaged.jpg" in error and missing in error and "notes.txt" not in error
+    assert main([*command, "--json"]) == 2
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["image"] for line in lines] == [
+        *(str(pictures / n) for n in ("a.png", "b.jpg", "damaged.jpg")),
+        missing,
+    ]
+    assert set(lines[2]) == set(lines[3]) == {"image", "error"}
+    for line, result in zip(lines, expected):
+        assert (line["caption"], line["words"]) == (result.caption, result.words)
+        assert line["log_prob"] == pytest.approx(result.log_prob, abs=1e-4)
+
+
+def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, capsys):
+    folder, _ = whole_training
+    model = ["--model", str(folder / "model"), "--num-beams", "1", "--max-length", "4"]
+    assert main(["caption", str(pictures / "*.png"), *model, "--plot", str(tmp_path / "one.png")]) == 0
+    assert capsys.readouterr().out.count("\n") == 1 and (tmp_path / "one.png").stat().st_size > 1000
+    both = [str(pictures / "a.png"), str(pictures / "b.jpg")]
+    assert main(["caption", *both, *model, "--plot", str(tmp_path / "drawn")]) == 0
+    assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == ["a-attention.png", "b-attention.png"]
+    capsys.readouterr()
+    for arguments, message in (
+        ([str(pictures / "*.gif")], "no such file"),
+        ([both[0], "--model", "nonsense"], "no pretrained model"),
+        ([both[0], "--plot", both[0]], "would replace the picture itself"),
+        ([*both, "--plot", str(tmp_path / "one.png")], "into a folder"),
+        ([str(pictures / "a.png"), "--num-beams", "0"], "`num_beams` must be"),
+    ):
+        assert main(["caption", *model, *arguments]) == 2
+        output, error = capsys.readouterr()
+        assert message in error and error.count("\n") == 1 and not output
+    assert command_line._plot_paths(tmp_path / "drawn", ["x/1.png", "y/1.jpg"]) == {
+        "x/1.png": tmp_path / "drawn" / "1-attention.png",
+        "y/1.jpg": tmp_path / "drawn" / "1-attention-2.png",
+    }
+    (tmp_path / "empty").mkdir()
+    assert main(["caption", str(tmp_path / "empty"), *model]) == 2
+    assert "no picture in this folder" in capsys.readouterr().err
+
+
+def test_fit_and_evaluate(pictures, tmp_path, capsys):
+    (pictures / "damaged.jpg").unlink()
+    rows = [
+        f"{name},a {word} dog,{split}"
+        for name, split in (("a.png", "train"), ("b.jpg", "dev"))
+        for word in ("big", "red")
+    ]
+    (pictures / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
+    data = ["--data", "folder", "--data-dir", str(pictures)]
+    sizes = ["--embedding-dim", "8", "--hidden-dim", "8", "--attention-dim", "8", "--image-size", "32"]
+    fit = ["fit", *data, "--encoder", "tiny", "--preset", "seq2seq", *sizes, "--output-dir", str(tmp_path / "run")]
+    assert main([*fit, "--epochs", "1", "--dropout", "0.1"]) == 0
+    assert "1 photos with 2 captions in train" in capsys.readouterr().out
+    settings = json.loads((tmp_path / "run" / "model" / "config.json").read_text())["captioner"]
+    assert settings["cell"] == "gru" and settings["dropout_after_readout"] == 0.1
+    assert main([*fit, "--epochs", "1", "--dropout", "0.1", "--seed", "3"]) == 2
+    assert "seed was 0 and is 3" in capsys.readouterr().err
+    evaluate = ["evaluate", *data, "--model", str(tmp_path / "run" / "model"), "--num-beams", "2"]
+    assert main([*evaluate, "--split", "dev", "--json", str(tmp_path / "scores.json")]) == 0
+    output = capsys.readouterr().out
+    assert "BLEU-4" in output and "split dev" in output and "num_beams 2" in output
+    content = json.loads((tmp_path / "scores.json").read_text())
+    assert [entry["image_id"] for entry in content["captions"]] == ["b"]
+    assert set(content["settings"]) == {"data", "split", "encoder", "num_beams", "length_penalty", "tokenisation"}
+    assert {f"bleu_{n}{ending}" for n in range(1, 5) for ending in ("", "_no_penalty")} <= set(content["scores"])
+    assert main(evaluate) == 2
+    assert "1 in 'train', 1 in 'dev'" in capsys.readouterr().err
+
+
+def test_commands_as_processes_end_without_a_traceback(whole_training, pictures):
+    folder, _ = whole_training
+    command = [sys.executable, "-m", "keras_sat", "caption", str(pictures), "--model", str(folder / "model")]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 2 and ran.stdout.count("\t") == 2
+    assert "damaged.jpg" in ran.stderr and ran.stderr.count("\n") == 1, "TensorFlow's greetings are kept back"

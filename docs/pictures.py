@@ -1,0 +1,43 @@
+"""Make the pictures of README.md: python docs/pictures.py"""
+
+import textwrap
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+import keras_sat
+from data_utils import draw_scenes
+
+HERE = Path(__file__).parent
+KINDS = {"soft": "scenes", "hard": "scenes-hard"}
+
+
+def draw_scenes_and_captions():
+    scenes = draw_scenes(5, seed=12, image_size=128)
+    figure = Figure(figsize=(9, 2.6), layout="constrained")
+    for panel, scene in zip(figure.subplots(1, 5), scenes):
+        panel.imshow(scene.image)
+        panel.set_axis_off()
+        panel.set_title(textwrap.fill(scene.captions[0], 26), fontsize=8)
+    figure.savefig(HERE / "scenes.png", dpi=110)
+
+
+def draw_attention():
+    """The same unseen scene as the two shipped captioners see it, one row each."""
+    scene = next(scene for scene in draw_scenes(50, seed=1502) if len(scene.objects) == 2)
+    results = {
+        kind: keras_sat.Captioner.from_pretrained(name).caption(scene.image, num_beams=1)
+        for kind, name in KINDS.items()
+    }
+    columns = max(len(result.words) for result in results.values()) + 1
+    figure = Figure(figsize=(1.4 * columns, 1.75 * len(results)), layout="constrained")
+    rows = figure.subplots(len(results), columns, squeeze=False)
+    for row, (kind, result) in zip(rows, results.items()):
+        keras_sat.AttentionDisplay.from_result(result).plot(row)
+        row[0].set_title(kind)
+    figure.savefig(HERE / "attention.png", dpi=110)
+
+
+if __name__ == "__main__":
+    draw_scenes_and_captions()
+    draw_attention()

@@ -1,0 +1,78 @@
+import json
+
+import numpy as np
+import pytest
+
+from data_utils import draw_scenes
+from keras_sat import Captioner, CaptionResult
+from keras_sat.demo import DEV_SEED, FIRST_TRAIN_SEED, SETTINGS, UNSEEN_SEED, report_on, run_demo, scenes_as_images
+
+
+@pytest.fixture(scope="module", params=["soft", "hard", "none"])
+def small_demo(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    return folder, run_demo(
+        attention=request.param, output_dir=folder, num_train=64, num_test=12, epochs=1, show_progress=False
+    )
+
+
+def test_what_is_written(small_demo):
+    folder, report = small_demo
+    assert json.loads((folder / "report.json").read_text()) == report
+    assert {
+        "bleu_4",
+        "true_captions",
+        "true_captions_two_objects",
+        "attention_mass",
+        "attention_mass_uniform",
+        "pointing",
+        "train_seconds",
+    } <= set(report)
+    assert len(list(folder.glob("*.png"))) == 6
+    captioner = Captioner.load(folder / "model")
+    assert captioner.decoder.attention == report["attention"]
+    scenes = draw_scenes(12, UNSEEN_SEED)
+    again, _ = report_on(captioner, scenes)
+    for name, value in again.items():
+        assert report[name] == pytest.approx(value)
+
+
+class Speaker:
+    """Stands in for a captioner that says the same words about every scene, or a caption of each."""
+
+    encoder = "tiny"
+
+    def __init__(self, scenes, caption_of):
+        self.answers = {scene.image.tobytes(): caption_of(scene) for scene in scenes}
+
+    def caption(self, images, **options):
+        results = []
+        for image in images:
+            caption = self.answers[getattr(image, "image_path", image).tobytes()]
+            words = caption.split()
+            maps = np.full((len(words), 8, 8), 1 / 64)
+            results.append(CaptionResult(caption, words, 0.0, maps, image=image))
+        return results
+
+
+def test_truth_is_counted():
+    scenes = draw_scenes(30, seed=1)
+    report, _ = report_on(Speaker(scenes, lambda scene: scene.captions[0]), scenes)
+    assert report["true_captions"] == report["true_captions_two_objects"] == 1
+    assert report["bleu_4"] == pytest.approx(1) and report["attention_mass"] == pytest.approx(
+        report["attention_mass_uniform"]
+    )
+    report, _ = report_on(Speaker(scenes, lambda scene: "something there"), scenes)
+    assert report["true_captions"] == 0 and report["attention_mass"] is None
+    half = {scene.image_id: i % 2 for i, scene in enumerate(scenes)}
+    speaker = Speaker(scenes, lambda scene: "no" if half[scene.image_id] else scene.captions[0])
+    assert report_on(speaker, scenes)[0]["true_captions"] == 0.5
+
+
+def test_scenes_for_training_are_not_those_of_the_report():
+    assert UNSEEN_SEED != DEV_SEED and max(UNSEEN_SEED, DEV_SEED) < FIRST_TRAIN_SEED
+    with pytest.raises(ValueError, match="`seed` must be at least 0"):
+        run_demo(seed=-9000)
+    train = draw_scenes(50, FIRST_TRAIN_SEED)
+    assert len(scenes_as_images(train, "train", num_captions=1)[0].captions) == 1
+    assert SETTINGS["encoder"] == "tiny"
