@@ -258,9 +258,9 @@ def best_epoch(epochs):
 
     def quality(number):
         score = epochs[number][MONITORED]
-        return (
-            (score, 0, -number) if score >= LEAST_SCORE else (0, -epochs[number].get("val_cross_entropy", 0), -number)
-        )
+        if score >= LEAST_SCORE:
+            return score, 0, -number
+        return 0, -epochs[number].get("val_cross_entropy", 0), -number
 
     return max(range(len(epochs)), key=quality)
 
