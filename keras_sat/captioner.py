@@ -760,7 +760,7 @@ class Captioner(keras.Model):
                 changed = [
                     f"{key}={value!r} (it is {before.get(key)!r})"
                     for key, value in options.items()
-                    if before.get(key) != value
+                    if key != "seed" and before.get(key) != value
                 ]
                 raise ValueError(
                     "A captioner goes on with the parts and sizes that it has: leave out what changes them. "

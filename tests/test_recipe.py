@@ -308,7 +308,7 @@ def test_going_on_from_a_model_on_other_photos(whole_training, tmp_path):
     np.testing.assert_allclose(
         after.encoder_model.weights[0].numpy(), before.encoder_model.weights[0].numpy(), atol=1e-6
     )
-    with pytest.raises(ValueError, match="the parts and sizes that it has. Received: .*hidden_dim=32"):
+    with pytest.raises(ValueError, match=r"the parts and sizes that it has: .* Received: hidden_dim=32 \(it is 16\)"):
         keras_sat.fit(mine, output_dir=tmp_path / "other", hidden_dim=32, **options)
     soft = keras_sat.fit(mine, output_dir=tmp_path / "soft", attention="soft", **options)
     assert soft.decoder.attention == "soft"
