@@ -17,12 +17,11 @@ import tensorflow as tf
 from data_utils.files import write_whole
 from data_utils.progress import Progress, duration
 from keras_sat.checkpoint import write_checkpoint
-from keras_sat.evaluation import caption_photos
+from keras_sat.evaluation import NUM_REFERENCES, caption_photos
 from keras_sat.scores import bleu
 
 MONITORED = "val_bleu_4"
 LEAST_SCORE = 1e-4  # below it a score is as good as 0
-NUM_REFERENCES = 5
 
 
 class ShowCaptions(keras.callbacks.Callback):

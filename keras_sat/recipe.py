@@ -281,13 +281,12 @@ def _refuse_other_arguments(output_dir, described, epochs):
     if {*names} <= ({"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}):
         write_sealed_json(path, described)
         return
-    if names:
-        differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
-        raise ValueError(
-            f"In this folder lies a training with other arguments: {differences}. Pass the same ones to go on with it, "
-            "or another output_dir to begin anew (initial_model=FOLDER/model goes on from its weights). "
-            f"Received: output_dir={str(output_dir)!r}"
-        )
+    differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
+    raise ValueError(
+        f"In this folder lies a training with other arguments: {differences}. Pass the same ones to go on with it, "
+        "or another output_dir to begin anew (initial_model=FOLDER/model goes on from its weights). "
+        f"Received: output_dir={str(output_dir)!r}"
+    )
 
 
 # === The captioner ===
