@@ -1,10 +1,14 @@
-"""Measure the data foundation: `make bench` prints one table and writes benchmarks/results.json.
+"""Measure keras_sat: `make bench` prints one table and writes benchmarks/results.json.
 
-Everything is measured in turn on an otherwise idle machine, several times; the figures are medians, and a share is the
-ratio of two medians of one run. Photos are Flickr8k's if KERAS_SAT_DATA names the folder of its zips, drawn scenes
-otherwise.
+Leave the machine alone meanwhile. What is compared is measured in turn in one run, several times; figures are medians,
+and a share or a ratio is that of two medians. A share is that of the machine's limit (see limits.py), or of the bare
+encoder, or of the bare copy of the rows; a ratio is our speed over that of a peer (see peers.py).
+
+    python benchmarks/bench.py                     everything, in less than ten minutes on two cores
+    python benchmarks/bench.py train_soft import   some figures; the others in results.json stay
 """
 
+import argparse
 import json
 import os
 import platform
@@ -15,19 +19,28 @@ import tempfile
 import time
 import warnings
 import zipfile
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import limits
 import numpy as np
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, draw_scenes, load_image, make_batches
 from data_utils.files import write_json
-from keras_sat.encoders import ENCODERS
 
-NUM_PHOTOS = 1536
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
 NUM_ROUNDS = 3
-RESULTS = Path(__file__).parent / "results.json"
+SIZES = limits.Sizes()
+BATCH_SIZE = 64
+NUM_STEPS = 12  # of a search: random weights never say <end>, and Flickr8k's captions have 11.8 words with it
+NUM_BATCHES = 8
+NUM_PHOTOS = 1000
+
+
+# === How it is measured ===
 
 
 def seconds(function):
@@ -37,125 +50,447 @@ def seconds(function):
     return time.perf_counter() - start
 
 
-def photos_for_the_bench(directory):
-    """Return paths of photos of 224 x 224: Flickr8k's, or drawn ones."""
-    folder = os.environ.get("KERAS_SAT_DATA")
-    if folder:
-        with zipfile.ZipFile(Path(folder) / "Flickr8k_Dataset.zip") as archive:
-            names = sorted(name for name in archive.namelist() if name.endswith(".jpg"))[:NUM_PHOTOS]
-            archive.extractall(directory, names)
-        return [str(directory / name) for name in names]
-    from PIL import Image
-
-    paths = []
-    for scene in draw_scenes(NUM_PHOTOS, seed=0, image_size=224):
-        paths.append(str(directory / f"{scene.image_id}.jpg"))
-        Image.fromarray(scene.image).save(paths[-1], quality=90)
-    return paths
+def in_turn(*functions, num_rounds=NUM_ROUNDS):
+    """Return the median seconds of each function, after a first call that does not count."""
+    for function in functions:
+        function()
+    rounds = [[seconds(function) for function in functions] for _ in range(num_rounds)]
+    return [statistics.median(measured) for measured in zip(*rounds)]
 
 
-def bench_features_mobilenet_v2(directory):
+def figure(value, unit, share_of_limit=None, **details):
+    """Return a figure as it is written; `ratios` are by peer."""
+    return {"value": value, "unit": unit, "share_of_limit": share_of_limit, "ratios": {}, **details}
+
+
+class Bench:
+    """What several figures share: the folder for what they write, the machine's rates, the models."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.rates = limits.measure_rates()
+
+    def captioner(self, attention="soft"):
+        from keras_sat import Captioner
+
+        words = [f"word{number}" for number in range(SIZES.vocabulary - 4)]
+        captioner = Captioner(words, encoder=None, attention=attention)
+        captioner.build(((None, SIZES.regions, SIZES.feature_dim), (None, None)))
+        captioner.compile()
+        return captioner
+
+    def features(self, num_photos, seed=0):
+        random = np.random.default_rng(seed)
+        return random.standard_normal((num_photos, SIZES.regions, SIZES.feature_dim), dtype=np.float32).clip(0)
+
+    def photos(self, number):
+        """Return paths of photos: Flickr8k's if KERAS_SAT_DATA names the folder of its zips, else drawn ones."""
+        folder, paths = os.environ.get("KERAS_SAT_DATA"), []
+        if folder:
+            with zipfile.ZipFile(Path(folder) / "Flickr8k_Dataset.zip") as archive:
+                names = sorted(name for name in archive.namelist() if name.endswith(".jpg"))[:number]
+                archive.extractall(self.folder, names)
+            return [str(self.folder / name) for name in names]
+        from PIL import Image
+
+        for scene in draw_scenes(number, seed=0, image_size=224):
+            paths.append(str(self.folder / f"{scene.image_id}.jpg"))
+            Image.fromarray(scene.image).save(paths[-1], quality=90)
+        return paths
+
+
+# === Training ===
+
+
+def flickr8k_captions():
+    """Return captioned photos whose captions are as long as those of 600 photos of Flickr8k, with random words."""
+    random = np.random.default_rng(0)
+    images = []
+    for number, line in enumerate((HERE / "flickr8k_lengths.txt").read_text().splitlines()):
+        captions = [
+            " ".join(f"word{word}" for word in random.integers(0, SIZES.vocabulary - 4, int(length)))
+            for length in line.split()
+        ]
+        images.append(CaptionedImage(f"photo{number}", "", captions, "train"))
+    return images
+
+
+def training_batches(bench, vocabulary):
+    """Return some batches of whole photos, as make_batches makes them, spread over all lengths."""
+    images = flickr8k_captions()
+    cache = random_cache(bench.folder / "training", [image.image_id for image in images])
+    batches = make_batches(images, vocabulary, cache, BATCH_SIZE, group_by="image", shuffle=False)
+    every = len(batches) // NUM_BATCHES
+    return [batch for number, batch in enumerate(batches) if number % every == every // 2][:NUM_BATCHES]
+
+
+def bench_train(bench, attention):
+    """Captions a second of `train_step`, and of the peer on every fourth batch."""
+    import peers
+    import tensorflow as tf
+    import torch
+
+    captioner = bench.captioner(attention)
+    batches = training_batches(bench, captioner.vocabulary)
+    step = tf.function(captioner.train_step, reduce_retracing=True, autograph=False)
+    num_captions = sum(float(np.sum(np.any(weights.numpy() > 0, axis=-1))) for _, _, weights in batches)
+    num_words = sum(float(np.sum(weights)) for _, _, weights in batches)
+    num_photos = sum(len(features) for (features, _), _, _ in batches)
+
+    def ours():
+        for batch in batches:
+            float(step(batch)["loss"])
+
+    tracing = seconds(ours)
+    peer = peers.TextbookDecoder(SIZES.vocabulary)
+    optimizer = torch.optim.Adam(peer.parameters(), lr=4e-4)
+    of_peer = [peers.as_peer_batch(batch) for batch in batches[1::4]]
+    peer_captions = sum(len(lengths) for *_, lengths in of_peer)
+
+    def theirs():
+        for batch in of_peer:
+            peers.train_step(peer, optimizer, *batch, captioner.attention_penalty_weight)
+
+    functions = [ours, theirs] if attention == "soft" else [ours]
+    own, *peer_seconds = in_turn(*functions)
+    work = limits.train_work(SIZES, num_photos, num_words)
+    least = work.seconds(bench.rates)
+    print(
+        f"  {num_captions:.0f} captions of {num_photos} photos, {num_words:.0f} words: {work.flops / 1e9:.0f} GFLOP and "
+        f"{work.evaluations / 1e6:.0f} M tanh and exp; {least:.2f} s at the limit, {own:.2f} s measured; "
+        f"first pass {tracing:.0f} s, {step.experimental_get_tracing_count()} traces"
+    )
+    result = figure(num_captions / own, "captions/s", least / own, first_pass_seconds=tracing)
+    if peer_seconds:
+        result["ratios"]["pytorch_loop"] = num_captions / own / (peer_captions / peer_seconds[0])
+    return result
+
+
+def bench_train_soft(bench):
+    return bench_train(bench, "soft")
+
+
+def bench_train_hard(bench):
+    return bench_train(bench, "hard")
+
+
+# === Captioning ===
+
+
+def bench_caption(bench, num_beams):
+    """Photos a second with the features ready, and the peer's, one photo at a time."""
+    import peers
+    import torch
+
+    captioner = bench.captioner()
+    for weight in captioner.decoder.weights:
+        weight.assign(weight.numpy() * 2)  # far from the start, so that photos differ in what is said of them
+    features = bench.features(NUM_PHOTOS)
+    peer = peers.TextbookDecoder(SIZES.vocabulary).eval()
+    peers.carry_over(captioner.decoder, peer)
+    vocabulary = captioner.vocabulary
+    special = {
+        "max_length": NUM_STEPS,
+        "start_token_id": vocabulary.start_token_id,
+        "end_token_id": vocabulary.end_token_id,
+        "never": [vocabulary.pad_token_id, vocabulary.start_token_id, vocabulary.unk_token_id],
+    }
+    of_peer = torch.tensor(features[: 16 if num_beams == 1 else 8])
+
+    def ours():
+        return captioner.caption_features(features, num_beams=num_beams, max_length=NUM_STEPS)
+
+    def theirs():
+        return [peers.beam_search(peer, photo, num_beams, **special) for photo in of_peer]
+
+    own, peer_seconds = in_turn(ours, theirs)
+    work = limits.caption_work(SIZES, NUM_PHOTOS, NUM_STEPS, num_beams)
+    least = work.seconds(bench.rates)
+    print(
+        f"  {NUM_PHOTOS} photos, {NUM_STEPS} words, {num_beams} beams: {work.flops / 1e9:.0f} GFLOP and "
+        f"{work.evaluations / 1e6:.0f} M tanh and exp, {least:.2f} s at the limit, {own:.2f} s measured"
+    )
+    result = figure(NUM_PHOTOS / own, "photos/s", least / own)
+    result["ratios"]["pytorch_loop"] = NUM_PHOTOS / own / (len(of_peer) / peer_seconds)
+    if num_beams == 1:
+        some = features[:200]
+        found = captioner.caption_features(some, num_beams=1, max_length=NUM_STEPS)
+        found = [vocabulary.caption_to_ids(result.caption) for result in found]
+        in_batches, start = [], time.perf_counter()
+        for first in range(0, len(some), 50):
+            in_batches += peers.greedy(peer, torch.tensor(some[first : first + 50]), **special)
+        batched = len(some) / (time.perf_counter() - start)
+        same = sum(one == other for one, other in zip(found, in_batches)) / len(some)
+        distinct = len({tuple(caption) for caption in found})
+        print(
+            f"  {same:.1%} of {len(some)} captions the same ({distinct} distinct); the peer in batches: {batched:.0f}/s"
+        )
+        result |= {"same_captions": same, "peer_in_batches": batched}
+    return result
+
+
+def bench_caption_greedy(bench):
+    return bench_caption(bench, 1)
+
+
+def bench_caption_beam5(bench):
+    return bench_caption(bench, 5)
+
+
+def bench_caption_one(bench):
+    """Photos a second, one at a time, greedy; and the peer's."""
+    import peers
+    import torch
+
+    captioner = bench.captioner()
+    vocabulary = captioner.vocabulary
+    peer = peers.TextbookDecoder(SIZES.vocabulary).eval()
+    peers.carry_over(captioner.decoder, peer)
+    features = bench.features(16)
+    of_peer = torch.tensor(features)
+    special = vocabulary.start_token_id, vocabulary.end_token_id, [vocabulary.pad_token_id, vocabulary.start_token_id]
+
+    def ours():
+        for number in range(len(features)):
+            captioner.caption_features(features[number : number + 1], num_beams=1, max_length=NUM_STEPS)
+
+    def theirs():
+        for photo in of_peer:
+            peers.beam_search(peer, photo, 1, NUM_STEPS, *special)
+
+    own, peer_seconds = in_turn(ours, theirs)
+    share = limits.caption_work(SIZES, len(features), NUM_STEPS, 1).seconds(bench.rates) / own
+    result = figure(len(features) / own, "photos/s", share)
+    result["ratios"]["pytorch_loop"] = peer_seconds / own
+    return result
+
+
+def bench_photo_to_caption(bench):
+    """Photos a second from files to captions with beam 3, as a share of the bare encoder's on tensors ready."""
+    import keras
+    import tensorflow as tf
+
+    from keras_sat import Captioner
+
+    keras.utils.set_random_seed(0)
+    words = [f"word{number}" for number in range(SIZES.vocabulary - 4)]
+    captioner = Captioner(words, encoder="mobilenet_v2", encoder_weights=None)
+    paths = bench.photos(256)
+    encoder = captioner.encoder_model
+    batch = tf.constant(np.stack([load_image(path, 224) for path in paths[:32]]), tf.float32)
+    bare = tf.function(lambda images: encoder(images, training=False))
+
+    def encode():
+        for _ in range(len(paths) // 32):
+            bare(batch).numpy()
+
+    def caption():
+        captioner.caption(paths, num_beams=3, max_length=NUM_STEPS)
+
+    own, encoding = in_turn(caption, encode)
+    return figure(len(paths) / own, "photos/s", encoding / own)
+
+
+# === Features and batches ===
+
+
+def bench_features_vgg16(bench):
+    """Photos a second of the bare encoder with random weights, and PyTorch's."""
+    import peers
+    import tensorflow as tf
+    import torch
+
+    from keras_sat.encoders import make_encoder
+
+    encoder = make_encoder("vgg16", weights=None)
+    images = np.random.default_rng(0).uniform(0, 255, (16, 224, 224, 3)).astype(np.float32)
+    ready = tf.constant(images)
+    encode = tf.function(lambda: encoder(ready, training=False))
+    peer = peers.VGG16().eval()
+    for_peer = torch.tensor(images).permute(0, 3, 1, 2)  # channels last in memory
+
+    def theirs():
+        with torch.inference_mode():
+            peer(for_peer)
+
+    own, peer_seconds = in_turn(lambda: encode().numpy(), theirs)
+    share = len(images) * limits.VGG16_FLOPS / bench.rates["flops"] / own
+    result = figure(len(images) / own, "photos/s", share)
+    result["ratios"]["pytorch_vgg16"] = peer_seconds / own
+    return result
+
+
+def bench_features_mobilenet_v2(bench):
     """Photos a second from files to a finished cache, as a share of the bare encoder's on tensors that lie ready."""
     import tensorflow as tf
 
-    paths = photos_for_the_bench(directory)
+    from keras_sat.encoders import make_encoder
+
+    paths = bench.photos(768)
     ids = [Path(path).stem for path in paths]
-    encoder = ENCODERS["mobilenet_v2"](weights=None)
+    encoder = make_encoder("mobilenet_v2", weights=None)
     batch = tf.constant(np.stack([load_image(path, 224) for path in paths[:32]]), tf.float32)
     bare = tf.function(lambda images: encoder(images, training=False))
-    num_batches = NUM_PHOTOS // 32
+    folders = iter(range(NUM_ROUNDS + 1))
 
-    def encode_ready_tensors():
-        for _ in range(num_batches):
+    def encode():
+        for _ in range(len(paths) // 32):
             bare(batch).numpy()
 
-    def build(n):
-        FeatureCache.build(directory / f"cache{n}", ids, paths, encoder, show_progress=False)
+    def build():
+        FeatureCache.build(bench.folder / f"mobilenet{next(folders)}", ids, paths, encoder, show_progress=False)
 
-    encode_ready_tensors()  # warm-up
-    rates, bare_rates = [], []
-    for n in range(NUM_ROUNDS):
-        bare_rates.append(num_batches * 32 / seconds(encode_ready_tensors))
-        rates.append(len(paths) / seconds(lambda n=n: build(n)))
-    value, limit = statistics.median(rates), statistics.median(bare_rates)
-    return {"value": value, "unit": "photos/s", "share_of_limit": value / limit, "ratios": {}}
+    own, encoding = in_turn(build, encode)
+    return figure(len(paths) / own, "photos/s", encoding / own)
 
 
-def bench_batches(directory):
-    """Captions a second from a warm cache of 196 x 512, as float16."""
-    rng = np.random.default_rng(0)
-    ids = [f"photo{i}" for i in range(800)]
-    values = rng.standard_normal((14, 14, 512)).astype(np.float32).clip(0)
+def random_cache(folder, ids):
+    """Return a FeatureCache of 196 x 512 with random features, the same for each photo."""
     from PIL import Image
 
-    Image.new("RGB", (8, 8)).save(directory / "one.png")
-    cache = FeatureCache.build(
-        directory / "cache196",
+    values = np.random.default_rng(0).standard_normal((14, 14, SIZES.feature_dim)).astype(np.float32).clip(0)
+    folder.mkdir()
+    Image.new("RGB", (8, 8)).save(folder / "one.png")
+    return FeatureCache.build(
+        folder / "cache",
         ids,
-        [str(directory / "one.png")] * len(ids),
-        lambda images: np.broadcast_to(values, (len(images), 14, 14, 512)),
+        [str(folder / "one.png")] * len(ids),
+        lambda images: np.broadcast_to(values, (len(images), *values.shape)),
         image_size=8,
         show_progress=False,
     )
-    words = [f"word{i}" for i in range(500)]
-    images = [
-        CaptionedImage(image_id, "", [" ".join(rng.choice(words, rng.integers(4, 20))) for _ in range(5)], "train")
-        for image_id in ids
-    ]
+
+
+def bench_batches(bench):
+    """Captions a second from a warm cache of 196 x 512, as float16, as a share of only copying the rows."""
+    images = flickr8k_captions()
+    cache = random_cache(bench.folder / "batches", [image.image_id for image in images])
     dataset = make_batches(images, Vocabulary.build(images), cache)
+    rows = np.random.default_rng(0).integers(0, len(images), (64, 64))
+    stored = np.load(bench.folder / "batches" / "cache" / "features.npy", mmap_mode="r")
 
     def epoch():
         for _ in dataset:
             pass
 
-    epoch()  # warm-up: every row is checked against its checksum when it is first read
-    rates = [5 * len(ids) / seconds(epoch) for _ in range(NUM_ROUNDS)]
-    # The limit: the same rows copied once out of the memory map.
-    rows = rng.integers(0, len(ids), (64, 64))
-    stored = np.load(directory / "cache196" / "features.npy", mmap_mode="r")
-    copy_rates = [rows.size / seconds(lambda: [np.take(stored, r, axis=0) for r in rows]) for _ in range(NUM_ROUNDS)]
-    value = statistics.median(rates)
-    share = value / statistics.median(copy_rates)
-    return {"value": value, "unit": "captions/s", "share_of_limit": share, "ratios": {}}
+    def copy():
+        for some in rows:
+            np.take(stored, some, axis=0)
+
+    own, copying = in_turn(epoch, copy, num_rounds=5)
+    num_captions = sum(len(image.captions) for image in images)
+    return figure(num_captions / own, "captions/s", (num_captions / own) / (rows.size / copying))
 
 
-def bench_import(directory):
-    """Seconds that `import data_utils` costs beyond `import numpy`."""
+# === Memory, start ===
 
-    def once(code):
-        return seconds(lambda: subprocess.run([sys.executable, "-c", code], check=True, cwd=directory))
 
-    pairs = [(once("import numpy"), once("import numpy; from data_utils import *")) for _ in range(9)]
-    value = statistics.median(ours for _, ours in pairs) - statistics.median(numpy for numpy, _ in pairs)
-    return {"value": value, "unit": "s beyond numpy", "share_of_limit": None, "ratios": {}}
+def bench_memory(bench, num_photos):
+    """Most private memory (RssAnon) of a process that trains on a cache of that many photos."""
+    if not Path("/proc/self/status").exists():
+        return figure(None, "GB")
+    command = [sys.executable, str(HERE / "memory.py"), str(bench.folder / f"memory{num_photos}"), str(num_photos)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return figure(float(done.stdout.split()[-1]), "GB")
+
+
+def bench_memory_8k(bench):
+    return bench_memory(bench, 8000)
+
+
+def bench_memory_120k(bench):
+    return bench_memory(bench, 120_000)
+
+
+def seconds_in_new_processes(before, measured, folder):
+    """Return the median seconds that a line of Python takes in a new process, after some other lines."""
+    code = f"{before}\nimport time\nstart = time.perf_counter()\n{measured}\nprint(time.perf_counter() - start)"
+    command = [sys.executable, "-c", code]
+    runs = [subprocess.run(command, check=True, cwd=folder, capture_output=True, text=True) for _ in range(NUM_ROUNDS)]
+    return statistics.median(float(run.stdout.split()[-1]) for run in runs)
+
+
+def bench_import(bench):
+    """Seconds that `import keras_sat` costs after `import tensorflow`."""
+    value = seconds_in_new_processes("import tensorflow", "import keras_sat", bench.folder)
+    return figure(value, "s beyond tensorflow")
+
+
+def bench_load_pretrained(bench):
+    """Seconds to load a model of the benchmark's sizes."""
+    bench.captioner().save(bench.folder / "model")
+    value = seconds_in_new_processes(
+        "from keras_sat import Captioner", "Captioner.load('model').decoder.weights[0].numpy()", bench.folder
+    )
+    return figure(value, "s")
+
+
+# === The table ===
 
 
 FIGURES = {
+    "train_soft": bench_train_soft,
+    "train_hard": bench_train_hard,
+    "caption_greedy": bench_caption_greedy,
+    "caption_beam5": bench_caption_beam5,
+    "caption_one": bench_caption_one,
+    "photo_to_caption": bench_photo_to_caption,
+    "features_vgg16": bench_features_vgg16,
     "features_mobilenet_v2": bench_features_mobilenet_v2,
     "batches": bench_batches,
+    "memory_8k": bench_memory_8k,
+    "memory_120k": bench_memory_120k,
     "import": bench_import,
+    "load_pretrained": bench_load_pretrained,
 }
 
 
-def main():
-    warnings.simplefilter("ignore")
-    figures = {}
-    for name, bench in FIGURES.items():
-        with tempfile.TemporaryDirectory() as directory:
-            figures[name] = bench(Path(directory))
-        figure = figures[name]
-        share = "" if figure["share_of_limit"] is None else f"{figure['share_of_limit']:6.2f} of the limit"
-        print(f"{name:24} {figure['value']:10.3g} {figure['unit']:16} {share}", flush=True)
-    from importlib.metadata import version
-
-    machine = {
+def machine(rates):
+    """Return what describes the machine, as results.json has it."""
+    packages = {}
+    for package in ("tensorflow", "keras", "numpy", "torch"):
+        try:
+            packages[package] = version(package)
+        except PackageNotFoundError:
+            packages[package] = None
+    return {
         "cores": os.cpu_count(),
         "system": platform.system(),
         "processor": platform.machine(),
         "python": platform.python_version(),
-        **{package: version(package) for package in ("tensorflow", "keras", "numpy")},
+        **packages,
+        "gflops": rates["flops"] / 1e9,
+        "million_tanh_per_second": rates["evaluations"] / 1e6,
     }
-    write_json(RESULTS, {"machine": machine, "figures": json.loads(json.dumps(figures))})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"of: {', '.join(FIGURES)}; default: all")
+    names = parser.parse_args().figures or list(FIGURES)
+    unknown = set(names) - set(FIGURES)
+    if unknown:
+        parser.error(f"expected some of: {', '.join(FIGURES)}. Received: {', '.join(sorted(unknown))}")
+    warnings.simplefilter("ignore")
+    start, measured, table = time.perf_counter(), {}, []
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            bench = Bench(Path(folder))  # with rates of its own: machines have moods
+            print(
+                f"{name} ({bench.rates['flops'] / 1e9:.0f} GFLOP/s, {bench.rates['evaluations'] / 1e6:.0f} M tanh/s)",
+                flush=True,
+            )
+            measured[name] = FIGURES[name](bench)
+        one = measured[name]
+        share = "" if one["share_of_limit"] is None else f"{one['share_of_limit']:.2f}"
+        ratios = ", ".join(f"{ratio:.2f} x {peer}" for peer, ratio in one["ratios"].items())
+        value = "" if one["value"] is None else f"{one['value']:.3g}"
+        table.append(f"{name:24}{value:>8} {one['unit']:20}{share:>8}   {ratios}")
+    print(f"\n{'figure':24}{'value':>8} {'unit':20}{'share':>8}   our speed", *table, sep="\n")
+    print(f"{time.perf_counter() - start:.0f} s in all")
+    kept = json.loads(RESULTS.read_text()).get("figures", {}) if RESULTS.exists() else {}
+    figures = {name: measured.get(name, kept.get(name)) for name in FIGURES if name in measured or name in kept}
+    write_json(RESULTS, {"machine": machine(bench.rates), "figures": figures})
 
 
 if __name__ == "__main__":

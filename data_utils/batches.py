@@ -181,23 +181,27 @@ class _OneLength:
 class _WholeImages:
     """Batches of photos with all their captions: `members` are numbers of photos.
 
-    Photos whose longest captions are about as long share a batch, which keeps the padding small.
+    Photos share a batch if their longest captions are as long, and all their captions together about as long, which
+    keeps the padding small. The captions of a photo come longest first: so a decoder can leave out those that have
+    ended.
     """
 
     shape = (None, None, None)
 
     def __init__(self, captions, batch_size, vocabulary):
-        self.captions = captions
+        self.captions = [sorted(caption_ids, key=len, reverse=True) for caption_ids in captions]
         self.num_captions = np.array([len(caption_ids) for caption_ids in captions])
-        self.longest = np.array([max(map(len, caption_ids)) for caption_ids in captions])
+        self.longest = np.array([len(caption_ids[0]) for caption_ids in self.captions])
+        self.num_words = np.array([sum(map(len, caption_ids)) for caption_ids in captions])
         self.batch_size = batch_size
         self.vocabulary = vocabulary
 
     def plan(self, rng):
         """Return the list of batches of an epoch; rng None leaves everything in order."""
         # The photos are sorted by number of captions first, so that the number of batches is the same in each epoch.
-        ties = np.arange(len(self.captions)) if rng is None else rng.permutation(len(self.captions))
-        order = np.lexsort((ties, self.longest, self.num_captions))
+        # The noise mixes them anew in each epoch, over a range of 8 words.
+        noise = 0.0 if rng is None else rng.uniform(0, 8, len(self.captions))
+        order = np.lexsort((self.num_words + noise, self.longest, self.num_captions))
         batches, batch, size = [], [], 0
         for number in order:
             if batch and size + self.num_captions[number] > self.batch_size:

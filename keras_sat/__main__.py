@@ -261,7 +261,7 @@ def _pictures(patterns):
             yield from sorted(filter(os.path.isfile, glob.glob(path, recursive=True))) or [path]
 
 
-def _results(captioner, paths, options, batch_size=32):
+def _results(captioner, paths, options, batch_size=64):
     """Yield (path, CaptionResult, or the error that kept the picture from being read)."""
     from data_utils.images import load_image
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_sat import equations
+from keras_sat import equations, fused
+from keras_sat.loop import LoopDense
 
 
 class Attended(NamedTuple):
@@ -83,6 +84,11 @@ class Attention(keras.layers.Layer):
     def build(self, hidden_state_shape, features_shape, **_):
         """Make the weights of the scoring; there are none unless a subclass has some."""
 
+    @property
+    def dense_layers_of_score(self):
+        """The LoopDense layers that `score` calls, once each: see `keras_sat.loop`."""
+        return []
+
     def project(self, features):
         """Return the part of the scores that no step changes, computed once for each photo."""
         return ops.cast(features, self.compute_dtype)
@@ -119,7 +125,7 @@ class BahdanauAttention(Attention):
         super().__init__(**kwargs)
         self.attention_dim = attention_dim
         self.feature_projection = keras.layers.Dense(attention_dim, dtype=self.dtype_policy, name="feature_projection")
-        self.state_projection = keras.layers.Dense(
+        self.state_projection = LoopDense(
             attention_dim, use_bias=False, dtype=self.dtype_policy, name="state_projection"
         )
 
@@ -130,12 +136,16 @@ class BahdanauAttention(Attention):
             shape=(self.attention_dim,), initializer="glorot_uniform", name="score_vector"
         )
 
+    @property
+    def dense_layers_of_score(self):
+        return [self.state_projection]
+
     def project(self, features):
         return self.feature_projection(features)
 
     def score(self, hidden_state, projected_features):
         score_vector = ops.cast(self.score_vector, self.compute_dtype)
-        return equations.additive_scores(projected_features, self.state_projection(hidden_state), score_vector)
+        return fused.additive_scores(projected_features, self.state_projection(hidden_state), score_vector)
 
     def get_config(self):
         return {**super().get_config(), "attention_dim": self.attention_dim}
@@ -174,10 +184,14 @@ class BilinearAttention(Attention):
         self.attention_dim = attention_dim
 
     def build(self, hidden_state_shape, features_shape, **_):
-        self.state_projection = keras.layers.Dense(
+        self.state_projection = LoopDense(
             features_shape[-1], use_bias=False, dtype=self.dtype_policy, name="state_projection"
         )
         self.state_projection.build(hidden_state_shape)
+
+    @property
+    def dense_layers_of_score(self):
+        return [self.state_projection]
 
     def score(self, hidden_state, projected_features):
         return equations.dot_scores(projected_features, self.state_projection(hidden_state))

@@ -26,6 +26,8 @@ from keras_sat.saved_model import pretrained_directory, read_model, write_model
 ENCODER_TRAININGS = ("frozen", "fine-tuned", "scratch")
 COIN_FOR = ("image", "pass")
 
+ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
+
 # Keyword arguments for a whole training: of Captioner, of Captioner.compile and of make_batches.
 PRESETS = {
     "default": {},
@@ -405,24 +407,37 @@ class Captioner(keras.Model):
         )
         is_caption = ops.cast(ops.any(token_weights > 0, axis=-1), "float32")
         noise, sampled = self._chance(features, input_ids) if training and self.samples_attention else (None, None)
-        decoded = self((features, input_ids), training=training, noise=noise, sampled=sampled)
+        unrolled = self.decoder.unroll(
+            self.features(features, training),
+            input_ids,
+            noise=noise,
+            sampled=sampled,
+            token_weights=None if self._needs_fixed_shapes else token_weights,
+        )
         sampled = ops.zeros_like(is_caption) if sampled is None else sampled * is_caption
 
-        word_log_probs = equations.word_log_probs(decoded.logits, target_ids)
+        attention_weights, selection = (ops.swapaxes(x, 0, 1) for x in unrolled[3:])  # (rows, time, regions)
+
+        words = self._places_of_words(token_weights)
+        embedded, hidden_states, context = (_take_words(x, words) for x in unrolled[:3])
+        logits = self.decoder.readout(embedded, hidden_states, context, training)  # (words, vocabulary)
+        word_targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), words)
+        word_log_probs = _put_back(equations.word_log_probs(logits, word_targets), words, token_weights)
         log_prob = smoothed_log_prob = equations.caption_log_prob(word_log_probs, token_weights)
         if self.label_smoothing:
-            spread = equations.caption_log_prob(equations.mean_log_probs(decoded.logits), token_weights)
+            spread = _put_back(equations.mean_log_probs(logits), words, token_weights)
+            spread = equations.caption_log_prob(spread, token_weights)
             smoothed_log_prob = (1 - self.label_smoothing) * log_prob + self.label_smoothing * spread
-        penalty = equations.attention_penalty(decoded.attention_weights, token_weights)
+        penalty = equations.attention_penalty(attention_weights, token_weights)
         if self.decoder.attention == "none":
             penalty = ops.zeros_like(penalty)  # nothing was chosen that could be punished
-        entropy = equations.attention_entropy(decoded.attention_weights)
+        entropy = equations.attention_entropy(attention_weights)
 
         gain = smoothed_log_prob
         if noise is not None:
             gain = equations.hard_attention_surrogate(
                 smoothed_log_prob,
-                equations.location_log_prob(decoded.attention_weights, decoded.selection, token_weights),
+                equations.location_log_prob(attention_weights, selection, token_weights),
                 ops.sum(entropy * token_weights, axis=-1),
                 reward=log_prob - self.baseline if self.use_baseline else log_prob,
                 sampled=sampled,
@@ -433,7 +448,8 @@ class Captioner(keras.Model):
         num_captions = ops.maximum(_sum_over_replicas(ops.sum(is_caption)), 1.0)
         mean = ops.sum((weighted_penalty - gain) * is_caption) / num_captions
 
-        right = ops.cast(ops.argmax(decoded.logits, axis=-1) == ops.cast(target_ids, "int32"), "float32")
+        of_targets = ops.squeeze(ops.take_along_axis(logits, word_targets[:, None], axis=-1), -1)
+        right = _put_back(ops.cast(of_targets >= ops.max(logits, axis=-1), "float32"), words, token_weights)
         figures = {
             "loss": (weighted_penalty - smoothed_log_prob, is_caption),  # the surrogate's value would say nothing
             "cross_entropy": (-word_log_probs, token_weights),
@@ -442,6 +458,18 @@ class Captioner(keras.Model):
             "attention_entropy": (entropy, token_weights),
         }
         return Objective(mean, log_prob, sampled, figures)
+
+    @property
+    def _needs_fixed_shapes(self):
+        """Whether XLA compiles the training step: it cannot leave out what only the values say to be padding."""
+        return bool(self.compiled and self.jit_compile)
+
+    def _places_of_words(self, token_weights):
+        """Return the places of the real words, t * rows + row: only these need logits. (words,)"""
+        is_word = ops.reshape(ops.transpose(token_weights), (-1,)) > 0
+        if self._needs_fixed_shapes:
+            return ops.arange(ops.shape(is_word)[0])
+        return ops.cast(ops.nonzero(is_word)[0], "int32")
 
     def _chance(self, features, input_ids):
         """Return the noise (rows, time, regions) and which rows are sampled (rows,), for hard attention."""
@@ -471,7 +499,7 @@ class Captioner(keras.Model):
 
     # === Captions ===
 
-    def caption(self, images, *, batch_size=32, first_photo=0, **search_options):
+    def caption(self, images, *, batch_size=64, first_photo=0, **search_options):
         """Return the CaptionResult of a photo, or the list of them for a list of photos.
 
         Args:
@@ -489,7 +517,9 @@ class Captioner(keras.Model):
             photos = np.stack([load_image(image, (height, width)) for image in images[start : start + batch_size]])
             if not self.built:
                 self.build(((None, *photos.shape[1:]), (None, None)))
-            features = self._compiled("encode", {}, tf.TensorSpec((None, *photos.shape[1:]), tf.uint8))(photos)
+            encode = self._compiled("encode", {}, tf.TensorSpec((None, *photos.shape[1:]), tf.uint8))
+            groups = (photos[i : i + ENCODED_TOGETHER] for i in range(0, len(photos), ENCODED_TOGETHER))
+            features = np.concatenate([encode(group).numpy() for group in groups])
             first = first_photo + start
             results += self.caption_features(features, images=photos, first_photo=first, **search_options)
         return results if many else results[0]
@@ -509,7 +539,7 @@ class Captioner(keras.Model):
         sample_attention=False,
         seed=0,
         first_photo=0,
-        batch_size=32,
+        batch_size=64,
         images=None,
     ):
         """Return a list of CaptionResult, one for each photo, from features (photos, regions, feature_dim).
@@ -867,6 +897,18 @@ def _frozen(encoder):
 def _as_rows(token_ids):
     """Return (photos, captions, time) as (rows, time)."""
     return token_ids if len(token_ids.shape) == 2 else ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))
+
+
+def _take_words(x, words):
+    """Return (words, dim) of (time, rows, dim)."""
+    return ops.take(ops.reshape(x, (-1, x.shape[-1])), words, axis=0)
+
+
+def _put_back(values, words, token_weights):
+    """Return (words,) as (rows, time), with 0 for padding."""
+    rows, time = ops.shape(token_weights)
+    by_time = ops.reshape(ops.scatter(words[:, None], values, (time * rows,)), (time, rows))
+    return ops.transpose(by_time)
 
 
 def _sum_over_replicas(x):

@@ -9,11 +9,11 @@ import numbers
 from typing import Any, NamedTuple
 
 import keras
-import tensorflow as tf
 from keras import layers, ops
 
 from keras_sat import equations
 from keras_sat.attention import make_attention
+from keras_sat.loop import LoopDense, loop_over_time
 
 
 class DecoderState(NamedTuple):
@@ -35,6 +35,23 @@ class Step(NamedTuple):
 
     logits: Any
     state: DecoderState
+    attention_weights: Any
+    selection: Any
+
+
+class Unrolled(NamedTuple):
+    """What the loop over a whole caption gives, time first.
+
+    Attributes:
+        embedded: E y_{t-1}, (time, rows, embedding_dim).
+        hidden_states: h_t, (time, rows, hidden_dim).
+        context: z_t, (time, rows, feature_dim).
+        attention_weights, selection: (time, rows, regions).
+    """
+
+    embedded: Any
+    hidden_states: Any
+    context: Any
     attention_weights: Any
     selection: Any
 
@@ -65,17 +82,16 @@ class RecurrentCell(layers.Layer):
 
     num_gates = None
     has_cell_state = None
+    recurrent_is_summed = None  # whether the cell adds the projection of h_{t-1} to that of the inputs
 
     def __init__(self, hidden_dim, **kwargs):
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
         size = self.num_gates * hidden_dim
         policy = {"dtype": self.dtype_policy}
-        self.input_projection = layers.Dense(
-            size, bias_initializer=self.initial_bias, name="input_projection", **policy
-        )
-        self.context_projection = layers.Dense(size, use_bias=False, name="context_projection", **policy)
-        self.recurrent_projection = layers.Dense(
+        self.input_projection = LoopDense(size, bias_initializer=self.initial_bias, name="input_projection", **policy)
+        self.context_projection = LoopDense(size, use_bias=False, name="context_projection", **policy)
+        self.recurrent_projection = LoopDense(
             size,
             use_bias=not self.has_cell_state,
             kernel_initializer="orthogonal",
@@ -100,6 +116,7 @@ class LSTMCell(RecurrentCell):
 
     num_gates = 4
     has_cell_state = True
+    recurrent_is_summed = True
 
     def initial_bias(self, shape, dtype=None):
         """1 for the forget gate: remember, until something better is learnt."""
@@ -114,6 +131,7 @@ class GRUCell(RecurrentCell):
 
     num_gates = 3
     has_cell_state = False
+    recurrent_is_summed = False
 
     def call(self, projected_inputs, hidden_state, cell_state=None):
         return equations.gru(projected_inputs, self.recurrent_projection(hidden_state), hidden_state), None
@@ -276,7 +294,7 @@ class CaptionDecoder(layers.Layer):
         attended = self._attend(state.hidden_states[-1], features, projected_features, noise=noise)
         first = self.cells[0]
         state = self._advance(first.input_projection(embedded) + first.context_projection(attended.context), state)
-        logits = self._readout(embedded, state.hidden_states[-1], attended.context, training)
+        logits = self.readout(embedded, state.hidden_states[-1], attended.context, training)
         return Step(logits, state, attended.attention_weights, attended.selection)
 
     def _attend(self, top_hidden, features, projected_features, noise=None, sampled=None):
@@ -297,7 +315,7 @@ class CaptionDecoder(layers.Layer):
             cell_states += [cell_state] if self.has_cell_states else []
         return DecoderState(tuple(hidden_states), tuple(cell_states))
 
-    def _readout(self, embedded, hidden_state, context, training):
+    def readout(self, embedded, hidden_state, context, training):
         """Return the logits of equation (7): of one step, or of a whole caption at once."""
         hidden_state = self.drop_before(hidden_state, training=training)
         if self.deep_output:
@@ -311,14 +329,28 @@ class CaptionDecoder(layers.Layer):
     # === A whole caption ===
 
     def call(self, features, input_ids, training=False, noise=None, sampled=None):
+        unrolled = self.unroll(features, input_ids, noise=noise, sampled=sampled)
+        logits = self.readout(unrolled.embedded, unrolled.hidden_states, unrolled.context, training)
+        decoded = logits, unrolled.attention_weights, unrolled.selection
+        return Decoded(*(ops.swapaxes(x, 0, 1) for x in decoded))
+
+    def unroll(self, features, input_ids, noise=None, sampled=None, token_weights=None):
+        """Return the Unrolled captions: all that comes before the readout. See `call` for the arguments.
+
+        Args:
+            token_weights: (rows, time), 0 for padding: no attention is paid after the last caption of a photo has
+                ended, and it saves work where the captions of a photo come longest first. None pays it everywhere.
+        """
         features = ops.cast(features, self.compute_dtype)
         rows, time = ops.shape(input_ids)
-        state = self.initial_state(features, rows // ops.shape(features)[0])
+        photos = ops.shape(features)[0]
+        state = self.initial_state(features, rows // photos)
         projected_features = self.project_features(features)
-        embedded = self.embedding(input_ids)
+        embedded = self.embedding(ops.transpose(input_ids))
         projected_inputs = self.cells[0].input_projection(embedded)
 
-        def attend_and_advance(state, projected_inputs, noise):
+        def attend_and_advance(state, projected_inputs, noise, sampled):
+            sampled = None if sampled is None else ops.squeeze(sampled, -1)
             attended = self._attend(state.hidden_states[-1], features, projected_features, noise, sampled)
             state = self._advance(projected_inputs + self.cells[0].context_projection(attended.context), state)
             return state, (state.hidden_states[-1], *attended)
@@ -328,19 +360,26 @@ class CaptionDecoder(layers.Layer):
             return state, (state.hidden_states[-1],)
 
         _, regions, feature_dim = features.shape
-        specs = [tf.TensorSpec((None, size), self.compute_dtype) for size in (self.hidden_dim, feature_dim)]
-        specs += [tf.TensorSpec((None, regions), "float32")] * 2
+        specs = [(self.hidden_dim, self.compute_dtype), (feature_dim, self.compute_dtype)]
+        specs += [(regions, "float32")] * 2
+        first, *above = self.cells
+        dense_layers = [cell.recurrent_projection for cell in self.cells] + [cell.input_projection for cell in above]
+        summed_layers = [first.recurrent_projection] if first.recurrent_is_summed else []
+        padding = {"token_weights": token_weights, "photos": photos}
         if self.attention == "none":  # the context never changes: it stays out of the loop
             attended = self._attend(state.hidden_states[-1], features, projected_features)
-            projected_inputs += ops.expand_dims(self.cells[0].context_projection(attended.context), 1)
-            (hidden_states,) = loop_over_time(advance, state, (projected_inputs,), specs[:1])
-            context, attention_weights, selection = (ops.repeat(x[:, None], time, axis=1) for x in attended)
+            projected_inputs += first.context_projection(attended.context)
+            late = {"dense_layers": dense_layers, "summed_layers": summed_layers}
+            (hidden_states,) = loop_over_time(advance, state, (projected_inputs,), specs[:1], **late, **padding)
+            attended = [ops.repeat(x[None], time, axis=0) for x in attended]
         else:
-            hidden_states, context, attention_weights, selection = loop_over_time(
-                attend_and_advance, state, (projected_inputs, noise), specs
-            )
-        logits = self._readout(embedded, hidden_states, context, training)
-        return Decoded(logits, attention_weights, selection)
+            noise = None if noise is None else ops.swapaxes(noise, 0, 1)
+            sampled = None if sampled is None else ops.broadcast_to(sampled[:, None], (time, rows, 1))
+            dense_layers += [first.context_projection, *self.attention_layer.dense_layers_of_score]
+            late = {"dense_layers": dense_layers, "summed_layers": [*summed_layers, first.context_projection]}
+            inputs = projected_inputs, noise, sampled
+            hidden_states, *attended = loop_over_time(attend_and_advance, state, inputs, specs, **late, **padding)
+        return Unrolled(embedded, hidden_states, *attended)
 
     def compute_output_shape(self, features_shape, input_ids_shape):
         regions = features_shape[1]
@@ -360,42 +399,6 @@ class CaptionDecoder(layers.Layer):
             "deep_output readout_activation dropout_before_readout dropout_after_readout seed"
         )
         return {**super().get_config(), **{name: getattr(self, name) for name in names.split()}}
-
-
-def loop_over_time(step, state, inputs, output_specs):
-    """Return what `step` gives out at each time, stacked: tensors (rows, time, ...).
-
-    `keras.ops.scan` would do, if its outputs could have other shapes than its state, and if XLA could compile its
-    gradient; so this is TensorFlow's own loop. One graph serves captions of any length.
-
-    Args:
-        step: function of (state, *inputs at one time) that returns the next state and a tuple of outputs.
-        state: the state before the first step, a nest of tensors (rows, ...).
-        inputs: tuple of tensors (rows, time, ...) or None, which is handed on as it is.
-        output_specs: a tf.TensorSpec of each output at one time.
-    """
-    time = ops.shape(inputs[0])[1]
-    in_turn = [None if x is None else ops.swapaxes(x, 0, 1) for x in inputs]  # (time, rows, ...)
-    queues = [None if x is None else _queue(x.dtype, x.shape[1:], time).unstack(x) for x in in_turn]
-    outputs = tuple(_queue(spec.dtype, spec.shape, time) for spec in output_specs)
-
-    def body(t, state, outputs):
-        state, values = step(state, *(queue if queue is None else queue.read(t) for queue in queues))
-        return t + 1, state, tuple(queue.write(t, value) for queue, value in zip(outputs, values))
-
-    any_rows = tf.nest.map_structure(lambda x: tf.TensorShape((None, *x.shape[1:])), state)
-    _, _, outputs = tf.while_loop(
-        lambda t, *_: t < time,
-        body,
-        (tf.constant(0), state, outputs),
-        shape_invariants=(tf.TensorShape(()), any_rows, tf.nest.map_structure(lambda _: tf.TensorShape(None), outputs)),
-        maximum_iterations=time,
-    )
-    return tuple(ops.swapaxes(queue.stack(), 0, 1) for queue in outputs)
-
-
-def _queue(dtype, shape, time):
-    return tf.TensorArray(dtype, size=time, element_shape=shape)
 
 
 def _repeat(x, times):

@@ -60,7 +60,7 @@ def evaluate(
     num_beams=3,
     length_penalty=0.0,
     max_length=20,
-    batch_size=32,
+    batch_size=64,
     skip_unreadable=False,
     show_progress=True,
 ):
@@ -111,7 +111,7 @@ def evaluate(
     )
 
 
-def caption_photos(captioner, captioned_images, cache=None, *, batch_size=32, show_progress=False, **search_options):
+def caption_photos(captioner, captioned_images, cache=None, *, batch_size=64, show_progress=False, **search_options):
     """Return the CaptionResult of each photo, from the features in a cache where there is one.
 
     Args:

@@ -52,7 +52,7 @@ class _Captions(NamedTuple):
 
 def greedy_search(step, state, **options):
     """Take the most probable word at each step. Returns SearchResult with one result for each row of `state`."""
-    return _choose_word_by_word(step, state, lambda log_probs, t: ops.argmax(log_probs, axis=-1), 1, **options)
+    return _choose_word_by_word(step, state, lambda logits, t: ops.top_k(logits, 1)[1][:, 0], 1, **options)
 
 
 def sample_search(step, state, noise, *, num_samples=1, temperature=1.0, top_k=None, top_p=None, **options):
@@ -72,8 +72,8 @@ def sample_search(step, state, noise, *, num_samples=1, temperature=1.0, top_k=N
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"Expected a share above 0, at most 1. Received: top_p={top_p}")
 
-    def draw(log_probs, t):
-        probabilities = ops.softmax(_most_probable(log_probs / temperature, top_k, top_p), axis=-1)
+    def draw(logits, t):
+        probabilities = ops.softmax(_most_probable(logits / temperature, top_k, top_p), axis=-1)
         cumulated = ops.cumsum(probabilities, axis=-1)
         threshold = ops.take(noise, ops.expand_dims(t, 0), axis=1) * cumulated[:, -1:]
         return ops.sum(ops.cast(cumulated <= threshold, "int32"), axis=-1)  # the first word beyond the threshold
@@ -110,18 +110,21 @@ def beam_search(step, state, *, num_beams=3, num_results=1, length_penalty=0.0, 
 
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
-        log_probs = _log_probs(result.logits, **options)
-        vocabulary = log_probs.shape[-1]
-        only_pad = ops.where(ops.arange(vocabulary) == pad_token_id, 0.0, -float("inf"))
-        log_probs = ops.where(captions.is_finished[:, None], only_pad, log_probs) + captions.log_probs[:, None]
+        # The best continuations of all beams of a photo are among the best of each beam.
+        log_probs, token_ids = _best_words(result.logits, num_beams, **options)
+        choices = log_probs.shape[-1]
+        ended = captions.is_finished[:, None]
+        only_pad = ops.where(ops.arange(choices) > 0, -float("inf"), 0.0)
+        log_probs = ops.where(ended, only_pad, log_probs) + captions.log_probs[:, None]
+        token_ids = ops.where(ended, pad_token_id, token_ids)
         lengths = captions.lengths + ops.cast(~captions.is_finished, "int32")
         scores = _scores(log_probs, lengths[:, None], length_penalty)
 
-        # The best among all continuations of all beams of a photo.
-        _, best = ops.top_k(ops.reshape(scores, (photos, num_beams * vocabulary)), num_beams)
-        parents = ops.reshape(best // vocabulary + num_beams * ops.arange(photos)[:, None], (-1,))  # numbers of rows
-        token_ids = ops.reshape(best % vocabulary, (-1,))
-        log_probs = ops.take(ops.reshape(log_probs, (-1,)), parents * vocabulary + token_ids)
+        _, best = ops.top_k(ops.reshape(scores, (photos, num_beams * choices)), num_beams)
+        parents = ops.reshape(best // choices + num_beams * ops.arange(photos)[:, None], (-1,))  # numbers of rows
+        chosen = parents * choices + ops.reshape(best % choices, (-1,))
+        token_ids = ops.take(ops.reshape(token_ids, (-1,)), chosen)
+        log_probs = ops.take(ops.reshape(log_probs, (-1,)), chosen)
         state, attention_weights, captions = _take_rows((result.state, result.attention_weights, captions), parents)
         captions = _append(captions, t, token_ids, log_probs, attention_weights, end_token_id)
         return t + 1, token_ids, state, captions
@@ -138,14 +141,15 @@ def beam_search(step, state, *, num_beams=3, num_results=1, length_penalty=0.0, 
 
 
 def _choose_word_by_word(step, state, choose, num_results, **options):
-    """Search where no row looks at another: `choose(log_probs, t)` returns the next token of each row."""
+    """Search where no row looks at another: `choose(logits, t)` returns the next token of each row."""
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
 
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
-        log_probs = _log_probs(result.logits, **options)
-        token_ids = ops.cast(choose(log_probs, t), "int32")
-        log_prob = ops.squeeze(ops.take_along_axis(log_probs, token_ids[:, None], axis=-1), -1)
+        logits = ops.cast(result.logits, "float32")
+        token_ids = ops.cast(choose(_allowed(logits, **options), t), "int32")
+        log_prob = ops.squeeze(ops.take_along_axis(logits, token_ids[:, None], axis=-1), -1)
+        log_prob -= ops.logsumexp(logits, axis=-1)
         token_ids = ops.where(captions.is_finished, pad_token_id, token_ids)
         log_probs = captions.log_probs + ops.where(captions.is_finished, 0.0, log_prob)
         captions = _append(captions, t, token_ids, log_probs, result.attention_weights, end_token_id)
@@ -154,27 +158,37 @@ def _choose_word_by_word(step, state, choose, num_results, **options):
     return _as_result(_until_all_finished(advance, state, _begin(state, **options), **options), num_results)
 
 
-def _log_probs(logits, *, pad_token_id, start_token_id, forbidden_token_ids=(), **_):
-    """Return log p of each word, -inf for those that must not come; the others keep the model's probability."""
+def _best_words(logits, num_words, **options):
+    """Return log p and ids of the best words of each row, best first, (rows, num_words): as many as there are.
+
+    Words that must not come are left out; the others keep the model's probability.
+    """
+    logits = ops.cast(logits, "float32")
+    best, token_ids = ops.top_k(_allowed(logits, **options), min(num_words, logits.shape[-1]))
+    return best - ops.logsumexp(logits, axis=-1, keepdims=True), token_ids
+
+
+def _allowed(logits, *, pad_token_id, start_token_id, forbidden_token_ids=(), **_):
+    """Return the logits, -inf for words that must not come."""
     words = ops.arange(logits.shape[-1])
     forbidden = (words == pad_token_id) | (words == start_token_id)
     for token_id in forbidden_token_ids:
         forbidden = forbidden | (words == token_id)
-    return ops.where(forbidden, -float("inf"), ops.log_softmax(ops.cast(logits, "float32"), axis=-1))
+    return ops.where(forbidden, -float("inf"), logits)
 
 
-def _most_probable(log_probs, top_k, top_p):
-    """Return the log probabilities with all but the most probable words at -inf."""
+def _most_probable(logits, top_k, top_p):
+    """Return the logits with all but the most probable words at -inf."""
     if top_k is not None:
-        best, _ = ops.top_k(log_probs, min(top_k, log_probs.shape[-1]))
-        log_probs = ops.where(log_probs < best[:, -1:], -float("inf"), log_probs)
+        best, _ = ops.top_k(logits, min(top_k, logits.shape[-1]))
+        logits = ops.where(logits < best[:, -1:], -float("inf"), logits)
     if top_p is not None:
-        ordered = ops.flip(ops.sort(log_probs, axis=-1), axis=-1)
+        ordered = ops.flip(ops.sort(logits, axis=-1), axis=-1)
         probabilities = ops.softmax(ordered, axis=-1)
         before = ops.cumsum(probabilities, axis=-1) - probabilities
         least = ops.min(ops.where(before < top_p, ordered, float("inf")), axis=-1, keepdims=True)
-        log_probs = ops.where(log_probs < least, -float("inf"), log_probs)
-    return log_probs
+        logits = ops.where(logits < least, -float("inf"), logits)
+    return logits
 
 
 def _scores(log_probs, lengths, length_penalty):

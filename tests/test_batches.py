@@ -136,9 +136,9 @@ def test_all_captions_of_a_photo_stay_together(three):
     # sorted by the number of captions: b has 1, a has 2, c has 3; the longest caption has 5 words and <end>
     np.testing.assert_array_equal(features, cache.features(["b", "a", "c"]))
     assert input_ids.shape == target_ids.shape == token_weights.shape == (3, 3, 6)
-    np.testing.assert_array_equal(token_weights.sum(axis=2), [[3, 0, 0], [4, 3, 0], [2, 6, 4]])
+    np.testing.assert_array_equal(token_weights.sum(axis=2), [[3, 0, 0], [4, 3, 0], [6, 4, 2]])  # longest first
     assert (input_ids[token_weights == 0] == 0).all() and (target_ids[token_weights == 0] == 0).all()
-    assert vocabulary.ids_to_caption(target_ids[2, 1]) == "a dog runs away fast"
+    assert vocabulary.ids_to_caption(target_ids[2, 0]) == "a dog runs away fast"
 
 
 def test_whole_photos_fill_a_batch(scene_images, scene_vocabulary, scene_cache):

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
-from keras_sat import ATTENTIONS, PRESETS, SCORINGS, Captioner
+from keras_sat import ATTENTIONS, PRESETS, SCORINGS, Captioner, equations
 from keras_sat.decoder import CELLS
 
 KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
@@ -144,6 +144,57 @@ def test_padding_changes_neither_loss_nor_gradients(eight, attention):
     assert loss_padded == pytest.approx(loss, rel=1e-5)
     for one, other in zip(expected, padded):
         np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_what_is_left_out_moves_nothing(attention, monkeypatch):
+    """Training leaves out padding in the loop and in the readout; `call` and the equations leave out nothing."""
+    random = np.random.default_rng(5)
+    captioner = Captioner([f"word{i}" for i in range(20)], encoder=None, attention=attention, **SMALL, **QUIET)
+    lengths = np.array([[5, 3, 1], [2, 4, 0], [5, 5, 2]])  # the second photo's captions are in no order
+    token_weights = (np.arange(6) < lengths[..., None]).astype("float32")
+    input_ids, target_ids = random.integers(4, 24, (2, 3, 3, 6)).astype("int32")
+    features = random.normal(size=(3, 4, 24)).astype("float32")
+    noise, sampled = random.gumbel(size=(9, 6, 4)).astype("float32"), np.tile([1.0, 0.0, 1.0], 3).astype("float32")
+    noise, sampled = (noise, sampled) if attention == "hard" else (None, None)
+    monkeypatch.setattr(captioner, "_chance", lambda *_: (noise, sampled))
+    captioner.build((features.shape, input_ids.shape))
+    captioner.baseline.assign(-9.0)
+
+    with tf.GradientTape() as tape:
+        mean = captioner.objective(((features, input_ids), target_ids, token_weights), training=True).mean
+    variables = captioner.trainable_variables
+    found = tape.gradient(mean, variables)
+
+    rows = {name: x.reshape(9, 6) for name, x in (("targets", target_ids), ("weights", token_weights))}
+    with tf.GradientTape() as tape:
+        decoded = captioner((features, input_ids), noise=noise, sampled=sampled)
+        log_prob = equations.caption_log_prob(
+            equations.word_log_probs(decoded.logits, rows["targets"]), rows["weights"]
+        )
+        gain = log_prob
+        if attention == "hard":
+            entropy = equations.attention_entropy(decoded.attention_weights)
+            gain = equations.hard_attention_surrogate(
+                log_prob,
+                equations.location_log_prob(decoded.attention_weights, decoded.selection, rows["weights"]),
+                tf.reduce_sum(entropy * rows["weights"], axis=-1),
+                reward=log_prob + 9.0,
+                sampled=sampled,
+                reward_weight=captioner.reward_weight,
+                entropy_weight=captioner.entropy_weight,
+            )
+        penalty = equations.attention_penalty(decoded.attention_weights, rows["weights"])
+        weight = 0.0 if attention == "none" else captioner.attention_penalty_weight
+        is_caption = (lengths.reshape(-1) > 0).astype("float32")
+        straightforward = tf.reduce_sum((weight * penalty - gain) * is_caption) / 8
+    expected = tape.gradient(straightforward, variables)
+
+    assert float(mean) == pytest.approx(float(straightforward), rel=1e-5)
+    for variable, one, other in zip(variables, found, expected):
+        one, other = tf.convert_to_tensor(one), tf.convert_to_tensor(other)
+        np.testing.assert_allclose(one, other, atol=2e-5, err_msg=variable.path)
+        assert np.abs(other).max() > 1e-4, variable.path
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)

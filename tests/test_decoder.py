@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_sat import decoder as decoder_module
 from keras_sat.attention import ATTENTIONS, SCORINGS
-from keras_sat.decoder import CELLS, CaptionDecoder, loop_over_time
+from keras_sat.decoder import CELLS, CaptionDecoder
 
 PHOTOS, REGIONS, DIM, TIME, VOCABULARY = 2, 5, 6, 4, 11
 KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
@@ -124,9 +124,9 @@ def test_only_what_is_recurrent_is_in_the_loop(attention, monkeypatch):
     for layer in spied:
         spy(layer)
     decoder(features, input_ids)
-    assert shapes["embedding"] == [(PHOTOS, TIME)]
+    assert shapes["embedding"] == [(TIME, PHOTOS)]
     for name in ("input_projection", "state_readout", "context_readout", "word_logits"):
-        assert [shape[:2] for shape in shapes[name]] == [(PHOTOS, TIME)], name
+        assert [shape[:2] for shape in shapes[name]] == [(TIME, PHOTOS)], name
     if attention == "none":
         assert shapes["context_projection"] == [(PHOTOS, DIM)]
     else:
@@ -220,17 +220,6 @@ def test_mixed_precision_gives_float32_logits():
     features, input_ids, _ = inputs()
     decoded = decoder(features.astype("float16"), input_ids)
     assert decoded.logits.dtype == "float32" and np.isfinite(decoded.logits).all()
-
-
-def test_loop_over_time_counts():
-    spec = tf.TensorSpec((None, 1), "float32")
-    sums = loop_over_time(
-        lambda total, x, nothing: (total + x, (total + x,)),
-        np.zeros((2, 1), dtype="float32"),
-        (tf.ones((2, 5, 1)), None),
-        [spec],
-    )
-    np.testing.assert_array_equal(sums[0][:, :, 0], [[1, 2, 3, 4, 5]] * 2)
 
 
 # === Errors ===
