@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: demo install test test-lowest lint bench notebooks notebooks-check clean
+.PHONY: demo install test test-lowest lint bench bench-gpu notebooks notebooks-check clean
 
 install: $(INSTALLED)
 
@@ -23,8 +23,17 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-bench: $(INSTALLED)
+# The peers need PyTorch; its CPU build is the smaller one: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+.venv/bench: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
+	touch $@
+
+bench: .venv/bench
 	$(BIN)/python benchmarks/bench.py
+
+# Where a GPU is: needs jax, keras and numpy in PYTHON, and takes PyTorch as the peer if it is there.
+bench-gpu:
+	$(PYTHON) benchmarks/bench_gpu.py
 
 # The tests again, with the oldest packages that setup.cfg allows.
 test-lowest:

@@ -58,17 +58,32 @@ def in_turn(*functions, num_rounds=NUM_ROUNDS):
     return [statistics.median(measured) for measured in zip(*rounds)]
 
 
+def in_turn_with_the_limit(*functions):
+    """Return the machine's rates, as `limits.Work.seconds` takes them, and the median seconds of each function."""
+    (product, flops), (tanh, evaluations) = limits.product_and_tanh()
+
+    def repeated(function):
+        for _ in range(5):
+            function()
+
+    *measured, of_product, of_tanh = in_turn(*functions, lambda: repeated(product), lambda: repeated(tanh))
+    return {"flops": 5 * flops / of_product, "evaluations": 5 * evaluations / of_tanh}, measured
+
+
+def rate_names(rates):
+    return f"{rates['flops'] / 1e9:.0f} GFLOP/s and {rates['evaluations'] / 1e6:.0f} M/s"
+
+
 def figure(value, unit, share_of_limit=None, **details):
     """Return a figure as it is written; `ratios` are by peer."""
     return {"value": value, "unit": unit, "share_of_limit": share_of_limit, "ratios": {}, **details}
 
 
 class Bench:
-    """What several figures share: the folder for what they write, the machine's rates, the models."""
+    """What several figures share: the folder for what they write, and the models."""
 
     def __init__(self, folder):
         self.folder = folder
-        self.rates = limits.measure_rates()
 
     def captioner(self, attention="soft"):
         from keras_sat import Captioner
@@ -152,12 +167,12 @@ def bench_train(bench, attention):
             peers.train_step(peer, optimizer, *batch, captioner.attention_penalty_weight)
 
     functions = [ours, theirs] if attention == "soft" else [ours]
-    own, *peer_seconds = in_turn(*functions)
+    rates, (own, *peer_seconds) = in_turn_with_the_limit(*functions)
     work = limits.train_work(SIZES, num_photos, num_words)
-    least = work.seconds(bench.rates)
+    least = work.seconds(rates)
     print(
-        f"  {num_captions:.0f} captions of {num_photos} photos, {num_words:.0f} words: {work.flops / 1e9:.0f} GFLOP and "
-        f"{work.evaluations / 1e6:.0f} M tanh and exp; {least:.2f} s at the limit, {own:.2f} s measured; "
+        f"  {num_captions:.0f} captions of {num_photos} photos, {num_words:.0f} words: {work.flops / 1e9:.0f} GFLOP, "
+        f"{work.evaluations / 1e6:.0f} M tanh and exp; {least:.2f} s at {rate_names(rates)}, {own:.2f} s measured; "
         f"first pass {tracing:.0f} s, {step.experimental_get_tracing_count()} traces"
     )
     result = figure(num_captions / own, "captions/s", least / own, first_pass_seconds=tracing)
@@ -203,12 +218,12 @@ def bench_caption(bench, num_beams):
     def theirs():
         return [peers.beam_search(peer, photo, num_beams, **special) for photo in of_peer]
 
-    own, peer_seconds = in_turn(ours, theirs)
+    rates, (own, peer_seconds) = in_turn_with_the_limit(ours, theirs)
     work = limits.caption_work(SIZES, NUM_PHOTOS, NUM_STEPS, num_beams)
-    least = work.seconds(bench.rates)
+    least = work.seconds(rates)
     print(
         f"  {NUM_PHOTOS} photos, {NUM_STEPS} words, {num_beams} beams: {work.flops / 1e9:.0f} GFLOP and "
-        f"{work.evaluations / 1e6:.0f} M tanh and exp, {least:.2f} s at the limit, {own:.2f} s measured"
+        f"{work.evaluations / 1e6:.0f} M tanh and exp; {least:.2f} s at {rate_names(rates)}, {own:.2f} s measured"
     )
     result = figure(NUM_PHOTOS / own, "photos/s", least / own)
     result["ratios"]["pytorch_loop"] = NUM_PHOTOS / own / (len(of_peer) / peer_seconds)
@@ -258,8 +273,8 @@ def bench_caption_one(bench):
         for photo in of_peer:
             peers.beam_search(peer, photo, 1, NUM_STEPS, *special)
 
-    own, peer_seconds = in_turn(ours, theirs)
-    share = limits.caption_work(SIZES, len(features), NUM_STEPS, 1).seconds(bench.rates) / own
+    rates, (own, peer_seconds) = in_turn_with_the_limit(ours, theirs)
+    share = limits.caption_work(SIZES, len(features), NUM_STEPS, 1).seconds(rates) / own
     result = figure(len(features) / own, "photos/s", share)
     result["ratios"]["pytorch_loop"] = peer_seconds / own
     return result
@@ -313,8 +328,8 @@ def bench_features_vgg16(bench):
         with torch.inference_mode():
             peer(for_peer)
 
-    own, peer_seconds = in_turn(lambda: encode().numpy(), theirs)
-    share = len(images) * limits.VGG16_FLOPS / bench.rates["flops"] / own
+    rates, (own, peer_seconds) = in_turn_with_the_limit(lambda: encode().numpy(), theirs)
+    share = len(images) * limits.VGG16_FLOPS / rates["flops"] / own
     result = figure(len(images) / own, "photos/s", share)
     result["ratios"]["pytorch_vgg16"] = peer_seconds / own
     return result
@@ -445,7 +460,7 @@ FIGURES = {
 }
 
 
-def machine(rates):
+def machine():
     """Return what describes the machine, as results.json has it."""
     packages = {}
     for package in ("tensorflow", "keras", "numpy", "torch"):
@@ -459,8 +474,6 @@ def machine(rates):
         "processor": platform.machine(),
         "python": platform.python_version(),
         **packages,
-        "gflops": rates["flops"] / 1e9,
-        "million_tanh_per_second": rates["evaluations"] / 1e6,
     }
 
 
@@ -475,12 +488,8 @@ def main():
     start, measured, table = time.perf_counter(), {}, []
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(Path(folder))  # with rates of its own: machines have moods
-            print(
-                f"{name} ({bench.rates['flops'] / 1e9:.0f} GFLOP/s, {bench.rates['evaluations'] / 1e6:.0f} M tanh/s)",
-                flush=True,
-            )
-            measured[name] = FIGURES[name](bench)
+            print(name, flush=True)
+            measured[name] = FIGURES[name](Bench(Path(folder)))
         one = measured[name]
         share = "" if one["share_of_limit"] is None else f"{one['share_of_limit']:.2f}"
         ratios = ", ".join(f"{ratio:.2f} x {peer}" for peer, ratio in one["ratios"].items())
@@ -490,7 +499,7 @@ def main():
     print(f"{time.perf_counter() - start:.0f} s in all")
     kept = json.loads(RESULTS.read_text()).get("figures", {}) if RESULTS.exists() else {}
     figures = {name: measured.get(name, kept.get(name)) for name in FIGURES if name in measured or name in kept}
-    write_json(RESULTS, {"machine": machine(bench.rates), "figures": figures})
+    write_json(RESULTS, {"machine": machine(), "figures": figures})
 
 
 if __name__ == "__main__":

@@ -57,8 +57,8 @@ class TextbookDecoder(nn.Module):
             input_ids: (captions, time), longest caption first.
             lengths: list of the lengths of the captions.
         """
-        logits = torch.zeros(*input_ids.shape, self.word_logits.out_features)
-        maps = torch.zeros(*input_ids.shape, features.shape[1])
+        logits = torch.zeros(*input_ids.shape, self.word_logits.out_features, device=features.device)
+        maps = torch.zeros(*input_ids.shape, features.shape[1], device=features.device)
         hidden_state, cell_state = self.initial_state(features)
         for t in range(max(lengths)):
             rows = sum(length > t for length in lengths)
@@ -153,8 +153,8 @@ def greedy(peer, features, max_length, start_token_id, end_token_id, never):
         never: token ids that are not chosen.
     """
     hidden_state, cell_state = peer.initial_state(features)
-    token_ids = torch.full((len(features),), start_token_id)
-    ended = torch.zeros(len(features), dtype=torch.bool)
+    token_ids = torch.full((len(features),), start_token_id, device=features.device)
+    ended = torch.zeros(len(features), dtype=torch.bool, device=features.device)
     found = []
     for _ in range(max_length):
         logits, hidden_state, cell_state, _ = peer.step(token_ids, hidden_state, cell_state, features)
@@ -173,8 +173,8 @@ def beam_search(peer, features, num_beams, max_length, start_token_id, end_token
     """Return the token ids of the best caption of one photo, features (regions, feature_dim), `<end>` left out."""
     features = features.expand(num_beams, *features.shape)
     hidden_state, cell_state = peer.initial_state(features)
-    sequences = torch.full((num_beams, 1), start_token_id)
-    scores = torch.zeros(num_beams, 1)
+    sequences = torch.full((num_beams, 1), start_token_id, device=features.device)
+    scores = torch.zeros(num_beams, 1, device=features.device)
     complete = []
     for t in range(max_length):
         logits, hidden_state, cell_state, _ = peer.step(sequences[:, -1], hidden_state, cell_state, features)

@@ -36,17 +36,17 @@ def loop_over_time(
         inputs: tuple of tensors (time, rows, dim), or None, which is handed on as it is.
         output_specs: length and dtype of each output at one time.
         dense_layers: every LoopDense that `step` calls, each of them once.
-        summed_layers: those of which `step` adds the outputs to the first of the inputs, which enters nothing else: dy_t
-            is its gradient then, and they need no zeros.
+        summed_layers: those of which `step` adds the outputs to the first of the inputs, which enters nothing else:
+            dy_t is its gradient then, and they need no zeros.
         token_weights: (rows, time), 0 for padding. With it, captions leave the loop when they have ended: at each time
             `step` sees the first captions of each photo only, as many as have a word left in any of the photos. The
             outputs of the others are 0. It saves work where the captions of a photo come longest first.
         photos: how many photos there are; rows is a multiple of it.
     """
-    if keras.config.backend() == "tensorflow":
-        late = dense_layers, summed_layers
-        return _tensorflow_loop(step, state, inputs, output_specs, *late, token_weights, photos)
-    return _scan(step, state, inputs)
+    if keras.config.backend() != "tensorflow":
+        return _scan(step, state, inputs)
+    leaving = _NobodyLeaves() if token_weights is None else _TheEndedLeave(token_weights, photos)
+    return _tensorflow_loop(step, state, inputs, output_specs, dense_layers, summed_layers, leaving)
 
 
 def _scan(step, state, inputs):
@@ -60,70 +60,49 @@ def _scan(step, state, inputs):
     return outputs
 
 
-def _tensorflow_loop(step, state, inputs, output_specs, dense_layers, summed_layers, token_weights, photos):
+def _tensorflow_loop(step, state, inputs, output_specs, dense_layers, summed_layers, leaving):
     """TensorFlow's own loop: one graph for captions of any length, with a gradient that XLA can compile too.
 
     There, `keras.ops.scan` wants outputs of the shapes of the state, and XLA cannot compile its gradient.
     """
     import tensorflow as tf
 
+    def in_turn(x):
+        """Return a function from a time, and what is left then, to x of that time."""
+        if x is None:
+            return lambda t, left: None
+        x = leaving.stored(x)
+        queue = tf.TensorArray(x.dtype, size=time, element_shape=x.shape[1:]).unstack(x)
+        return lambda t, left: leaving.those_left(queue.read(t), left)
+
     time, rows = ops.shape(inputs[0])[:2]
-    captions_leave = token_weights is not None
-    captions_left = _captions_left(token_weights, photos) if captions_leave else None
-    late = [_LateProduct(layer) for layer in dense_layers]
-    zeros = []
+    late, zeros = [_LateProduct(layer) for layer in dense_layers], []
     for product in late:
         if product.layer in summed_layers:
             inputs = (product.with_gradient(inputs[0]), *inputs[1:])
             zeros.append(None)
         else:
-            zeros.append(
-                product.with_gradient(tf.zeros((time, rows, product.layer.units), product.layer.compute_dtype))
-            )
+            nothing = tf.zeros((time, rows, product.layer.units), product.layer.compute_dtype)
+            zeros.append(product.with_gradient(nothing))
+    inputs, zeros = [in_turn(x) for x in inputs], [in_turn(x) for x in zeros]
     specs = [*output_specs, *((product.layer.kernel.shape[0], product.layer.compute_dtype) for product in late)]
-
-    def by_photo(x):
-        """Return (..., rows, dim) as (..., photos, captions, dim), from which captions can leave."""
-        before = ops.shape(x)[:-2]
-        return tf.reshape(x, (*before, photos, rows // photos, x.shape[-1])) if captions_leave else x
-
-    def in_turn(x):
-        if x is None:
-            return None
-        x = by_photo(x)
-        return tf.TensorArray(x.dtype, size=time, element_shape=x.shape[1:]).unstack(x)
-
-    queues, zeros = [in_turn(x) for x in inputs], [in_turn(x) for x in zeros]
-    shape = (None, None) if captions_leave else (None,)
-    outputs = [tf.TensorArray(dtype, size=time, element_shape=(*shape, dim)) for dim, dtype in specs]
+    outputs = [tf.TensorArray(dtype, size=time, element_shape=(*leaving.shape, dim)) for dim, dtype in specs]
 
     def body(t, state, outputs):
-        if captions_leave:
-            left = captions_left[t]
-            all_left = (-1, left, -1)
-            ended = ((0, 0), (0, rows // photos - left), (0, 0))
-
-        def those_left(x):
-            """Return the rows of the captions that are left: of (photos, captions, dim), (rows, dim)."""
-            return tf.reshape(tf.slice(x, (0, 0, 0), all_left), (-1, x.shape[-1])) if captions_leave else x
-
-        def filled_up(x):
-            """Return the contrary, with zeros for the captions that have ended."""
-            return tf.pad(tf.reshape(x, (-1, left, x.shape[-1])), ended) if captions_leave else x
-
-        turn, zeros_now = ([q if q is None else those_left(q.read(t)) for q in some] for some in (queues, zeros))
-        for product, x in zip(late, zeros_now):
-            product.begin_step(x)
+        left = leaving.num_left(t)
+        for product, turn in zip(late, zeros):
+            product.begin_step(turn(t, left))
         try:
-            state, values = step(tf.nest.map_structure(those_left, state), *turn)
+            state = tf.nest.map_structure(lambda x: leaving.those_left(x, left), state)
+            state, values = step(state, *(turn(t, left) for turn in inputs))
         finally:
             given = [product.end_step() for product in late]
-        values = [*values, *given]
-        state = tf.nest.map_structure(filled_up, state)
-        return t + 1, state, [queue.write(t, filled_up(value)) for queue, value in zip(outputs, values)]
+        state = tf.nest.map_structure(lambda x: leaving.filled_up(x, left), state)
+        values = [leaving.filled_up(x, left) for x in (*values, *given)]
+        return t + 1, state, [queue.write(t, value) for queue, value in zip(outputs, values)]
 
-    state = tf.nest.map_structure(by_photo, state)
-    shapes = tf.nest.map_structure(lambda x: tf.TensorShape((*shape, x.shape[-1])), state)
+    state = tf.nest.map_structure(leaving.stored, state)
+    shapes = tf.nest.map_structure(lambda x: tf.TensorShape((*leaving.shape, x.shape[-1])), state)
     _, _, outputs = tf.while_loop(
         lambda t, *_: t < time,
         body,
@@ -137,15 +116,66 @@ def _tensorflow_loop(step, state, inputs, output_specs, dense_layers, summed_lay
     return stacked[: len(output_specs)]
 
 
-def _captions_left(token_weights, photos):
-    """Return how many captions of each photo, from its first on, have a word left in any of the photos: (time,)."""
-    rows, time = ops.shape(token_weights)
-    times = ops.arange(1, time + 1)
-    lengths = ops.max(ops.where(token_weights > 0, times, 0), axis=1)
-    longest = ops.max(ops.reshape(lengths, (photos, -1)), axis=0)  # first captions, second captions, ...
-    is_left = longest[:, None] >= times  # (captions, time)
-    numbers = ops.arange(1, rows // photos + 1)[:, None]
-    return ops.max(ops.where(is_left, numbers, 1), axis=0)
+# === Who is in the loop ===
+
+
+class _NobodyLeaves:
+    """All captions stay in the loop to the end."""
+
+    shape = (None,)  # in which rows are stored
+
+    def stored(self, x):
+        return x
+
+    def num_left(self, t):
+        return None
+
+    def those_left(self, x, num_left):
+        return x
+
+    def filled_up(self, x, num_left):
+        return x
+
+
+class _TheEndedLeave:
+    """Captions leave the loop when they have ended; see `loop_over_time`."""
+
+    shape = (None, None)  # photos, captions
+
+    def __init__(self, token_weights, photos):
+        rows, time = ops.shape(token_weights)
+        self.photos, self.captions = photos, rows // photos
+        times = ops.arange(1, time + 1)
+        lengths = ops.max(ops.where(token_weights > 0, times, 0), axis=1)
+        longest = ops.max(ops.reshape(lengths, (photos, -1)), axis=0)  # first captions, second captions, ...
+        is_left = longest[:, None] >= times  # (captions, time)
+        numbers = ops.arange(1, self.captions + 1)[:, None]
+        self.captions_left = ops.max(ops.where(is_left, numbers, 1), axis=0)  # (time,)
+
+    def stored(self, x):
+        """Return (..., rows, dim) as (..., photos, captions, dim)."""
+        before = ops.shape(x)[:-2]
+        return ops.reshape(x, (*before, self.photos, self.captions, x.shape[-1]))
+
+    def num_left(self, t):
+        """Return how many captions of each photo are left at a time, from the first on."""
+        return self.captions_left[t]
+
+    def those_left(self, x, num_left):
+        """Return the rows of the captions that are left, (rows, dim), of (photos, captions, dim)."""
+        import tensorflow as tf
+
+        return tf.reshape(tf.slice(x, (0, 0, 0), (-1, num_left, -1)), (-1, x.shape[-1]))
+
+    def filled_up(self, x, num_left):
+        """Return (photos, captions, dim), with 0 for the captions that have ended, of (rows, dim)."""
+        import tensorflow as tf
+
+        by_photo = tf.reshape(x, (-1, num_left, x.shape[-1]))
+        return tf.pad(by_photo, ((0, 0), (0, self.captions - num_left), (0, 0)))
+
+
+# === The gradient of a matrix ===
 
 
 class _LateProduct:

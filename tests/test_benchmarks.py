@@ -1,0 +1,198 @@
+"""The benchmarks: that they count and compare what they say. None of these measures how fast anything is."""
+
+import json
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_utils import FeatureCache
+from keras_sat import Captioner
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+NAMES = [
+    "train_soft", "train_hard", "caption_greedy", "caption_beam5", "caption_one", "photo_to_caption", "features_vgg16",
+    "features_mobilenet_v2", "batches", "memory_8k", "memory_120k", "import", "load_pretrained",
+]  # fmt: skip
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+@pytest.fixture
+def bench(benchmarks):
+    import bench
+
+    return bench
+
+
+@pytest.fixture
+def limits(benchmarks):
+    import limits
+
+    return limits
+
+
+@pytest.fixture
+def peers(benchmarks):
+    pytest.importorskip("torch", reason="the peers need PyTorch: pip install -e '.[bench]'")
+    import peers
+
+    return peers
+
+
+# === What is counted ===
+
+
+def test_the_least_arithmetic_counts_every_product_of_the_decoder(limits):
+    sizes = limits.Sizes(regions=6, feature_dim=5, attention_dim=4, embedding_dim=3, hidden_dim=2, vocabulary=7)
+    captioner = Captioner([f"w{i}" for i in range(3)], encoder=None, embedding_dim=3, hidden_dim=2, attention_dim=4)
+    captioner.build(((None, 6, 5), (None, None)))
+    photos, steps, beams = 2, 3, 4
+    weights = {weight.path.split("decoder/")[-1]: np.prod(weight.shape) for weight in captioner.decoder.weights}
+    once = {name: n for name, n in weights.items() if name.startswith(("initial", "attention/feature_projection"))}
+    flops = 0
+    for name, numbers in weights.items():
+        if "bias" in name or "embeddings" in name:
+            continue  # added or looked up
+        rows = photos if name.startswith("initial") else photos * 6 if "feature_projection" in name else None
+        rows = rows or photos * steps * beams * (6 if "score_vector" in name else 1)
+        flops += 2 * rows * numbers
+    flops += 2 * photos * steps * beams * 6 * 5  # the context
+    assert once and limits.caption_work(sizes, photos, steps, beams).flops == flops
+
+    forward = limits.caption_work(sizes, photos, steps, 1).flops
+    train = limits.train_work(sizes, photos, photos * steps).flops
+    no_gradient_of_features = 2 * photos * 6 * 5 * 4 + 2 * 2 * photos * 5 * 2 + 2 * photos * steps * 6 * 5
+    assert train == 3 * forward - no_gradient_of_features
+
+
+def test_evaluations_and_seconds(limits):
+    sizes = limits.Sizes(regions=6, feature_dim=5, attention_dim=4, embedding_dim=3, hidden_dim=2, vocabulary=7)
+    work = limits.caption_work(sizes, 1, 1, 1)
+    assert work.evaluations == 6 * 4 + 6 + 1 + 5 * 2 + 7 + 2 * 2
+    assert limits.Work(10.0, 20.0).seconds({"flops": 5.0, "evaluations": 10.0}) == 4.0
+
+
+def test_the_captions_are_as_long_as_those_of_flickr8k(bench):
+    images = bench.flickr8k_captions()
+    lengths = [len(caption.split()) for image in images for caption in image.captions]
+    assert len(images) == 600 and {len(image.captions) for image in images} == {5}
+    assert np.mean(lengths) == pytest.approx(10.79, abs=0.05)  # Flickr8k's training captions: 10.79
+
+
+# === The peers do the same work ===
+
+
+@pytest.fixture
+def pair(peers):
+    """Our captioner and the peer with its weights, without dropout."""
+    keras.utils.set_random_seed(2)
+    quiet = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
+    captioner = Captioner(
+        [f"w{i}" for i in range(16)], encoder=None, embedding_dim=6, hidden_dim=8, attention_dim=7, **quiet
+    )
+    captioner.build(((None, 9, 5), (None, None)))
+    for weight in captioner.decoder.weights:
+        weight.assign(np.random.default_rng(len(weight.path)).normal(scale=0.6, size=weight.shape))
+    peer = peers.TextbookDecoder(20, feature_dim=5, embedding_dim=6, hidden_dim=8, attention_dim=7)
+    peers.carry_over(captioner.decoder, peer)
+    return captioner, peer.eval()
+
+
+def test_the_peer_learns_from_the_same_loss(pair, peers):
+    import torch
+
+    captioner, peer = pair
+    random = np.random.default_rng(0)
+    weights = (np.arange(4) < np.array([[4, 2], [3, 0]])[..., None]).astype("float32")
+    input_ids, target_ids = random.integers(4, 20, (2, 2, 2, 4)).astype("int32")
+    batch = tf.nest.map_structure(tf.constant, ((random.random((2, 9, 5), "float32"), input_ids), target_ids, weights))
+    features, ids, targets, lengths = peers.as_peer_batch(batch)
+    assert features.shape == (3, 9, 5) and lengths == [4, 2, 3]
+    before = {name: weight.clone() for name, weight in peer.named_parameters()}
+    optimizer = torch.optim.SGD(peer.parameters(), lr=1e-3)
+    loss = peers.train_step(peer, optimizer, features, ids, targets, lengths, captioner.attention_penalty_weight)
+    with tf.GradientTape() as tape:
+        mean = captioner.objective(batch, training=False).mean
+    assert loss == pytest.approx(float(mean), rel=1e-5)
+    ours = tape.gradient(mean, captioner.decoder.word_logits.kernel.value)
+    assert {name for name, weight in peer.named_parameters() if not torch.equal(weight, before[name])} == set(before)
+    theirs = (before["word_logits.weight"] - peer.word_logits.weight).detach().numpy().T / 1e-3
+    factor = np.abs(theirs).max() / np.abs(ours).max()  # 1, or less where gradients were clipped
+    assert 0 < factor <= 1.001
+    np.testing.assert_allclose(theirs, factor * ours.numpy(), atol=2e-3)
+
+
+def test_the_peer_says_the_same(pair, peers):
+    import torch
+
+    captioner, peer = pair
+    features = np.random.default_rng(1).random((6, 9, 5), "float32")
+    special = {"max_length": 7, "start_token_id": 1, "end_token_id": 2, "never": [0, 1, 3]}
+    for beams in (1, 3):
+        ours = captioner.caption_features(features, num_beams=beams, max_length=7)
+        ours = [captioner.vocabulary.caption_to_ids(result.caption) for result in ours]
+        theirs = [peers.beam_search(peer, torch.tensor(photo), beams, **special) for photo in features]
+        if beams == 1:
+            assert ours == theirs == peers.greedy(peer, torch.tensor(features), **special)
+        else:  # the textbook's beams shrink when one has ended; most captions are the same all the same
+            assert sum(one == other for one, other in zip(ours, theirs)) >= 3
+
+
+def test_the_peers_vgg16_has_block5(peers):
+    import torch
+
+    encoder = peers.VGG16()
+    assert sum(weight.numel() for weight in encoder.parameters()) == 14_714_688  # as keras.applications counts it
+    with torch.inference_mode():
+        assert encoder(torch.zeros(1, 3, 32, 32)).shape == (1, 512, 2, 2)
+
+
+# === What is written ===
+
+
+def test_the_recorded_results_have_every_figure(bench):
+    results = json.loads((BENCHMARKS / "results.json").read_text())
+    assert list(bench.FIGURES) == NAMES == list(results["figures"])
+    for name, figure in results["figures"].items():
+        assert {"value", "unit", "share_of_limit", "ratios"} <= figure.keys()
+        assert figure["value"] > 0, name
+        assert figure["ratios"].keys() <= {"pytorch_loop", "pytorch_vgg16"}
+    assert {"cores", "python", "tensorflow", "keras", "torch"} <= results["machine"].keys()
+
+
+def test_a_figure_is_measured_printed_and_kept(bench, monkeypatch, tmp_path, capsys):
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps({"figures": {"batches": {"value": 1.0}}}))
+    monkeypatch.setattr(bench, "RESULTS", results)
+    one = bench.figure(2.0, "photos/s", 0.5) | {"ratios": {"pytorch_loop": 3.0}}
+    monkeypatch.setitem(bench.FIGURES, "train_soft", lambda _: one)
+    monkeypatch.setattr(sys, "argv", ["bench.py", "train_soft"])
+    bench.main()
+    assert "3.00 x pytorch_loop" in capsys.readouterr().out
+    figures = json.loads(results.read_text())["figures"]
+    assert figures == {"train_soft": one, "batches": {"value": 1.0}}
+
+
+def test_unknown_figures_are_refused_in_one_line(bench, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bench.py", "speed"])
+    with pytest.raises(SystemExit) as stopped:
+        bench.main()
+    assert stopped.value.code == 2
+    assert "Received: speed" in capsys.readouterr().err
+
+
+def test_a_sparse_cache_reads_as_any_other(benchmarks, tmp_path):
+    import memory
+
+    cache = memory.sparse_cache(tmp_path / "sparse", [f"photo{n}" for n in range(5000)])
+    assert len(cache.image_ids) == 5000 and not cache.features(["photo4999"]).any()
+    assert FeatureCache.open(cache.directory).feature_dim == 512
+    features = cache.directory / "features.npy"
+    assert features.stat().st_size > 1e9 and features.stat().st_blocks * 512 < 1e7
