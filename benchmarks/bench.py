@@ -280,10 +280,23 @@ def bench_caption_one(bench):
     return result
 
 
+def bare_encoding(encoder, paths):
+    """Return a function that encodes as many photos as there are paths, 32 at a time, from tensors that lie ready."""
+    import tensorflow as tf
+
+    batch = tf.constant(np.stack([load_image(path, 224) for path in paths[:32]]), tf.float32)
+    bare = tf.function(lambda: encoder(batch, training=False))
+
+    def encode():
+        for _ in range(len(paths) // 32):
+            bare().numpy()
+
+    return encode
+
+
 def bench_photo_to_caption(bench):
     """Photos a second from files to captions with beam 3, as a share of the bare encoder's on tensors ready."""
     import keras
-    import tensorflow as tf
 
     from keras_sat import Captioner
 
@@ -291,18 +304,11 @@ def bench_photo_to_caption(bench):
     words = [f"word{number}" for number in range(SIZES.vocabulary - 4)]
     captioner = Captioner(words, encoder="mobilenet_v2", encoder_weights=None)
     paths = bench.photos(256)
-    encoder = captioner.encoder_model
-    batch = tf.constant(np.stack([load_image(path, 224) for path in paths[:32]]), tf.float32)
-    bare = tf.function(lambda images: encoder(images, training=False))
-
-    def encode():
-        for _ in range(len(paths) // 32):
-            bare(batch).numpy()
 
     def caption():
         captioner.caption(paths, num_beams=3, max_length=NUM_STEPS)
 
-    own, encoding = in_turn(caption, encode)
+    own, encoding = in_turn(caption, bare_encoding(captioner.encoder_model, paths))
     return figure(len(paths) / own, "photos/s", encoding / own)
 
 
@@ -337,25 +343,18 @@ def bench_features_vgg16(bench):
 
 def bench_features_mobilenet_v2(bench):
     """Photos a second from files to a finished cache, as a share of the bare encoder's on tensors that lie ready."""
-    import tensorflow as tf
 
     from keras_sat.encoders import make_encoder
 
     paths = bench.photos(768)
     ids = [Path(path).stem for path in paths]
     encoder = make_encoder("mobilenet_v2", weights=None)
-    batch = tf.constant(np.stack([load_image(path, 224) for path in paths[:32]]), tf.float32)
-    bare = tf.function(lambda images: encoder(images, training=False))
     folders = iter(range(NUM_ROUNDS + 1))
-
-    def encode():
-        for _ in range(len(paths) // 32):
-            bare(batch).numpy()
 
     def build():
         FeatureCache.build(bench.folder / f"mobilenet{next(folders)}", ids, paths, encoder, show_progress=False)
 
-    own, encoding = in_turn(build, encode)
+    own, encoding = in_turn(build, bare_encoding(encoder, paths))
     return figure(len(paths) / own, "photos/s", encoding / own)
 
 

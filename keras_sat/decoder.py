@@ -338,8 +338,8 @@ class CaptionDecoder(layers.Layer):
         """Return the Unrolled captions: all that comes before the readout. See `call` for the arguments.
 
         Args:
-            token_weights: (rows, time), 0 for padding: no attention is paid after the last caption of a photo has
-                ended, and it saves work where the captions of a photo come longest first. None pays it everywhere.
+            token_weights: (rows, time), 0 for padding: captions leave the loop when they have ended, as
+                `loop_over_time` says. None keeps all to the end.
         """
         features = ops.cast(features, self.compute_dtype)
         rows, time = ops.shape(input_ids)
