@@ -57,6 +57,7 @@ def build_parser():
         ("fit", _add_fit, run_fit, "train a captioner", FIT),
         ("caption", _add_caption, run_caption, "write captions for pictures", CAPTION),
         ("evaluate", _add_evaluate, run_evaluate, "score the captions of a data set", EVALUATE),
+        ("compare", _add_compare, run_compare, "compare two captioners by their scores", COMPARE),
         ("features", _add_features, run_features, "encode the photos of a data set once", FEATURES),
         ("info", _add_info, run_info, "print what a bug report needs", INFO),
     ):
@@ -72,7 +73,11 @@ FIT = """Train a captioner and keep the best one. Killed and run again with the 
 epoch that was completed; Ctrl-C ends the training."""
 CAPTION = """Write a line for each picture: its path, a tab and its caption. Pictures that cannot be read are named on
 standard error, and the exit status is then 2."""
-EVALUATE = "Caption the photos of a split, and score the captions against those that people wrote."
+EVALUATE = """Caption the photos of a split, and score the captions against those that people wrote. With --captions,
+score what any other system wrote."""
+COMPARE = """Compare two captioners on the same photos: the differences of their scores, 95 % intervals over photos, and
+mean and deviation over seeds. FIRST and SECOND are files that `keras-sat evaluate --json` wrote, or patterns in
+quotation marks for several seeds: "runs/soft-*.json"."""
 FEATURES = "Encode the photos of a data set once and keep their features. Killed and run again, it goes on."
 INFO = "Print versions and devices, and which data, encoder weights and models are found."
 
@@ -170,13 +175,32 @@ def _add_caption(parser):
 
 def _add_evaluate(parser):
     _add_model(parser)
+    parser.add_argument(
+        "--captions",
+        default=None,
+        metavar="FILE",
+        help="score these captions instead: a JSON list of objects with image_id and caption",
+    )
     _add_data(parser)
     parser.add_argument("--split", choices=SPLITS, help="default: test")
     parser.add_argument("--cache-dir", dest="cache", help="a folder of features that fit or features has built")
     _add_search(parser)
     _add_encoder_weights(parser)
     parser.add_argument("--skip-unreadable", action="store_true", help="leave out photos that cannot be read")
-    parser.add_argument("--json", default=None, metavar="OUT", help="write scores, settings and captions as JSON")
+    parser.add_argument(
+        "--beside", nargs="+", choices=("paper", "human"), help="rows to compare with: the paper's, a person's"
+    )
+    for name, text in (
+        ("json", "write scores, settings and captions as JSON"),
+        ("csv", "write the scores of each photo"),
+        ("coco-results", "write the captions as coco-caption reads them"),
+    ):
+        parser.add_argument(f"--{name}", default=None, metavar="OUT", help=text)
+
+
+def _add_compare(parser):
+    parser.add_argument("first", metavar="FIRST", help="JSON file or pattern")
+    parser.add_argument("second", metavar="SECOND", help="JSON file or pattern")
 
 
 def _add_features(parser):
@@ -309,15 +333,35 @@ def _plot_paths(out, paths):
     return drawings
 
 
-def run_evaluate(model, data, json=None, encoder_weights=None, **options):
-    from keras_sat.evaluation import evaluate
-    from keras_sat.recipe import load_captioner
+def run_evaluate(model, data, captions=None, encoder_weights=None, json=None, csv=None, coco_results=None, **options):
+    """Score a captioner, or captions, and write what was asked for."""
+    from keras_sat.evaluation import evaluate, evaluate_captions
 
-    captioner = load_captioner(_model_or_usual(model), encoder_weights=encoder_weights)
-    table = evaluate(captioner, data, **options)
+    if captions is None:
+        from keras_sat.recipe import load_captioner
+
+        captioner = load_captioner(_model_or_usual(model), encoder_weights=encoder_weights)
+        table = evaluate(captioner, data, **options)
+    else:
+        searching = [name for name in options if name not in ("data_dir", "split", "split_seed", "beside")]
+        searching += ["model"] * (model is not None) + ["encoder_weights"] * (encoder_weights is not None)
+        if searching:
+            raise ValueError(
+                "With --captions nothing is captioned, so that --model and its options have no place. "
+                f"Received: --captions with --{searching[0].replace('_', '-')}"
+            )
+        table = evaluate_captions(captions, data, **options)
     print(table)
-    if json is not None:
-        table.to_json(json)
+    for path, write in ((json, table.to_json), (csv, table.to_csv), (coco_results, table.to_coco_results)):
+        if path is not None:
+            write(path)
+
+
+def run_compare(first, second):
+    """Print how much better the second captioner is than the first."""
+    from keras_sat.comparison import compare
+
+    print(compare(first, second))
 
 
 def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder="vgg16", **options):

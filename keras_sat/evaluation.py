@@ -1,20 +1,30 @@
 """How good are the captions? Caption the photos of a split, free-running, and score what comes out."""
 
+import csv
 import dataclasses
+import io
+import re
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from data_utils.files import write_json
+from data_utils.captions import image_id_of, tokenise
+from data_utils.files import read_json, write_json, write_whole
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from data_utils.sources import photos_of_split, read_data
-from keras_sat.scores import bleu
+from keras_sat.meteor import score_meteor
+from keras_sat.published import PUBLISHED
+from keras_sat.scores import bleu_counts, bleu_of_counts, cider_of_photos, rouge_l_of_photos
 
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper cuts them
+BESIDE = ("paper", "human")
+COLUMNS = {"bleu_1": "BLEU-1", "bleu_2": "BLEU-2", "bleu_3": "BLEU-3", "bleu_4": "BLEU-4"}
+COLUMNS |= {"meteor": "METEOR", "rouge_l": "ROUGE-L", "cider": "CIDEr"}
 
 
 @dataclass(frozen=True)
@@ -22,31 +32,96 @@ class ScoreTable:
     """Scores, and all that they depend on. Printed, it is a table.
 
     Attributes:
-        scores: dict from the name of a score to its value, as a fraction.
-        settings: dict: data, split, encoder, num_beams, length_penalty, tokenisation.
+        scores: dict from the name of a score to its value, as a fraction; CIDEr as coco-caption prints it. "meteor" is
+            None where it cannot be computed, and "meteor_kind" says which METEOR it is.
+        settings: dict: data, split, encoder, num_beams, length_penalty, tokenisation; None where captions came from a
+            file.
+        statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used, and seen_in_training, the share of
+            captions that are a training caption word for word (None where the data has no training split).
         captions: list with a dict of image_id and caption for each photo.
+        photos: what each photo contributes: dict of lists, "bleu_counts" (see `scores.bleu_counts`), "rouge_l",
+            "cider" and "meteor" (None where it cannot be computed).
+        beside: dict from a label to scores of others, which are printed below.
     """
 
     scores: dict
     settings: dict
     captions: list = dataclasses.field(repr=False)
+    statistics: dict = dataclasses.field(default_factory=dict)
+    photos: dict = dataclasses.field(default_factory=dict, repr=False)
+    beside: dict = dataclasses.field(default_factory=dict, repr=False)
 
     def __str__(self):
-        names = [f"bleu_{n}" for n in range(1, 5)]
-        rows = [["", *(f"BLEU-{n}" for n in range(1, 5))]]
-        for label, ending in (("with brevity penalty", ""), ("without, as in the paper", "_no_penalty")):
-            rows.append([label, *(f"{100 * self.scores[name + ending]:.1f}" for name in names)])
-        lines = [f"{row[0]:26}" + "".join(f"{cell:>8}" for cell in row[1:]) for row in rows]
-        settings = ", ".join(f"{name} {value}" for name, value in self.settings.items())
-        texts = [entry["caption"] for entry in self.captions]
-        counts = f"{len(texts)} photos, {len(set(texts))} different captions"
-        if "" in texts:
-            counts += f", {texts.count('')} of them empty"
-        return "\n".join([*lines, f"{counts}; {settings}"])
+        without = {name: self.scores[f"{name}_no_penalty"] for name in COLUMNS if f"{name}_no_penalty" in self.scores}
+        rows = {"these captions": self.scores, "  without brevity penalty": without}
+        for label, scores in self.beside.items():
+            rows[label] = {**{name.removesuffix("_no_penalty"): value for name, value in scores.items()}, **scores}
+        width = max(map(len, rows)) + 1
+        lines = [" " * width + "".join(f"{title:>8}" for title in COLUMNS.values())]
+        for label, scores in rows.items():
+            lines.append(f"{label:{width}}" + "".join(f"{_shown(name, scores.get(name)):>8}" for name in COLUMNS))
+        if self.beside:
+            lines.append("The paper's BLEU is without brevity penalty; a person's caption has one reference less.")
+        lines.append(f"METEOR: {self.scores['meteor_kind']}")
+        return "\n".join([*lines, self._counts(), ", ".join(f"{name} {value}" for name, value in self._known())])
+
+    def _counts(self):
+        counts = self.statistics
+        text = f"{counts['photos']} photos, {counts['distinct_captions']} different captions"
+        text += f", {counts['empty_captions']} of them empty" if counts["empty_captions"] else ""
+        text += f", {counts['vocabulary_used']} words used"
+        seen = counts["seen_in_training"]
+        return text if seen is None else f"{text}, {100 * seen:.1f} % of the captions are training captions"
+
+    def _known(self):
+        return [(name, value) for name, value in self.settings.items() if value is not None]
 
     def to_json(self, path):
-        """Write scores, settings and captions as JSON."""
-        write_json(path, {"scores": self.scores, "settings": self.settings, "captions": self.captions})
+        """Write scores, settings, statistics, captions, and what each photo contributes, as JSON."""
+        names = ("scores", "settings", "statistics", "captions", "photos")
+        write_json(path, {name: getattr(self, name) for name in names})
+
+    @classmethod
+    def from_json(cls, path):
+        """Return the table that `to_json` wrote."""
+        parts = read_json(path, "the scores that `keras-sat evaluate --json` wrote")
+        names = ("scores", "settings", "statistics", "captions", "photos")
+        if not isinstance(parts, dict) or not all(isinstance(parts.get(name), kind) for name, kind in _PARTS.items()):
+            raise ValueError(
+                f"{path}: expected an object with {', '.join(names)}, as `keras-sat evaluate --json` writes it."
+            )
+        return cls(**{name: parts[name] for name in names})
+
+    def to_coco_results(self, path):
+        """Write the captions as coco-caption reads them: a list of image_id and caption; numbers for COCO's photos."""
+        entries = [{**entry, "image_id": _coco_image_id(entry["image_id"])} for entry in self.captions]
+        write_json(path, entries)
+
+    def to_csv(self, path):
+        """Write a line for each photo: its caption and its own scores."""
+        columns = [f"bleu_{n}" for n in range(1, 5)] + ["meteor", "rouge_l", "cider"]
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(["image_id", "caption", *columns])
+        for number, entry in enumerate(self.captions):
+            scores = bleu_of_counts(np.array(self.photos["bleu_counts"][number]))
+            for name in ("meteor", "rouge_l", "cider"):
+                scores[name] = None if self.photos[name] is None else self.photos[name][number]
+            cells = ["" if scores[name] is None else f"{scores[name]:.6f}" for name in columns]
+            writer.writerow([entry["image_id"], entry["caption"], *cells])
+        write_whole(Path(path).expanduser(), text.getvalue())
+
+
+_PARTS = {"scores": dict, "settings": dict, "statistics": dict, "captions": list, "photos": dict}
+
+
+def _shown(name, score):
+    if score is None:
+        return "-"
+    return f"{score:.3f}" if name == "cider" else f"{100 * score:.1f}"
+
+
+# === Scoring a captioner, or captions ===
 
 
 def evaluate(
@@ -62,6 +137,7 @@ def evaluate(
     max_length=20,
     batch_size=64,
     skip_unreadable=False,
+    beside=(),
     show_progress=True,
 ):
     """Return the ScoreTable of a captioner on the photos of one split.
@@ -75,6 +151,8 @@ def evaluate(
         cache: FeatureCache with the photos' features, or its folder; None encodes the photos.
         num_beams, length_penalty, max_length, batch_size: see `Captioner.caption_features`.
         skip_unreadable: leave out photos that cannot be read, with a warning that counts them.
+        beside: what to print below: "paper", its rows for this data set; "human", the first reference of each photo,
+            scored against the others.
         show_progress: show progress on standard error.
     """
     if not hasattr(captioner, "caption"):
@@ -82,8 +160,9 @@ def evaluate(
             "Expected a Captioner, as `Captioner.load(folder)` returns it, and then the data. "
             f"Received: captioner={captioner!r}"
         )
-    images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
-    images = photos_of_split([image for image in images if image.captions], split)
+    _check_beside(beside, data)
+    every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
+    images = photos_of_split([image for image in every if image.captions], split)
     if isinstance(cache, (str, Path)):
         from data_utils.feature_cache import FeatureCache
 
@@ -96,19 +175,137 @@ def evaluate(
         images = [image for image in images if image.image_id not in cache.unreadable]
     options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
     results = caption_photos(captioner, images, cache, batch_size=batch_size, show_progress=show_progress, **options)
-    captions = [result.caption for result in results]
+    settings = {"encoder": captioner.encoder, "num_beams": num_beams, "length_penalty": length_penalty}
+    settings = {"data": _name(data), "split": split, **settings, "tokenisation": TOKENISATION}
+    return _score_table(images, [result.caption for result in results], settings, every, beside)
+
+
+def evaluate_captions(captions, data, *, data_dir=None, split="test", split_seed=None, beside=(), show_progress=True):
+    """Return the ScoreTable of captions that any system wrote, measured like those of a captioner.
+
+    Args:
+        captions: one for each photo of the split: the path of a JSON file, as `keras-sat evaluate --json` or
+            `--coco-results` writes it, or a list of dicts of image_id and caption.
+        data, data_dir, split, split_seed, beside, show_progress: see `evaluate`.
+    """
+    _check_beside(beside, data)
+    texts = _read_captions(captions)
+    every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
+    images = photos_of_split([image for image in every if image.captions], split)
+    keys = [_caption_key(image.image_id) for image in images]
+    missing = [image.image_id for image, key in zip(images, keys) if key not in texts]
+    if missing or len(texts) > len(keys):
+        foreign = sorted(texts.keys() - set(keys))
+        parts = [f"no caption for {len(missing)} of its {len(keys)} photos (first: {missing[0]!r})"] if missing else []
+        parts += [f"{len(foreign)} captions of other photos (first: {foreign[0]!r})"] if foreign else []
+        raise ValueError(f"Expected one caption for each photo of the split {split!r}. Received: {' and '.join(parts)}")
+    settings = {"data": _name(data), "split": split, "encoder": None, "num_beams": None, "length_penalty": None}
+    settings |= {"tokenisation": TOKENISATION}
+    return _score_table(images, [texts[key] for key in keys], settings, every, beside)
+
+
+def _score_table(images, captions, settings, every_image, beside):
+    references = [[tokenise(caption) for caption in image.captions[:NUM_REFERENCES]] for image in images]
+    candidates = [tokenise(caption) for caption in captions]
+    scores, photos = _scores(references, candidates)
+    train = {tuple(tokenise(caption)) for image in every_image if image.split == "train" for caption in image.captions}
+    statistics = {
+        "photos": len(images),
+        "distinct_captions": len(set(captions)),
+        "empty_captions": sum(not words for words in candidates),
+        "vocabulary_used": len({word for words in candidates for word in words}),
+        "seen_in_training": sum(tuple(words) in train for words in candidates) / len(candidates) if train else None,
+    }
     return ScoreTable(
-        scores=bleu([image.captions[:NUM_REFERENCES] for image in images], captions),
-        settings={
-            "data": data if isinstance(data, str) else "a list of photos",
-            "split": split,
-            "encoder": captioner.encoder,
-            "num_beams": num_beams,
-            "length_penalty": length_penalty,
-            "tokenisation": TOKENISATION,
-        },
+        scores=scores,
+        settings=settings,
         captions=[{"image_id": image.image_id, "caption": text} for image, text in zip(images, captions)],
+        statistics=statistics,
+        photos=photos,
+        beside=_rows_beside(beside, settings["data"], references),
     )
+
+
+def _scores(references, candidates):
+    """Return the dict of all scores, and what each photo contributes, of captions as lists of words."""
+    counts = bleu_counts(references, candidates)
+    rouge_l, cider = rouge_l_of_photos(references, candidates), cider_of_photos(references, candidates)
+    meteor = score_meteor(references, candidates)
+    scores = {**bleu_of_counts(counts.sum(axis=0)), "rouge_l": float(rouge_l.mean()), "cider": float(cider.mean())}
+    scores |= {"meteor": meteor.corpus, "meteor_kind": meteor.kind}
+    photos = {"bleu_counts": counts, "rouge_l": rouge_l, "cider": cider, "meteor": meteor.of_photos}
+    return scores, {name: None if values is None else values.round(10).tolist() for name, values in photos.items()}
+
+
+# === Rows beside ===
+
+
+def _check_beside(beside, data):
+    unknown = set(beside) - set(BESIDE) if not isinstance(beside, str) else {beside}
+    if unknown:
+        raise ValueError(f"Expected a list of: {', '.join(BESIDE)}. Received: beside={beside!r}")
+    if "paper" in beside and _name(data) not in PUBLISHED:
+        raise ValueError(
+            f"The paper has scores for {', '.join(PUBLISHED)} only. "
+            f"Received: beside={beside!r} with data={_name(data)!r}"
+        )
+
+
+def _rows_beside(beside, data_name, references):
+    rows = dict(PUBLISHED[data_name]) if "paper" in beside else {}
+    if "human" in beside:
+        single = sum(len(captions) < 2 for captions in references)
+        if single:
+            raise ValueError(
+                f"A person's caption is scored against those of others, but {single} photos have one only. "
+                f"Received: beside={beside!r}"
+            )
+        human, _ = _scores([captions[1:] for captions in references], [captions[0] for captions in references])
+        rows["a person"] = {name: value for name, value in human.items() if not name.endswith("_no_penalty")}
+    return rows
+
+
+def _name(data):
+    return data if isinstance(data, str) else "a list of photos"
+
+
+# === Captions from a file ===
+
+
+def _read_captions(captions):
+    """Return the dict from photo to caption that a file or a list holds."""
+    source = "captions"
+    if isinstance(captions, (str, Path)):
+        source = captions
+        captions = read_json(Path(captions).expanduser(), "a list of objects with image_id and caption")
+        captions = captions.get("captions") if isinstance(captions, dict) else captions
+    expected = "Expected a list of objects with image_id and caption"
+    if not isinstance(captions, (list, tuple)):
+        raise ValueError(f"{source}: {expected}. Received: {type(captions).__name__}")
+    texts = Counter()
+    for number, entry in enumerate(captions):
+        image_id, text = (entry.get(name) for name in ("image_id", "caption")) if isinstance(entry, dict) else (0, 0)
+        if not isinstance(text, str) or not isinstance(image_id, (str, int)):
+            raise ValueError(f"{source}: {expected}. Received: entry {number} = {str(entry)[:80]}")
+        key = _caption_key(image_id)
+        if key in texts:
+            raise ValueError(f"{source}: there are two captions of one photo. Received: image_id={image_id!r}")
+        texts[key] = text
+    return texts
+
+
+def _caption_key(image_id):
+    """Return one name for all ways of writing an image id: with its ending or without, or COCO's number."""
+    return str(_coco_image_id(image_id_of(str(image_id))))
+
+
+def _coco_image_id(image_id):
+    """Return the number in a name of COCO's, such as COCO_val2014_000000391895 or 000000391895, else the id itself."""
+    number = re.fullmatch(r"(?:COCO_\w+_)?(\d{12})", image_id)
+    return int(number[1]) if number else image_id
+
+
+# === Captions of many photos ===
 
 
 def caption_photos(captioner, captioned_images, cache=None, *, batch_size=64, show_progress=False, **search_options):

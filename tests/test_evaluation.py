@@ -1,12 +1,17 @@
+import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import keras_sat
-from data_utils import DATASETS, FeatureCache
-from keras_sat.evaluation import caption_photos
-from keras_sat.scores import bleu
+from data_utils import DATASETS, CaptionedImage, FeatureCache
+from keras_sat.evaluation import ScoreTable, caption_photos, evaluate_captions
+from keras_sat.published import PUBLISHED
+from keras_sat.scores import bleu, cider, rouge_l
+
+pytestmark = pytest.mark.usefixtures("quick_meteor")
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +27,10 @@ def test_scores_settings_and_captions(whole_training, images, tmp_path):
     assert [entry["caption"] for entry in table.captions] == [result.caption for result in results]
     assert [entry["image_id"] for entry in table.captions] == [image.image_id for image in train]
     references = [image.captions for image in train]
-    assert table.scores == bleu(references, [result.caption for result in results])
+    captions = [result.caption for result in results]
+    expected = {**bleu(references, captions), **rouge_l(references, captions), **cider(references, captions)}
+    assert {name: table.scores[name] for name in expected} == pytest.approx(expected)
+    assert table.scores["meteor_kind"] == "for tests"
     assert table.settings["num_beams"] == 2 and table.settings["split"] == "train"
     table.to_json(tmp_path / "scores.json")
     assert json.loads((tmp_path / "scores.json").read_text())["scores"] == table.scores
@@ -32,8 +40,6 @@ def test_scores_settings_and_captions(whole_training, images, tmp_path):
 
 def test_only_five_references_count(whole_training, images):
     _, captioner = whole_training
-    from dataclasses import replace
-
     caption = captioner.caption(images[0].image_path, num_beams=1).caption
     wrong = ["zebra"] * 5
     extra = replace(images[0], captions=[*wrong, caption], split="test")
@@ -53,6 +59,117 @@ def test_features_of_a_cache_give_the_captions_of_the_photos(whole_training, ima
     np.testing.assert_allclose([r.log_prob for r in direct], [r.log_prob for r in cached], atol=1e-4)
     drawn = [caption_photos(captioner, images, temperature=1.0, batch_size=size) for size in (7, 40)]
     assert [r.caption for r in drawn[0]] == [r.caption for r in drawn[1]], "each photo has its own chance"
+
+
+# === Captions that others wrote ===
+
+CAPTIONS = ["a dog runs", "a dog runs", "two cats", ""]
+
+
+@pytest.fixture
+def described():
+    """Four test photos with two captions each, and two training photos."""
+    texts = [["A dog runs.", "the dog"], ["a man walks", "the man"], ["two cats sleep", "cats"], ["snow", "white snow"]]
+    images = [
+        CaptionedImage(f"photo{number}", "nowhere.jpg", captions, "test") for number, captions in enumerate(texts)
+    ]
+    train = [CaptionedImage(f"t{number}", "nowhere.jpg", ["Two cats!", "a horse"], "train") for number in range(2)]
+    return [*images, *train]
+
+
+def entries(captions=CAPTIONS):
+    return [{"image_id": f"photo{number}", "caption": text} for number, text in enumerate(captions)]
+
+
+def test_captions_of_any_system_are_measured_like_ours(described, tmp_path):
+    table = evaluate_captions(entries(), described)
+    assert table.scores["bleu_1"] == bleu([image.captions for image in described[:4]], CAPTIONS)["bleu_1"]
+    assert table.statistics == {
+        "photos": 4,
+        "distinct_captions": 3,
+        "empty_captions": 1,
+        "vocabulary_used": 5,
+        "seen_in_training": 0.25,
+    }
+    assert "4 photos, 3 different captions, 1 of them empty, 5 words used, 25.0 %" in str(table)
+    for name, write in (("ours.json", table.to_json), ("coco.json", table.to_coco_results)):
+        write(tmp_path / name)
+        assert evaluate_captions(tmp_path / name, described[::-1]).scores["cider"] == pytest.approx(
+            table.scores["cider"]
+        ), "the order of photos does not matter"
+    again = ScoreTable.from_json(tmp_path / "ours.json")
+    assert replace(again, beside=table.beside) == table
+
+
+def test_ids_with_endings_and_the_numbers_of_coco():
+    image = CaptionedImage("COCO_val2014_000000391895", "nowhere.jpg", ["a man rides", "a man"], "test")
+    for image_id in (391895, "391895", "COCO_val2014_000000391895", "COCO_val2014_000000391895.jpg", "000000391895"):
+        table = evaluate_captions([{"image_id": image_id, "caption": "a man"}], [image])
+        assert table.captions[0]["image_id"] == image.image_id
+
+
+def test_coco_results_have_the_numbers_of_cocos_photos(tmp_path):
+    image = CaptionedImage("COCO_val2014_000000391895", "nowhere.jpg", ["a man rides", "a man"], "test")
+    table = evaluate_captions([{"image_id": 391895, "caption": "a man"}], [image])
+    table.to_coco_results(tmp_path / "results.json")
+    assert json.loads((tmp_path / "results.json").read_text()) == [{"image_id": 391895, "caption": "a man"}]
+
+
+def test_a_line_for_each_photo(described, tmp_path):
+    evaluate_captions(entries(), described).to_csv(tmp_path / "photos.csv")
+    rows = list(csv.DictReader((tmp_path / "photos.csv").read_text().splitlines()))
+    assert [row["image_id"] for row in rows] == ["photo0", "photo1", "photo2", "photo3"]
+    assert float(rows[0]["bleu_3"]) == pytest.approx(1.0, abs=1e-6) and float(rows[1]["bleu_1"]) > 0.3
+    assert float(rows[0]["rouge_l"]) == pytest.approx(1.0)
+
+
+def test_without_meteor_the_column_stays_empty(described, tmp_path, monkeypatch):
+    from keras_sat import evaluation, meteor
+
+    monkeypatch.setattr(evaluation, "score_meteor", lambda *_: meteor.Meteor(meteor.NO_METEOR, None, None))
+    table = evaluate_captions(entries(), described)
+    assert table.scores["meteor"] is None and "nltk.downloader wordnet" in str(table)
+    table.to_csv(tmp_path / "photos.csv")
+    assert next(csv.DictReader((tmp_path / "photos.csv").read_text().splitlines()))["meteor"] == ""
+
+
+def test_rows_of_the_paper_and_of_a_person(described):
+    table = evaluate_captions(entries(), described, beside=["human"])
+    firsts, others = [image.captions[:1] for image in described[:4]], [image.captions[1:] for image in described[:4]]
+    assert table.beside["a person"]["bleu_1"] == bleu(others, [captions[0] for captions in firsts])["bleu_1"]
+    assert "a person" in str(table)
+    with pytest.raises(ValueError, match="The paper has scores for flickr8k, flickr30k, coco only"):
+        evaluate_captions(entries(), described, beside=["paper"])
+    shown = str(replace(table, beside=PUBLISHED["flickr8k"]))
+    hard = next(line for line in shown.splitlines() if "hard attention" in line)
+    assert hard.split()[-7:] == ["67.0", "45.7", "31.4", "21.3", "20.3", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    "captions, message",
+    [
+        (entries(CAPTIONS[:3]), "no caption for 1 of its 4 photos .first: 'photo3'"),
+        ([*entries(), {"image_id": "else", "caption": "a"}], "1 captions of other photos .first: 'else'"),
+        ([*entries(), entries()[0]], "two captions of one photo"),
+        ([{"image_id": "photo0"}], "Expected a list of objects with image_id and caption"),
+        ({"image_id": "photo0", "caption": "a"}, "Expected a list of objects with image_id and caption"),
+        (["a dog"], "Expected a list of objects"),
+    ],
+)
+def test_captions_that_do_not_fit(captions, message, described, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        evaluate_captions(captions, described)
+    (tmp_path / "captions.json").write_text(json.dumps(captions))
+    with pytest.raises(ValueError, match=message):
+        evaluate_captions(tmp_path / "captions.json", described)
+
+
+def test_files_that_are_no_scores(tmp_path):
+    for number, content in enumerate(("[]", "{}", '{"scores": 3}', "no json")):
+        path = tmp_path / f"{number}.json"
+        path.write_text(content)
+        with pytest.raises(ValueError, match=f"{number}.json"):
+            ScoreTable.from_json(path)
 
 
 def test_errors(whole_training, images):

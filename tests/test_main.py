@@ -14,7 +14,7 @@ from keras_sat.decoder import CELLS
 from keras_sat.encoders import ENCODERS
 from keras_sat.saved_model import pretrained_names
 
-COMMANDS = ("demo", "fit", "caption", "evaluate", "features", "info")
+COMMANDS = ("demo", "fit", "caption", "evaluate", "compare", "features", "info")
 
 
 def test_help_and_version(capsys):
@@ -187,7 +187,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     assert "no picture in this folder" in capsys.readouterr().err
 
 
-def test_fit_and_evaluate(pictures, tmp_path, capsys):
+def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     (pictures / "damaged.jpg").unlink()
     rows = [
         f"{name},a {word} dog,{split}"
@@ -214,6 +214,24 @@ def test_fit_and_evaluate(pictures, tmp_path, capsys):
     assert {f"bleu_{n}{ending}" for n in range(1, 5) for ending in ("", "_no_penalty")} <= set(content["scores"])
     assert main(evaluate) == 2
     assert "1 in 'train', 1 in 'dev'" in capsys.readouterr().err
+
+    results = tmp_path / "results.json"
+    files = ["--coco-results", str(results), "--csv", str(tmp_path / "photos.csv")]
+    assert main([*evaluate, "--split", "dev", "--beside", "human", *files]) == 0
+    assert "a person" in capsys.readouterr().out
+    assert (tmp_path / "photos.csv").read_text().startswith("image_id,caption,bleu_1")
+    scoring = ["evaluate", *data, "--split", "dev", "--captions", str(results)]
+    assert main([*scoring, "--json", str(tmp_path / "again.json")]) == 0
+    assert json.loads((tmp_path / "again.json").read_text())["scores"] == content["scores"]
+    assert main([*scoring, "--num-beams", "2"]) == 2
+    assert "--captions with --num-beams" in capsys.readouterr().err
+    results.write_text("[]")
+    assert main(scoring) == 2
+    assert "no caption for 1 of its 1 photos" in capsys.readouterr().err
+    assert main(["compare", str(tmp_path / "scores.json"), str(tmp_path / "again.json")]) == 0
+    assert "95 % interval" in capsys.readouterr().out
+    assert main(["compare", str(tmp_path / "scores.json"), str(results)]) == 2
+    assert "results.json: expected an object" in capsys.readouterr().err
 
 
 def test_commands_as_processes_end_without_a_traceback(whole_training, pictures):

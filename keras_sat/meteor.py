@@ -1,0 +1,137 @@
+"""METEOR: words aligned with those of a reference, by spelling, stem, synonym and, in the real one, paraphrase.
+
+METEOR 1.5 is a Java program. Where Java and the package pycocoevalcap (the extra `coco`) are there, it is used, as
+coco-caption does. Where they are not, nltk's METEOR is used with the weights of METEOR 1.5: its own would give figures
+about twice as high. Without WordNet's data either, there is no METEOR. The kind says which one a figure is.
+"""
+
+import importlib.util
+import shutil
+import subprocess
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+METEOR_JAVA = "METEOR 1.5"
+METEOR_NLTK = "METEOR of nltk with the weights of 1.5"
+NO_METEOR = (
+    "no METEOR here: for METEOR 1.5 install Java and `pip install 'keras_sat[coco]'`, "
+    "or for an approximation run `python -m nltk.downloader wordnet`"
+)
+NLTK_WEIGHTS = {"alpha": 0.85, "beta": 0.2, "gamma": 0.6}  # those of METEOR 1.5 for English
+
+
+class Meteor(NamedTuple):
+    """METEOR of captions.
+
+    Attributes:
+        kind: METEOR_JAVA, METEOR_NLTK or NO_METEOR.
+        corpus: the score of all captions together; None where it cannot be computed.
+        of_photos: of each photo, (photos,); None where they cannot be computed.
+    """
+
+    kind: str
+    corpus: Any
+    of_photos: Any
+
+
+def score_meteor(references, candidates):
+    """Return the Meteor of captions, by the best program that is there.
+
+    Args:
+        references: list of lists of captions, each a list of words.
+        candidates: list of captions, each a list of words.
+    """
+    jar, java = meteor_jar(), shutil.which("java")
+    if jar and java:
+        try:
+            return meteor_of_java(references, candidates, jar, java)
+        except (OSError, ValueError) as error:
+            warnings.warn(f"METEOR 1.5 failed, so that nltk's is used: {error}", stacklevel=2)
+    if has_wordnet():
+        return meteor_of_nltk(references, candidates)
+    return Meteor(NO_METEOR, None, None)
+
+
+# === METEOR 1.5 ===
+
+
+def meteor_jar():
+    """Return the path of METEOR 1.5 in pycocoevalcap, or None."""
+    package = importlib.util.find_spec("pycocoevalcap")
+    folders = package.submodule_search_locations if package else []
+    jars = [Path(folder) / "meteor" / "meteor-1.5.jar" for folder in folders]
+    return next((jar for jar in jars if jar.is_file()), None)
+
+
+def meteor_of_java(references, candidates, jar, java="java"):
+    """Return the Meteor that the Java program computes, which needs about 1 GB of memory.
+
+    It answers line by line: each caption with its statistics, then all statistics with a score for each and one for
+    the corpus, which is not their mean.
+    """
+    command = [java, "-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-jar", str(jar)]
+    command += ["-", "-", "-stdio", "-l", "en", "-norm"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
+    with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(command, stderr=errors, **pipes) as process:
+
+        def ask(line):
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            return answer()
+
+        def answer():
+            line = process.stdout.readline().strip()
+            if not line:
+                process.kill()
+                process.wait()
+                errors.seek(0)
+                said = errors.read().strip().splitlines() or ["it ended without a word"]
+                raise ValueError(f"{Path(java).name}: {said[-1]}")
+            return line
+
+        try:
+            statistics = []
+            for photo_references, candidate in zip(references, candidates):
+                captions = [_line(caption) for caption in (*photo_references, candidate)]
+                statistics.append(ask(" ||| ".join(["SCORE", *captions])))
+            values = [float(ask(" ||| ".join(["EVAL", *statistics])))]
+            values += [float(answer()) for _ in candidates]
+        except BaseException:
+            process.kill()
+            raise
+        process.stdin.close()
+        process.kill()
+    return Meteor(METEOR_JAVA, values[-1], np.array(values[:-1]))
+
+
+def _line(words):
+    return " ".join(" ".join(words).replace("|||", " ").split())
+
+
+# === nltk's METEOR ===
+
+
+def has_wordnet():
+    """Return whether nltk finds WordNet's data."""
+    import nltk
+
+    for place in ("corpora/wordnet", "corpora/wordnet.zip"):
+        try:
+            nltk.data.find(place)
+            return True
+        except LookupError:
+            pass
+    return False
+
+
+def meteor_of_nltk(references, candidates):
+    """Return the Meteor that nltk computes: no paraphrases, and all words weigh the same."""
+    from nltk.translate.meteor_score import meteor_score
+
+    pairs = zip(references, candidates)
+    values = np.array([meteor_score(words, candidate, **NLTK_WEIGHTS) for words, candidate in pairs])
+    return Meteor(METEOR_NLTK, float(values.mean()), values)

@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+
+from data_utils import CaptionedImage
+from keras_sat.comparison import compare
+from keras_sat.evaluation import evaluate_captions
+from keras_sat.scores import bleu
+
+pytestmark = pytest.mark.usefixtures("quick_meteor")
+WORDS = ["a", "the", "dog", "cat", "man", "runs", "sleeps", "jumps", "on", "in", "grass", "snow", "red", "white", "big"]
+
+
+@pytest.fixture(scope="module")
+def images():
+    choose = np.random.default_rng(2)
+    texts = [[" ".join(choose.choice(WORDS, 7)) for _ in range(4)] for _ in range(60)]
+    return [CaptionedImage(f"photo{number}", "nowhere.jpg", captions, "test") for number, captions in enumerate(texts)]
+
+
+def table_of(images, right, seed=0):
+    """The ScoreTable of captions of which a share is a reference, and the rest is about another photo."""
+    choose = np.random.default_rng(seed)
+    texts = [
+        image.captions[0] if choose.random() < right else images[number - 1].captions[1]
+        for number, image in enumerate(images)
+    ]
+    return evaluate_captions(
+        [{"image_id": image.image_id, "caption": text} for image, text in zip(images, texts)], images
+    )
+
+
+def test_a_captioner_that_is_better(images, tmp_path):
+    poor, good = table_of(images, 0.2), table_of(images, 0.8)
+    poor.to_json(tmp_path / "poor.json")
+    good.to_json(tmp_path / "good.json")
+    comparison = compare(tmp_path / "poor.json", str(tmp_path / "good.json"))
+    for name, row in comparison.rows.items():
+        low, high = row["interval"]
+        assert row["difference"] == pytest.approx(row["second"][0] - row["first"][0])
+        assert low < row["difference"] < high and low > 0, name
+    assert comparison.rows["bleu_4"]["second"] == [pytest.approx(good.scores["bleu_4"])]
+    assert list(comparison.rows) == ["bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider"]
+    text = str(comparison)
+    assert "good.json (1 seed)" in text and "60 photos" in text and f"{good.scores['cider']:.3f}" in text
+
+
+def test_the_same_captions_do_not_differ(images):
+    table = table_of(images, 0.5)
+    for row in compare(table, table).rows.values():
+        assert row["difference"] == 0 and row["interval"] == (0, 0)
+
+
+def test_the_interval_of_a_mean_is_that_of_the_normal_distribution(images):
+    one, two = table_of(images, 0.3, seed=1), table_of(images, 0.6, seed=2)
+    row = compare(one, two, num_resamples=4000).rows["rouge_l"]
+    differences = np.array(two.photos["rouge_l"]) - np.array(one.photos["rouge_l"])
+    half = 1.96 * differences.std() / len(differences) ** 0.5
+    np.testing.assert_allclose(row["interval"], [differences.mean() - half, differences.mean() + half], atol=0.1 * half)
+
+
+def test_resampled_bleu_is_bleu_of_the_drawn_photos(images):
+    """The counts of photos that were drawn twice count twice: checked with BLEU of that very corpus."""
+    from keras_sat.comparison import _scores_of_draws
+
+    table = table_of(images, 0.5)
+    drawn = np.random.default_rng(0).integers(0, len(images), len(images))
+    counts = np.bincount(drawn, minlength=len(images))[None]
+    texts = [entry["caption"] for entry in table.captions]
+    expected = bleu([images[i].captions for i in drawn], [texts[i] for i in drawn])
+    assert _scores_of_draws(table.photos, counts)["bleu_4"][0] == pytest.approx(expected["bleu_4"])
+
+
+def test_several_seeds(images, tmp_path):
+    for seed in range(3):
+        table_of(images, 0.3, seed).to_json(tmp_path / f"soft-{seed}.json")
+    others = [table_of(images, 0.7, seed) for seed in (3, 4)]
+    comparison = compare(str(tmp_path / "soft-*.json"), others)
+    assert comparison.num_seeds == (3, 2)
+    row = comparison.rows["cider"]
+    assert row["difference"] == pytest.approx(np.mean(row["second"]) - np.mean(row["first"]))
+    deviation = np.std(row["first"], ddof=1)
+    assert f"{np.mean(row['first']):.3f} ± {deviation:.4f}" in str(comparison)
+
+
+def test_what_cannot_be_compared(images, tmp_path):
+    table = table_of(images, 0.5)
+    with pytest.raises(ValueError, match="different photos"):
+        compare(table, table_of(images[::-1], 0.5))
+    from dataclasses import replace
+
+    with pytest.raises(ValueError, match="different split"):
+        compare(table, replace(table, settings={**table.settings, "split": "dev"}))
+    with pytest.raises(ValueError, match="kinds of METEOR"):
+        compare(table, replace(table, scores={**table.scores, "meteor_kind": "METEOR 1.5"}))
+    with pytest.raises(ValueError, match="No file matches"):
+        compare(table, str(tmp_path / "*.json"))
+    with pytest.raises(ValueError, match="at least one ScoreTable"):
+        compare([], table)
