@@ -44,8 +44,9 @@ def make_batches(
         captioned_images: list of CaptionedImage.
         vocabulary: Vocabulary.
         cache: FeatureCache that has the features of the photos. Captions of photos that it lists as unreadable are
-            left out, with a warning that says how many. None: the batches hold the photos themselves, uint8
-            (batch, height, width, 3), for an encoder that trains along.
+            left out, with a warning that says how many. A list of caches, each of another view of the photos (see
+            `data_utils.views`): each time a photo is shown, one of them is drawn. None: the batches hold the photos
+            themselves, uint8 (batch, height, width, 3), for an encoder that trains along.
         batch_size: captions in a batch.
         split: take only the photos of this split, "train", "dev" or "test"; None takes all that are given.
         group_by: "length" makes batches of captions of one length, as the paper does: features (batch, regions,
@@ -70,32 +71,39 @@ def make_batches(
             f"Received: cache={cache}, image_size={image_size}"
         )
     images = [image for image in captioned_images if split is None or image.split == split]
-    images = images if cache is None else _readable(images, cache)
+    views = [] if cache is None else list(cache) if isinstance(cache, (list, tuple)) else [cache]
+    for view in views:
+        images = _readable(images, view)
     images, captions = _captions_as_ids(images, vocabulary)
     if not images:
         raise ValueError(f"There is no caption to make a batch of. Received: split={split!r}")
-    source = _CachedFeatures(cache, images) if image_size is None else _Photos(images, image_size, keep_images)
+    source = _CachedFeatures(views, images) if image_size is None else _Photos(images, image_size, keep_images)
     grouping = {"length": _OneLength, "image": _WholeImages}[group_by](captions, batch_size, vocabulary)
     epochs = itertools.count(first_epoch)
 
     def batch_members():
-        rng = np.random.default_rng([seed, next(epochs)]) if shuffle else None
-        yield from grouping.plan(rng)
+        epoch = next(epochs)
+        rng = np.random.default_rng([seed, epoch]) if shuffle else None
+        view_rng = np.random.default_rng([seed, epoch, 1])
+        for members in grouping.plan(rng):
+            drawn = view_rng.integers(len(views), size=len(members)) if len(views) > 1 else np.zeros(len(members), int)
+            yield members, drawn
 
-    def arrays(members):
+    def arrays(members, drawn):
         image_numbers, *ids_and_weights = grouping.arrays(members)
-        return source.rows(image_numbers), *ids_and_weights
+        return source.rows(image_numbers, drawn), *ids_and_weights
 
-    def tensors(members):
+    def tensors(members, drawn):
         dtypes = (tf.as_dtype(source.dtype), tf.int32, tf.int32, tf.float32)
-        features, *ids_and_weights = tf.numpy_function(arrays, [members], dtypes, stateful=False)
+        features, *ids_and_weights = tf.numpy_function(arrays, [members, drawn], dtypes, stateful=False)
         features.set_shape((None, *source.shape))
         for tensor in ids_and_weights:
             tensor.set_shape(grouping.shape)
         input_ids, target_ids, token_weights = ids_and_weights
         return (features, input_ids), target_ids, token_weights
 
-    dataset = tf.data.Dataset.from_generator(batch_members, output_signature=tf.TensorSpec((None,), tf.int64))
+    numbers = tf.TensorSpec((None,), tf.int64)
+    dataset = tf.data.Dataset.from_generator(batch_members, output_signature=(numbers, numbers))
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(grouping.plan(None))))
     return dataset.map(tensors, num_parallel_calls=2, deterministic=True).prefetch(2).with_options(reading_options())
 
@@ -226,14 +234,29 @@ class _WholeImages:
 
 
 class _CachedFeatures:
-    def __init__(self, cache, images):
-        self.cache = cache
-        self.cache_rows = cache.rows_of([image.image_id for image in images])
-        self.shape = (cache.grid_shape[0] * cache.grid_shape[1], cache.feature_dim)
-        self.dtype = cache.manifest["dtype"]
+    def __init__(self, views, images):
+        ids = [image.image_id for image in images]
+        self.views = [(cache, cache.rows_of(ids)) for cache in views]
+        first = views[0]
+        self.shape = (first.grid_shape[0] * first.grid_shape[1], first.feature_dim)
+        self.dtype = first.manifest["dtype"]
+        for cache in views[1:]:
+            shape = (cache.grid_shape[0] * cache.grid_shape[1], cache.feature_dim)
+            if (shape, cache.manifest["dtype"]) != (self.shape, self.dtype):
+                raise ValueError(
+                    f"The views must have been made by one encoder. Expected: features {self.shape} of {self.dtype}. "
+                    f"Received: {shape} of {cache.manifest['dtype']} in {str(cache.directory)!r}"
+                )
 
-    def rows(self, image_numbers):
-        return self.cache.features_of_rows(self.cache_rows[image_numbers])
+    def rows(self, image_numbers, drawn):
+        if len(self.views) == 1:
+            cache, cache_rows = self.views[0]
+            return cache.features_of_rows(cache_rows[image_numbers])
+        features = np.empty((len(image_numbers), *self.shape), self.dtype)
+        for view in np.unique(drawn):
+            cache, cache_rows = self.views[view]
+            features[drawn == view] = cache.features_of_rows(cache_rows[image_numbers[drawn == view]])
+        return features
 
 
 class _Photos:
@@ -246,7 +269,7 @@ class _Photos:
         self.kept = np.zeros((len(images), *self.shape), dtype=np.uint8) if keep else None
         self.is_kept = np.zeros(len(images), dtype=bool)
 
-    def rows(self, image_numbers):
+    def rows(self, image_numbers, drawn):
         if self.kept is None:
             return np.stack([load_image(self.paths[number], self.shape[:2]) for number in image_numbers])
         for number in image_numbers[~self.is_kept[image_numbers]]:

@@ -2,7 +2,7 @@
 
 A cache is a folder:
 
-    manifest.json    what made the features: encoder, layer, weights digest, image size, dtype, grid shape
+    manifest.json    what made the features: encoder, layer, weights digest, image size, dtype, grid shape, view
     image_ids.json   the photos, in the order of the rows, with the size of each file
     features.npy     (photos, regions, feature_dim), a memory map that numpy alone can open too
     done.npy         one byte for each row: 0 not done, 1 done, 2 the photo cannot be read
@@ -25,6 +25,7 @@ import numpy as np
 from data_utils.files import exclusive_lock, read_sealed_json, write_sealed_json
 from data_utils.images import load_image
 from data_utils.progress import Progress
+from data_utils.views import view_of
 
 FORMAT_VERSION = 1
 NOT_DONE, DONE, UNREADABLE = 0, 1, 2
@@ -74,7 +75,8 @@ class FeatureCache:
             asks_for = getattr(encoder, "input_shape", None)
             any_size = not isinstance(asks_for, tuple) or None in asks_for[1:3]
             size = cache.manifest["image_size"] if any_size else None
-            description = _describe_encoder(encoder, None, None, size) | {"dtype": cache.manifest["dtype"]}
+            description = _describe_encoder(encoder, None, None, size)
+            description |= {name: cache.manifest.get(name, 0) for name in ("dtype", "view")}
             _refuse_differences(cache.manifest, description, cache.directory)
         return cache
 
@@ -91,6 +93,7 @@ class FeatureCache:
         encoder_layer=None,
         batch_size=32,
         dtype="float16",
+        view=0,
         errors="raise",
         verify=False,
         show_progress=True,
@@ -107,6 +110,7 @@ class FeatureCache:
             encoder_name, encoder_layer: what to call them in the manifest; None asks the model.
             batch_size: photos encoded together. A cache keeps the value that it was begun with.
             dtype: of the features on the disk, "float16" or "float32".
+            view: which view of the photos is encoded, see `data_utils.views`; 0 is the photos themselves.
             errors: "raise" stops at a photo that cannot be read; "skip" leaves it out and lists it in the manifest.
             verify: read every row again and encode those that are damaged anew.
             show_progress: show a progress bar, or lines where the output is no terminal.
@@ -115,8 +119,9 @@ class FeatureCache:
         """
         directory = Path(directory).expanduser()
         image_ids, image_paths = list(image_ids), list(image_paths)
-        _check_arguments(image_ids, image_paths, dtype, errors, batch_size)
-        description = _describe_encoder(encoder, encoder_name, encoder_layer, image_size) | {"dtype": dtype}
+        _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size)
+        description = _describe_encoder(encoder, encoder_name, encoder_layer, image_size)
+        description |= {"dtype": dtype, "view": view}
         with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
             encode = _encoding_function(encoder, dtype)
             if not _is_begun(directory):
@@ -213,12 +218,13 @@ class FeatureCache:
         rows = (blocks[:, None] * block_size + np.arange(block_size)).ravel()
         rows = rows[rows < len(self.image_ids)]
         _refuse_full_disk(self.directory, len(rows) * self._features.nbytes // len(self.image_ids))
-        paths = [path_of[self.image_ids[row]] for row in rows]
+        photos = [(path_of[self.image_ids[row]], self.image_ids[row]) for row in rows]
         progress = Progress(len(self.image_ids), label="features", unit="photos", show=show_progress)
         progress.skip(len(self.image_ids) - len(rows))
         with progress, _RowWriter(self.directory, self._features.shape) as writer:
             for start, (images, reasons) in zip(
-                itertools.count(0, block_size), _read_images(paths, image_size, block_size)
+                itertools.count(0, block_size),
+                _read_images(photos, image_size, block_size, self.manifest.get("view", 0)),
             ):
                 block_rows = rows[start : start + len(images)]
                 wanted = self._done[block_rows] != DONE
@@ -376,21 +382,22 @@ def _try_to_load(path, image_size):
     return np.zeros((*image_size, 3), dtype=np.uint8), reason
 
 
-def _read_images(paths, image_size, block_size):
-    """Yield (images, reasons) for each block of paths, read in parallel ahead of the encoder."""
+def _read_images(photos, image_size, block_size, view):
+    """Yield (images, reasons) for each block of photos, (path, id) each, read in parallel ahead of the encoder."""
     import tensorflow as tf
 
     def load(number):
-        image, reason = _try_to_load(paths[number], image_size)
-        return image, reason.encode()
+        path, image_id = photos[number]
+        image, reason = _try_to_load(path, image_size)
+        return view_of(image, view, image_id), reason.encode()
 
     def load_in_graph(number):
         image, reason = tf.numpy_function(load, [number], [tf.uint8, tf.string], stateful=False)
         return tf.ensure_shape(image, (*image_size, 3)), tf.ensure_shape(reason, ())
 
-    if not paths:
+    if not photos:
         return
-    dataset = tf.data.Dataset.range(len(paths)).map(load_in_graph, num_parallel_calls=NUM_READERS, deterministic=True)
+    dataset = tf.data.Dataset.range(len(photos)).map(load_in_graph, num_parallel_calls=NUM_READERS, deterministic=True)
     dataset = dataset.batch(block_size).prefetch(2).with_options(reading_options())
     for images, reasons in dataset.as_numpy_iterator():
         yield images, [reason.decode() for reason in reasons]
@@ -421,7 +428,7 @@ _UNREADABLE_HINT = (
 )
 
 
-def _check_arguments(image_ids, image_paths, dtype, errors, batch_size):
+def _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size):
     if not image_ids or len(image_ids) != len(image_paths):
         raise ValueError(
             "A cache needs at least one photo, and one path for each id. "
@@ -432,6 +439,8 @@ def _check_arguments(image_ids, image_paths, dtype, errors, batch_size):
         raise ValueError(f"Each photo has one row: the image ids must differ. Received: {twice!r} more than once")
     if dtype not in ("float16", "float32"):
         raise ValueError(f"Expected: 'float16' or 'float32'. Received: dtype={dtype!r}")
+    if not isinstance(view, int) or view < 0:
+        raise ValueError(f"The number of a view is 0 or above. Received: view={view!r}")
     if errors not in ("raise", "skip"):
         raise ValueError(f"Expected: 'raise' or 'skip'. Received: errors={errors!r}")
     if batch_size < 1:
@@ -543,9 +552,9 @@ def _refuse_full_disk(directory, needed_bytes):
 
 def _refuse_differences(manifest, description, directory):
     differences = [
-        f"{name} {manifest[name]!r} there, {description[name]!r} here"
-        for name in ("encoder", "layer", "weights_digest", "image_size", "dtype")
-        if manifest[name] != description[name]
+        f"{name} {manifest.get(name, 0)!r} there, {description[name]!r} here"
+        for name in ("encoder", "layer", "weights_digest", "image_size", "dtype", "view")
+        if manifest.get(name, 0) != description[name]  # caches of before there were views hold view 0
     ]
     if differences:
         raise ValueError(

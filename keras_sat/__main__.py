@@ -104,7 +104,9 @@ def _add_encoder(parser):
 
 def _add_search(parser):
     parser.add_argument("--num-beams", type=int, help="default: 3; 1 is greedy search")
-    parser.add_argument("--length-penalty", type=float, help="above 0 favours longer captions; default: 0")
+    parser.add_argument(
+        "--length-penalty", type=float, help="above 0 favours longer captions; default: the model's own"
+    )
     parser.add_argument("--max-length", type=int, help="most words of a caption; default: 20")
 
 

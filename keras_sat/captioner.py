@@ -19,6 +19,7 @@ from keras import ops
 from data_utils.images import load_image
 from data_utils.vocabulary import Vocabulary
 from keras_sat import equations, search
+from keras_sat.adapter import FeatureAdapter
 from keras_sat.decoder import CaptionDecoder
 from keras_sat.encoders import ENCODERS, make_encoder
 from keras_sat.saved_model import pretrained_directory, read_model, write_model
@@ -105,6 +106,8 @@ class Captioner(keras.Model):
             gets trainable=False.
         grid_shape: (rows, columns) of the features; None asks the encoder, or guesses by the image size. Needed where
             the features of pictures that are not square come from a cache.
+        normalise_features, feature_projection_dim, feature_dropout: see FeatureAdapter; the a_i of the paper are what
+            comes out of it. None and 0 leave the features as they are.
         attention_penalty_weight: lambda of equation (14). The released code's setting is about 0.33.
         label_smoothing: share of the target's probability that is spread over the vocabulary.
         num_samples: for hard attention, draws for each caption, N of equation (12).
@@ -113,6 +116,7 @@ class Captioner(keras.Model):
             weight `expectation_share` says it, so that a callback can change it (see `BeginWithExpectations`).
         expectation_for: toss that coin for each "image", or once for each "pass" over a batch.
         use_baseline: for hard attention, subtract the moving average b from log p.
+        length_penalty: what `caption` uses where it is given none; see `keras_sat.search.beam_search`.
         seed: of dropout, sampled attention and coins.
         **decoder_options: see CaptionDecoder: attention, scoring, cell, num_layers, embedding_dim, hidden_dim, ...
 
@@ -134,6 +138,9 @@ class Captioner(keras.Model):
         encoder_training=None,
         image_size=None,
         grid_shape=None,
+        normalise_features=False,
+        feature_projection_dim=None,
+        feature_dropout=0.0,
         attention_penalty_weight=0.33,
         label_smoothing=0.0,
         num_samples=1,
@@ -142,6 +149,7 @@ class Captioner(keras.Model):
         expectation_probability=0.5,
         expectation_for="image",
         use_baseline=True,
+        length_penalty=0.0,
         seed=0,
         name="captioner",
         **decoder_options,
@@ -203,10 +211,22 @@ class Captioner(keras.Model):
         self.expectation_probability = expectation_probability
         self.expectation_for = expectation_for
         self.use_baseline = use_baseline
+        self.length_penalty = length_penalty
+        self.normalise_features = normalise_features
+        self.feature_projection_dim = feature_projection_dim
+        self.feature_dropout = feature_dropout
         self.seed = seed
 
         self.decoder = CaptionDecoder(len(self.vocabulary), seed=seed, name="decoder", **decoder_options)
         self.has_own_encoder = isinstance(encoder, keras.Model)  # one that no name stands for
+        self.adapter = FeatureAdapter(
+            normalise=normalise_features,
+            projection_dim=feature_projection_dim,
+            dropout=feature_dropout,
+            seed=seed + 3,  # the decoder has those before
+            dtype=self.decoder.dtype_policy,
+            name="adapter",
+        )
         self.encoder = encoder.name if self.has_own_encoder else encoder
         self.feature_shape = None  # (regions, feature_dim), known when built
         self._untracked = _Untracked()
@@ -227,10 +247,9 @@ class Captioner(keras.Model):
 
     def get_config(self):
         names = (
-            "encoder encoder_layer encoder_weights encoder_training image_size grid_shape "
-            "attention_penalty_weight "
-            "label_smoothing num_samples reward_weight entropy_weight expectation_probability expectation_for "
-            "use_baseline seed name"
+            "encoder encoder_layer encoder_weights encoder_training image_size grid_shape normalise_features "
+            "feature_projection_dim feature_dropout attention_penalty_weight label_smoothing num_samples reward_weight "
+            "entropy_weight expectation_probability expectation_for use_baseline length_penalty seed name"
         )
         decoder_options = self.decoder.get_config()
         for name in ("name", "trainable", "dtype", "vocabulary_size", "seed"):
@@ -317,11 +336,13 @@ class Captioner(keras.Model):
                 f"A grid of that shape does not have {self.feature_shape[0]} regions. "
                 f"Received: grid_shape={self.grid_shape}"
             )
-        self.decoder.build((None, *self.feature_shape), (None, None))
+        self.adapter.build((None, *self.feature_shape))
+        adapted_shape = self.adapter.compute_output_shape((None, *self.feature_shape))
+        self.decoder.build(adapted_shape, (None, None))
 
     def call(self, inputs, training=False, noise=None, sampled=None):
         features, input_ids = inputs
-        features = self.features(features, training)
+        features = self.adapter(self.features(features, training), training=training)
         return self.decoder(features, _as_rows(input_ids), training=training, noise=noise, sampled=sampled)
 
     def compile(self, optimizer="adam", *, learning_rate=4e-4, clip_norm=5.0, jit_compile="auto", **kwargs):
@@ -371,6 +392,9 @@ class Captioner(keras.Model):
             setattr(self, {"x": "train_function", "validation_data": "test_function"}[name], None)
         if not self.built:
             self.build((features.shape, input_ids.shape))
+        if self.compiled and not self.optimizer.built:
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)  # within a graph they would have it traced twice
         if len(features.shape) == 4 and features.shape[1:3] != self.encoder_model.input_shape[1:3]:
             height, width = features.shape[1:3]
             raise ValueError(
@@ -408,11 +432,12 @@ class Captioner(keras.Model):
         is_caption = ops.cast(ops.any(token_weights > 0, axis=-1), "float32")
         noise, sampled = self._chance(features, input_ids) if training and self.samples_attention else (None, None)
         unrolled = self.decoder.unroll(
-            self.features(features, training),
+            self.adapter(self.features(features, training), training=training),
             input_ids,
             noise=noise,
             sampled=sampled,
             token_weights=None if self._needs_fixed_shapes else token_weights,
+            training=training,
         )
         sampled = ops.zeros_like(is_caption) if sampled is None else sampled * is_caption
 
@@ -530,7 +555,7 @@ class Captioner(keras.Model):
         *,
         num_beams=3,
         max_length=20,
-        length_penalty=0.0,
+        length_penalty=None,
         num_results=1,
         temperature=None,
         top_k=None,
@@ -547,7 +572,7 @@ class Captioner(keras.Model):
         Args:
             num_beams: 1 for greedy search.
             max_length: most words of a caption, `<end>` counted; a longer one is cut off.
-            length_penalty: see `keras_sat.search.beam_search`.
+            length_penalty: see `keras_sat.search.beam_search`; None takes the captioner's own.
             num_results: captions for each photo; the further ones are in `alternatives`.
             temperature: draw the words instead of searching; 1.0 draws from the model's own distribution.
             top_k, top_p: with temperature, see `keras_sat.search.sample_search`.
@@ -583,6 +608,7 @@ class Captioner(keras.Model):
         if temperature is not None:
             options |= {"num_samples": num_results, "temperature": temperature, "top_k": top_k, "top_p": top_p}
         elif num_beams > 1:
+            length_penalty = self.length_penalty if length_penalty is None else length_penalty
             options |= {"num_beams": num_beams, "num_results": num_results, "length_penalty": length_penalty}
         results = []
         for start in range(0, len(features), batch_size):
@@ -614,7 +640,7 @@ class Captioner(keras.Model):
 
     def _search(self, features, word_noise, place_noise, *, max_length, allow_unknown, sample_attention, **options):
         """Return the SearchResult for features: tensors in, tensors out."""
-        features = self.features(features)
+        features = self.adapter(self.features(features))
         projected_features = self.decoder.project_features(features)
         rows_per_photo = options.get("num_beams", options.get("num_samples", 1))
         state = self.decoder.initial_state(features, rows_per_photo)
@@ -834,7 +860,7 @@ class Captioner(keras.Model):
 
     def _named_weights(self):
         """Return what `save` keeps: dict from names to variables."""
-        parts = {"decoder": self.decoder.weights}
+        parts = {"adapter": self.adapter.weights, "decoder": self.decoder.weights}
         random = not self.has_own_encoder and self.encoder is not None and self._begins_with_random_weights
         if self.encoder_training != "frozen" or random:
             parts["encoder"] = self.encoder_model.weights

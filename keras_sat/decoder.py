@@ -158,6 +158,7 @@ class CaptionDecoder(layers.Layer):
             Without attention there is nothing to gate, and no gate.
         deep_output: equation (7). False: the state and the context, side by side, then one dense layer.
         readout_activation: applied to what L_o is applied to; None as in the paper, "tanh" as in its released code.
+        dropout_embedding: share of the word vectors E y that is dropped.
         dropout_before_readout: share of h_t that is dropped before the readout.
         dropout_after_readout: share of the readout that is dropped before the vocabulary layer.
         seed: of the dropout.
@@ -186,6 +187,7 @@ class CaptionDecoder(layers.Layer):
         context_gate=True,
         deep_output=True,
         readout_activation=None,
+        dropout_embedding=0.0,
         dropout_before_readout=0.5,
         dropout_after_readout=0.5,
         seed=0,
@@ -199,6 +201,7 @@ class CaptionDecoder(layers.Layer):
             if not isinstance(size, numbers.Integral) or size < 1:
                 raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {name}={size!r}")
         rates = {"dropout_before_readout": dropout_before_readout, "dropout_after_readout": dropout_after_readout}
+        rates["dropout_embedding"] = dropout_embedding
         for name, rate in rates.items():
             if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
                 raise ValueError(f"`{name}` must be a share from 0 to below 1. Received: {name}={rate!r}")
@@ -215,6 +218,7 @@ class CaptionDecoder(layers.Layer):
         self.context_gate = context_gate
         self.deep_output = deep_output
         self.readout_activation = readout_activation
+        self.dropout_embedding = dropout_embedding
         self.dropout_before_readout = dropout_before_readout
         self.dropout_after_readout = dropout_after_readout
         self.seed = seed
@@ -236,6 +240,7 @@ class CaptionDecoder(layers.Layer):
         self.activate_readout = layers.Activation(readout_activation, name="activate_readout", **policy)
         self.drop_before = layers.Dropout(dropout_before_readout, seed=seed, name="drop_before", **policy)
         self.drop_after = layers.Dropout(dropout_after_readout, seed=seed + 1, name="drop_after", **policy)
+        self.drop_embedding = layers.Dropout(dropout_embedding, seed=seed + 2, name="drop_embedding", **policy)
         self.word_logits = layers.Dense(vocabulary_size, name="word_logits", **policy)  # L_o
 
     def build(self, features_shape, input_ids_shape=None):
@@ -290,7 +295,7 @@ class CaptionDecoder(layers.Layer):
             training: turns dropout on.
             noise: Gumbel noise (rows, regions) that hard attention samples with; None uses the expectation.
         """
-        embedded = self.embedding(input_ids)
+        embedded = self.drop_embedding(self.embedding(input_ids), training=training)
         attended = self._attend(state.hidden_states[-1], features, projected_features, noise=noise)
         first = self.cells[0]
         state = self._advance(first.input_projection(embedded) + first.context_projection(attended.context), state)
@@ -329,24 +334,25 @@ class CaptionDecoder(layers.Layer):
     # === A whole caption ===
 
     def call(self, features, input_ids, training=False, noise=None, sampled=None):
-        unrolled = self.unroll(features, input_ids, noise=noise, sampled=sampled)
+        unrolled = self.unroll(features, input_ids, noise=noise, sampled=sampled, training=training)
         logits = self.readout(unrolled.embedded, unrolled.hidden_states, unrolled.context, training)
         decoded = logits, unrolled.attention_weights, unrolled.selection
         return Decoded(*(ops.swapaxes(x, 0, 1) for x in decoded))
 
-    def unroll(self, features, input_ids, noise=None, sampled=None, token_weights=None):
+    def unroll(self, features, input_ids, noise=None, sampled=None, token_weights=None, training=False):
         """Return the Unrolled captions: all that comes before the readout. See `call` for the arguments.
 
         Args:
             token_weights: (rows, time), 0 for padding: captions leave the loop when they have ended, as
                 `loop_over_time` says. None keeps all to the end.
+            training: turns the dropout of word vectors on.
         """
         features = ops.cast(features, self.compute_dtype)
         rows, time = ops.shape(input_ids)
         photos = ops.shape(features)[0]
         state = self.initial_state(features, rows // photos)
         projected_features = self.project_features(features)
-        embedded = self.embedding(ops.transpose(input_ids))
+        embedded = self.drop_embedding(self.embedding(ops.transpose(input_ids)), training=training)
         projected_inputs = self.cells[0].input_projection(embedded)
 
         def attend_and_advance(state, projected_inputs, noise, sampled):
@@ -396,7 +402,7 @@ class CaptionDecoder(layers.Layer):
     def get_config(self):
         names = (
             "vocabulary_size attention scoring cell num_layers embedding_dim hidden_dim attention_dim context_gate "
-            "deep_output readout_activation dropout_before_readout dropout_after_readout seed"
+            "deep_output readout_activation dropout_embedding dropout_before_readout dropout_after_readout seed"
         )
         return {**super().get_config(), **{name: getattr(self, name) for name in names.split()}}
 

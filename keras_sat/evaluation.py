@@ -133,7 +133,7 @@ def evaluate(
     split_seed=None,
     cache=None,
     num_beams=3,
-    length_penalty=0.0,
+    length_penalty=None,
     max_length=20,
     batch_size=64,
     skip_unreadable=False,
@@ -173,6 +173,7 @@ def evaluate(
         lost = [image.image_id for image in images if image.image_id in cache.unreadable]
         warnings.warn(f"{len(lost)} photos that the cache lists as unreadable are left out: {lost[0]}", stacklevel=2)
         images = [image for image in images if image.image_id not in cache.unreadable]
+    length_penalty = getattr(captioner, "length_penalty", 0.0) if length_penalty is None else length_penalty
     options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
     results = caption_photos(captioner, images, cache, batch_size=batch_size, show_progress=show_progress, **options)
     settings = {"encoder": captioner.encoder, "num_beams": num_beams, "length_penalty": length_penalty}

@@ -12,10 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DATA_UTILS = [
     "lazy", "files", "progress", "captions", "scenes", "datasets", "downloads", "sources", "vocabulary", "images",
-    "feature_cache", "batches",
+    "views", "feature_cache", "batches",
 ]  # fmt: skip
 KERAS_SAT = [
-    "encoders", "equations", "fused", "loop", "attention", "decoder", "search", "saved_model", "captioner",
+    "encoders", "adapter", "equations", "fused", "loop", "attention", "decoder", "search", "saved_model", "captioner",
     "checkpoint", "meteor", "scores", "published", "evaluation", "comparison", "callbacks", "display", "grounding",
     "self_critical", "ensemble", "distribution", "export", "recipe", "demo", "__main__",
 ]  # fmt: skip

@@ -209,6 +209,52 @@ def test_keras_fit_sees_every_epoch_once(scene_images, scene_vocabulary, scene_c
     assert fourth == [targets.tolist() for _, targets, _ in as_numpy(again)]  # fit made exactly three passes
 
 
+# === Views ===
+
+
+@pytest.fixture
+def views(three, tmp_path):
+    images, vocabulary, cache = three
+    arguments = [image.image_id for image in images], [image.image_path for image in images], mean_colour_encoder
+    options = {"image_size": 16, "show_progress": False}
+    others = [FeatureCache.build(tmp_path / f"view{view}", *arguments, view=view, **options) for view in (1, 2)]
+    return images, vocabulary, [cache, *others]
+
+
+@pytest.mark.parametrize("group_by", GROUPINGS)
+def test_each_time_a_photo_is_shown_one_of_its_views_is_drawn(views, group_by):
+    images, vocabulary, caches = views
+    rows = [np.concatenate([cache.features([image.image_id]) for image in images]) for cache in caches]
+    batches = make_batches(images, vocabulary, caches, 2, group_by=group_by, seed=1)
+    drawn = Counter()
+    epochs = [as_numpy(batches) for _ in range(12)]
+    for batch in epochs:
+        for (features, _), _, _ in batch:
+            for grid in features:
+                matches = [
+                    (view, photo) for view in range(3) for photo in range(3) if (rows[view][photo] == grid).all()
+                ]
+                assert len(matches) == 1
+                drawn[matches[0]] += 1
+    assert set(drawn) == {(view, photo) for view in range(3) for photo in range(3)}
+    again = as_numpy(make_batches(images, vocabulary, caches, 2, group_by=group_by, seed=1, first_epoch=11))
+    for one, other in zip(epochs[11], again, strict=True):
+        np.testing.assert_array_equal(one[0][0], other[0][0])
+    single = as_numpy(make_batches(images, vocabulary, caches[0], 2, group_by=group_by, seed=1))
+    for one, other in zip(epochs[0], single, strict=True):
+        np.testing.assert_array_equal(one[1], other[1])  # which captions share a batch does not depend on the views
+
+
+def test_views_of_different_encoders_do_not_mix(three, tmp_path):
+    images, vocabulary, cache = three
+    ids, paths = [image.image_id for image in images], [image.image_path for image in images]
+    other = FeatureCache.build(
+        tmp_path / "other", ids, paths, lambda images: images[:, ::8, ::8, :2], image_size=16, show_progress=False
+    )
+    with pytest.raises(ValueError, match="views must have been made by one encoder"):
+        make_batches(images, vocabulary, [cache, other])
+
+
 def test_errors(three):
     images, vocabulary, cache = three
     stranger = CaptionedImage("stranger", images[0].image_path, ["a dog"], "train")

@@ -13,7 +13,7 @@ from conftest import mean_colour_encoder, write_photos
 from PIL import Image
 
 from data_utils import FeatureCache, load_image
-from data_utils.files import exclusive_lock
+from data_utils.files import exclusive_lock, read_sealed_json, write_sealed_json
 
 NAMES = [f"photo{i:02d}.png" for i in range(23)]
 
@@ -42,6 +42,29 @@ def keras_encoder(seed=0, name="pooling", image_size=16):
 
 
 # === Basics ===
+
+
+def test_a_view_of_each_photo(tmp_path, photos):
+    ids, paths = photos
+    mirrored = build(tmp_path / "mirrored", photos, view=1)
+    expected = expected_features(paths).reshape(23, 2, 2, 3)[:, :, ::-1].reshape(23, 4, 3)
+    np.testing.assert_allclose(mirrored.features(ids), expected, rtol=1e-3)
+    assert FeatureCache.open(tmp_path / "mirrored").manifest["view"] == 1
+    with pytest.raises(ValueError, match="made differently: view 1 there, 0 here"):
+        build(tmp_path / "mirrored", photos)
+    with pytest.raises(ValueError, match="view=-1"):
+        build(tmp_path / "other", photos, view=-1)
+
+
+def test_a_cache_of_before_there_were_views_is_of_the_photos_themselves(tmp_path, photos):
+    build(tmp_path / "cache", photos)
+    path = tmp_path / "cache" / "manifest.json"
+    manifest = read_sealed_json(path, "a manifest")
+    del manifest["view"]
+    write_sealed_json(path, manifest)
+    assert len(build(tmp_path / "cache", photos)) == 23
+    with pytest.raises(ValueError, match="view 0 there, 1 here"):
+        build(tmp_path / "cache", photos, view=1)
 
 
 def test_one_row_for_each_photo(tmp_path, photos):

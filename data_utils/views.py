@@ -1,0 +1,40 @@
+"""Views of a photo: mirrored, and cut out in other ways, so that few photos teach as much as many.
+
+View 0 is the photo itself. Odd views are mirrored, and from view 2 on a part of the photo is cut out and stretched to
+its size. Which part depends on the photo and the number of the view alone, so that features can be kept.
+"""
+
+import zlib
+
+import numpy as np
+from PIL import Image
+
+LEAST_AREA = 0.5  # of the photo that a view shows
+GREATEST_ASPECT = 4 / 3  # of the part that is cut out, relative to the photo's
+
+
+def view_of(image, view, image_id):
+    """Return a view of a photo, an array of the same shape.
+
+    Args:
+        image: uint8 (height, width, 3).
+        view: its number, 0 for the photo itself.
+        image_id: the photo's id, which decides what is cut out.
+    """
+    if view >= 2:
+        height, width, _ = image.shape
+        box = part_of_photo(view, image_id) * np.array([width, height, width, height])
+        image = np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR, box=tuple(box)))
+    return image[:, ::-1] if view % 2 else image
+
+
+def part_of_photo(view, image_id):
+    """Return left, top, right and bottom of what a view shows, each from 0 to 1."""
+    if view < 2:
+        return np.array([0.0, 0.0, 1.0, 1.0])
+    chance = np.random.default_rng([zlib.crc32(image_id.encode()), view])
+    area = chance.uniform(LEAST_AREA, 1)
+    aspect = GREATEST_ASPECT ** chance.uniform(-1, 1)
+    size = np.minimum(np.sqrt([area * aspect, area / aspect]), 1)  # width, height
+    corner = chance.uniform(0, 1 - size)
+    return np.concatenate([corner, corner + size])

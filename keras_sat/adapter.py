@@ -1,0 +1,59 @@
+"""Between encoder and decoder: annotation vectors made fit for a small data set."""
+
+import keras
+from keras import layers, ops
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class FeatureAdapter(layers.Layer):
+    """Normalise, shorten and drop annotation vectors; without options, leave them as they are.
+
+    The features of an encoder that is never trained are longer than a few thousand photos can teach a decoder to use,
+    and they are always the same: a decoder learns them by heart. The paper has nothing of this.
+
+    Args:
+        normalise: give each vector mean 0 and variance 1, so that all encoders speak equally loud.
+        projection_dim: map each vector to one of this length, by one learnt matrix for all regions; None does not.
+        dropout: share of the numbers that are dropped while training.
+        seed: of the dropout.
+
+    Call arguments:
+        features: (photos, regions, feature_dim).
+        training: turns dropout on.
+
+    Returns: (photos, regions, projection_dim or feature_dim).
+    """
+
+    def __init__(self, *, normalise=False, projection_dim=None, dropout=0.0, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        self.normalise = normalise
+        self.projection_dim = projection_dim
+        self.dropout = dropout
+        self.seed = seed
+        policy = {"dtype": self.dtype_policy}
+        if normalise:
+            self.normalisation = layers.LayerNormalization(center=False, scale=False, name="normalisation", **policy)
+        if projection_dim is not None:
+            self.projection = layers.Dense(projection_dim, name="projection", **policy)
+        self.drop = layers.Dropout(dropout, seed=seed, name="drop", **policy)
+
+    def build(self, features_shape):
+        if self.normalise:
+            self.normalisation.build(features_shape)
+        if self.projection_dim is not None:
+            self.projection.build(features_shape)
+
+    def call(self, features, training=False):
+        features = ops.cast(features, self.compute_dtype)
+        if self.normalise:
+            features = self.normalisation(features)
+        if self.projection_dim is not None:
+            features = self.projection(features)
+        return self.drop(features, training=training)
+
+    def compute_output_shape(self, features_shape):
+        return (*features_shape[:-1], self.projection_dim or features_shape[-1])
+
+    def get_config(self):
+        names = ("normalise", "projection_dim", "dropout", "seed")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -1,0 +1,44 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_sat.adapter import FeatureAdapter
+
+
+@pytest.fixture
+def features():
+    return np.random.default_rng(0).normal(3, 2, (4, 9, 10)).astype("float32")
+
+
+def test_basics(features):
+    plain = FeatureAdapter()
+    np.testing.assert_array_equal(plain(features), features)
+    assert plain.weights == [] and plain.compute_output_shape(features.shape) == features.shape
+    adapter = FeatureAdapter(normalise=True, projection_dim=6, dropout=0.5, seed=3)
+    assert adapter(features).shape == (4, 9, 6) == adapter.compute_output_shape(features.shape)
+    again = FeatureAdapter.from_config(adapter.get_config())
+    assert again.get_config() == adapter.get_config()
+
+
+def test_correctness(features):
+    adapter = FeatureAdapter(normalise=True, projection_dim=6)
+    adapter.build(features.shape)
+    kernel, bias = (weight.numpy() for weight in adapter.weights)
+    mean, variance = features.mean(axis=-1, keepdims=True), features.var(axis=-1, keepdims=True)
+    expected = (features - mean) / np.sqrt(variance + 1e-3) @ kernel + bias
+    np.testing.assert_allclose(adapter(features), expected, atol=1e-4)
+
+
+def test_dropout_is_for_training_only(features):
+    adapter = FeatureAdapter(dropout=0.5)
+    np.testing.assert_array_equal(adapter(features), features)
+    dropped = keras.ops.convert_to_numpy(adapter(features, training=True))
+    kept = dropped != 0
+    assert 0.3 < kept.mean() < 0.7
+    np.testing.assert_allclose(dropped[kept], 2 * features[kept], rtol=1e-6)
+
+
+def test_mixed_precision(features):
+    adapter = FeatureAdapter(normalise=True, projection_dim=6, dtype="mixed_bfloat16")
+    assert keras.backend.standardize_dtype(adapter(features).dtype) == "bfloat16"
+    assert all(weight.dtype == "float32" for weight in adapter.weights)

@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+
+from data_utils.views import LEAST_AREA, part_of_photo, view_of
+
+
+@pytest.fixture
+def photo():
+    return np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+
+
+def test_the_first_two_views(photo):
+    np.testing.assert_array_equal(view_of(photo, 0, "a"), photo)
+    np.testing.assert_array_equal(view_of(photo, 1, "a"), photo[:, ::-1])
+
+
+@pytest.mark.parametrize("view", range(2, 8))
+def test_further_views_show_a_part(photo, view):
+    seen = view_of(photo, view, "a")
+    assert seen.shape == photo.shape and seen.dtype == np.uint8
+    np.testing.assert_array_equal(seen, view_of(photo, view, "a"))
+    assert not np.array_equal(seen, view_of(photo, view, "b")), "each photo is cut in its own way"
+    assert not np.array_equal(seen, view_of(photo, view + 2, "a"))
+
+
+def test_a_part_lies_within_the_photo_and_is_large_enough():
+    parts = np.array([part_of_photo(view, f"photo{number}") for number in range(200) for view in (2, 3)])
+    assert parts.min() >= 0 and parts.max() <= 1 + 1e-9
+    width, height = parts[:, 2] - parts[:, 0], parts[:, 3] - parts[:, 1]
+    assert (width * height >= 0.99 * LEAST_AREA * np.sqrt(3 / 4)).all()
+    assert (width / height).max() > 1.2 > 0.9 > (width / height).min()
+
+
+def test_what_is_cut_out_is_where_the_part_says():
+    gradient = np.broadcast_to(np.linspace(0, 255, 100)[None, :, None], (100, 100, 3)).astype(np.uint8)
+    left, _, right, _ = part_of_photo(2, "photo")
+    seen = view_of(gradient, 2, "photo")[50, :, 0] / 255
+    np.testing.assert_allclose([seen[0], seen[-1]], [left, right], atol=0.02)
+    left, _, right, _ = part_of_photo(3, "photo")
+    seen = view_of(gradient, 3, "photo")[50, :, 0] / 255
+    np.testing.assert_allclose([seen[0], seen[-1]], [right, left], atol=0.02)
