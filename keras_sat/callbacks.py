@@ -45,9 +45,9 @@ class ShowCaptions(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if _is_lost(logs):
             return
-        for image, result in zip(
-            self.images, caption_photos(self.model, self.images, self.cache, **self.search_options)
-        ):
+        with self.model.averaged_weights():
+            results = caption_photos(self.model, self.images, self.cache, **self.search_options)
+        for image, result in zip(self.images, results):
             self.output(f"    {image.image_id}: {result.caption}")
 
 
@@ -72,7 +72,8 @@ class ScoreCaptions(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if logs is None or _is_lost(logs):
             return
-        results = caption_photos(self.model, self.images, self.cache, **self.search_options)
+        with self.model.averaged_weights():
+            results = caption_photos(self.model, self.images, self.cache, **self.search_options)
         captions = [result.caption for result in results]
         scores = bleu([image.captions[:NUM_REFERENCES] for image in self.images], captions)
         logs.update({f"val_bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)})
@@ -152,7 +153,8 @@ class KeepTraining(keras.callbacks.Callback):
         with _ctrl_c_put_off():
             epochs = [*self.epochs, {**figures, "seconds": time.monotonic() - self._started}]
             if best_epoch(epochs) == len(epochs) - 1:
-                self.model.save(self.directory / "model")
+                with self.model.averaged_weights():
+                    self.model.save(self.directory / "model")
             write_checkpoint(self.directory / "checkpoint", self.model, epochs)
             self.epochs = epochs
             write_history(self.directory / "history.csv", epochs)

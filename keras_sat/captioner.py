@@ -1,5 +1,6 @@
 """The captioner: encoder, decoder and vocabulary in one Keras model that trains, captions photos, saves and loads."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -345,13 +346,26 @@ class Captioner(keras.Model):
         features = self.adapter(self.features(features, training), training=training)
         return self.decoder(features, _as_rows(input_ids), training=training, noise=noise, sampled=sampled)
 
-    def compile(self, optimizer="adam", *, learning_rate=4e-4, clip_norm=5.0, jit_compile="auto", **kwargs):
+    def compile(
+        self,
+        optimizer="adam",
+        *,
+        learning_rate=4e-4,
+        clip_norm=5.0,
+        weight_decay=None,
+        average_momentum=None,
+        jit_compile="auto",
+        **kwargs,
+    ):
         """Choose how to train.
 
         Args:
             optimizer: a name, such as "adam" or "rmsprop", or a Keras optimizer, which is used as it is.
             learning_rate, clip_norm: of an optimizer given by name; clip_norm bounds the norm of all gradients
                 together, None does not.
+            weight_decay: of an optimizer given by name: how fast all matrices shrink by themselves; None: not at all.
+            average_momentum: of an optimizer given by name: keep a moving average of the weights with this momentum,
+                which then is what is evaluated, and what is left after `fit`; None does not.
             jit_compile: compile with XLA. "auto" does so where there is a GPU.
             **kwargs: as for `keras.Model.compile`, but for the loss, which is the paper's.
         """
@@ -361,7 +375,10 @@ class Captioner(keras.Model):
             raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
         if isinstance(optimizer, str):
             config = {"learning_rate": learning_rate, "global_clipnorm": clip_norm}
+            config |= {} if weight_decay is None else {"weight_decay": weight_decay}
+            config |= {} if average_momentum is None else {"use_ema": True, "ema_momentum": average_momentum}
             optimizer = keras.optimizers.get({"class_name": optimizer, "config": config})
+            optimizer.exclude_from_weight_decay(var_names=["bias", "baseline"])
         if jit_compile == "auto":
             jit_compile = bool(tf.config.list_physical_devices("GPU"))
         super().compile(optimizer=optimizer, jit_compile=jit_compile, **kwargs)
@@ -402,6 +419,27 @@ class Captioner(keras.Model):
                 f"{self.encoder_model.input_shape[1]} x {self.encoder_model.input_shape[2]}. Give Captioner and "
                 f"make_batches the same image_size. Received: image_size={self.image_size}"
             )
+
+    def evaluate(self, *args, **kwargs):
+        """Measure, as `keras.Model.evaluate` does, with the averaged weights where there are any."""
+        with self.averaged_weights():
+            return super().evaluate(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def averaged_weights(self):
+        """Inside the block the weights are their moving averages, where the optimizer keeps such (see `compile`)."""
+        optimizer = self.optimizer if self.compiled else None
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of mixed precision
+        if not getattr(optimizer, "use_ema", False) or not optimizer.built or not optimizer.iterations.numpy():
+            yield  # nothing to average yet
+            return
+        before = [weight.numpy() for weight in self.trainable_variables]
+        optimizer.finalize_variable_values(self.trainable_variables)
+        try:
+            yield
+        finally:
+            for weight, value in zip(self.trainable_variables, before):
+                weight.assign(value)
 
     def train_step(self, batch):
         """Learn from one batch of make_batches, and return the metrics so far."""

@@ -49,6 +49,9 @@ def fit(
     schedule="constant",
     warmup_steps=0,
     clip_norm=5.0,
+    weight_decay=None,
+    average_momentum=None,
+    num_views=1,
     patience=5,
     min_count=1,
     max_words=10_000,
@@ -85,6 +88,9 @@ def fit(
         batch_size, group_by: see make_batches.
         seed: of the initial weights, the order of the batches, and all else that is drawn.
         optimizer, learning_rate, clip_norm: see Captioner.compile.
+        weight_decay, average_momentum: see Captioner.compile.
+        num_views: views of each training photo, see `data_utils.views`: 2 adds the mirrored photo, more add parts of
+            it. Each time a photo is shown, one of them is drawn. Features take so many times the room.
         schedule: "constant", or "cosine": the learning rate falls to 0 over all epochs.
         warmup_steps: let the learning rate rise from 0 over so many updates first.
         patience: stop after so many epochs without a better BLEU-4 on the dev split; None: never.
@@ -101,7 +107,9 @@ def fit(
     Returns: Captioner; its `history` is a mapping from the name of a figure to its value in each epoch.
     """
     arguments = {name: value for name, value in locals().items() if name not in _NOT_ABOUT_THE_RESULT}
-    _check(epochs, schedule, warmup_steps, expectation_epochs, patience, learning_rate, num_beams, max_length)
+    _check(
+        epochs, schedule, warmup_steps, expectation_epochs, patience, learning_rate, num_beams, max_length, num_views
+    )
     say = print if show_progress else _say_nothing
     images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = [image for image in images if image.captions]
@@ -136,24 +144,32 @@ def fit(
         for line in _summary(data_name, images, captioner, output_dir):
             say(line)
 
-        cache, photo_options = None, {}
+        cache, views, photo_options = None, None, {}
         if captioner.encoder_training == "frozen":
             cache_dir = cache_dir or _usual_cache_dir(captioner, data_dir, output_dir)
             cache = _built_cache(cache_dir, images, captioner, skip_unreadable, show_progress)
             images = [image for image in images if image.image_id not in cache.unreadable]
+            views = [cache, *_built_views(cache_dir, images, captioner, num_views, show_progress)]
         else:
+            if num_views > 1:
+                raise ValueError(
+                    "Views are for features that are kept; an encoder that is trained gets the photos themselves. "
+                    f"Received: num_views={num_views} with encoder_training={captioner.encoder_training!r}"
+                )
             images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress)
             photo_options = _photo_options(captioner, images)
         train_images = photos_of_split(images, "train")
         dev_images = [image for image in images if image.split == "dev"]
-        options = {"cache": cache, "batch_size": batch_size, "group_by": group_by, "seed": seed, **photo_options}
-        batches = make_batches(train_images, captioner.vocabulary, first_epoch=len(epochs_before), **options)
+        options = {"batch_size": batch_size, "group_by": group_by, "seed": seed, **photo_options}
+        first_epoch = len(epochs_before)
+        batches = make_batches(train_images, captioner.vocabulary, views, first_epoch=first_epoch, **options)
         dev_batches = None
         if dev_images:
-            dev_batches = make_batches(dev_images, captioner.vocabulary, shuffle=False, **options)
+            dev_batches = make_batches(dev_images, captioner.vocabulary, cache, shuffle=False, **options)
 
         rate = _learning_rate(learning_rate, schedule, warmup_steps, epochs * len(batches))
-        captioner.compile(_fresh(optimizer), learning_rate=rate, clip_norm=clip_norm)
+        further = {"clip_norm": clip_norm, "weight_decay": weight_decay, "average_momentum": average_momentum}
+        captioner.compile(_fresh(optimizer), learning_rate=rate, **further)
         captioner.build_for(batches)
         if state:
             restore_state(captioner, state)
@@ -190,11 +206,14 @@ def _say_nothing(line):
     pass
 
 
-def _check(epochs, schedule, warmup_steps, expectation_epochs, patience, learning_rate, num_beams, max_length):
+def _check(
+    epochs, schedule, warmup_steps, expectation_epochs, patience, learning_rate, num_beams, max_length, num_views
+):
     """Refuse at once what would otherwise be noticed after an epoch, or never."""
     if schedule not in SCHEDULES:
         raise ValueError(f"Expected one of: {', '.join(SCHEDULES)}. Received: schedule={schedule!r}")
     least = {"epochs": (epochs, 1), "num_beams": (num_beams, 1), "max_length": (max_length, 1)}
+    least |= {"num_views": (num_views, 1)}
     least |= {"warmup_steps": (warmup_steps, 0), "expectation_epochs": (expectation_epochs, 0)}
     least |= {} if patience is None else {"patience": (patience, 1)}
     for name, (value, limit) in least.items():
@@ -344,6 +363,16 @@ def _built_cache(cache_dir, images, captioner, skip_unreadable, show_progress):
         errors="skip" if skip_unreadable else "raise",
         show_progress=show_progress,
     )
+
+
+def _built_views(cache_dir, images, captioner, num_views, show_progress):
+    """Return a FeatureCache for each further view of the training photos."""
+    train = [image for image in images if image.split == "train"]
+    arguments = [image.image_id for image in train], [image.image_path for image in train], captioner.encoder_model
+    return [
+        FeatureCache.build(Path(cache_dir) / f"view{view}", *arguments, view=view, show_progress=show_progress)
+        for view in range(1, num_views)
+    ]
 
 
 def _photo_options(captioner, images):

@@ -27,6 +27,7 @@ OPTIONS = {
     "learning_rate": 3e-3,
     "schedule": "cosine",
     "warmup_steps": 3,
+    "average_momentum": 0.5,
     "expectation_epochs": 1,
     "seed": 5,
 }

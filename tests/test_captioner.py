@@ -261,6 +261,29 @@ def test_xla_is_for_gpus_unless_asked_for(eight):
     assert captioner.jit_compile is True
 
 
+def test_averaged_weights_are_evaluated_and_left_at_the_end(eight):
+    captioner = make_captioner(eight[1], **QUIET)
+    batch = first_batch(eight)
+    captioner.compile("sgd", learning_rate=0.1, average_momentum=0.75)
+    with captioner.averaged_weights():
+        pass  # there is no average before the first update
+    seen = []
+    for _ in range(3):
+        captioner.train_step(batch)
+        seen.append([weight.numpy() for weight in captioner.trainable_variables])
+    expected = seen[0]
+    for weights in seen[1:]:
+        expected = [0.75 * average + 0.25 * weight for average, weight in zip(expected, weights)]
+    with captioner.averaged_weights():
+        for weight, average in zip(captioner.trainable_variables, expected):
+            np.testing.assert_allclose(weight.numpy(), average, atol=1e-6)
+        loss = captioner.evaluate(tf.data.Dataset.from_tensors(batch), verbose=0, return_dict=True)["loss"]
+    for weight, last in zip(captioner.trainable_variables, seen[-1]):
+        np.testing.assert_array_equal(weight.numpy(), last)
+    again = captioner.evaluate(tf.data.Dataset.from_tensors(batch), verbose=0, return_dict=True)["loss"]
+    assert again == pytest.approx(loss, rel=1e-6)
+
+
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_mixed_precision(eight, attention):
     keras.config.set_dtype_policy("mixed_float16")

@@ -323,6 +323,32 @@ def test_going_on_from_a_model_on_other_photos(whole_training, tmp_path):
         keras_sat.fit(mine, output_dir=tmp_path / "other", initial_model="nonsense")
 
 
+def test_views_and_averages_of_a_frozen_encoder(tmp_path):
+    write_photos(tmp_path / "photos", [f"{number}.png" for number in range(6)], size=(32, 32))
+    images = [
+        CaptionedImage(str(number), tmp_path / "photos" / f"{number}.png", ["a dog", "a cat"], split)
+        for number, split in enumerate(["train"] * 4 + ["dev"] * 2)
+    ]
+    weights = tmp_path / "tiny.weights.h5"
+    keras_sat.ENCODERS["tiny"](image_size=16).save_weights(weights)
+    options = {"encoder": "tiny", "encoder_weights": weights, "encoder_training": "frozen", "image_size": 16}
+    sizes = {"embedding_dim": 4, "hidden_dim": 4, "attention_dim": 4, "feature_projection_dim": 3}
+    folder = tmp_path / "run"
+    captioner = keras_sat.fit(
+        images, **options, **sizes, num_views=3, average_momentum=0.9, weight_decay=0.01, optimizer="adamw",
+        length_penalty=0.5, epochs=2, patience=None, output_dir=folder, show_progress=False,
+    )  # fmt: skip
+    for view in (1, 2):
+        cache = FeatureCache.open(folder / "features" / f"view{view}")
+        assert cache.manifest["view"] == view and len(cache) == 4, "only training photos have further views"
+    assert len(FeatureCache.open(folder / "features")) == 6
+    loaded = keras_sat.Captioner.load(folder / "model", encoder_weights=weights)
+    assert loaded.length_penalty == 0.5 and loaded.adapter.projection_dim == 3
+    assert loaded.caption(images[0]).caption == captioner.caption(images[0]).caption
+    with pytest.raises(ValueError, match="num_views=3 with encoder_training='scratch'"):
+        keras_sat.fit(images, **sizes, encoder="tiny", num_views=3, output_dir=tmp_path / "b", show_progress=False)
+
+
 def test_a_frozen_encoder_gets_a_cache_beside_the_photos(tmp_path):
     write_photos(tmp_path / "mine", [f"{i}.jpg" for i in range(6)])
     rows = [f"{i}.jpg,a {word} dog" for i in range(6) for word in ("red", "big")]
