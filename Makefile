@@ -28,6 +28,11 @@ lint: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	touch $@
 
+# METEOR 1.5, as coco-caption runs it; it needs Java too.
+.venv/coco: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable ".[coco]"
+	touch $@
+
 bench: .venv/bench
 	$(BIN)/python benchmarks/bench.py
 

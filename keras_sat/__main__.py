@@ -140,6 +140,9 @@ def _add_fit(parser):
         ("hidden-dim", int, "size of the recurrent layers"),
         ("attention-dim", int, "size of the attention's hidden layer"),
         ("dropout", float, "before and after the readout"),
+        ("dropout-embedding", float, "of the word vectors; default: 0"),
+        ("feature-dropout", float, "of the features; default: 0"),
+        ("feature-projection-dim", int, "map each feature vector to one of this length first"),
         ("attention-penalty-weight", float, "lambda of the paper's penalty"),
         ("label-smoothing", float, "default: 0"),
         ("num-samples", int, "hard attention: draws for each caption"),
@@ -150,12 +153,19 @@ def _add_fit(parser):
         ("learning-rate", float, "default: 0.0004"),
         ("warmup-steps", int, "updates in which the learning rate rises from 0"),
         ("clip-norm", float, "bound of the norm of all gradients; default: 5"),
+        ("weight-decay", float, "how fast matrices shrink by themselves; default: not at all"),
+        ("average-momentum", float, "keep a moving average of the weights, such as 0.998"),
+        ("num-views", int, "of each training photo: 2 with the mirrored one, more with parts of it; default: 1"),
         ("patience", int, "stop after so many epochs without a better BLEU-4 on dev; default: 5"),
         ("min-count", int, "a word of the vocabulary occurs at least so often; default: 1"),
         ("max-words", int, "size of the vocabulary; default: 10000"),
         ("num-beams", int, "for the captions of the dev split after each epoch; default: 1"),
     ):
         parser.add_argument(f"--{name}", type=kind, help=text)
+    parser.add_argument("--normalise-features", action="store_true", help="make all feature vectors equally long")
+    parser.add_argument("--readout-activation", choices=("tanh", "relu"), help="default: none, as in the paper")
+    parser.add_argument("--length-penalty", type=float, help="of the finished captioner's searches; default: 0")
+    parser.add_argument("--dtype", choices=("float32", "mixed_bfloat16", "mixed_float16"), help="default: float32")
     parser.add_argument("--group-by", choices=("length", "image"), help="what shares a batch; default: length")
     parser.add_argument("--optimizer", choices=("adam", "adamw", "rmsprop", "sgd"), help="default: adam")
     parser.add_argument("--schedule", choices=("constant", "cosine"), help="of the learning rate; default: constant")
