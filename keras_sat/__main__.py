@@ -128,6 +128,8 @@ def _add_demo(parser):
 def _add_fit(parser):
     _add_data(parser)
     _add_encoder(parser)
+    parser.add_argument("--trained-up-to", metavar="LAYER", help="train the encoder's layers behind --encoder-layer")
+    parser.add_argument("--encoder-rate", type=float, help="their share of the learning rate; default: 1")
     parser.add_argument("--encoder-training", choices=("frozen", "fine-tuned", "scratch"))
     parser.add_argument("--preset", choices=PRESET_NAMES, help="settings to begin with; the other options change them")
     parser.add_argument("--initial-model", help="go on from a saved or a pretrained model")

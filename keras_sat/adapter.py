@@ -6,12 +6,14 @@ from keras import layers, ops
 
 @keras.saving.register_keras_serializable("keras_sat")
 class FeatureAdapter(layers.Layer):
-    """Normalise, shorten and drop annotation vectors; without options, leave them as they are.
+    """Finish, normalise, shorten and drop annotation vectors; without options, leave them as they are.
 
     The features of an encoder that is never trained are longer than a few thousand photos can teach a decoder to use,
     and they are always the same: a decoder learns them by heart. The paper has nothing of this.
 
     Args:
+        network: the rest of the encoder, trained along: a `keras.Model` from one grid to another (see
+            `make_encoder_top`), never in training mode, so that its batch statistics stay. None: there is no rest.
         normalise: give each vector mean 0 and variance 1, so that all encoders speak equally loud.
         projection_dim: map each vector to one of this length, by one learnt matrix for all regions; None does not.
         dropout: share of the numbers that are dropped while training.
@@ -24,8 +26,9 @@ class FeatureAdapter(layers.Layer):
     Returns: (photos, regions, projection_dim or feature_dim).
     """
 
-    def __init__(self, *, normalise=False, projection_dim=None, dropout=0.0, seed=0, **kwargs):
+    def __init__(self, network=None, *, normalise=False, projection_dim=None, dropout=0.0, seed=0, **kwargs):
         super().__init__(**kwargs)
+        self.network = network
         self.normalise = normalise
         self.projection_dim = projection_dim
         self.dropout = dropout
@@ -38,12 +41,16 @@ class FeatureAdapter(layers.Layer):
         self.drop = layers.Dropout(dropout, seed=seed, name="drop", **policy)
 
     def build(self, features_shape):
+        features_shape = self._finished_shape(features_shape)
         if self.normalise:
             self.normalisation.build(features_shape)
         if self.projection_dim is not None:
             self.projection.build(features_shape)
 
     def call(self, features, training=False):
+        if self.network is not None:
+            grid = ops.reshape(ops.cast(features, "float32"), (-1, *self.network.input_shape[1:]))
+            features = ops.reshape(self.network(grid, training=False), (-1, *self._finished_shape(features.shape)[1:]))
         features = ops.cast(features, self.compute_dtype)
         if self.normalise:
             features = self.normalisation(features)
@@ -51,7 +58,14 @@ class FeatureAdapter(layers.Layer):
             features = self.projection(features)
         return self.drop(features, training=training)
 
+    def _finished_shape(self, features_shape):
+        if self.network is None:
+            return features_shape
+        _, rows, columns, feature_dim = self.network.output_shape
+        return (features_shape[0], rows * columns, feature_dim)
+
     def compute_output_shape(self, features_shape):
+        features_shape = self._finished_shape(features_shape)
         return (*features_shape[:-1], self.projection_dim or features_shape[-1])
 
     def get_config(self):

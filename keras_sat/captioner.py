@@ -22,7 +22,7 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat import equations, search
 from keras_sat.adapter import FeatureAdapter
 from keras_sat.decoder import CaptionDecoder
-from keras_sat.encoders import ENCODERS, make_encoder
+from keras_sat.encoders import ENCODERS, make_encoder, make_encoder_top
 from keras_sat.saved_model import pretrained_directory, read_model, write_model
 
 ENCODER_TRAININGS = ("frozen", "fine-tuned", "scratch")
@@ -105,6 +105,9 @@ class Captioner(keras.Model):
             FeatureCache. "fine-tuned": trained along, its batch statistics left as they are. "scratch": trained along
             from random weights. None: "scratch" for "tiny", else "frozen". A `keras.Model` that is passed to be frozen
             gets trainable=False.
+        trained_up_to: with a frozen encoder, a layer behind `encoder_layer`: the layers from there up to this one are
+            trained along with the decoder, and attention is paid to its grid; a FeatureCache has the grid of
+            `encoder_layer`. None: `encoder_layer` is the last one.
         grid_shape: (rows, columns) of the features; None asks the encoder, or guesses by the image size. Needed where
             the features of pictures that are not square come from a cache.
         normalise_features, feature_projection_dim, feature_dropout: see FeatureAdapter; the a_i of the paper are what
@@ -137,6 +140,7 @@ class Captioner(keras.Model):
         encoder_layer=None,
         encoder_weights="imagenet",
         encoder_training=None,
+        trained_up_to=None,
         image_size=None,
         grid_shape=None,
         normalise_features=False,
@@ -198,10 +202,9 @@ class Captioner(keras.Model):
                 raise ValueError(f"`{option}` must be a number of at least 0. Received: {option}={weight!r}")
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.encoder_layer = encoder_layer
-        self.encoder_weights = encoder_weights
-        if encoder_weights not in (None, "imagenet"):  # a path, which must mean the same from any other folder
-            self.encoder_weights = os.path.abspath(os.path.expanduser(encoder_weights))
+        self.encoder_weights = _absolute(encoder_weights)
         self.encoder_training = encoder_training
+        self.trained_up_to = trained_up_to
         self.image_size = tuple(image_size) if isinstance(image_size, list) else image_size
         self.grid_shape = grid_shape if grid_shape is None else tuple(grid_shape)
         self.attention_penalty_weight = attention_penalty_weight
@@ -221,6 +224,7 @@ class Captioner(keras.Model):
         self.decoder = CaptionDecoder(len(self.vocabulary), seed=seed, name="decoder", **decoder_options)
         self.has_own_encoder = isinstance(encoder, keras.Model)  # one that no name stands for
         self.adapter = FeatureAdapter(
+            self._make_trained_layers(encoder),
             normalise=normalise_features,
             projection_dim=feature_projection_dim,
             dropout=feature_dropout,
@@ -229,7 +233,8 @@ class Captioner(keras.Model):
             name="adapter",
         )
         self.encoder = encoder.name if self.has_own_encoder else encoder
-        self.feature_shape = None  # (regions, feature_dim), known when built
+        self.feature_shape = None  # (regions, feature_dim) of what is given, known when built
+        self.num_regions = None  # that attention is paid to
         self._untracked = _Untracked()
         if encoder_training != "frozen":
             self.trained_encoder = self._make_encoder(encoder)
@@ -248,9 +253,10 @@ class Captioner(keras.Model):
 
     def get_config(self):
         names = (
-            "encoder encoder_layer encoder_weights encoder_training image_size grid_shape normalise_features "
-            "feature_projection_dim feature_dropout attention_penalty_weight label_smoothing num_samples reward_weight "
-            "entropy_weight expectation_probability expectation_for use_baseline length_penalty seed name"
+            "encoder encoder_layer encoder_weights encoder_training trained_up_to image_size grid_shape "
+            "normalise_features feature_projection_dim feature_dropout attention_penalty_weight label_smoothing "
+            "num_samples reward_weight entropy_weight expectation_probability expectation_for use_baseline "
+            "length_penalty seed name"
         )
         decoder_options = self.decoder.get_config()
         for name in ("name", "trainable", "dtype", "vocabulary_size", "seed"):
@@ -294,6 +300,19 @@ class Captioner(keras.Model):
             return encoder
         return make_encoder(encoder, layer=self.encoder_layer, weights=self.encoder_weights, image_size=self.image_size)
 
+    def _make_trained_layers(self, encoder):
+        """Return the layers behind `encoder_layer` that are trained, or None."""
+        if self.trained_up_to is None:
+            return None
+        if self.encoder_training != "frozen" or self.encoder_layer is None or not isinstance(encoder, str):
+            raise ValueError(
+                "The layers behind `encoder_layer` of a frozen encoder can be trained, where it is one of ENCODERS. "
+                f"Received: trained_up_to={self.trained_up_to!r} with encoder={encoder!r}, "
+                f"encoder_layer={self.encoder_layer!r}, encoder_training={self.encoder_training!r}"
+            )
+        options = {"layer": self.trained_up_to, "weights": self.encoder_weights, "image_size": self.image_size}
+        return make_encoder_top(encoder, start=self.encoder_layer, **options)
+
     def features(self, inputs, training=False):
         """Return annotation vectors (photos, regions, feature_dim), of photos or of features, which stay as they are.
 
@@ -307,7 +326,9 @@ class Captioner(keras.Model):
         return ops.cast(inputs, self.compute_dtype)
 
     def rows_and_columns(self):
-        """Return the shape of the feature grid: `grid_shape`, the encoder's, or, before that is loaded, a guess."""
+        """Return the shape of the grid that is attended to: `grid_shape`, the encoder's, or a guess without one."""
+        if self.adapter.network is not None:
+            return tuple(self.adapter.network.output_shape[1:3])
         regions, _ = self.feature_shape
         if self.grid_shape is not None:
             return self.grid_shape
@@ -332,13 +353,13 @@ class Captioner(keras.Model):
             _, rows, columns, feature_dim = self.encoder_model.output_shape
             features_shape = (None, rows * columns, feature_dim)
         self.feature_shape = tuple(features_shape[1:])
-        if self.grid_shape is not None and np.prod(self.grid_shape) != self.feature_shape[0]:
-            raise ValueError(
-                f"A grid of that shape does not have {self.feature_shape[0]} regions. "
-                f"Received: grid_shape={self.grid_shape}"
-            )
         self.adapter.build((None, *self.feature_shape))
         adapted_shape = self.adapter.compute_output_shape((None, *self.feature_shape))
+        self.num_regions = adapted_shape[1]
+        if self.grid_shape is not None and np.prod(self.grid_shape) != self.num_regions:
+            raise ValueError(
+                f"A grid of that shape does not have {self.num_regions} regions. Received: grid_shape={self.grid_shape}"
+            )
         self.decoder.build(adapted_shape, (None, None))
 
     def call(self, inputs, training=False, noise=None, sampled=None):
@@ -354,6 +375,7 @@ class Captioner(keras.Model):
         clip_norm=5.0,
         weight_decay=None,
         average_momentum=None,
+        encoder_rate=1.0,
         jit_compile="auto",
         **kwargs,
     ):
@@ -364,8 +386,9 @@ class Captioner(keras.Model):
             learning_rate, clip_norm: of an optimizer given by name; clip_norm bounds the norm of all gradients
                 together, None does not.
             weight_decay: of an optimizer given by name: how fast all matrices shrink by themselves; None: not at all.
-            average_momentum: of an optimizer given by name: keep a moving average of the weights with this momentum,
-                which then is what is evaluated, and what is left after `fit`; None does not.
+            average_momentum: keep a moving average of the weights with this momentum (less in the beginning), which
+                then is what is evaluated, and what is left after `fit`; None does not.
+            encoder_rate: layers of the encoder that are trained learn with this share of the learning rate.
             jit_compile: compile with XLA. "auto" does so where there is a GPU.
             **kwargs: as for `keras.Model.compile`, but for the loss, which is the paper's.
         """
@@ -376,9 +399,16 @@ class Captioner(keras.Model):
         if isinstance(optimizer, str):
             config = {"learning_rate": learning_rate, "global_clipnorm": clip_norm}
             config |= {} if weight_decay is None else {"weight_decay": weight_decay}
-            config |= {} if average_momentum is None else {"use_ema": True, "ema_momentum": average_momentum}
             optimizer = keras.optimizers.get({"class_name": optimizer, "config": config})
             optimizer.exclude_from_weight_decay(var_names=["bias", "baseline"])
+        if not 0 <= (average_momentum or 0) < 1 or not 0 < encoder_rate <= 1:
+            raise ValueError(
+                "`average_momentum` must be from 0 to below 1, `encoder_rate` from above 0 to 1. "
+                f"Received: average_momentum={average_momentum}, encoder_rate={encoder_rate}"
+            )
+        self.average_momentum = average_momentum
+        self.encoder_rate = encoder_rate
+        self._untracked.averages = []
         if jit_compile == "auto":
             jit_compile = bool(tf.config.list_physical_devices("GPU"))
         super().compile(optimizer=optimizer, jit_compile=jit_compile, **kwargs)
@@ -393,7 +423,10 @@ class Captioner(keras.Model):
                 )
             if isinstance(batches, tf.data.Dataset):
                 self.build_for(batches, name)
-        return super().fit(x, *args, shuffle=shuffle, **kwargs)
+        history = super().fit(x, *args, shuffle=shuffle, **kwargs)
+        for weight, average in zip(self.trainable_variables, self._untracked.averages):
+            weight.assign(average)
+        return history
 
     def build_for(self, batches, name="x"):
         """Make the weights from what a dataset says of its batches, before Keras traces anything.
@@ -409,9 +442,9 @@ class Captioner(keras.Model):
             setattr(self, {"x": "train_function", "validation_data": "test_function"}[name], None)
         if not self.built:
             self.build((features.shape, input_ids.shape))
-        if self.compiled and not self.optimizer.built:
+        if self.compiled:
             with self.distribute_strategy.scope():
-                self.optimizer.build(self.trainable_variables)  # within a graph they would have it traced twice
+                self.make_training_state()  # within a graph, it would have to be traced twice
         if len(features.shape) == 4 and features.shape[1:3] != self.encoder_model.input_shape[1:3]:
             height, width = features.shape[1:3]
             raise ValueError(
@@ -427,19 +460,22 @@ class Captioner(keras.Model):
 
     @contextlib.contextmanager
     def averaged_weights(self):
-        """Inside the block the weights are their moving averages, where the optimizer keeps such (see `compile`)."""
-        optimizer = self.optimizer if self.compiled else None
-        optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of mixed precision
-        if not getattr(optimizer, "use_ema", False) or not optimizer.built or not optimizer.iterations.numpy():
-            yield  # nothing to average yet
-            return
-        before = [weight.numpy() for weight in self.trainable_variables]
-        optimizer.finalize_variable_values(self.trainable_variables)
+        """Inside the block the weights are their moving averages, where such are kept (see `compile`)."""
+        averages = self._untracked.averages
+        before = [weight.numpy() for weight in self.trainable_variables] if averages else []
+        for weight, average in zip(self.trainable_variables, averages):
+            weight.assign(average)
         try:
             yield
         finally:
             for weight, value in zip(self.trainable_variables, before):
                 weight.assign(value)
+
+    def make_training_state(self):
+        """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
+        if not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return [*self.optimizer.variables, *self._averages()]
 
     def train_step(self, batch):
         """Learn from one batch of make_batches, and return the metrics so far."""
@@ -448,9 +484,39 @@ class Captioner(keras.Model):
             loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
         gradients = tape.gradient(loss, self.trainable_variables)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # a word's rows of E added up
-        self.optimizer.apply(gradients, self.trainable_variables)  # clips them first
+        self.update_weights(gradients)
         self.update_baseline(objective)
         return self.update_metrics(objective)
+
+    def update_weights(self, gradients):
+        """Take one step of the optimizer, a shorter one for the encoder, and let the averages follow."""
+        slow = self.encoder_variables if self.encoder_rate < 1 else []
+        before, averages = [tf.identity(weight.value) for weight in slow], self._averages()
+        self.optimizer.apply(gradients, self.trainable_variables)  # clips them first
+        for weight, old in zip(slow, before):
+            weight.assign(old + self.encoder_rate * (weight - old))
+        if averages:
+            steps = ops.cast(self.optimizer.iterations, "float32")
+            momentum = ops.minimum(self.average_momentum, steps / (steps + 10))
+            for weight, average in zip(self.trainable_variables, averages):
+                average.assign(momentum * average + (1 - momentum) * weight)
+
+    @property
+    def encoder_variables(self):
+        """The weights of the encoder that are trained: all of it, or its last layers, or none."""
+        trained = self.adapter.network if self.encoder_training == "frozen" else self.trained_encoder
+        return [] if trained is None else trained.trainable_variables
+
+    def _averages(self):
+        """Return a variable for the moving average of each trained weight, as it is now where it is new."""
+        averages = self._untracked.averages
+        if self.average_momentum is not None and not averages:
+            with tf.init_scope():
+                averages += [
+                    keras.Variable(weight.numpy(), trainable=False, dtype=weight.dtype, name=f"average_{number}")
+                    for number, weight in enumerate(self.trainable_variables)
+                ]
+        return averages
 
     def test_step(self, batch):
         """Measure one batch of make_batches, with attention's expectation, and return the metrics so far."""
@@ -537,7 +603,7 @@ class Captioner(keras.Model):
     def _chance(self, features, input_ids):
         """Return the noise (rows, time, regions) and which rows are sampled (rows,), for hard attention."""
         photos, (rows, time) = ops.shape(features)[0], ops.shape(input_ids)
-        uniform = keras.random.uniform((rows, time, self.feature_shape[0]), seed=self._random)
+        uniform = keras.random.uniform((rows, time, self.num_regions), seed=self._random)
         coins = keras.random.uniform((photos if self.expectation_for == "image" else 1,), seed=self._random)
         sampled = ops.cast(coins >= self.expectation_share, "float32")
         return equations.gumbel(uniform), ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)
@@ -653,7 +719,7 @@ class Captioner(keras.Model):
             batch = features[start : start + batch_size]
             chance = [np.random.default_rng([seed, first_photo + start + i]) for i in range(len(batch))]
             rows = num_results if temperature is not None else num_beams
-            place_shape = (rows if sample_attention else 0, max_length, self.feature_shape[0])
+            place_shape = (rows if sample_attention else 0, max_length, self.num_regions)
             word_noise, place_noise = (
                 np.concatenate([random.random(shape, dtype=np.float32) for random in chance])
                 for shape in ((rows, max_length), place_shape)
@@ -693,7 +759,7 @@ class Captioner(keras.Model):
 
         vocabulary = self.vocabulary
         shared = {
-            "num_regions": self.feature_shape[0],
+            "num_regions": self.num_regions,
             "max_length": max_length,
             "start_token_id": vocabulary.start_token_id,
             "end_token_id": vocabulary.end_token_id,
@@ -777,7 +843,9 @@ class Captioner(keras.Model):
                 )
             options["encoder"] = encoder if encoder is not None else None if own else saved_encoder
             # A trained encoder needs no weights to begin with: it gets those of the folder, below.
-            options["encoder_weights"] = None if trained else encoder_weights or saved_weights
+            weights = encoder_weights or saved_weights
+            finished = options.get("trained_up_to") is not None  # its last layers come from the folder too
+            options["encoder_weights"] = None if trained or finished else weights
             captioner = cls(vocabulary, **{**options, "grid_shape": grid_shape})
             captioner.build(((None, *feature_shape), (None, None)))
         except (KeyError, TypeError) as error:
@@ -787,7 +855,7 @@ class Captioner(keras.Model):
             ) from None
         if encoder is None:
             captioner.encoder, captioner.has_own_encoder = saved_encoder, own
-        captioner.encoder_weights = saved_weights if trained else captioner.encoder_weights
+        captioner.encoder_weights = saved_weights if trained else _absolute(weights)
         captioner.grid_shape = saved_grid if saved_grid is None else tuple(saved_grid)
         captioner._untracked.known_grid = grid_shape
         captioner._assign(arrays, directory)
@@ -828,7 +896,7 @@ class Captioner(keras.Model):
                     f"Received: {name}={options[name]!r}"
                 )
         config = {**before, **options, "vocabulary": vocabulary, "encoder": self.encoder}
-        if self.encoder_training != "frozen":
+        if self.encoder_training != "frozen" or self.trained_up_to is not None:
             config["encoder_weights"] = None  # they are taken over from this one, below
         if self.has_own_encoder:
             config["encoder"] = self.encoder_model
@@ -914,6 +982,7 @@ class _Untracked:
         self.known_grid = None  # (rows, columns), of a captioner that was loaded
         self.ranks = {}  # of the batches that fit was given last
         self.compiled = {}
+        self.averages = []  # of the trained weights
 
 
 def _as_image(image):
@@ -932,6 +1001,11 @@ def _check_counts(**counts):
     for name, count in counts.items():
         if not isinstance(count, numbers.Integral) or count < 1:
             raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {name}={count!r}")
+
+
+def _absolute(weights):
+    """Return a path of encoder weights as it means the same from any other folder."""
+    return weights if weights in (None, "imagenet") else os.path.abspath(os.path.expanduser(weights))
 
 
 def _plain(value):

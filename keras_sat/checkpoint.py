@@ -63,8 +63,6 @@ def restore_state(captioner, arrays):
 
 def _state_of(captioner):
     """Return everything that training changes: dict from names to variables."""
-    if not captioner.optimizer.built:
-        captioner.optimizer.build(captioner.trainable_variables)
     # Variables have no unique names of their own; their order is that in which the model makes them.
-    parts = {"model": captioner.variables, "optimizer": captioner.optimizer.variables}
+    parts = {"optimizer": captioner.make_training_state(), "model": captioner.variables}
     return {f"{part}/{i:04d}": variable for part, variables in parts.items() for i, variable in enumerate(variables)}

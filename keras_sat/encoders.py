@@ -226,6 +226,27 @@ ENCODERS = {
 }
 
 
+def make_encoder_top(name, *, start, layer=None, weights="imagenet", image_size=None):
+    """Return what an encoder does after one of its layers: a `keras.Model` from that layer's grid to another one's.
+
+    Args:
+        name: in ENCODERS.
+        start: the layer whose grid goes in. All that comes after it must depend on nothing else: the end of a block.
+        layer, weights, image_size: see `make_encoder`.
+    """
+    network = make_encoder(name, layer=layer, weights=weights, image_size=image_size)
+    if isinstance(network.layers[-1], keras.Model):  # behind the preprocessing
+        network = network.layers[-1]
+    names = [item.name for item in network.layers if len(item.output.shape) == 4]
+    try:
+        return keras.Model(network.get_layer(start).output, network.output, name=f"{name}_top")
+    except ValueError:
+        raise ValueError(
+            f"`{name}` cannot be cut behind this layer: it is no layer up to {names[-1]!r}, or what comes later needs "
+            f"more than its grid. Its layers are: {', '.join(names[:-1])}. Received: layer={start!r}"
+        ) from None
+
+
 def make_encoder(name, *, layer=None, weights="imagenet", image_size=None):
     """Return the encoder of that name; None leaves the layer and the size to the encoder.
 

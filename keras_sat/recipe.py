@@ -51,6 +51,7 @@ def fit(
     clip_norm=5.0,
     weight_decay=None,
     average_momentum=None,
+    encoder_rate=1.0,
     num_views=1,
     patience=5,
     min_count=1,
@@ -88,7 +89,7 @@ def fit(
         batch_size, group_by: see make_batches.
         seed: of the initial weights, the order of the batches, and all else that is drawn.
         optimizer, learning_rate, clip_norm: see Captioner.compile.
-        weight_decay, average_momentum: see Captioner.compile.
+        weight_decay, average_momentum, encoder_rate: see Captioner.compile.
         num_views: views of each training photo, see `data_utils.views`: 2 adds the mirrored photo, more add parts of
             it. Each time a photo is shown, one of them is drawn. Features take so many times the room.
         schedule: "constant", or "cosine": the learning rate falls to 0 over all epochs.
@@ -169,6 +170,7 @@ def fit(
 
         rate = _learning_rate(learning_rate, schedule, warmup_steps, epochs * len(batches))
         further = {"clip_norm": clip_norm, "weight_decay": weight_decay, "average_momentum": average_momentum}
+        further["encoder_rate"] = encoder_rate
         captioner.compile(_fresh(optimizer), learning_rate=rate, **further)
         captioner.build_for(batches)
         if state:

@@ -42,3 +42,17 @@ def test_mixed_precision(features):
     adapter = FeatureAdapter(normalise=True, projection_dim=6, dtype="mixed_bfloat16")
     assert keras.backend.standardize_dtype(adapter(features).dtype) == "bfloat16"
     assert all(weight.dtype == "float32" for weight in adapter.weights)
+
+
+def test_the_rest_of_an_encoder_is_trained_along(features):
+    network = keras.Sequential([keras.Input((3, 3, 10)), keras.layers.Conv2D(6, 2), keras.layers.BatchNormalization()])
+    adapter = FeatureAdapter(network, normalise=True, projection_dim=5)
+    adapted = adapter(features, training=True)
+    assert adapted.shape == (4, 4, 5) == adapter.compute_output_shape(features.shape)
+    grid = network(features.reshape(4, 3, 3, 10), training=False)
+    expected = FeatureAdapter.call(adapter, features)
+    np.testing.assert_allclose(adapted, expected, atol=1e-6)  # batch statistics stay as they were learnt
+    np.testing.assert_array_equal(network.layers[-1].moving_mean, np.zeros(6))
+    assert {id(weight) for weight in network.trainable_weights} <= {id(weight) for weight in adapter.trainable_weights}
+    plain = FeatureAdapter(network)
+    np.testing.assert_allclose(plain(features), keras.ops.reshape(grid, (4, 4, 6)), atol=1e-6)

@@ -15,6 +15,7 @@ import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
 from keras_sat import ATTENTIONS, PRESETS, SCORINGS, Captioner, equations
 from keras_sat.decoder import CELLS
+from keras_sat.encoders import ENCODERS
 
 KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
 CAPTIONS = [
@@ -264,16 +265,15 @@ def test_xla_is_for_gpus_unless_asked_for(eight):
 def test_averaged_weights_are_evaluated_and_left_at_the_end(eight):
     captioner = make_captioner(eight[1], **QUIET)
     batch = first_batch(eight)
-    captioner.compile("sgd", learning_rate=0.1, average_momentum=0.75)
-    with captioner.averaged_weights():
-        pass  # there is no average before the first update
-    seen = []
+    captioner.compile("sgd", learning_rate=0.1, average_momentum=0.2)
+    seen = [[weight.numpy() for weight in captioner.trainable_variables]]
     for _ in range(3):
         captioner.train_step(batch)
         seen.append([weight.numpy() for weight in captioner.trainable_variables])
     expected = seen[0]
-    for weights in seen[1:]:
-        expected = [0.75 * average + 0.25 * weight for average, weight in zip(expected, weights)]
+    for step, weights in enumerate(seen[1:], start=1):
+        momentum = min(0.2, step / (step + 10))
+        expected = [momentum * average + (1 - momentum) * weight for average, weight in zip(expected, weights)]
     with captioner.averaged_weights():
         for weight, average in zip(captioner.trainable_variables, expected):
             np.testing.assert_allclose(weight.numpy(), average, atol=1e-6)
@@ -321,6 +321,58 @@ def test_label_smoothing(eight):
     expected = -0.9 * np.asarray(one.log_prob) - 0.1 * spread + penalty
     np.testing.assert_allclose(other.figures["loss"][0], expected, rtol=1e-5)
     np.testing.assert_array_equal(one.figures["cross_entropy"][0], other.figures["cross_entropy"][0])
+
+
+@pytest.fixture(scope="module")
+def finishing(eight, tmp_path_factory):
+    """A captioner that trains the last layers of its encoder, and batches for it."""
+    images, vocabulary, _ = eight
+    folder = tmp_path_factory.mktemp("finishing")
+    ENCODERS["tiny"](image_size=16).save_weights(folder / "tiny.weights.h5")
+    options = {"encoder": "tiny", "encoder_training": "frozen", "encoder_weights": folder / "tiny.weights.h5"}
+    options |= {"encoder_layer": "conv1", "trained_up_to": "coordinates", "image_size": 16}
+    captioner = Captioner(vocabulary, **options, **SMALL, **QUIET)
+    ids, paths = [image.image_id for image in images], [image.image_path for image in images]
+    cache = FeatureCache.build(folder / "cache", ids, paths, captioner.encoder_model, show_progress=False)
+    batches = make_batches(images, vocabulary, cache)
+    captioner.compile("sgd", learning_rate=1.0, encoder_rate=0.1)
+    captioner.build_for(batches)
+    return captioner, batches
+
+
+def test_the_last_layers_of_the_encoder_learn_more_slowly(finishing):
+    captioner, batches = finishing
+    batch = next(iter(batches))
+    assert captioner.feature_shape == (16, 32) and captioner.rows_and_columns() == (2, 2)
+    assert len(captioner.encoder_variables) == 4  # kernels and biases of conv2 and conv3
+    before = [weight.numpy() for weight in captioner.trainable_variables]
+    with tf.GradientTape() as tape:
+        loss = captioner.objective(batch, training=True).mean
+    gradients = tape.gradient(loss, captioner.trainable_variables)
+    norm = float(tf.linalg.global_norm(gradients))
+    captioner.train_step(batch)
+    slow = {id(weight) for weight in captioner.encoder_variables}
+    for weight, old, gradient in zip(captioner.trainable_variables, before, gradients):
+        rate = (0.1 if id(weight) in slow else 1.0) * min(1, 5 / norm)
+        np.testing.assert_allclose(weight.numpy(), old - rate * tf.convert_to_tensor(gradient), atol=1e-5)
+
+
+def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, finishing, tmp_path):
+    captioner, batches = finishing
+    captioner.train_step(next(iter(batches)))
+    captioner.save(tmp_path / "model")
+    loaded = Captioner.load(tmp_path / "model")
+    assert loaded.get_config() == captioner.get_config() and loaded.rows_and_columns() == (2, 2)
+    paths = [image.image_path for image in eight[0]]
+    for one, other in zip(captioner.caption(paths), loaded.caption(paths)):
+        assert one.caption == other.caption and one.attention_weights.shape[1:] == (2, 2)
+        np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-6)
+    on = captioner.adapted(attention="hard")
+    np.testing.assert_array_equal(on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy())
+    with pytest.raises(ValueError, match="Received: trained_up_to='coordinates' with encoder='tiny'"):
+        Captioner(eight[1], encoder="tiny", trained_up_to="coordinates")
+    with pytest.raises(ValueError, match="encoder_rate=0"):
+        captioner.compile(encoder_rate=0)
 
 
 def test_only_hard_attention_shows_a_baseline(eight):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data_utils import FeatureCache, Vocabulary, load_image, make_batches
-from keras_sat.encoders import ENCODERS
+from keras_sat.encoders import ENCODERS, make_encoder, make_encoder_top
 
 APPLICATIONS = {
     "vgg16": (keras.applications.VGG16, keras.applications.vgg16.preprocess_input, "block5_conv3", (14, 14, 512)),
@@ -195,3 +195,23 @@ def test_mobilenet_v2_with_real_weights_on_real_photos(real_data, flickr8k_image
     vocabulary = Vocabulary.build(images)
     count = sum(len(target_ids) for _, target_ids, _ in make_batches(images, vocabulary, cache))
     assert count == 200
+
+
+def test_an_encoder_cut_in_two_is_the_encoder():
+    keras.utils.set_random_seed(1)
+    whole = make_encoder("tiny", image_size=16)
+    lower = make_encoder("tiny", layer="conv1", image_size=16)
+    top = make_encoder_top("tiny", start="conv1", image_size=16)
+    for part in (lower, top):
+        for layer in part.layers:
+            layer.set_weights(whole.get_layer(layer.name).get_weights() if layer.weights else [])
+    images = np.random.default_rng(0).uniform(0, 255, (2, 16, 16, 3)).astype("float32")
+    np.testing.assert_allclose(top(lower(images)), whole(images), atol=1e-6)
+
+
+def test_mobilenet_is_cut_between_blocks():
+    top = make_encoder_top("mobilenet_v2", start="block_12_add", layer="out_relu", weights=None, image_size=64)
+    assert top.input_shape == (None, 4, 4, 96) and top.output_shape == (None, 2, 2, 1280)
+    for start in ("block_12_expand", "no_layer", "out_relu"):
+        with pytest.raises(ValueError, match=f"cannot be cut behind this layer.*Received: layer='{start}'"):
+            make_encoder_top("mobilenet_v2", start=start, layer="block_15_add", weights=None, image_size=64)
