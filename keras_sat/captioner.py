@@ -794,12 +794,13 @@ class Captioner(keras.Model):
 
     # === Save and load ===
 
-    def save(self, directory, overwrite=True):
+    def save(self, directory, overwrite=True, *, precision="float32"):
         """Save settings, vocabulary and weights into a folder; see `keras_sat.saved_model`.
 
         Args:
             directory: made if it is not there.
             overwrite: replace the model that is there; False refuses to.
+            precision: "float32", or to take less room "float16" or "int8".
 
         A frozen encoder is saved by its name and layer: its weights are those that Keras downloads, or the file of
         `encoder_weights`. One that was trained, or begun with random weights, is saved whole. A frozen `keras.Model`
@@ -817,7 +818,7 @@ class Captioner(keras.Model):
             "rows_and_columns": list(self.rows_and_columns()),
             "has_own_encoder": self.has_own_encoder,
         }
-        write_model(directory, settings, self.vocabulary, arrays)
+        write_model(directory, settings, self.vocabulary, arrays, precision)
 
     @classmethod
     def load(cls, directory, *, encoder=None, encoder_weights=None):

@@ -2,7 +2,7 @@
 
     config.json               settings, and the names and digests of the other two files
     vocabulary-DIGEST.json    the words
-    weights-DIGEST.npz        the arrays, named
+    weights-DIGEST.npz        the arrays, named, perhaps rounded: to 16 bits, or to 8 bits and a scale for each column
 
 All of it is data: nothing in there is executed when it is read. Saving again into the same folder writes new files
 beside the old ones and then replaces config.json, so that a save which is killed leaves the model from before.
@@ -29,7 +29,10 @@ OURS = re.compile(
 )
 
 
-def write_model(directory, settings, vocabulary, arrays):
+PRECISIONS = ("float32", "float16", "int8")
+
+
+def write_model(directory, settings, vocabulary, arrays, precision="float32"):
     """Write a model folder, or replace the model in it.
 
     Args:
@@ -37,11 +40,14 @@ def write_model(directory, settings, vocabulary, arrays):
         settings: dict that JSON can hold.
         vocabulary: Vocabulary.
         arrays: dict from names to numpy arrays.
+        precision: one of PRECISIONS: what the arrays are rounded to on the disk.
     """
     directory = Path(directory).expanduser()
+    if precision not in PRECISIONS:
+        raise ValueError(f"Expected one of: {', '.join(PRECISIONS)}. Received: precision={precision!r}")
     _refuse_foreign_files(directory)
     json.dumps(settings)  # settings that JSON cannot hold are noticed before anything is written
-    weights = write_arrays(directory, "weights", arrays)
+    weights = write_arrays(directory, "weights", _rounded(arrays, precision))
     files = {"weights": weights, "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
     content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
     vocabulary.save(directory / files["vocabulary"])
@@ -103,7 +109,42 @@ def read_model(directory):
         raise ValueError(f"{error.filename}: this file of the model cannot be read ({error.strerror}).") from None
     if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
         raise ValueError(f"{words_path}: this is the vocabulary of another model. Expected: {EXPECTED}.")
-    return settings, vocabulary, read_arrays(path, EXPECTED)
+    return settings, vocabulary, _unrounded(read_arrays(path, EXPECTED), path)
+
+
+# === Rounding ===
+
+SCALE = "@scale"  # behind the name of an array of whole numbers: the name of its scales
+
+
+def _rounded(arrays, precision):
+    """Return the arrays as they are stored; with 8 bits, vectors keep 32 and each column of a matrix has a scale."""
+    if precision == "float32":
+        return arrays
+    if precision == "float16":
+        return {name: array.astype(np.float16) for name, array in arrays.items()}
+    stored = {}
+    for name, array in arrays.items():
+        stored[name] = array
+        if array.ndim >= 2:
+            greatest = np.abs(array).max(axis=tuple(range(array.ndim - 1)), keepdims=True)
+            scale = np.maximum(greatest, np.finfo(np.float32).tiny) / np.float32(127)
+            stored |= {name: np.round(array / scale).astype(np.int8), name + SCALE: scale.astype(np.float32)}
+    return stored
+
+
+def _unrounded(stored, path):
+    """Return stored arrays as float32."""
+    arrays = {}
+    for name, array in stored.items():
+        if name.endswith(SCALE):
+            continue
+        if array.dtype == np.int8:
+            if name + SCALE not in stored:
+                raise ValueError(f"{path}: the scales of {name} are missing. Expected: {EXPECTED}.")
+            array = array * stored[name + SCALE]
+        arrays[name] = array.astype(np.float32, copy=False)
+    return arrays
 
 
 # === Arrays in a file that is named after its content ===

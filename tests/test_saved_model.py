@@ -138,3 +138,29 @@ def test_nothing_is_executed(model_dir, tmp_path):
     write_model(tmp_path / "evil", SETTINGS, Vocabulary(["dog"]), {"a": np.array([{}], dtype=object)})
     with pytest.raises(ValueError, match="cannot be read"):
         read_model(tmp_path / "evil")
+
+
+# === Rounding ===
+
+
+@pytest.mark.parametrize("precision, bytes_each, greatest", [("float16", 2, 2**-11), ("int8", 1, 0.5 / 127)])
+def test_rounded_weights_take_less_room(precision, bytes_each, greatest, tmp_path):
+    matrix = np.random.default_rng(0).normal(size=(300, 200)).astype("float32") * np.linspace(0.01, 9, 200)
+    arrays = {"matrix": matrix.astype("float32"), "vector": np.full(7, 0.3, "float32"), "zeros": np.zeros((4, 4), "f4")}
+    vocabulary = Vocabulary(["a"])
+    write_model(tmp_path / "model", {}, vocabulary, arrays, precision)
+    size = next((tmp_path / "model").glob("weights-*.npz")).stat().st_size
+    assert size < bytes_each * matrix.size + 3000
+    _, _, read = read_model(tmp_path / "model")
+    assert {name: (array.shape, array.dtype) for name, array in read.items()} == {
+        name: (array.shape, array.dtype) for name, array in arrays.items()
+    }
+    errors = np.abs(read["matrix"] - matrix) / np.abs(matrix).max(axis=0)
+    assert errors.max() <= 1.01 * greatest
+    np.testing.assert_array_equal(read["zeros"], 0)
+
+
+def test_an_unknown_precision_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="Expected one of: float32, float16, int8"):
+        write_model(tmp_path / "model", {}, Vocabulary(["a"]), {}, "int4")
+    assert not (tmp_path / "model").exists()
