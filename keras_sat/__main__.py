@@ -18,12 +18,12 @@ from pathlib import Path
 import keras_sat
 from data_utils.captions import IMAGE_ENDINGS
 from data_utils.datasets import DATASETS, SPLITS
+from keras_sat.presets import PRESETS
 
 ENCODER_NAMES = ("vgg16", "vgg19", "resnet50", "mobilenet_v2", "efficientnet_b0", "tiny")
 ATTENTION_NAMES = ("soft", "hard", "none")
 SCORING_NAMES = ("additive", "dot", "bilinear")
 CELL_NAMES = ("lstm", "gru")
-PRESET_NAMES = ("default", "paper", "seq2seq")
 DEFAULT_MODEL = "scenes"
 
 
@@ -131,7 +131,11 @@ def _add_fit(parser):
     parser.add_argument("--trained-up-to", metavar="LAYER", help="train the encoder's layers behind --encoder-layer")
     parser.add_argument("--encoder-rate", type=float, help="their share of the learning rate; default: 1")
     parser.add_argument("--encoder-training", choices=("frozen", "fine-tuned", "scratch"))
-    parser.add_argument("--preset", choices=PRESET_NAMES, help="settings to begin with; the other options change them")
+    parser.add_argument(
+        "--preset",
+        choices=list(PRESETS),
+        help="settings to begin with, which the other options change; default: that of the data set, if there is one",
+    )
     parser.add_argument("--initial-model", help="go on from a saved or a pretrained model")
     parser.add_argument("--attention", choices=ATTENTION_NAMES, help="default: soft")
     parser.add_argument("--scoring", choices=SCORING_NAMES, help="default: additive (Bahdanau)")
@@ -239,12 +243,15 @@ def run_demo(**options):
     run_demo(**options)
 
 
-def run_fit(data, preset="default", dropout=None, **options):
-    from keras_sat.captioner import PRESETS
+def run_fit(data, preset=None, dropout=None, **options):
+    """Train with the settings of a preset and those that were given."""
     from keras_sat.recipe import fit
 
     if dropout is not None:
         options |= {"dropout_before_readout": dropout, "dropout_after_readout": dropout}
+    if preset is None:
+        usual = [f"{data}-{options.get('encoder', 'vgg16')}", data] if "initial_model" not in options else []
+        preset = next((name for name in usual if name in PRESETS), "default")
     captioner = fit(data, **{**PRESETS[preset], **options})
     if not captioner.history:
         raise KeyboardInterrupt  # that ended it before there was anything to keep

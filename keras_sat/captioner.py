@@ -30,28 +30,6 @@ COIN_FOR = ("image", "pass")
 
 ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
 
-# Keyword arguments for a whole training: of Captioner, of Captioner.compile and of make_batches.
-PRESETS = {
-    "default": {},
-    "paper": {
-        "encoder": "vgg19",
-        "attention": "soft",
-        "scoring": "additive",
-        "cell": "lstm",
-        "optimizer": "rmsprop",
-        "batch_size": 64,
-        "attention_penalty_weight": 1.0,
-        "label_smoothing": 0.0,
-    },
-    "seq2seq": {
-        "attention": "soft",
-        "cell": "gru",
-        "deep_output": False,
-        "context_gate": False,
-        "attention_penalty_weight": 0.0,
-    },
-}
-
 
 @dataclass(frozen=True)
 class CaptionResult:

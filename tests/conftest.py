@@ -1,5 +1,6 @@
 """What the tests share: small data made once, and the real data where KERAS_SAT_DATA names it."""
 
+import json
 import os
 import warnings
 import zipfile
@@ -31,6 +32,35 @@ def same_chance_in_every_run():
     import keras
 
     keras.utils.set_random_seed(0)
+
+
+def write_copy_of_data_set(name, directory, num_photos=8):
+    """Write a small data set in the layout of Flickr8k, Flickr30k or COCO: five captions a photo, and its splits."""
+    folder = {"flickr8k": "Flicker8k_Dataset", "flickr30k": "flickr30k-images", "coco": "val2014"}[name]
+    names = [f"COCO_val2014_{n:012d}.jpg" if name == "coco" else f"{n}.jpg" for n in range(num_photos)]
+    write_photos(directory / folder, names)
+    splits = ["train"] * (num_photos - 4) + ["dev"] * 2 + ["test"] * 2
+    colours = ("red", "green", "blue", "black", "white")
+    captions = {file: [f"A {colours[(n + i) % 5]} dog runs ." for i in range(5)] for n, file in enumerate(names)}
+    if name == "flickr8k":
+        lines = [f"{file}#{i}\t{text}" for file, texts in captions.items() for i, text in enumerate(texts)]
+        (directory / "Flickr8k.token.txt").write_text("\n".join(lines) + "\n")
+        for split in ("train", "dev", "test"):
+            chosen = [file for file, its in zip(names, splits) if its == split]
+            (directory / f"Flickr_8k.{split}Images.txt").write_text("\n".join(chosen) + "\n")
+        return
+    karpathy = {"train": "restval" if name == "coco" else "train", "dev": "val", "test": "test"}
+    extra = ["A sixth caption ."] if name == "coco" else []
+    entries = [
+        {
+            "filename": file,
+            "filepath": folder if name == "coco" else "",
+            "split": karpathy[split],
+            "sentences": [{"raw": text} for text in [*captions[file], *extra]],
+        }
+        for file, split in zip(names, splits)
+    ]
+    (directory / f"dataset_{name}.json").write_text(json.dumps({"images": entries, "dataset": name}))
 
 
 @pytest.fixture

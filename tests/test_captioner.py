@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
-from keras_sat import ATTENTIONS, PRESETS, SCORINGS, Captioner, equations
+from keras_sat import ATTENTIONS, SCORINGS, Captioner, equations
 from keras_sat.decoder import CELLS
 from keras_sat.encoders import ENCODERS
 
@@ -397,18 +397,6 @@ def test_the_same_seed_gives_the_same_training(eight):
         captioner = make_captioner(vocabulary, attention="hard")
         losses.append(captioner.fit(make_batches(images, vocabulary, cache), epochs=2, verbose=0).history["loss"])
     assert losses[0] == losses[1]
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_presets_make_a_captioner(eight, name):
-    preset = dict(PRESETS[name])
-    preset.pop("batch_size", None)
-    optimizer = preset.pop("optimizer", "adam")
-    captioner = Captioner(eight[1], **{**preset, **SMALL})
-    captioner.compile(optimizer)
-    assert np.isfinite(captioner.train_step(first_batch(eight))["loss"])
-    if name == "paper":
-        assert captioner.encoder == "vgg19" and isinstance(captioner.optimizer, keras.optimizers.RMSprop)
 
 
 # === Encoders ===

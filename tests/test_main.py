@@ -9,7 +9,6 @@ from data_utils import FeatureCache
 from keras_sat import __main__ as command_line
 from keras_sat.__main__ import main
 from keras_sat.attention import ATTENTIONS, SCORINGS
-from keras_sat.captioner import PRESETS
 from keras_sat.decoder import CELLS
 from keras_sat.encoders import ENCODERS
 from keras_sat.saved_model import pretrained_names
@@ -38,7 +37,6 @@ def test_names_that_are_written_out_so_that_help_needs_no_tensorflow():
     assert tuple(ATTENTIONS) == command_line.ATTENTION_NAMES
     assert tuple(SCORINGS) == command_line.SCORING_NAMES
     assert tuple(CELLS) == command_line.CELL_NAMES
-    assert tuple(PRESETS) == command_line.PRESET_NAMES
     assert command_line.DEFAULT_MODEL in pretrained_names()
 
 

@@ -1,0 +1,67 @@
+"""Settings for whole trainings, by name: keyword arguments of `keras_sat.fit`."""
+
+# For a few thousand photos: what keeps a decoder from learning them by heart.
+_FEW_PHOTOS = {
+    "normalise_features": True,
+    "feature_projection_dim": 512,
+    "feature_dropout": 0.3,
+    "embedding_dim": 256,
+    "attention_dim": 256,
+    "dropout_embedding": 0.3,
+    "readout_activation": "tanh",
+    "label_smoothing": 0.1,
+    "min_count": 5,
+    "group_by": "image",
+    "batch_size": 128,
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "warmup_steps": 200,
+    "average_momentum": 0.998,
+    "epochs": 20,
+    "patience": None,
+    "num_beams": 3,
+    "length_penalty": 0.7,
+}
+
+# The command line takes the one of the data set and the encoder, or of the data
+# set, unless it is given another one.
+PRESETS = {
+    "default": {},
+    "flickr8k": {**_FEW_PHOTOS, "num_views": 2},
+    "flickr8k-mobilenet_v2": {
+        **_FEW_PHOTOS,
+        "num_views": 6,
+        "encoder": "mobilenet_v2",
+        "encoder_layer": "block_12_add",
+        "trained_up_to": "out_relu",
+        "encoder_rate": 0.1,
+    },
+    "flickr30k": {**_FEW_PHOTOS, "num_views": 2, "embedding_dim": 512, "max_words": 10_000},
+    "coco": {
+        **_FEW_PHOTOS,
+        "embedding_dim": 512,
+        "attention_dim": 512,
+        "hidden_dim": 1024,
+        "feature_dropout": 0.1,
+        "dropout_embedding": 0.1,
+        "max_words": 10_000,
+        "learning_rate": 4e-4,
+    },
+    "paper": {
+        "encoder": "vgg19",
+        "attention": "soft",
+        "scoring": "additive",
+        "cell": "lstm",
+        "optimizer": "rmsprop",
+        "batch_size": 64,
+        "attention_penalty_weight": 1.0,
+        "label_smoothing": 0.0,
+    },
+    "seq2seq": {
+        "attention": "soft",
+        "cell": "gru",
+        "deep_output": False,
+        "context_gate": False,
+        "attention_penalty_weight": 0.0,
+    },
+}
