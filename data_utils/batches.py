@@ -72,6 +72,8 @@ def make_batches(
         )
     images = [image for image in captioned_images if split is None or image.split == split]
     views = [] if cache is None else list(cache) if isinstance(cache, (list, tuple)) else [cache]
+    if cache is not None and not views:
+        raise ValueError("Expected at least one FeatureCache. Received: cache=[]")
     for view in views:
         images = _readable(images, view)
     images, captions = _captions_as_ids(images, vocabulary)

@@ -68,7 +68,8 @@ class FeatureCache:
 
         Args:
             directory: the folder that `build` made.
-            encoder: if given, a cache that another encoder made is refused, with both values named.
+            encoder: if given, a cache that another encoder made, or of another view than the photos themselves, is
+                refused, with both values named.
         """
         cache = cls(directory)
         if encoder is not None:
@@ -76,7 +77,7 @@ class FeatureCache:
             any_size = not isinstance(asks_for, tuple) or None in asks_for[1:3]
             size = cache.manifest["image_size"] if any_size else None
             description = _describe_encoder(encoder, None, None, size)
-            description |= {name: cache.manifest.get(name, 0) for name in ("dtype", "view")}
+            description |= {"dtype": cache.manifest["dtype"], "view": 0}
             _refuse_differences(cache.manifest, description, cache.directory)
         return cache
 

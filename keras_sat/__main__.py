@@ -18,7 +18,7 @@ from pathlib import Path
 import keras_sat
 from data_utils.captions import IMAGE_ENDINGS
 from data_utils.datasets import DATASETS, SPLITS
-from keras_sat.presets import PRESETS
+from keras_sat.presets import PRESETS, usual_preset
 
 ENCODER_NAMES = ("vgg16", "vgg19", "resnet50", "mobilenet_v2", "efficientnet_b0", "tiny")
 ATTENTION_NAMES = ("soft", "hard", "none")
@@ -69,7 +69,8 @@ def build_parser():
 
 DEMO = """Train a captioner on drawn scenes (a few minutes on two CPU cores), score it on scenes that it has never seen,
 and draw where it looked. Killed and run again, it goes on."""
-FIT = """Train a captioner and keep the best one. Killed and run again with the same arguments, it goes on from the last
+FIT = """Train a captioner and keep the best one. Flickr8k, Flickr30k and COCO have settings of their own, see --preset;
+the defaults below are those of other data. Killed and run again with the same arguments, it goes on from the last
 epoch that was completed; Ctrl-C ends the training."""
 CAPTION = """Write a line for each picture: its path, a tab and its caption. Pictures that cannot be read are named on
 standard error, and the exit status is then 2."""
@@ -168,10 +169,10 @@ def _add_fit(parser):
         ("num-beams", int, "for the captions of the dev split after each epoch; default: 1"),
     ):
         parser.add_argument(f"--{name}", type=kind, help=text)
-    parser.add_argument("--normalise-features", action="store_true", help="make all feature vectors equally long")
+    parser.add_argument("--normalise-features", action=argparse.BooleanOptionalAction)
     parser.add_argument("--readout-activation", choices=("tanh", "relu"), help="default: none, as in the paper")
     parser.add_argument("--length-penalty", type=float, help="of the finished captioner's searches; default: 0")
-    parser.add_argument("--dtype", choices=("float32", "mixed_bfloat16", "mixed_float16"), help="default: float32")
+    parser.add_argument("--dtype", choices=("float32", "mixed_bfloat16"), help="default: float32")
     parser.add_argument("--group-by", choices=("length", "image"), help="what shares a batch; default: length")
     parser.add_argument("--optimizer", choices=("adam", "adamw", "rmsprop", "sgd"), help="default: adam")
     parser.add_argument("--schedule", choices=("constant", "cosine"), help="of the learning rate; default: constant")
@@ -249,10 +250,8 @@ def run_fit(data, preset=None, dropout=None, **options):
 
     if dropout is not None:
         options |= {"dropout_before_readout": dropout, "dropout_after_readout": dropout}
-    if preset is None:
-        usual = [f"{data}-{options.get('encoder', 'vgg16')}", data] if "initial_model" not in options else []
-        preset = next((name for name in usual if name in PRESETS), "default")
-    captioner = fit(data, **{**PRESETS[preset], **options})
+    settings = usual_preset(data, options) if preset is None else PRESETS[preset]
+    captioner = fit(data, **{**settings, **options})
     if not captioner.history:
         raise KeyboardInterrupt  # that ended it before there was anything to keep
 
@@ -364,7 +363,11 @@ def run_evaluate(model, data, captions=None, encoder_weights=None, json=None, cs
         captioner = load_captioner(_model_or_usual(model), encoder_weights=encoder_weights)
         table = evaluate(captioner, data, **options)
     else:
-        searching = [name for name in options if name not in ("data_dir", "split", "split_seed", "beside")]
+        searching = [
+            "cache_dir" if name == "cache" else name
+            for name in options
+            if name not in ("data_dir", "split", "split_seed", "beside")
+        ]
         searching += ["model"] * (model is not None) + ["encoder_weights"] * (encoder_weights is not None)
         if searching:
             raise ValueError(

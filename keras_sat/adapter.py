@@ -1,5 +1,7 @@
 """Between encoder and decoder: annotation vectors made fit for a small data set."""
 
+import numbers
+
 import keras
 from keras import layers, ops
 
@@ -28,6 +30,12 @@ class FeatureAdapter(layers.Layer):
 
     def __init__(self, network=None, *, normalise=False, projection_dim=None, dropout=0.0, seed=0, **kwargs):
         super().__init__(**kwargs)
+        if not (projection_dim is None or (isinstance(projection_dim, numbers.Integral) and projection_dim >= 1)):
+            raise ValueError(
+                f"Expected a whole number of at least 1, or None. Received: projection_dim={projection_dim!r}"
+            )
+        if not isinstance(dropout, numbers.Real) or not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must be a share from 0 to below 1. Received: dropout={dropout!r}")
         self.network = network
         self.normalise = normalise
         self.projection_dim = projection_dim
@@ -70,4 +78,10 @@ class FeatureAdapter(layers.Layer):
 
     def get_config(self):
         names = ("normalise", "projection_dim", "dropout", "seed")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        network = None if self.network is None else keras.saving.serialize_keras_object(self.network)
+        return {**super().get_config(), "network": network, **{name: getattr(self, name) for name in names}}
+
+    @classmethod
+    def from_config(cls, config):
+        network = config["network"] and keras.saving.deserialize_keras_object(config["network"])
+        return cls(**{**config, "network": network})

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import math
 import numbers
 import os
 import zlib
@@ -89,7 +90,7 @@ class Captioner(keras.Model):
         grid_shape: (rows, columns) of the features; None asks the encoder, or guesses by the image size. Needed where
             the features of pictures that are not square come from a cache.
         normalise_features, feature_projection_dim, feature_dropout: see FeatureAdapter; the a_i of the paper are what
-            comes out of it. None and 0 leave the features as they are.
+            comes out of it. False, None and 0 leave the features as they are.
         attention_penalty_weight: lambda of equation (14). The released code's setting is about 0.33.
         label_smoothing: share of the target's probability that is spread over the vocabulary.
         num_samples: for hard attention, draws for each caption, N of equation (12).
@@ -174,6 +175,7 @@ class Captioner(keras.Model):
             "attention_penalty_weight": attention_penalty_weight,
             "reward_weight": reward_weight,
             "entropy_weight": entropy_weight,
+            "length_penalty": length_penalty,
         }
         for option, weight in weights.items():
             if not isinstance(weight, numbers.Real) or weight < 0:
@@ -376,17 +378,16 @@ class Captioner(keras.Model):
             raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
         if isinstance(optimizer, str):
             config = {"learning_rate": learning_rate, "global_clipnorm": clip_norm}
-            config |= {} if weight_decay is None else {"weight_decay": weight_decay}
+            if weight_decay is not None or optimizer == "adamw":  # which would decay without being asked to
+                config["weight_decay"] = weight_decay or 0.0
             optimizer = keras.optimizers.get({"class_name": optimizer, "config": config})
-            optimizer.exclude_from_weight_decay(var_names=["bias", "baseline"])
-        if not 0 <= (average_momentum or 0) < 1 or not 0 < encoder_rate <= 1:
-            raise ValueError(
-                "`average_momentum` must be from 0 to below 1, `encoder_rate` from above 0 to 1. "
-                f"Received: average_momentum={average_momentum}, encoder_rate={encoder_rate}"
-            )
+            self._untracked.spares_vectors = True
+        if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:  # else Keras does it
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+        check_rates(average_momentum=average_momentum, encoder_rate=encoder_rate, weight_decay=weight_decay)
         self.average_momentum = average_momentum
         self.encoder_rate = encoder_rate
-        self._untracked.averages = []
+        self._untracked.averages, self._untracked.is_averaging = [], False
         if jit_compile == "auto":
             jit_compile = bool(tf.config.list_physical_devices("GPU"))
         super().compile(optimizer=optimizer, jit_compile=jit_compile, **kwargs)
@@ -401,10 +402,12 @@ class Captioner(keras.Model):
                 )
             if isinstance(batches, tf.data.Dataset):
                 self.build_for(batches, name)
-        history = super().fit(x, *args, shuffle=shuffle, **kwargs)
-        for weight, average in zip(self.trainable_variables, self._untracked.averages):
-            weight.assign(average)
-        return history
+        try:
+            return super().fit(x, *args, shuffle=shuffle, **kwargs)
+        finally:
+            if self._untracked.is_averaging:
+                self._assign_averages()
+                self._untracked.is_averaging = False
 
     def build_for(self, batches, name="x"):
         """Make the weights from what a dataset says of its batches, before Keras traces anything.
@@ -438,20 +441,34 @@ class Captioner(keras.Model):
 
     @contextlib.contextmanager
     def averaged_weights(self):
-        """Inside the block the weights are their moving averages, where such are kept (see `compile`)."""
-        averages = self._untracked.averages
-        before = [weight.numpy() for weight in self.trainable_variables] if averages else []
-        for weight, average in zip(self.trainable_variables, averages):
-            weight.assign(average)
+        """Inside the block the weights are their moving averages, while a training keeps such (see `compile`)."""
+        if not self._untracked.is_averaging:
+            yield
+            return
+        before = [weight.numpy() for weight in self.trainable_variables]
+        self._assign_averages()
         try:
             yield
         finally:
             for weight, value in zip(self.trainable_variables, before):
                 weight.assign(value)
 
+    def _assign_averages(self):
+        for weight, average in zip(self.trainable_variables, self._untracked.averages):
+            weight.assign(average)
+
     def make_training_state(self):
         """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
+        if self.encoder_rate < 1 and not self.encoder_variables:
+            raise ValueError(
+                "No layer of the encoder is trained that could learn more slowly; see `trained_up_to` and "
+                f"`encoder_training`. Received: encoder_rate={self.encoder_rate}"
+            )
         if not self.optimizer.built:
+            if self._untracked.spares_vectors:
+                optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+                vectors = [weight for weight in self.trainable_variables if len(weight.shape) < 2]
+                optimizer.exclude_from_weight_decay(var_list=vectors)
             self.optimizer.build(self.trainable_variables)
         return [*self.optimizer.variables, *self._averages()]
 
@@ -486,14 +503,18 @@ class Captioner(keras.Model):
         return [] if trained is None else trained.trainable_variables
 
     def _averages(self):
-        """Return a variable for the moving average of each trained weight, as it is now where it is new."""
+        """Return a variable for the moving average of each trained weight; a training begins with the weights."""
         averages = self._untracked.averages
-        if self.average_momentum is not None and not averages:
+        if self.average_momentum is not None and not self._untracked.is_averaging:
             with tf.init_scope():
-                averages += [
-                    keras.Variable(weight.numpy(), trainable=False, dtype=weight.dtype, name=f"average_{number}")
-                    for number, weight in enumerate(self.trainable_variables)
-                ]
+                if not averages:
+                    averages += [
+                        keras.Variable(weight.numpy(), trainable=False, dtype=weight.dtype, name=f"average_{number}")
+                        for number, weight in enumerate(self.trainable_variables)
+                    ]
+                for weight, average in zip(self.trainable_variables, averages):
+                    average.assign(weight.numpy())
+            self._untracked.is_averaging = True
         return averages
 
     def test_step(self, batch):
@@ -962,6 +983,8 @@ class _Untracked:
         self.ranks = {}  # of the batches that fit was given last
         self.compiled = {}
         self.averages = []  # of the trained weights
+        self.is_averaging = False  # whether a training is keeping them up to date
+        self.spares_vectors = False  # whether weight decay is for matrices alone
 
 
 def _as_image(image):
@@ -980,6 +1003,22 @@ def _check_counts(**counts):
     for name, count in counts.items():
         if not isinstance(count, numbers.Integral) or count < 1:
             raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {name}={count!r}")
+
+
+def check_rates(*, average_momentum, encoder_rate, weight_decay):
+    """Refuse what `compile` cannot train with."""
+    for name, value, least, limit in (
+        ("average_momentum", average_momentum, 0, 1),
+        ("weight_decay", weight_decay, 0, math.inf),
+        ("encoder_rate", encoder_rate, np.nextafter(0, 1), np.nextafter(1, 2)),
+    ):
+        if value is None and name != "encoder_rate":
+            continue
+        if not isinstance(value, numbers.Real) or not least <= value < limit:
+            raise ValueError(
+                "`average_momentum` must be from 0 to below 1, `weight_decay` at least 0, and `encoder_rate` above 0 "
+                f"and at most 1. Received: {name}={value!r}"
+            )
 
 
 def _absolute(weights):

@@ -5,7 +5,6 @@ import dataclasses
 import io
 import re
 import warnings
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +76,7 @@ class ScoreTable:
         return [(name, value) for name, value in self.settings.items() if value is not None]
 
     def to_json(self, path):
-        """Write scores, settings, statistics, captions, and what each photo contributes, as JSON."""
+        """Write scores, settings, statistics, captions, and what each photo contributes, as JSON; not `beside`."""
         names = ("scores", "settings", "statistics", "captions", "photos")
         write_json(path, {name: getattr(self, name) for name in names})
 
@@ -86,7 +85,7 @@ class ScoreTable:
         """Return the table that `to_json` wrote."""
         parts = read_json(path, "the scores that `keras-sat evaluate --json` wrote")
         names = ("scores", "settings", "statistics", "captions", "photos")
-        if not isinstance(parts, dict) or not all(isinstance(parts.get(name), kind) for name, kind in _PARTS.items()):
+        if not _is_score_table(parts):
             raise ValueError(
                 f"{path}: expected an object with {', '.join(names)}, as `keras-sat evaluate --json` writes it."
             )
@@ -113,6 +112,23 @@ class ScoreTable:
 
 
 _PARTS = {"scores": dict, "settings": dict, "statistics": dict, "captions": list, "photos": dict}
+
+
+def _is_score_table(parts):
+    """Return whether parts are those that `to_json` wrote, as far as `compare` relies on them."""
+    if not isinstance(parts, dict) or not all(isinstance(parts.get(name), kind) for name, kind in _PARTS.items()):
+        return False
+    entries, photos = parts["captions"], parts["photos"]
+    if "meteor_kind" not in parts["scores"] or not all(isinstance(e, dict) and "image_id" in e for e in entries):
+        return False
+    if not entries or not {"bleu_counts", "rouge_l", "cider", "meteor"} <= photos.keys():
+        return False
+    try:
+        shapes = {name: np.array(values, dtype=float).shape for name, values in photos.items() if values is not None}
+    except (ValueError, TypeError):
+        return False
+    expected = dict.fromkeys(shapes, (len(entries),)) | {"bleu_counts": (len(entries), 10)}
+    return shapes == expected and {"rouge_l", "cider"} <= shapes.keys()
 
 
 def _shown(name, score):
@@ -173,9 +189,11 @@ def evaluate(
         lost = [image.image_id for image in images if image.image_id in cache.unreadable]
         warnings.warn(f"{len(lost)} photos that the cache lists as unreadable are left out: {lost[0]}", stacklevel=2)
         images = [image for image in images if image.image_id not in cache.unreadable]
+    _check_references(beside, images)
     length_penalty = getattr(captioner, "length_penalty", 0.0) if length_penalty is None else length_penalty
     options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
     results = caption_photos(captioner, images, cache, batch_size=batch_size, show_progress=show_progress, **options)
+    length_penalty = length_penalty if num_beams > 1 else None  # greedy search knows none
     settings = {"encoder": captioner.encoder, "num_beams": num_beams, "length_penalty": length_penalty}
     settings = {"data": _name(data), "split": split, **settings, "tokenisation": TOKENISATION}
     return _score_table(images, [result.caption for result in results], settings, every, beside)
@@ -193,6 +211,7 @@ def evaluate_captions(captions, data, *, data_dir=None, split="test", split_seed
     texts = _read_captions(captions)
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
+    _check_references(beside, images)
     keys = [_caption_key(image.image_id) for image in images]
     missing = [image.image_id for image, key in zip(images, keys) if key not in texts]
     if missing or len(texts) > len(keys):
@@ -252,15 +271,18 @@ def _check_beside(beside, data):
         )
 
 
+def _check_references(beside, images):
+    single = sum(len(image.captions) < 2 for image in images)
+    if "human" in beside and single:
+        raise ValueError(
+            f"A person's caption is scored against those of others, but {single} photos have one only. "
+            f"Received: beside={beside!r}"
+        )
+
+
 def _rows_beside(beside, data_name, references):
     rows = dict(PUBLISHED[data_name]) if "paper" in beside else {}
     if "human" in beside:
-        single = sum(len(captions) < 2 for captions in references)
-        if single:
-            raise ValueError(
-                f"A person's caption is scored against those of others, but {single} photos have one only. "
-                f"Received: beside={beside!r}"
-            )
         human, _ = _scores([captions[1:] for captions in references], [captions[0] for captions in references])
         rows["a person"] = {name: value for name, value in human.items() if not name.endswith("_no_penalty")}
     return rows
@@ -283,10 +305,10 @@ def _read_captions(captions):
     expected = "Expected a list of objects with image_id and caption"
     if not isinstance(captions, (list, tuple)):
         raise ValueError(f"{source}: {expected}. Received: {type(captions).__name__}")
-    texts = Counter()
+    texts = {}
     for number, entry in enumerate(captions):
         image_id, text = (entry.get(name) for name in ("image_id", "caption")) if isinstance(entry, dict) else (0, 0)
-        if not isinstance(text, str) or not isinstance(image_id, (str, int)):
+        if not isinstance(text, str) or type(image_id) not in (str, int):
             raise ValueError(f"{source}: {expected}. Received: entry {number} = {str(entry)[:80]}")
         key = _caption_key(image_id)
         if key in texts:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,7 +53,10 @@ def score_meteor(references, candidates):
         except (OSError, ValueError) as error:
             warnings.warn(f"METEOR 1.5 failed, so that nltk's is used: {error}", stacklevel=2)
     if has_wordnet():
-        return meteor_of_nltk(references, candidates)
+        try:
+            return meteor_of_nltk(references, candidates)
+        except (LookupError, OSError, ValueError, zipfile.BadZipFile) as error:
+            warnings.warn(f"nltk cannot read its WordNet, so that there is no METEOR: {error}", stacklevel=2)
     return Meteor(NO_METEOR, None, None)
 
 

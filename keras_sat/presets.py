@@ -1,4 +1,7 @@
-"""Settings for whole trainings, by name: keyword arguments of `keras_sat.fit`."""
+"""Settings for whole trainings, by name: keyword arguments of `keras_sat.fit`.
+
+The command line takes those of the data set and the encoder, or of the data set, unless it is given another name.
+"""
 
 # For a few thousand photos: what keeps a decoder from learning them by heart.
 _FEW_PHOTOS = {
@@ -20,8 +23,6 @@ _FEW_PHOTOS = {
     "length_penalty": 0.7,
 }
 
-# The command line takes the one of the data set and the encoder, or of the data
-# set, unless it is given another one.
 PRESETS = {
     "default": {},
     "flickr8k": {**_FEW_PHOTOS, "num_views": 2},
@@ -59,3 +60,23 @@ PRESETS = {
         "attention_penalty_weight": 0.0,
     },
 }
+
+
+def usual_preset(data, options):
+    """Return the settings that suit a data set, without those that the options leave no place for.
+
+    Args:
+        data: the name of the data set.
+        options: dict of the arguments of `fit` that were given.
+    """
+    if "initial_model" in options:
+        return {}  # it brings its own
+    encoder = options.get("encoder", "vgg16")
+    names = (f"{data}-{encoder}", data, "default")
+    preset = dict(PRESETS[next(name for name in names if name in PRESETS)])
+    unsuitable = set()
+    if options.get("encoder_training", "scratch" if encoder == "tiny" else "frozen") != "frozen":
+        unsuitable = {"num_views", "encoder_layer", "trained_up_to", "encoder_rate"}
+    elif "encoder_layer" in options and "trained_up_to" not in options:
+        unsuitable = {"trained_up_to", "encoder_rate"}
+    return {name: value for name, value in preset.items() if name not in unsuitable}

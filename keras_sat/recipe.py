@@ -1,5 +1,6 @@
 """The whole of a training in one call, made of public parts only: data, vocabulary, features, batches, captioner."""
 
+import inspect
 import json
 import math
 import numbers
@@ -19,7 +20,7 @@ from data_utils.images import readable_photos
 from data_utils.sources import photos_of_split, read_data
 from data_utils.vocabulary import Vocabulary
 from keras_sat import callbacks as parts
-from keras_sat.captioner import Captioner
+from keras_sat.captioner import Captioner, check_rates
 from keras_sat.checkpoint import read_checkpoint, restore_state
 
 SCHEDULES = ("constant", "cosine")
@@ -111,6 +112,7 @@ def fit(
     _check(
         epochs, schedule, warmup_steps, expectation_epochs, patience, learning_rate, num_beams, max_length, num_views
     )
+    check_rates(average_momentum=average_momentum, encoder_rate=encoder_rate, weight_decay=weight_decay)
     say = print if show_progress else _say_nothing
     images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = [image for image in images if image.captions]
@@ -142,7 +144,7 @@ def fit(
             captioner = Captioner(vocabulary, encoder_weights=encoder_weights, seed=seed, **chosen)
         else:
             captioner = _continued(initial_model, vocabulary, {"seed": seed, **chosen})
-        for line in _summary(data_name, images, captioner, output_dir):
+        for line in _summary(data_name, images, captioner, num_views, output_dir):
             say(line)
 
         cache, views, photo_options = None, None, {}
@@ -296,8 +298,10 @@ def _refuse_other_arguments(output_dir, described, epochs):
     if not epochs:  # nothing has been reached yet that other arguments could spoil
         write_sealed_json(path, described)
         return
-    before = read_sealed_json(path, "the arguments of a training")
-    names = [name for name in {**before, **described} if before.get(name) != described.get(name)]
+    usual = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
+    before = {**usual, **read_sealed_json(path, "the arguments of a training")}  # of a version with fewer arguments
+    names = [name for name in described if before.get(name) != described[name]]
+    names += [name for name in before if name not in described and name not in usual]
     # When to stop may change, unless the learning rate depends on it: the epochs so far would have been the same.
     if {*names} <= ({"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}):
         write_sealed_json(path, described)
@@ -370,9 +374,11 @@ def _built_cache(cache_dir, images, captioner, skip_unreadable, show_progress):
 def _built_views(cache_dir, images, captioner, num_views, show_progress):
     """Return a FeatureCache for each further view of the training photos."""
     train = [image for image in images if image.split == "train"]
-    arguments = [image.image_id for image in train], [image.image_path for image in train], captioner.encoder_model
+    ids = [image.image_id for image in train]
+    arguments = ids, [image.image_path for image in train], captioner.encoder_model
+    digest = f"{zlib.crc32(json.dumps(ids).encode()):08x}"  # another split has other photos to train on
     return [
-        FeatureCache.build(Path(cache_dir) / f"view{view}", *arguments, view=view, show_progress=show_progress)
+        FeatureCache.build(Path(cache_dir) / f"view{view}-{digest}", *arguments, view=view, show_progress=show_progress)
         for view in range(1, num_views)
     ]
 
@@ -423,7 +429,7 @@ def _best(captioner, output_dir, epochs, is_lost, say):
 # === What is going to happen ===
 
 
-def _summary(data_name, images, captioner, output_dir):
+def _summary(data_name, images, captioner, num_views, output_dir):
     """Return the lines that say what a training will do before it begins."""
     counts = []
     for split in ("train", "dev", "test"):
@@ -439,7 +445,8 @@ def _summary(data_name, images, captioner, output_dir):
     unknown = f"; it lacks {100 * words.unknown_share(dev):.1f} % of the words of dev" if dev else ""
     yield f"vocabulary: {len(words.words)} words{unknown}"
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
-    size = len(images) * rows * columns * feature_dim * 2
+    num_train = sum(image.split == "train" for image in images)
+    size = (len(images) + (num_views - 1) * num_train) * rows * columns * feature_dim * 2
     frozen = captioner.encoder_training == "frozen"
     what = (
         f"features of all photos are built once and take {size / 1e9:.2f} GB" if frozen else captioner.encoder_training

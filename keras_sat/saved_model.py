@@ -121,13 +121,21 @@ def _rounded(arrays, precision):
     """Return the arrays as they are stored; with 8 bits, vectors keep 32 and each column of a matrix has a scale."""
     if precision == "float32":
         return arrays
+    limit = np.finfo(precision if precision == "float16" else "float32").max
+    for name, array in arrays.items():
+        if not (np.abs(array) <= limit).all():
+            raise ValueError(
+                f"The weights {name} are infinite, no numbers or too large to be rounded. Received: {precision=}"
+            )
     if precision == "float16":
         return {name: array.astype(np.float16) for name, array in arrays.items()}
     stored = {}
     for name, array in arrays.items():
         stored[name] = array
         if array.ndim >= 2:
-            greatest = np.abs(array).max(axis=tuple(range(array.ndim - 1)), keepdims=True)
+            column = array.ndim - (2 if array.shape[-1] == 1 else 1)  # a depthwise kernel is (..., channels, 1)
+            others = tuple(axis for axis in range(array.ndim) if axis != column)
+            greatest = np.abs(array).max(axis=others, keepdims=True)
             scale = np.maximum(greatest, np.finfo(np.float32).tiny) / np.float32(127)
             stored |= {name: np.round(array / scale).astype(np.int8), name + SCALE: scale.astype(np.float32)}
     return stored

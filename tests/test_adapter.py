@@ -54,5 +54,13 @@ def test_the_rest_of_an_encoder_is_trained_along(features):
     np.testing.assert_allclose(adapted, expected, atol=1e-6)  # batch statistics stay as they were learnt
     np.testing.assert_array_equal(network.layers[-1].moving_mean, np.zeros(6))
     assert {id(weight) for weight in network.trainable_weights} <= {id(weight) for weight in adapter.trainable_weights}
+    again = FeatureAdapter.from_config(adapter.get_config())
+    assert again.network.output_shape == (None, 2, 2, 6) and again.normalise
     plain = FeatureAdapter(network)
     np.testing.assert_allclose(plain(features), keras.ops.reshape(grid, (4, 4, 6)), atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{"projection_dim": 0}, {"projection_dim": 2.5}, {"dropout": 1.0}])
+def test_errors(options):
+    with pytest.raises(ValueError, match=f"Received: {next(iter(options))}="):
+        FeatureAdapter(**options)

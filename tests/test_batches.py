@@ -264,6 +264,7 @@ def test_errors(three):
         ((images, vocabulary, cache), {"split": "dev"}, "no caption.*split='dev'"),
         ((images, vocabulary), {}, "either a FeatureCache"),
         ((images, vocabulary, cache), {"image_size": 16}, "either a FeatureCache"),
+        ((images, vocabulary, []), {}, "at least one FeatureCache"),
         (([*images, stranger], vocabulary, cache), {}, "no features of 1 of the 4 photos .first: 'stranger'"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -323,6 +323,84 @@ def test_label_smoothing(eight):
     np.testing.assert_array_equal(one.figures["cross_entropy"][0], other.figures["cross_entropy"][0])
 
 
+def test_averages_end_with_the_training(eight):
+    captioner = make_captioner(eight[1], **QUIET)
+    captioner.compile("sgd", learning_rate=0.5, average_momentum=0.9)
+    batches = make_batches(*eight)
+    losses = []
+
+    class Last(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            losses.append(logs["val_loss"])
+            self.raw = [weight.numpy() for weight in captioner.trainable_variables]
+
+    last = Last()
+    for _ in range(2):  # the second one begins its averages anew
+        before = captioner.evaluate(batches, verbose=0, return_dict=True)["loss"]
+        captioner.fit(batches, validation_data=batches, epochs=1, verbose=0, callbacks=[last])
+        assert captioner.evaluate(batches, verbose=0, return_dict=True)["loss"] == pytest.approx(losses[-1], rel=1e-5)
+        assert any((weight.numpy() != raw).any() for weight, raw in zip(captioner.trainable_variables, last.raw))
+        assert losses[-1] < before
+    for weight in captioner.trainable_variables:  # weights from elsewhere are evaluated as they are
+        weight.assign(np.zeros(weight.shape))
+    uniform = captioner.evaluate(batches, verbose=0, return_dict=True)["cross_entropy"]
+    assert uniform == pytest.approx(np.log(len(eight[1])), rel=1e-4)
+
+
+@pytest.mark.parametrize("optimizer, decay", [("adam", 0.1), ("adamw", 0.1), ("adamw", None)])
+def test_weight_decay_is_for_matrices(eight, optimizer, decay):
+    captioner = make_captioner(eight[1], **QUIET)
+    captioner.compile(optimizer, learning_rate=1.0, weight_decay=decay)
+    captioner.make_training_state()
+    before = [weight.numpy() for weight in captioner.trainable_variables]
+    captioner.optimizer.apply([np.zeros(weight.shape, "float32") for weight in before], captioner.trainable_variables)
+    for weight, old in zip(captioner.trainable_variables, before):
+        shrinks = decay is not None and old.ndim >= 2
+        np.testing.assert_allclose(weight.numpy(), old * (0.9 if shrinks else 1.0), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype, compute", [("mixed_bfloat16", "bfloat16"), ("mixed_float16", "float16")])
+def test_a_captioner_of_mixed_precision_among_others(eight, dtype, compute):
+    captioner = make_captioner(eight[1], dtype=dtype)
+    captioner.compile("adam")
+    assert captioner.decoder.compute_dtype == captioner.adapter.compute_dtype == compute
+    scales = isinstance(captioner.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert scales == (dtype == "mixed_float16"), "small gradients would be lost without"
+    assert np.isfinite(captioner.train_step(first_batch(eight))["loss"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"average_momentum": 1},
+        {"average_momentum": "x"},
+        {"weight_decay": -1},
+        {"encoder_rate": 0},
+        {"encoder_rate": 2},
+    ],
+)
+def test_impossible_rates(eight, options):
+    with pytest.raises(ValueError, match=f"Received: {next(iter(options))}="):
+        make_captioner(eight[1]).compile(**options)
+
+
+def test_an_encoder_rate_without_an_encoder_is_refused(eight):
+    captioner = make_captioner(eight[1])
+    captioner.compile(encoder_rate=0.5)
+    with pytest.raises(ValueError, match="No layer of the encoder is trained"):
+        captioner.fit(make_batches(*eight), epochs=1, verbose=0)
+
+
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_a_rounded_model_is_about_the_same(eight, precision, tmp_path):
+    captioner = make_captioner(eight[1])
+    captioner.save(tmp_path / "model", precision=precision)
+    loaded = Captioner.load(tmp_path / "model")
+    for weight, other in zip(captioner.trainable_variables, loaded.trainable_variables):
+        np.testing.assert_allclose(other.numpy(), weight.numpy(), atol=0.01)
+    assert loaded.caption_features(eight[2].features(["0"]))[0].words is not None
+
+
 @pytest.fixture(scope="module")
 def finishing(eight, tmp_path_factory):
     """A captioner that trains the last layers of its encoder, and batches for it."""
@@ -371,8 +449,6 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     np.testing.assert_array_equal(on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy())
     with pytest.raises(ValueError, match="Received: trained_up_to='coordinates' with encoder='tiny'"):
         Captioner(eight[1], encoder="tiny", trained_up_to="coordinates")
-    with pytest.raises(ValueError, match="encoder_rate=0"):
-        captioner.compile(encoder_rate=0)
 
 
 def test_only_hard_attention_shows_a_baseline(eight):
@@ -666,6 +742,10 @@ def test_the_grid_shape_is_kept(tmp_path):
         ({"hiden_dim": 5}, "no such option.*hidden_dim.*Received: hiden_dim"),
         ({"attention_penalty_weight": -1}, "at least 0. Received: attention_penalty_weight=-1"),
         ({"attention_penalty_weight": None}, "Received: attention_penalty_weight=None"),
+        ({"length_penalty": "x"}, "Received: length_penalty='x'"),
+        ({"length_penalty": -5}, "Received: length_penalty=-5"),
+        ({"feature_projection_dim": 0}, "Received: projection_dim=0"),
+        ({"dropout_embedding": 1.0}, "below 1. Received: dropout_embedding=1.0"),
         ({"dropout_after_readout": 1.0}, "below 1. Received: dropout_after_readout=1.0"),
         ({"seed": None}, "Received: seed=None"),
         ({"encoder_training": "melted"}, "Received: encoder_training='melted'"),

@@ -232,3 +232,16 @@ def test_unknown_names_and_impossible_sizes():
         with pytest.raises(ValueError, match=rf"Received: {name}=0"):
             CaptionDecoder(5, **{name: 0})
     assert decoder_module.CELLS.keys() == {"lstm", "gru"}
+
+
+def test_dropout_of_word_vectors_is_for_training_only():
+    quiet = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
+    decoder, plain = make_decoder(dropout_embedding=0.5, **quiet), make_decoder(**quiet)
+    features, input_ids, _ = inputs()
+    np.testing.assert_allclose(decoder(features, input_ids).logits, plain(features, input_ids).logits, atol=1e-6)
+    one, other = (keras.ops.convert_to_numpy(decoder(features, input_ids, training=True).logits) for _ in range(2))
+    assert np.abs(one - other).max() > 1e-3
+    state, projected = decoder.initial_state(features), decoder.project_features(features)
+    steps = [decoder.step(input_ids[:, 0], state, features, projected, training=True).logits for _ in range(2)]
+    assert np.abs(steps[0] - steps[1]).max() > 1e-3
+    assert decoder.get_config()["dropout_embedding"] == 0.5

@@ -164,6 +164,35 @@ def test_captions_that_do_not_fit(captions, message, described, tmp_path):
         evaluate_captions(tmp_path / "captions.json", described)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda parts: parts.update(scores={}),
+        lambda parts: parts["photos"].pop("meteor"),
+        lambda parts: parts["photos"]["cider"].pop(),
+        lambda parts: parts["photos"].update(rouge_l=None),
+        lambda parts: parts["photos"].update(bleu_counts=[1, 2]),
+        lambda parts: parts["photos"].update(cider=["x"] * 4),
+        lambda parts: parts.update(captions=[1]),
+    ],
+)
+def test_damaged_scores(damage, described, tmp_path):
+    evaluate_captions(entries(), described).to_json(tmp_path / "scores.json")
+    parts = json.loads((tmp_path / "scores.json").read_text())
+    damage(parts)
+    (tmp_path / "scores.json").write_text(json.dumps(parts))
+    with pytest.raises(ValueError, match="scores.json: expected an object"):
+        ScoreTable.from_json(tmp_path / "scores.json")
+
+
+def test_a_person_is_asked_for_before_anything_is_captioned(whole_training, images, monkeypatch):
+    _, captioner = whole_training
+    single = [replace(image, captions=image.captions[:1]) for image in images]
+    monkeypatch.setattr(type(captioner), "caption", lambda *_: pytest.fail("too late"))
+    with pytest.raises(ValueError, match="photos have one only"):
+        keras_sat.evaluate(captioner, single, split="train", beside=["human"], show_progress=False)
+
+
 def test_files_that_are_no_scores(tmp_path):
     for number, content in enumerate(("[]", "{}", '{"scores": 3}', "no json")):
         path = tmp_path / f"{number}.json"

@@ -52,6 +52,8 @@ def test_a_view_of_each_photo(tmp_path, photos):
     assert FeatureCache.open(tmp_path / "mirrored").manifest["view"] == 1
     with pytest.raises(ValueError, match="made differently: view 1 there, 0 here"):
         build(tmp_path / "mirrored", photos)
+    with pytest.raises(ValueError, match="view 1 there, 0 here"):
+        FeatureCache.open(tmp_path / "mirrored", encoder=mean_colour_encoder)
     with pytest.raises(ValueError, match="view=-1"):
         build(tmp_path / "other", photos, view=-1)
 

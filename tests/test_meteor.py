@@ -118,6 +118,17 @@ def test_without_java_and_without_wordnet_the_kind_says_how_to_get_it(monkeypatc
     assert "keras_sat[coco]" in NO_METEOR and "nltk.downloader wordnet" in NO_METEOR
 
 
+def test_a_damaged_wordnet_costs_no_captions(monkeypatch):
+    def damaged(references, candidates):
+        raise OSError("data.noun is missing")
+
+    monkeypatch.setattr(meteor, "meteor_jar", lambda: None)
+    monkeypatch.setattr(meteor, "has_wordnet", lambda: True)
+    monkeypatch.setattr(meteor, "meteor_of_nltk", damaged)
+    with pytest.warns(UserWarning, match="data.noun is missing"):
+        assert score_meteor([[["a", "dog"]]], [["a", "dog"]]).corpus is None
+
+
 @pytest.mark.parametrize("answers", ["", "echo not-a-number"])
 def test_a_java_that_fails_costs_no_captions(answers, monkeypatch, tmp_path):
     java = tmp_path / "java"

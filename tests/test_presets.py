@@ -8,7 +8,7 @@ import keras_sat
 from data_utils import DATASETS
 from keras_sat import CaptionDecoder, Captioner, recipe
 from keras_sat.__main__ import main
-from keras_sat.presets import PRESETS
+from keras_sat.presets import PRESETS, usual_preset
 from keras_sat.published import PUBLISHED
 
 TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "encoder_weights": None}
@@ -44,6 +44,42 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
     hard = PUBLISHED[name]["the paper, hard attention (test)"]["bleu_4_no_penalty"]
     row = next(line for line in output.splitlines() if "hard attention" in line)
     assert f"{100 * hard:.1f}" in row and "a person" in output and "2 photos" in output
+
+
+@pytest.mark.parametrize(
+    "options, left_out",
+    [
+        ({"encoder": "mobilenet_v2", "encoder_training": "fine-tuned"}, {"num_views", "trained_up_to", "encoder_rate"}),
+        ({"encoder": "mobilenet_v2", "encoder_layer": "out_relu"}, {"trained_up_to", "encoder_rate"}),
+        ({"encoder": "mobilenet_v2", "encoder_layer": "block_9_add", "trained_up_to": "out_relu"}, set()),
+        ({"encoder": "tiny"}, {"num_views"}),
+    ],
+)
+def test_settings_that_the_options_leave_no_place_for_are_left_out(options, left_out):
+    settings = usual_preset("flickr8k", options)
+    whole = PRESETS["flickr8k-mobilenet_v2" if options["encoder"] == "mobilenet_v2" else "flickr8k"]
+    assert set(whole) - set(settings) - {"encoder_layer"} == left_out
+
+
+def test_the_preset_for_mobilenet_trains(tmp_path):
+    write_copy_of_data_set("flickr8k", tmp_path / "data")
+    weights = tmp_path / "mobilenet.weights.h5"
+    network = keras_sat.ENCODERS["mobilenet_v2"](weights=None, image_size=64)
+    next(layer for layer in network.layers if layer.name.endswith("trunk")).save_weights(weights)
+    sizes = {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "feature_projection_dim": 8, "num_views": 2}
+    fit = ["fit", "--data", "flickr8k", "--data-dir", str(tmp_path / "data"), "--encoder", "mobilenet_v2"]
+    fit += ["--encoder-weights", str(weights), "--image-size", "64", "--epochs", "1", "--dtype", "mixed_bfloat16"]
+    fit += [f"--{name.replace('_', '-')}={size}" for name, size in sizes.items()]
+    assert main([*fit, "--output-dir", str(tmp_path / "run")]) == 0
+    captioner = Captioner.load(tmp_path / "run" / "model")
+    assert captioner.trained_up_to == "out_relu" and captioner.feature_shape == (16, 96)
+    assert captioner.rows_and_columns() == (2, 2)
+    start = Captioner.from_config(captioner.get_config())
+    moved = [
+        float(abs(one.numpy() - other.numpy()).max())
+        for one, other in zip(captioner.encoder_variables, start.encoder_variables)
+    ]
+    assert max(moved) > 0, "the last layers of the encoder have learnt"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from small_training import OPTIONS, At, train
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
+from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, recipe
 from keras_sat.__main__ import build_parser
 from keras_sat.checkpoint import read_checkpoint
@@ -339,7 +340,7 @@ def test_views_and_averages_of_a_frozen_encoder(tmp_path):
         length_penalty=0.5, epochs=2, patience=None, output_dir=folder, show_progress=False,
     )  # fmt: skip
     for view in (1, 2):
-        cache = FeatureCache.open(folder / "features" / f"view{view}")
+        cache = FeatureCache.open(next((folder / "features").glob(f"view{view}-*")))
         assert cache.manifest["view"] == view and len(cache) == 4, "only training photos have further views"
     assert len(FeatureCache.open(folder / "features")) == 6
     loaded = keras_sat.Captioner.load(folder / "model", encoder_weights=weights)
@@ -347,6 +348,40 @@ def test_views_and_averages_of_a_frozen_encoder(tmp_path):
     assert loaded.caption(images[0]).caption == captioner.caption(images[0]).caption
     with pytest.raises(ValueError, match="num_views=3 with encoder_training='scratch'"):
         keras_sat.fit(images, **sizes, encoder="tiny", num_views=3, output_dir=tmp_path / "b", show_progress=False)
+
+
+def test_a_training_with_views_and_the_last_layers_of_an_encoder_goes_on_as_if_nothing_had_happened(tmp_path):
+    write_photos(tmp_path / "photos", [f"{number}.png" for number in range(9)], size=(32, 32))
+    images = [
+        CaptionedImage(str(number), tmp_path / "photos" / f"{number}.png", [f"a {'big ' * number} dog", "a cat"], split)
+        for number, split in enumerate(["train"] * 7 + ["dev"] * 2)
+    ]
+    weights = tmp_path / "tiny.weights.h5"
+    keras_sat.ENCODERS["tiny"](image_size=16).save_weights(weights)
+    options = {"encoder": "tiny", "encoder_weights": weights, "encoder_training": "frozen", "image_size": 16}
+    options |= {"encoder_layer": "conv1", "trained_up_to": "coordinates", "encoder_rate": 0.5, "num_views": 2}
+    options |= {
+        "embedding_dim": 4,
+        "hidden_dim": 4,
+        "attention_dim": 4,
+        "feature_dropout": 0.2,
+        "dropout_embedding": 0.2,
+    }
+    options |= {"average_momentum": 0.9, "batch_size": 4, "epochs": 3, "patience": None, "show_progress": False}
+
+    def stop():
+        raise KeyboardInterrupt
+
+    whole = keras_sat.fit(images, **options, output_dir=tmp_path / "whole")
+    keras_sat.fit(images, **options, output_dir=tmp_path / "broken", callbacks=[At(2, stop)])
+    assert len(read_checkpoint(tmp_path / "broken" / "checkpoint")[0]) == 2
+    path = tmp_path / "broken" / "arguments.json"
+    arguments = read_sealed_json(path, "arguments")
+    del arguments["weight_decay"]  # as if a version had begun it that did not know this argument yet
+    write_sealed_json(path, arguments)
+    again = keras_sat.fit(images, **options, output_dir=tmp_path / "broken")
+    assert again.weights_digest() == whole.weights_digest()
+    np.testing.assert_allclose(again.history["loss"], whole.history["loss"], rtol=1e-6)
 
 
 def test_a_frozen_encoder_gets_a_cache_beside_the_photos(tmp_path):

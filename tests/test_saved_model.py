@@ -164,3 +164,17 @@ def test_an_unknown_precision_is_refused(tmp_path):
     with pytest.raises(ValueError, match="Expected one of: float32, float16, int8"):
         write_model(tmp_path / "model", {}, Vocabulary(["a"]), {}, "int4")
     assert not (tmp_path / "model").exists()
+
+
+def test_each_channel_of_a_depthwise_kernel_has_a_scale(tmp_path):
+    kernel = np.random.default_rng(0).normal(size=(3, 3, 50, 1)) * np.logspace(-4, 1, 50)[:, None]
+    write_model(tmp_path / "model", {}, Vocabulary(["a"]), {"kernel": kernel.astype("float32")}, "int8")
+    read = read_model(tmp_path / "model")[2]["kernel"]
+    greatest = np.abs(kernel).max(axis=(0, 1, 3), keepdims=True)
+    assert (np.abs(read - kernel) <= 0.51 / 127 * greatest).all()
+
+
+@pytest.mark.parametrize("value, precision", [(1e5, "float16"), (np.nan, "int8"), (np.inf, "int8")])
+def test_what_cannot_be_rounded_is_refused(value, precision, tmp_path):
+    with pytest.raises(ValueError, match="weights matrix are infinite, no numbers or too large"):
+        write_model(tmp_path / "model", {}, Vocabulary(["a"]), {"matrix": np.full((2, 2), value, "f4")}, precision)
