@@ -77,19 +77,17 @@ class ScoreTable:
 
     def to_json(self, path):
         """Write scores, settings, statistics, captions, and what each photo contributes, as JSON; not `beside`."""
-        names = ("scores", "settings", "statistics", "captions", "photos")
-        write_json(path, {name: getattr(self, name) for name in names})
+        write_json(path, {name: getattr(self, name) for name in _PARTS})
 
     @classmethod
     def from_json(cls, path):
         """Return the table that `to_json` wrote."""
         parts = read_json(path, "the scores that `keras-sat evaluate --json` wrote")
-        names = ("scores", "settings", "statistics", "captions", "photos")
         if not _is_score_table(parts):
             raise ValueError(
-                f"{path}: expected an object with {', '.join(names)}, as `keras-sat evaluate --json` writes it."
+                f"{path}: expected an object with {', '.join(_PARTS)}, as `keras-sat evaluate --json` writes it."
             )
-        return cls(**{name: parts[name] for name in names})
+        return cls(**{name: parts[name] for name in _PARTS})
 
     def to_coco_results(self, path):
         """Write the captions as coco-caption reads them: a list of image_id and caption; numbers for COCO's photos."""
@@ -98,15 +96,14 @@ class ScoreTable:
 
     def to_csv(self, path):
         """Write a line for each photo: its caption and its own scores."""
-        columns = [f"bleu_{n}" for n in range(1, 5)] + ["meteor", "rouge_l", "cider"]
         text = io.StringIO()
         writer = csv.writer(text)
-        writer.writerow(["image_id", "caption", *columns])
+        writer.writerow(["image_id", "caption", *COLUMNS])
         for number, entry in enumerate(self.captions):
             scores = bleu_of_counts(np.array(self.photos["bleu_counts"][number]))
             for name in ("meteor", "rouge_l", "cider"):
                 scores[name] = None if self.photos[name] is None else self.photos[name][number]
-            cells = ["" if scores[name] is None else f"{scores[name]:.6f}" for name in columns]
+            cells = ["" if scores[name] is None else f"{scores[name]:.6f}" for name in COLUMNS]
             writer.writerow([entry["image_id"], entry["caption"], *cells])
         write_whole(Path(path).expanduser(), text.getvalue())
 
@@ -194,8 +191,7 @@ def evaluate(
     options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
     results = caption_photos(captioner, images, cache, batch_size=batch_size, show_progress=show_progress, **options)
     length_penalty = length_penalty if num_beams > 1 else None  # greedy search knows none
-    settings = {"encoder": captioner.encoder, "num_beams": num_beams, "length_penalty": length_penalty}
-    settings = {"data": _name(data), "split": split, **settings, "tokenisation": TOKENISATION}
+    settings = _settings(data, split, captioner.encoder, num_beams, length_penalty)
     return _score_table(images, [result.caption for result in results], settings, every, beside)
 
 
@@ -219,9 +215,12 @@ def evaluate_captions(captions, data, *, data_dir=None, split="test", split_seed
         parts = [f"no caption for {len(missing)} of its {len(keys)} photos (first: {missing[0]!r})"] if missing else []
         parts += [f"{len(foreign)} captions of other photos (first: {foreign[0]!r})"] if foreign else []
         raise ValueError(f"Expected one caption for each photo of the split {split!r}. Received: {' and '.join(parts)}")
-    settings = {"data": _name(data), "split": split, "encoder": None, "num_beams": None, "length_penalty": None}
-    settings |= {"tokenisation": TOKENISATION}
-    return _score_table(images, [texts[key] for key in keys], settings, every, beside)
+    return _score_table(images, [texts[key] for key in keys], _settings(data, split), every, beside)
+
+
+def _settings(data, split, encoder=None, num_beams=None, length_penalty=None):
+    searched = {"encoder": encoder, "num_beams": num_beams, "length_penalty": length_penalty}
+    return {"data": _name(data), "split": split, **searched, "tokenisation": TOKENISATION}
 
 
 def _score_table(images, captions, settings, every_image, beside):
