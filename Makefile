@@ -16,8 +16,10 @@ $(INSTALLED): setup.cfg pyproject.toml
 demo: $(INSTALLED)
 	$(BIN)/python -m keras_sat demo
 
+# Two processes: most of a test is TensorFlow's tracing, which takes one core. One file stays in one process, since its
+# tests share what they trained.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -45,7 +47,7 @@ test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python tests/lowest.py > .venv-lowest/constraints.txt
 	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable ".[test]"
-	.venv-lowest/bin/python -m pytest
+	.venv-lowest/bin/python -m pytest --numprocesses 2 --dist loadfile
 
 notebooks-check: $(INSTALLED)
 	$(BIN)/python notebooks/check.py
