@@ -24,7 +24,7 @@ ENCODER_NAMES = ("vgg16", "vgg19", "resnet50", "mobilenet_v2", "efficientnet_b0"
 ATTENTION_NAMES = ("soft", "hard", "none")
 SCORING_NAMES = ("additive", "dot", "bilinear")
 CELL_NAMES = ("lstm", "gru")
-DEFAULT_MODEL = "scenes"
+DEFAULT_MODEL = "flickr8k-mobilenet_v2"
 
 
 class Parser(argparse.ArgumentParser):
@@ -284,10 +284,11 @@ def run_caption(images, model, encoder_weights=None, plot=None, **options):
         raise ValueError("; ".join(unreadable))
 
 
-def _model_or_usual(model):
+def _model_or_usual(model, data=None):
     if model is None:
-        print(f"keras-sat: without --model, {DEFAULT_MODEL!r} is used, which knows drawn scenes only", file=sys.stderr)
-    return model or DEFAULT_MODEL
+        model = "scenes" if data == "scenes" else DEFAULT_MODEL
+        print(f"keras-sat: without --model, {model!r} is used", file=sys.stderr)
+    return model
 
 
 def _pictures(patterns):
@@ -360,7 +361,7 @@ def run_evaluate(model, data, captions=None, encoder_weights=None, json=None, cs
     if captions is None:
         from keras_sat.recipe import load_captioner
 
-        captioner = load_captioner(_model_or_usual(model), encoder_weights=encoder_weights)
+        captioner = load_captioner(_model_or_usual(model, data), encoder_weights=encoder_weights)
         table = evaluate(captioner, data, **options)
     else:
         searching = [

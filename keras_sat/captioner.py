@@ -799,7 +799,7 @@ class Captioner(keras.Model):
         Args:
             directory: made if it is not there.
             overwrite: replace the model that is there; False refuses to.
-            precision: "float32", or to take less room "float16" or "int8".
+            precision: "float32", or to take less room "float16", or "int8" (convolutions get 16 bits there).
 
         A frozen encoder is saved by its name and layer: its weights are those that Keras downloads, or the file of
         `encoder_weights`. One that was trained, or begun with random weights, is saved whole. A frozen `keras.Model`

@@ -2,7 +2,7 @@
 
     config.json               settings, and the names and digests of the other two files
     vocabulary-DIGEST.json    the words
-    weights-DIGEST.npz        the arrays, named, perhaps rounded: to 16 bits, or to 8 bits and a scale for each column
+    weights-DIGEST.npz        the arrays, named, perhaps rounded: to 16 bits, or matrices to 8 and a scale per column
 
 All of it is data: nothing in there is executed when it is read. Saving again into the same folder writes new files
 beside the old ones and then replaces config.json, so that a save which is killed leaves the model from before.
@@ -118,25 +118,28 @@ SCALE = "@scale"  # behind the name of an array of whole numbers: the name of it
 
 
 def _rounded(arrays, precision):
-    """Return the arrays as they are stored; with 8 bits, vectors keep 32 and each column of a matrix has a scale."""
+    """Return the arrays as they are stored.
+
+    With "int8" each column of a matrix has 8 bits and a scale. Vectors keep 32 bits, and the kernels of convolutions
+    get 16: errors add up from layer to layer, so that in 8 bits an encoder's last layers cost up to .8 BLEU-4, and the
+    whole decoder nothing.
+    """
     if precision == "float32":
         return arrays
-    limit = np.finfo(precision if precision == "float16" else "float32").max
+    stored = {}
     for name, array in arrays.items():
+        halved = precision == "float16" or array.ndim > 2
+        limit = np.finfo("float16" if halved else "float32").max
         if not (np.abs(array) <= limit).all():
             raise ValueError(
                 f"The weights {name} are infinite, no numbers or too large to be rounded. Received: {precision=}"
             )
-    if precision == "float16":
-        return {name: array.astype(np.float16) for name, array in arrays.items()}
-    stored = {}
-    for name, array in arrays.items():
-        stored[name] = array
-        if array.ndim >= 2:
-            column = array.ndim - (2 if array.shape[-1] == 1 else 1)  # a depthwise kernel is (..., channels, 1)
-            others = tuple(axis for axis in range(array.ndim) if axis != column)
-            greatest = np.abs(array).max(axis=others, keepdims=True)
-            scale = np.maximum(greatest, np.finfo(np.float32).tiny) / np.float32(127)
+        if halved:
+            stored[name] = array.astype(np.float16)
+        elif array.ndim < 2:
+            stored[name] = array
+        else:
+            scale = np.maximum(np.abs(array).max(axis=0, keepdims=True), np.finfo(np.float32).tiny) / np.float32(127)
             stored |= {name: np.round(array / scale).astype(np.int8), name + SCALE: scale.astype(np.float32)}
     return stored
 

@@ -1,10 +1,16 @@
+import socket
+
 import numpy as np
 import pytest
+from PIL import ExifTags, Image
 
 import keras_sat
-from data_utils import draw_scenes
+from data_utils import draw_scenes, photos_of_split
 from keras_sat.demo import report_on
 from keras_sat.saved_model import pretrained_directory, pretrained_names
+from keras_sat.scores import bleu
+
+LARGEST = {"scenes": 1_000_000, "scenes-hard": 1_000_000, "flickr8k-mobilenet_v2": 15_000_000}
 
 
 @pytest.mark.parametrize("name, truth, mass", [("scenes", 0.9, 0.8), ("scenes-hard", 0.8, 0.7)])
@@ -19,9 +25,50 @@ def test_the_scene_models_tell_the_truth_and_look_at_it(name, truth, mass):
 
 
 def test_each_is_small_and_known_by_name():
-    assert pretrained_names() == ["scenes", "scenes-hard"]
+    assert pretrained_names() == sorted(LARGEST)
     for name in pretrained_names():
         size = sum(path.stat().st_size for path in pretrained_directory(name).iterdir())
-        assert size <= 1_000_000
-    with pytest.raises(ValueError, match="Expected one of: scenes, scenes-hard"):
+        assert size <= LARGEST[name], name
+    with pytest.raises(ValueError, match=f"Expected one of: {', '.join(sorted(LARGEST))}"):
         keras_sat.Captioner.from_pretrained("imagenet")
+
+
+def test_the_flickr8k_model_loads_without_network(monkeypatch):
+    monkeypatch.setattr(socket, "socket", None)  # whoever asks for one fails
+    captioner = keras_sat.Captioner.from_pretrained("flickr8k-mobilenet_v2")
+    features = np.random.default_rng(0).random((2, *captioner.feature_shape), dtype=np.float32)
+    result = captioner.caption_features(features)[0]
+    assert result.words and result.attention_weights.shape[1:] == (7, 7)
+    assert captioner.encoder_weights == "imagenet"
+
+
+@pytest.fixture(scope="module")
+def flickr8k_captioner(real_data):
+    weights = real_data / "mobilenet_v2_notop.weights.h5"
+    return keras_sat.Captioner.from_pretrained("flickr8k-mobilenet_v2", encoder_weights=weights)
+
+
+def test_the_flickr8k_model_describes_photos_that_it_has_not_seen(flickr8k_captioner, flickr8k_images):
+    chosen = photos_of_split(flickr8k_images, "dev")[:200]
+    captions = [result.caption for result in flickr8k_captioner.caption(chosen)]
+    assert bleu([image.captions for image in chosen], captions)["bleu_4"] > 0.19  # the README has that of all photos
+    assert len(set(captions)) > 150
+
+
+def test_captions_do_not_depend_on_size_or_orientation(flickr8k_captioner, flickr8k_images, tmp_path):
+    photos, turned, larger = [], [], []
+    for number, image in enumerate(photos_of_split(flickr8k_images, "dev")[:20]):
+        photo = Image.open(image.image_path)
+        exif = Image.Exif()
+        exif[ExifTags.Base.Orientation] = 6  # turn it clockwise to see it upright
+        turned.append(tmp_path / f"{number}.png")
+        photo.transpose(Image.Transpose.ROTATE_90).save(turned[-1], exif=exif)
+        larger.append(photo.resize((3 * photo.width, 2 * photo.height), Image.Resampling.BICUBIC))
+        photos.append(np.array(photo))
+    expected, upright, resized = (
+        [result.caption for result in flickr8k_captioner.caption(some)] for some in (photos, turned, larger)
+    )
+    assert upright == expected
+    assert sum(a == b for a, b in zip(resized, expected)) >= 15  # pixels are not the same any more
+    assert flickr8k_captioner.caption(np.array(photos[0])[:7, :300]).words  # a strip
+    assert flickr8k_captioner.caption(np.zeros((1, 1, 3), np.uint8)).words
