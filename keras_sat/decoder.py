@@ -158,7 +158,9 @@ class CaptionDecoder(layers.Layer):
             Without attention there is nothing to gate, and no gate.
         deep_output: equation (7). False: the state and the context, side by side, then one dense layer.
         readout_activation: applied to what L_o is applied to; None as in the paper, "tanh" as in its released code.
-        dropout_embedding: share of the word vectors E y that is dropped.
+        dropout_embedding: share of the numbers in the word vectors E y that is dropped.
+        dropout_words: share of the words y_{t-1} that are dropped whole: the next word must then be seen in the photo,
+            not guessed from those before it.
         dropout_before_readout: share of h_t that is dropped before the readout.
         dropout_after_readout: share of the readout that is dropped before the vocabulary layer.
         seed: of the dropout.
@@ -188,6 +190,7 @@ class CaptionDecoder(layers.Layer):
         deep_output=True,
         readout_activation=None,
         dropout_embedding=0.0,
+        dropout_words=0.0,
         dropout_before_readout=0.5,
         dropout_after_readout=0.5,
         seed=0,
@@ -201,7 +204,7 @@ class CaptionDecoder(layers.Layer):
             if not isinstance(size, numbers.Integral) or size < 1:
                 raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {name}={size!r}")
         rates = {"dropout_before_readout": dropout_before_readout, "dropout_after_readout": dropout_after_readout}
-        rates["dropout_embedding"] = dropout_embedding
+        rates |= {"dropout_embedding": dropout_embedding, "dropout_words": dropout_words}
         for name, rate in rates.items():
             if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
                 raise ValueError(f"`{name}` must be a share from 0 to below 1. Received: {name}={rate!r}")
@@ -219,6 +222,7 @@ class CaptionDecoder(layers.Layer):
         self.deep_output = deep_output
         self.readout_activation = readout_activation
         self.dropout_embedding = dropout_embedding
+        self.dropout_words = dropout_words
         self.dropout_before_readout = dropout_before_readout
         self.dropout_after_readout = dropout_after_readout
         self.seed = seed
@@ -241,6 +245,7 @@ class CaptionDecoder(layers.Layer):
         self.drop_before = layers.Dropout(dropout_before_readout, seed=seed, name="drop_before", **policy)
         self.drop_after = layers.Dropout(dropout_after_readout, seed=seed + 1, name="drop_after", **policy)
         self.drop_embedding = layers.Dropout(dropout_embedding, seed=seed + 2, name="drop_embedding", **policy)
+        self.drop_words = layers.Dropout(dropout_words, seed=seed + 4, name="drop_words", **policy)
         self.word_logits = layers.Dense(vocabulary_size, name="word_logits", **policy)  # L_o
 
     def build(self, features_shape, input_ids_shape=None):
@@ -295,12 +300,20 @@ class CaptionDecoder(layers.Layer):
             training: turns dropout on.
             noise: Gumbel noise (rows, regions) that hard attention samples with; None uses the expectation.
         """
-        embedded = self.drop_embedding(self.embedding(input_ids), training=training)
+        embedded = self._embedded(input_ids, training)
         attended = self._attend(state.hidden_states[-1], features, projected_features, noise=noise)
         first = self.cells[0]
         state = self._advance(first.input_projection(embedded) + first.context_projection(attended.context), state)
         logits = self.readout(embedded, state.hidden_states[-1], attended.context, training)
         return Step(logits, state, attended.attention_weights, attended.selection)
+
+    def _embedded(self, input_ids, training):
+        """Return E y of the words, (..., embedding_dim)."""
+        embedded = self.drop_embedding(self.embedding(input_ids), training=training)
+        if not (training and self.dropout_words):
+            return embedded
+        kept = self.drop_words(ops.ones_like(input_ids, dtype=embedded.dtype), training=True)
+        return embedded * ops.expand_dims(kept, -1)
 
     def _attend(self, top_hidden, features, projected_features, noise=None, sampled=None):
         """Return what is attended to, its context gated: z_t, alpha_t and s_t, from h_{t-1}."""
@@ -352,7 +365,7 @@ class CaptionDecoder(layers.Layer):
         photos = ops.shape(features)[0]
         state = self.initial_state(features, rows // photos)
         projected_features = self.project_features(features)
-        embedded = self.drop_embedding(self.embedding(ops.transpose(input_ids)), training=training)
+        embedded = self._embedded(ops.transpose(input_ids), training)
         projected_inputs = self.cells[0].input_projection(embedded)
 
         def attend_and_advance(state, projected_inputs, noise, sampled):
@@ -402,7 +415,8 @@ class CaptionDecoder(layers.Layer):
     def get_config(self):
         names = (
             "vocabulary_size attention scoring cell num_layers embedding_dim hidden_dim attention_dim context_gate "
-            "deep_output readout_activation dropout_embedding dropout_before_readout dropout_after_readout seed"
+            "deep_output readout_activation dropout_embedding dropout_words dropout_before_readout "
+            "dropout_after_readout seed"
         )
         return {**super().get_config(), **{name: getattr(self, name) for name in names.split()}}
 

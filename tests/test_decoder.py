@@ -245,3 +245,14 @@ def test_dropout_of_word_vectors_is_for_training_only():
     steps = [decoder.step(input_ids[:, 0], state, features, projected, training=True).logits for _ in range(2)]
     assert np.abs(steps[0] - steps[1]).max() > 1e-3
     assert decoder.get_config()["dropout_embedding"] == 0.5
+
+
+def test_dropout_of_words_drops_them_whole():
+    decoder = make_decoder(dropout_words=0.5, dropout_before_readout=0.0, dropout_after_readout=0.0)
+    features, input_ids, _ = inputs()
+    embedded = keras.ops.convert_to_numpy(decoder.unroll(features, input_ids, training=True).embedded)
+    vectors = keras.ops.convert_to_numpy(decoder.embedding(keras.ops.transpose(input_ids)))
+    kept = np.isclose(embedded, 2 * vectors, atol=1e-6).all(axis=-1)
+    assert 0 < kept.mean() < 1
+    np.testing.assert_array_equal(embedded[~kept], 0)
+    np.testing.assert_allclose(decoder.unroll(features, input_ids).embedded, vectors, atol=1e-6)
