@@ -866,7 +866,8 @@ class Captioner(keras.Model):
         """Return a captioner that comes with keras_sat.
 
         Args:
-            name: "scenes" or "scenes-hard", which speak of the built-in scenes.
+            name: "flickr8k-mobilenet_v2", which speaks of photos (docs/model-card.md), or "scenes" or "scenes-hard",
+                which speak of the built-in scenes.
             **options: see `load`.
         """
         return cls.load(pretrained_directory(name), **options)

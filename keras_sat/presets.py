@@ -20,7 +20,7 @@ _FEW_PHOTOS = {
     "epochs": 20,
     "patience": None,
     "num_beams": 3,
-    "length_penalty": 0.7,
+    "length_penalty": 0.5,
 }
 
 PRESETS = {
@@ -30,9 +30,10 @@ PRESETS = {
         **_FEW_PHOTOS,
         "num_views": 6,
         "encoder": "mobilenet_v2",
-        "encoder_layer": "block_12_add",
+        "encoder_layer": "block_5_add",
         "trained_up_to": "out_relu",
         "encoder_rate": 0.1,
+        "epochs": 12,
     },
     "flickr30k": {**_FEW_PHOTOS, "num_views": 2, "max_words": 10_000},
     "coco": {
