@@ -22,6 +22,7 @@ NAMES = [
 @pytest.fixture
 def benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "flickr8k"))
 
 
 @pytest.fixture
@@ -196,3 +197,15 @@ def test_a_sparse_cache_reads_as_any_other(benchmarks, tmp_path):
     assert FeatureCache.open(cache.directory).feature_dim == 512
     features = cache.directory / "features.npy"
     assert features.stat().st_size > 1e9 and features.stat().st_blocks * 512 < 1e7
+
+
+# === What a captioner gets wrong ===
+
+
+def test_mistakes_are_counted_word_by_word(benchmarks):
+    from mistakes import count_mistakes
+
+    captions = [["a", "red", "dog"], ["a", "red", "cat"], ["a", "cat"]]
+    references = [[["red", "dog"], ["dog"]], [["a", "dog"], ["dogs"]], [["cat"], ["cat"]]]
+    counts = count_mistakes(captions, references, ["red", "dog", "cat"])
+    assert counts == {"red": (2, 1, 0, 0), "dog": (1, 1, 1, 1), "cat": (2, 1, 1, 1)}

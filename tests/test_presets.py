@@ -72,7 +72,7 @@ def test_the_preset_for_mobilenet_trains(tmp_path):
     fit += [f"--{name.replace('_', '-')}={size}" for name, size in sizes.items()]
     assert main([*fit, "--output-dir", str(tmp_path / "run")]) == 0
     captioner = Captioner.load(tmp_path / "run" / "model")
-    assert captioner.trained_up_to == "out_relu" and captioner.feature_shape == (16, 96)
+    assert captioner.trained_up_to == "out_relu" and captioner.feature_shape == (64, 32)
     assert captioner.rows_and_columns() == (2, 2)
     start = Captioner.from_config(captioner.get_config())
     moved = [

@@ -1,7 +1,7 @@
 """What a captioner gets wrong: `python benchmarks/flickr8k/mistakes.py TABLE.json FLICKR8K_FOLDER`.
 
-TABLE.json is what `keras-sat evaluate --data flickr8k --json TABLE.json` wrote. For each word: how often it is said, how
-often one of the photo's references says it too, and of how many photos of which most references say it, it is said.
+TABLE.json is what `keras-sat evaluate --data flickr8k --json TABLE.json` wrote. For each word: how often it is said,
+how often one of the photo's references says it too, and of how many photos of which most references say it, it is said.
 """
 
 import json
