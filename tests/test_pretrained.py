@@ -51,7 +51,7 @@ def flickr8k_captioner(real_data):
 def test_the_flickr8k_model_describes_photos_that_it_has_not_seen(flickr8k_captioner, flickr8k_images):
     chosen = photos_of_split(flickr8k_images, "dev")[:200]
     captions = [result.caption for result in flickr8k_captioner.caption(chosen)]
-    assert bleu([image.captions for image in chosen], captions)["bleu_4"] > 0.19  # docs/model-card.md has that of all 1,000
+    assert bleu([image.captions for image in chosen], captions)["bleu_4"] > 0.19  # the model card: all 1,000
     assert len(set(captions)) > 150
 
 
