@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
+# Two processes: most of a test is TensorFlow's tracing, which takes one core. One file stays in one process, since its
+# tests share what they trained.
+PYTEST := pytest --numprocesses 2 --dist loadfile
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .PHONY: demo install test test-lowest lint bench bench-gpu notebooks notebooks-check clean
@@ -16,10 +19,8 @@ $(INSTALLED): setup.cfg pyproject.toml
 demo: $(INSTALLED)
 	$(BIN)/python -m keras_sat demo
 
-# Two processes: most of a test is TensorFlow's tracing, which takes one core. One file stays in one process, since its
-# tests share what they trained.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m $(PYTEST)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -47,7 +48,7 @@ test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python tests/lowest.py > .venv-lowest/constraints.txt
 	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable ".[test]"
-	.venv-lowest/bin/python -m pytest --numprocesses 2 --dist loadfile
+	.venv-lowest/bin/python -m $(PYTEST)
 
 notebooks-check: $(INSTALLED)
 	$(BIN)/python notebooks/check.py

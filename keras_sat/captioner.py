@@ -507,13 +507,13 @@ class Captioner(keras.Model):
         averages = self._untracked.averages
         if self.average_momentum is not None and not self._untracked.is_averaging:
             with tf.init_scope():
+                for weight, average in zip(self.trainable_variables, averages):
+                    average.assign(weight.numpy())
                 if not averages:
                     averages += [
                         keras.Variable(weight.numpy(), trainable=False, dtype=weight.dtype, name=f"average_{number}")
                         for number, weight in enumerate(self.trainable_variables)
                     ]
-                for weight, average in zip(self.trainable_variables, averages):
-                    average.assign(weight.numpy())
             self._untracked.is_averaging = True
         return averages
 
@@ -1008,14 +1008,14 @@ def _check_counts(**counts):
 
 def check_rates(*, average_momentum, encoder_rate, weight_decay):
     """Refuse what `compile` cannot train with."""
-    for name, value, least, limit in (
-        ("average_momentum", average_momentum, 0, 1),
-        ("weight_decay", weight_decay, 0, math.inf),
-        ("encoder_rate", encoder_rate, np.nextafter(0, 1), np.nextafter(1, 2)),
+    for name, value, fits in (
+        ("average_momentum", average_momentum, lambda x: 0 <= x < 1),
+        ("weight_decay", weight_decay, lambda x: 0 <= x < math.inf),
+        ("encoder_rate", encoder_rate, lambda x: 0 < x <= 1),
     ):
         if value is None and name != "encoder_rate":
             continue
-        if not isinstance(value, numbers.Real) or not least <= value < limit:
+        if not isinstance(value, numbers.Real) or not fits(value):
             raise ValueError(
                 "`average_momentum` must be from 0 to below 1, `weight_decay` at least 0, and `encoder_rate` above 0 "
                 f"and at most 1. Received: {name}={value!r}"

@@ -4,10 +4,10 @@ TABLE.json is what `keras-sat evaluate --data flickr8k --json TABLE.json` wrote.
 how often one of the photo's references says it too, and of how many photos of which most references say it, it is said.
 """
 
-import json
 import sys
 
 from data_utils import DATASETS, tokenise
+from keras_sat import ScoreTable
 
 WORDS = (
     "man woman boy girl dog cat bird horse bike ball beach snow water red blue black white brown two three four group"
@@ -33,8 +33,7 @@ def count_mistakes(captions, references, words):
 
 
 def main(table_path, data_dir):
-    with open(table_path, encoding="utf-8") as file:
-        captions = json.load(file)["captions"]
+    captions = ScoreTable.from_json(table_path).captions
     references = {image.image_id: [*map(tokenise, image.captions)] for image in DATASETS["flickr8k"](data_dir)}
     guesses = [tokenise(entry["caption"]) for entry in captions]
     counts = count_mistakes(guesses, [references[entry["image_id"]] for entry in captions], WORDS.split())
