@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from data_utils import FeatureCache
-from keras_sat import Captioner
+from keras_sat import Captioner, ScoreTable
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = [
@@ -209,3 +209,20 @@ def test_mistakes_are_counted_word_by_word(benchmarks):
     references = [[["red", "dog"], ["dog"]], [["a", "dog"], ["dogs"]], [["cat"], ["cat"]]]
     counts = count_mistakes(captions, references, ["red", "dog", "cat"])
     assert counts == {"red": (2, 1, 0, 0), "dog": (1, 1, 1, 1), "cat": (2, 1, 1, 1)}
+
+
+def test_seeds_become_one_row(benchmarks, monkeypatch, tmp_path, capsys):
+    import seeds
+
+    for number, score in enumerate((0.2, 0.21, 0.25)):
+        scores = {"bleu_1": 0.6, "bleu_4": score, "cider": 2 * score, "rouge_l": 0.5, "meteor": None, "meteor_kind": ""}
+        counts = {"distinct_captions": 10 + number, "vocabulary_used": 7}
+        photos = {"bleu_counts": [[0] * 10], "rouge_l": [0.5], "cider": [0.5], "meteor": None}
+        table = ScoreTable(scores, {}, [{"image_id": "1", "caption": "a dog"}], counts, photos)
+        table.to_json(tmp_path / f"soft-{number}.json")
+    seeds.main([f"soft={tmp_path}/soft-*.json", f"alone={tmp_path}/soft-1.json"])
+    *_, soft, alone = capsys.readouterr().out.splitlines()
+    assert soft == "| soft | 60.0 ± 0.0 |  |  | 22.0 ± 2.6 |  | 50.0 ± 0.0 | 0.440 ± 0.053 | 11 | 7 |"
+    assert alone == "| alone | 60.0 |  |  | 21.0 |  | 50.0 | 0.420 | 11 | 7 |"
+    with pytest.raises(SystemExit, match="No file matches"):
+        seeds.main([f"hard={tmp_path}/hard-*.json"])
