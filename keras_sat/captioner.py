@@ -8,6 +8,7 @@ import json
 import math
 import numbers
 import os
+import warnings
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,8 +179,7 @@ class Captioner(keras.Model):
             "length_penalty": length_penalty,
         }
         for option, weight in weights.items():
-            if not isinstance(weight, numbers.Real) or weight < 0:
-                raise ValueError(f"`{option}` must be a number of at least 0. Received: {option}={weight!r}")
+            _check_weight(**{option: weight})
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.encoder_layer = encoder_layer
         self.encoder_weights = _absolute(encoder_weights)
@@ -333,6 +333,13 @@ class Captioner(keras.Model):
             _, rows, columns, feature_dim = self.encoder_model.output_shape
             features_shape = (None, rows * columns, feature_dim)
         self.feature_shape = tuple(features_shape[1:])
+        if self.adapter.network is not None:
+            _, rows, columns, feature_dim = self.adapter.network.input_shape
+            if self.feature_shape != (rows * columns, feature_dim):
+                raise ValueError(
+                    f"The layers behind {self.encoder_layer!r} expect its grid, {rows} x {columns} x {feature_dim}, "
+                    f"of a photo of the encoder's size. Received: features of shape {self.feature_shape}"
+                )
         self.adapter.build((None, *self.feature_shape))
         adapted_shape = self.adapter.compute_output_shape((None, *self.feature_shape))
         self.num_regions = adapted_shape[1]
@@ -376,18 +383,19 @@ class Captioner(keras.Model):
             raise ValueError("The captioner brings its own loss and metrics. Received: loss or metrics")
         if optimizer is None:
             raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
+        given = optimizer
         if isinstance(optimizer, str):
             config = {"learning_rate": learning_rate, "global_clipnorm": clip_norm}
             if weight_decay is not None or optimizer == "adamw":  # which would decay without being asked to
                 config["weight_decay"] = weight_decay or 0.0
             optimizer = keras.optimizers.get({"class_name": optimizer, "config": config})
-            self._untracked.spares_vectors = True
         if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:  # else Keras does it
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
         check_rates(average_momentum=average_momentum, encoder_rate=encoder_rate, weight_decay=weight_decay)
         self.average_momentum = average_momentum
         self.encoder_rate = encoder_rate
         self._untracked.averages, self._untracked.is_averaging = [], False
+        self._untracked.spares_vectors = isinstance(given, str)
         if jit_compile == "auto":
             jit_compile = bool(tf.config.list_physical_devices("GPU"))
         super().compile(optimizer=optimizer, jit_compile=jit_compile, **kwargs)
@@ -402,6 +410,9 @@ class Captioner(keras.Model):
                 )
             if isinstance(batches, tf.data.Dataset):
                 self.build_for(batches, name)
+        if self.built and self.compiled:
+            with self.distribute_strategy.scope():
+                self.make_training_state()  # averages begin anew, whatever it is that the batches come from
         try:
             return super().fit(x, *args, shuffle=shuffle, **kwargs)
         finally:
@@ -459,11 +470,7 @@ class Captioner(keras.Model):
 
     def make_training_state(self):
         """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
-        if self.encoder_rate < 1 and not self.encoder_variables:
-            raise ValueError(
-                "No layer of the encoder is trained that could learn more slowly; see `trained_up_to` and "
-                f"`encoder_training`. Received: encoder_rate={self.encoder_rate}"
-            )
+        self.check_encoder_rate(self.encoder_rate)
         if not self.optimizer.built:
             if self._untracked.spares_vectors:
                 optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
@@ -471,6 +478,14 @@ class Captioner(keras.Model):
                 optimizer.exclude_from_weight_decay(var_list=vectors)
             self.optimizer.build(self.trainable_variables)
         return [*self.optimizer.variables, *self._averages()]
+
+    def check_encoder_rate(self, encoder_rate):
+        """Refuse a share of the learning rate for an encoder of which nothing is trained."""
+        if encoder_rate < 1 and not self.encoder_variables:
+            raise ValueError(
+                "No layer of the encoder is trained that could learn more slowly; see `trained_up_to` and "
+                f"`encoder_training`. Received: encoder_rate={encoder_rate}"
+            )
 
     def train_step(self, batch):
         """Learn from one batch of make_batches, and return the metrics so far."""
@@ -712,6 +727,7 @@ class Captioner(keras.Model):
             options |= {"num_samples": num_results, "temperature": temperature, "top_k": top_k, "top_p": top_p}
         elif num_beams > 1:
             length_penalty = self.length_penalty if length_penalty is None else length_penalty
+            _check_weight(length_penalty=length_penalty)
             options |= {"num_beams": num_beams, "num_results": num_results, "length_penalty": length_penalty}
         results = []
         for start in range(0, len(features), batch_size):
@@ -843,6 +859,12 @@ class Captioner(keras.Model):
                 )
             options["encoder"] = encoder if encoder is not None else None if own else saved_encoder
             # A trained encoder needs no weights to begin with: it gets those of the folder, below.
+            if trained and encoder_weights is not None:
+                warnings.warn(
+                    f"This captioner brings the whole of its encoder along: encoder_weights={encoder_weights!r} is not "
+                    "used.",
+                    stacklevel=2,
+                )
             weights = encoder_weights or saved_weights
             finished = options.get("trained_up_to") is not None  # its last layers come from the folder too
             options["encoder_weights"] = None if trained or finished else weights
@@ -935,6 +957,11 @@ class Captioner(keras.Model):
                 moved[places] = np.moveaxis(array, axis, 0)[places_before]
                 array = np.moveaxis(moved, 0, axis)
             weight.assign(array)
+        if lost := weights.keys() - adapted._named_weights().keys():
+            raise ValueError(
+                "A captioner goes on with all that it has learnt: leave out the options that would drop a part of it. "
+                f"Received: options that leave no place for {', '.join(sorted(lost))}"
+            )
         return adapted
 
     def restore_weights(self, directory):
@@ -1004,6 +1031,12 @@ def _check_counts(**counts):
     for name, count in counts.items():
         if not isinstance(count, numbers.Integral) or count < 1:
             raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {name}={count!r}")
+
+
+def _check_weight(**weights):
+    for name, weight in weights.items():
+        if not isinstance(weight, numbers.Real) or not 0 <= weight < math.inf:
+            raise ValueError(f"`{name}` must be a number of at least 0. Received: {name}={weight!r}")
 
 
 def check_rates(*, average_momentum, encoder_rate, weight_decay):

@@ -62,6 +62,8 @@ def compare(first, second, *, num_resamples=NUM_RESAMPLES, seed=0):
         num_resamples: how often the photos are drawn.
         seed: of the draws.
     """
+    if num_resamples < 1:
+        raise ValueError(f"Expected at least 1. Received: num_resamples={num_resamples}")
     sides = [_tables(first), _tables(second)]
     _check_same_photos([*sides[0], *sides[1]])
     num_photos = len(sides[0][0].captions)
@@ -123,7 +125,7 @@ def _check_same_photos(tables):
     """Refuse scores that cannot be compared: of other photos."""
     first = tables[0]
     for table in tables[1:]:
-        for name in ("data", "split", "tokenisation"):
+        for name in ("data", "split", "split_seed", "tokenisation"):
             if table.settings.get(name) != first.settings.get(name):
                 raise ValueError(
                     f"The scores are of different {name}. "

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import re
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from keras_sat.scores import bleu_counts, bleu_of_counts, cider_of_photos, rouge
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper cuts them
 BESIDE = ("paper", "human")
+COUNTS = ("photos", "distinct_captions", "empty_captions", "vocabulary_used", "seen_in_training")
+USUAL_MAX_LENGTH = 20
 COLUMNS = {"bleu_1": "BLEU-1", "bleu_2": "BLEU-2", "bleu_3": "BLEU-3", "bleu_4": "BLEU-4"}
 COLUMNS |= {"meteor": "METEOR", "rouge_l": "ROUGE-L", "cider": "CIDEr"}
 
@@ -34,7 +37,7 @@ class ScoreTable:
         scores: dict from the name of a score to its value, as a fraction; CIDEr as coco-caption prints it. "meteor" is
             None where it cannot be computed, and "meteor_kind" says which METEOR it is.
         settings: dict: data, split, encoder, num_beams, length_penalty, tokenisation; None where captions came from a
-            file.
+            file. Also max_length and split_seed, where they are not the usual ones.
         statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used, and seen_in_training, the share of
             captions that are a training caption word for word (None where the data has no training split).
         captions: list with a dict of image_id and caption for each photo.
@@ -66,8 +69,8 @@ class ScoreTable:
 
     def _counts(self):
         counts = self.statistics
-        text = f"{counts['photos']} photos, {counts['distinct_captions']} different captions"
-        text += f", {counts['empty_captions']} of them empty" if counts["empty_captions"] else ""
+        empty = f" ({counts['empty_captions']} with an empty caption)" if counts["empty_captions"] else ""
+        text = f"{counts['photos']} photos{empty}, {counts['distinct_captions']} different captions"
         text += f", {counts['vocabulary_used']} words used"
         seen = counts["seen_in_training"]
         return text if seen is None else f"{text}, {100 * seen:.1f} % of the captions are training captions"
@@ -120,10 +123,15 @@ def _is_score_table(parts):
         return False
     if not entries or not {"bleu_counts", "rouge_l", "cider", "meteor"} <= photos.keys():
         return False
-    try:
-        shapes = {name: np.array(values, dtype=float).shape for name, values in photos.items() if values is not None}
-    except (ValueError, TypeError):
+    if not set(COUNTS) <= parts["statistics"].keys():
         return False
+    try:
+        arrays = {name: np.array(values) for name, values in photos.items() if values is not None}
+    except ValueError:
+        return False
+    if not all(array.dtype.kind in "iuf" and np.isfinite(array).all() for array in arrays.values()):
+        return False
+    shapes = {name: array.shape for name, array in arrays.items()}
     expected = dict.fromkeys(shapes, (len(entries),)) | {"bleu_counts": (len(entries), 10)}
     return shapes == expected and {"rouge_l", "cider"} <= shapes.keys()
 
@@ -147,7 +155,7 @@ def evaluate(
     cache=None,
     num_beams=3,
     length_penalty=None,
-    max_length=20,
+    max_length=USUAL_MAX_LENGTH,
     batch_size=64,
     skip_unreadable=False,
     beside=(),
@@ -163,7 +171,8 @@ def evaluate(
         split_seed: draw a split of 80/10/10 by photo with this seed; the same as in training.
         cache: FeatureCache with the photos' features, or its folder; None encodes the photos.
         num_beams, length_penalty, max_length, batch_size: see `Captioner.caption_features`.
-        skip_unreadable: leave out photos that cannot be read, with a warning that counts them.
+        skip_unreadable: leave out photos that cannot be read, with a warning that counts them. Those that the cache
+            lists as unreadable always are.
         beside: what to print below: "paper", its rows for this data set; "human", the first reference of each photo,
             scored against the others.
         show_progress: show progress on standard error.
@@ -191,7 +200,7 @@ def evaluate(
     options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
     results = caption_photos(captioner, images, cache, batch_size=batch_size, show_progress=show_progress, **options)
     length_penalty = length_penalty if num_beams > 1 else None  # greedy search knows none
-    settings = _settings(data, split, captioner.encoder, num_beams, length_penalty)
+    settings = _settings(data, split, captioner.encoder, num_beams, length_penalty, max_length, split_seed)
     return _score_table(images, [result.caption for result in results], settings, every, beside)
 
 
@@ -209,18 +218,36 @@ def evaluate_captions(captions, data, *, data_dir=None, split="test", split_seed
     images = photos_of_split([image for image in every if image.captions], split)
     _check_references(beside, images)
     keys = [_caption_key(image.image_id) for image in images]
+    twice = [key for key, count in Counter(keys).items() if count > 1]
+    if twice:
+        raise ValueError(
+            "Two photos have the same id, but for their ending or for zeros before a number: their captions cannot be "
+            f"told apart. Received: image_id={twice[0]!r}"
+        )
     missing = [image.image_id for image, key in zip(images, keys) if key not in texts]
-    if missing or len(texts) > len(keys):
-        foreign = sorted(texts.keys() - set(keys))
+    of_split = {_caption_key(image.image_id) for image in every if image.split == split}
+    foreign = sorted(texts.keys() - of_split)
+    if missing or foreign:
         parts = [f"no caption for {len(missing)} of its {len(keys)} photos (first: {missing[0]!r})"] if missing else []
         parts += [f"{len(foreign)} captions of other photos (first: {foreign[0]!r})"] if foreign else []
         raise ValueError(f"Expected one caption for each photo of the split {split!r}. Received: {' and '.join(parts)}")
-    return _score_table(images, [texts[key] for key in keys], _settings(data, split), every, beside)
+    settings = _settings(data, split, split_seed=split_seed)
+    return _score_table(images, [texts[key] for key in keys], settings, every, beside)
 
 
-def _settings(data, split, encoder=None, num_beams=None, length_penalty=None):
+def _settings(
+    data,
+    split,
+    encoder=None,
+    num_beams=None,
+    length_penalty=None,
+    max_length=USUAL_MAX_LENGTH,
+    split_seed=None,
+):
     searched = {"encoder": encoder, "num_beams": num_beams, "length_penalty": length_penalty}
-    return {"data": _name(data), "split": split, **searched, "tokenisation": TOKENISATION}
+    settings = {"data": _name(data), "split": split, **searched, "tokenisation": TOKENISATION}
+    unusual = {"max_length": max_length} if max_length != USUAL_MAX_LENGTH else {}
+    return {**settings, **unusual, **({} if split_seed is None else {"split_seed": split_seed})}
 
 
 def _score_table(images, captions, settings, every_image, beside):
@@ -260,6 +287,8 @@ def _scores(references, candidates):
 
 
 def _check_beside(beside, data):
+    if not isinstance(beside, (str, list, tuple, set)):
+        raise ValueError(f"Expected a list of: {', '.join(BESIDE)}. Received: beside={beside!r}")
     unknown = set(beside) - set(BESIDE) if not isinstance(beside, str) else {beside}
     if unknown:
         raise ValueError(f"Expected a list of: {', '.join(BESIDE)}. Received: beside={beside!r}")

@@ -144,6 +144,7 @@ def fit(
             captioner = Captioner(vocabulary, encoder_weights=encoder_weights, seed=seed, **chosen)
         else:
             captioner = _continued(initial_model, vocabulary, {"seed": seed, **chosen})
+        captioner.check_encoder_rate(encoder_rate)
         for line in _summary(data_name, images, captioner, num_views, output_dir):
             say(line)
 

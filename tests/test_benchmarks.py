@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import keras
@@ -216,7 +217,8 @@ def test_seeds_become_one_row(benchmarks, monkeypatch, tmp_path, capsys):
 
     for number, score in enumerate((0.2, 0.21, 0.25)):
         scores = {"bleu_1": 0.6, "bleu_4": score, "cider": 2 * score, "rouge_l": 0.5, "meteor": None, "meteor_kind": ""}
-        counts = {"distinct_captions": 10 + number, "vocabulary_used": 7}
+        counts = {"photos": 1, "distinct_captions": 10 + number, "vocabulary_used": 7}
+        counts |= {"empty_captions": 0, "seen_in_training": None}
         photos = {"bleu_counts": [[0] * 10], "rouge_l": [0.5], "cider": [0.5], "meteor": None}
         table = ScoreTable(scores, {}, [{"image_id": "1", "caption": "a dog"}], counts, photos)
         table.to_json(tmp_path / f"soft-{number}.json")
@@ -226,3 +228,6 @@ def test_seeds_become_one_row(benchmarks, monkeypatch, tmp_path, capsys):
     assert alone == "| alone | 60.0 |  |  | 21.0 |  | 50.0 | 0.420 | 11 | 7 |"
     with pytest.raises(SystemExit, match="No file matches"):
         seeds.main([f"hard={tmp_path}/hard-*.json"])
+    replace(table, scores={**scores, "meteor": 0.2, "meteor_kind": "another"}).to_json(tmp_path / "soft-3.json")
+    with pytest.raises(SystemExit, match="differ in more than their seed"):
+        seeds.main([f"soft={tmp_path}/soft-*.json"])

@@ -347,6 +347,44 @@ def test_averages_end_with_the_training(eight):
     assert uniform == pytest.approx(np.log(len(eight[1])), rel=1e-4)
 
 
+class BatchByBatch(keras.utils.PyDataset):
+    """Batches that are no tf.data.Dataset."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = list(batches)
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, number):
+        return self.batches[number]
+
+
+def test_averages_begin_anew_with_any_kind_of_batches(eight):
+    captioner = make_captioner(eight[1], **QUIET)
+    captioner.compile("sgd", learning_rate=0.5, average_momentum=0.9)
+    batches = BatchByBatch(make_batches(*eight))
+    raw = []
+    keep = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: raw.append([weight.numpy() for weight in captioner.trainable_variables])
+    )
+    for _ in range(2):
+        captioner.fit(batches, epochs=1, verbose=0, callbacks=[keep])
+        assert any((weight.numpy() != last).any() for weight, last in zip(captioner.trainable_variables, raw[-1]))
+
+
+def test_an_optimizer_of_yours_is_used_as_it_is(eight):
+    captioner = make_captioner(eight[1], **QUIET)
+    captioner.compile("adamw", weight_decay=0.1)
+    captioner.compile(keras.optimizers.AdamW(1.0, weight_decay=0.1))
+    captioner.make_training_state()
+    before = [weight.numpy() for weight in captioner.trainable_variables]
+    captioner.optimizer.apply([np.zeros(weight.shape, "float32") for weight in before], captioner.trainable_variables)
+    for weight, old in zip(captioner.trainable_variables, before):
+        np.testing.assert_allclose(weight.numpy(), 0.9 * old, atol=1e-6)
+
+
 @pytest.mark.parametrize("optimizer, decay", [("adam", 0.1), ("adamw", 0.1), ("adamw", None)])
 def test_weight_decay_is_for_matrices(eight, optimizer, decay):
     captioner = make_captioner(eight[1], **QUIET)
@@ -398,7 +436,11 @@ def test_a_rounded_model_is_about_the_same(eight, precision, tmp_path):
     loaded = Captioner.load(tmp_path / "model")
     for weight, other in zip(captioner.trainable_variables, loaded.trainable_variables):
         np.testing.assert_allclose(other.numpy(), weight.numpy(), atol=0.01)
-    assert loaded.caption_features(eight[2].features(["0"]))[0].words is not None
+    features = eight[2].features([str(number) for number in range(8)])
+    results, expected = (model.caption_features(features, num_beams=1) for model in (loaded, captioner))
+    np.testing.assert_allclose(
+        [result.log_prob for result in results], [result.log_prob for result in expected], rtol=0.01
+    )
 
 
 @pytest.fixture(scope="module")
@@ -447,6 +489,10 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
         np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-6)
     on = captioner.adapted(attention="hard")
     np.testing.assert_array_equal(on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy())
+    with pytest.raises(ValueError, match=r"expect its grid, 4 x 4 x 32, .* Received: features of shape \(64, 32\)"):
+        Captioner(**captioner.get_config()).build(((None, 64, 32), (None, None)))
+    with pytest.raises(ValueError, match="leave out what changes them. Received: trained_up_to=None"):
+        captioner.adapted(trained_up_to=None)
     with pytest.raises(ValueError, match="Received: trained_up_to='coordinates' with encoder='tiny'"):
         Captioner(eight[1], encoder="tiny", trained_up_to="coordinates")
 
@@ -828,6 +874,12 @@ def test_batches_of_another_kind_need_no_new_captioner(eight):
         batches = make_batches(images, vocabulary, cache, group_by=group_by)
         history = captioner.fit(batches, validation_data=batches, epochs=1, verbose=0).history
         assert np.isfinite(history["val_loss"]).all()
+
+
+def test_what_an_adapted_captioner_has_learnt_is_not_dropped(eight):
+    before = make_captioner(eight[1], feature_projection_dim=24)  # as long as the features are
+    with pytest.raises(ValueError, match="no place for adapter/000/kernel, adapter/001/bias"):
+        before.adapted(feature_projection_dim=None)
 
 
 def test_an_adapted_captioner_goes_on_with_its_words(eight):

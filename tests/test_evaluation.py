@@ -91,7 +91,7 @@ def test_captions_of_any_system_are_measured_like_ours(described, tmp_path):
         "vocabulary_used": 5,
         "seen_in_training": 0.25,
     }
-    assert "4 photos, 3 different captions, 1 of them empty, 5 words used, 25.0 %" in str(table)
+    assert "4 photos (1 with an empty caption), 3 different captions, 5 words used, 25.0 %" in str(table)
     for name, write in (("ours.json", table.to_json), ("coco.json", table.to_coco_results)):
         write(tmp_path / name)
         assert evaluate_captions(tmp_path / name, described[::-1]).scores["cider"] == pytest.approx(
@@ -106,6 +106,26 @@ def test_ids_with_endings_and_the_numbers_of_coco():
     for image_id in (391895, "391895", "COCO_val2014_000000391895", "COCO_val2014_000000391895.jpg", "000000391895"):
         table = evaluate_captions([{"image_id": image_id, "caption": "a man"}], [image])
         assert table.captions[0]["image_id"] == image.image_id
+
+
+def test_ids_that_mean_the_same_are_refused():
+    images = [CaptionedImage(image_id, "nowhere.jpg", ["a man", "men"], "test") for image_id in ("1", "000000000001")]
+    with pytest.raises(ValueError, match="Two photos have the same id.*Received: image_id='1'"):
+        evaluate_captions([{"image_id": 1, "caption": "a man"}, {"image_id": 77, "caption": "a man"}], images)
+
+
+def test_a_caption_of_a_photo_that_nobody_described_is_no_mistake(described):
+    silent = CaptionedImage("silent", "nowhere.jpg", [], "test")
+    table = evaluate_captions([*entries(), {"image_id": "silent", "caption": "a"}], [*described, silent])
+    assert table.statistics["photos"] == 4
+
+
+def test_what_is_not_usual_is_noted(whole_training, images):
+    _, captioner = whole_training
+    options = {"split": "train", "show_progress": False, "num_beams": 1}
+    short = keras_sat.evaluate(captioner, images[:4], max_length=3, **options)
+    assert short.settings["max_length"] == 3 and "max_length 3" in str(short)
+    assert "max_length" not in keras_sat.evaluate(captioner, images[:4], **options).settings
 
 
 def test_coco_results_have_the_numbers_of_cocos_photos(tmp_path):
@@ -173,6 +193,10 @@ def test_captions_that_do_not_fit(captions, message, described, tmp_path):
         lambda parts: parts["photos"].update(rouge_l=None),
         lambda parts: parts["photos"].update(bleu_counts=[1, 2]),
         lambda parts: parts["photos"].update(cider=["x"] * 4),
+        lambda parts: parts["photos"].update(cider=["1"] * 4),
+        lambda parts: parts["photos"].update(cider=[None] * 4),
+        lambda parts: parts["photos"].update(cider=[float("nan")] * 4),
+        lambda parts: parts.update(statistics={}),
         lambda parts: parts.update(captions=[1]),
     ],
 )

@@ -444,9 +444,11 @@ def test_errors(tmp_path):
         ({"image_size": 0}, "`image_size` is a whole number"),
         ({"schedule": "linear"}, "Expected one of: constant, cosine"),
         ({"attentoin_dim": 3}, "Captioner has no such option"),
+        ({"encoder_training": "frozen", "encoder_rate": 0.5}, "No layer of the encoder is trained"),
     ):
         with pytest.raises(ValueError, match=message):
             keras_sat.fit(images, encoder="tiny", output_dir=tmp_path, show_progress=False, **options)
+        assert not (tmp_path / "features").exists(), "nothing is encoded for what cannot be trained"
     assert len(keras_sat.fit(images, output_dir=tmp_path, **{**OPTIONS, "epochs": 1, "show_progress": False}).history)
 
 

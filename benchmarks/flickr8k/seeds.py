@@ -38,11 +38,15 @@ def main(patterns):
     titles = ["", *COLUMNS.values(), "captions", "words"]
     print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
     for named in patterns:
-        name, _, pattern = named.rpartition("=")
-        paths = sorted(glob.glob(pattern))
-        if not paths:
+        name, _, pattern = named.partition("=")
+        tables = [ScoreTable.from_json(path) for path in sorted(glob.glob(pattern))]
+        if not tables:
             sys.exit(f"No file matches this pattern. Received: {pattern!r}")
-        print(f"| {' | '.join([name, *row([*map(ScoreTable.from_json, paths)])])} |")
+        if len({str([table.settings, table.scores["meteor_kind"]]) for table in tables}) > 1:
+            sys.exit(
+                f"The scores differ in more than their seed: in settings, or in their METEOR. Received: {pattern!r}"
+            )
+        print(f"| {' | '.join([name, *row(tables)])} |")
 
 
 if __name__ == "__main__":
