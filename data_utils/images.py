@@ -143,7 +143,7 @@ def _upright_rgb(image, size):
     if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
         image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
     elif image.mode == "F":
-        image = Image.fromarray(np.rint(np.array(image).clip(0, 255)).astype(np.uint8))
+        image = Image.fromarray(_as_uint8(np.array(image)))
     if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")

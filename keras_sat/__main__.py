@@ -331,7 +331,12 @@ def _results(captioner, paths, options, batch_size=64):
 
 def _plot_paths(out, paths):
     """Return where the drawing of each picture goes: the file that was named, or one in that folder for each."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
     out = Path(out).expanduser()
+    kinds = sorted(FigureCanvasBase.get_supported_filetypes())
+    if out.suffix and out.suffix[1:].lower() not in kinds:
+        raise ValueError(f"A drawing can be one of: {', '.join(kinds)}. Received: --plot {out}")
     if out.suffix and len(paths) > 1:
         raise ValueError(f"Several pictures are drawn into a folder. Received: --plot {out}")
     if out.suffix:
@@ -359,6 +364,9 @@ def run_evaluate(model, data, captions=None, encoder_weights=None, json=None, cs
     """Score a captioner, or captions, and write what was asked for."""
     from keras_sat.evaluation import evaluate, evaluate_captions
 
+    for name, path in (("json", json), ("csv", csv), ("coco-results", coco_results)):
+        if path is not None and Path(path).expanduser().is_dir():
+            raise ValueError(f"Expected the name of a file to write, and this is a folder. Received: --{name} {path}")
     if captions is None:
         from keras_sat.recipe import load_captioner
 
@@ -472,7 +480,10 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
-        print(f"keras-sat: {' '.join(str(error).split())}", file=sys.stderr)
+        text = str(error)
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:
+            text = f"{error.filename}: {error.strerror}"  # without the number that Python puts before
+        print(f"keras-sat: {' '.join(text.split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("keras-sat: stopped; run the same command again to go on.", file=sys.stderr)

@@ -5,9 +5,11 @@ preprocessing is part of it. To add one, write a function like those below and n
 maps photos to grids, a `keras.Model` or a plain function, serves in their place.
 """
 
+import contextlib
 import numbers
 import os
 import re
+import sys
 import warnings
 from pathlib import Path
 
@@ -52,7 +54,8 @@ def _application_encoder(name, application, preprocessing, layer, weights, image
 
 def _with_imagenet_weights(name, application, shape):
     try:
-        return application(include_top=False, weights="imagenet", input_shape=shape)
+        with contextlib.redirect_stdout(sys.stderr):  # Keras tells of its download, where programs read captions
+            return application(include_top=False, weights="imagenet", input_shape=shape)
     except Exception as error:  # keras.utils.get_file raises a plain Exception when a download fails
         address = re.search(r"https?://\S+?(?=:?\s|:?$)", str(error))
         if address is None:

@@ -23,6 +23,7 @@ from keras_sat.scores import bleu_counts, bleu_of_counts, cider_of_photos, rouge
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper cuts them
 BESIDE = ("paper", "human")
+PERSON = "a person"
 COUNTS = ("photos", "distinct_captions", "empty_captions", "vocabulary_used", "seen_in_training")
 USUAL_MAX_LENGTH = 20
 COLUMNS = {"bleu_1": "BLEU-1", "bleu_2": "BLEU-2", "bleu_3": "BLEU-3", "bleu_4": "BLEU-4"}
@@ -62,8 +63,10 @@ class ScoreTable:
         lines = [" " * width + "".join(f"{title:>8}" for title in COLUMNS.values())]
         for label, scores in rows.items():
             lines.append(f"{label:{width}}" + "".join(f"{_shown(name, scores.get(name)):>8}" for name in COLUMNS))
-        if self.beside:
-            lines.append("The paper's BLEU is without brevity penalty; a person's caption has one reference less.")
+        if any("bleu_1" not in scores for scores in self.beside.values()):
+            lines.append("The paper's BLEU is without brevity penalty.")
+        if PERSON in self.beside:
+            lines.append("A person's caption has one reference less.")
         lines.append(f"METEOR: {self.scores['meteor_kind']}")
         return "\n".join([*lines, self._counts(), ", ".join(f"{name} {value}" for name, value in self._known())])
 
@@ -73,7 +76,7 @@ class ScoreTable:
         text = f"{counts['photos']} photos{empty}, {counts['distinct_captions']} different captions"
         text += f", {counts['vocabulary_used']} words used"
         seen = counts["seen_in_training"]
-        return text if seen is None else f"{text}, {100 * seen:.1f} % of the captions are training captions"
+        return text if seen is None else f"{text}, {100 * seen:.1f} % of the captions are in the data's train split"
 
     def _known(self):
         return [(name, value) for name, value in self.settings.items() if value is not None]
@@ -312,7 +315,7 @@ def _rows_beside(beside, data_name, references):
     rows = dict(PUBLISHED[data_name]) if "paper" in beside else {}
     if "human" in beside:
         human, _ = _scores([captions[1:] for captions in references], [captions[0] for captions in references])
-        rows["a person"] = {name: value for name, value in human.items() if not name.endswith("_no_penalty")}
+        rows[PERSON] = {name: value for name, value in human.items() if not name.endswith("_no_penalty")}
     return rows
 
 
@@ -332,7 +335,8 @@ def _read_captions(captions):
         captions = captions.get("captions") if isinstance(captions, dict) else captions
     expected = "Expected a list of objects with image_id and caption"
     if not isinstance(captions, (list, tuple)):
-        raise ValueError(f"{source}: {expected}. Received: {type(captions).__name__}")
+        received = "an object without captions" if captions is None else type(captions).__name__
+        raise ValueError(f"{source}: {expected}. Received: {received}")
     texts = {}
     for number, entry in enumerate(captions):
         image_id, text = (entry.get(name) for name in ("image_id", "caption")) if isinstance(entry, dict) else (0, 0)

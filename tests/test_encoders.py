@@ -215,3 +215,16 @@ def test_mobilenet_is_cut_between_blocks():
     for start in ("block_12_expand", "no_layer", "out_relu"):
         with pytest.raises(ValueError, match=f"cannot be cut behind this layer.*Received: layer='{start}'"):
             make_encoder_top("mobilenet_v2", start=start, layer="block_15_add", weights=None, image_size=64)
+
+
+def test_what_keras_tells_of_a_download_does_not_mix_with_captions(monkeypatch, capsys):
+    application = keras.applications.MobileNetV2
+
+    def telling(include_top, weights, input_shape):
+        print("Downloading data from ...")
+        return application(include_top=include_top, weights=None, input_shape=input_shape)
+
+    monkeypatch.setattr(keras.applications, "MobileNetV2", telling)
+    ENCODERS["mobilenet_v2"](image_size=32)
+    output, error = capsys.readouterr()
+    assert output == "" and "Downloading data" in error

@@ -162,3 +162,12 @@ def test_readable_photos(tmp_path):
             readable_photos([photos[0], unreadable], show_progress=False)
     with pytest.warns(UserWarning, match=r"2 photos that cannot be read are left out: .*bad\.jpg"):
         assert readable_photos([*photos, in_memory], skip=True, show_progress=False) == [photos[0], in_memory]
+
+
+def test_pictures_of_floating_point_numbers(tmp_path):
+    grey = np.linspace(0, 255, 48, dtype=np.float32).reshape(6, 8)
+    Image.fromarray(grey).save(tmp_path / "grey.tif")
+    np.testing.assert_array_equal(load_image(tmp_path / "grey.tif")[:, :, 1], np.rint(grey))
+    Image.fromarray(grey / 255).save(tmp_path / "shares.tif")
+    with pytest.raises(ValueError, match="shares.tif: .*these look like 0..1"):
+        load_image(tmp_path / "shares.tif")

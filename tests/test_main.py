@@ -171,6 +171,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([both[0], "--model", "nonsense"], "no pretrained model"),
         ([both[0], "--plot", both[0]], "would replace the picture itself"),
         ([*both, "--plot", str(tmp_path / "one.png")], "into a folder"),
+        ([both[0], "--plot", str(tmp_path / "one.json")], "A drawing can be one of: "),
         ([str(pictures / "a.png"), "--num-beams", "0"], "`num_beams` must be"),
     ):
         assert main(["caption", *model, *arguments]) == 2
@@ -223,6 +224,10 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     assert json.loads((tmp_path / "again.json").read_text())["scores"] == content["scores"]
     assert main([*scoring, "--num-beams", "2"]) == 2
     assert "--captions with --num-beams" in capsys.readouterr().err
+    assert main([*scoring, "--json", str(tmp_path)]) == 2
+    assert f"this is a folder. Received: --json {tmp_path}" in capsys.readouterr().err
+    assert main(["evaluate", *data, "--split", "dev", "--captions", str(tmp_path / "none.json")]) == 2
+    assert capsys.readouterr().err == f"keras-sat: {tmp_path / 'none.json'}: No such file or directory\n"
     results.write_text("[]")
     assert main(scoring) == 2
     assert "no caption for 1 of its 1 photos" in capsys.readouterr().err
