@@ -1,0 +1,167 @@
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_sat
+from data_utils import CaptionedImage, FeatureCache, Vocabulary
+from keras_sat import Captioner, Ensemble
+from keras_sat.__main__ import main
+from keras_sat.ensemble import mean_of_probabilities
+
+WORDS = ["a", "dog", "cat", "runs", "sleeps"]
+
+
+def make_captioner(seed, words=WORDS, **options):
+    sizes = {"embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4}
+    captioner = Captioner(Vocabulary(words), seed=seed, **{"encoder": None, **sizes, **options})
+    shape = (16, 16, 3) if options.get("encoder") == "tiny" else (4, 3)
+    captioner.build(((None, *shape), (None, None)))
+    random = np.random.default_rng(seed)
+    for weight in captioner.decoder.trainable_variables:
+        weight.assign(random.normal(scale=0.9, size=weight.shape))
+    return captioner
+
+
+@pytest.fixture
+def features():
+    return np.random.default_rng(0).normal(size=(5, 4, 3)).astype("float32")
+
+
+def test_basics(features):
+    members = [make_captioner(1), make_captioner(2, attention="hard", cell="gru")]
+    ensemble = Ensemble(members)
+    results = ensemble.caption_features(features, num_beams=3, num_results=2)
+    assert len(results) == 5 and all(len(result.alternatives) == 1 for result in results)
+    for result in results:
+        assert result.attention_weights.shape == (len(result.words), 2, 2)
+        np.testing.assert_allclose(result.attention_weights.sum(axis=(1, 2)), 1, rtol=1e-5)
+    assert repr(ensemble) == "Ensemble(2 captioners)"
+    assert keras_sat.Ensemble is Ensemble
+
+
+def test_one_captioner_is_an_ensemble_of_its_own(features):
+    captioner = make_captioner(1, length_penalty=0.4)
+    alone, ensemble = captioner.caption_features(features), Ensemble([captioner]).caption_features(features)
+    for one, other in zip(alone, ensemble):
+        assert one.words == other.words and one.log_prob == pytest.approx(other.log_prob, rel=1e-4)
+        np.testing.assert_allclose(one.attention_weights, other.attention_weights, rtol=1e-5)
+    drawn = captioner.caption_features(features, temperature=1.0, num_results=3, seed=4)
+    again = Ensemble([captioner, captioner]).caption_features(features, temperature=1.0, num_results=3, seed=4)
+    assert [result.words for result in drawn] == [result.words for result in again]
+
+
+def test_log_prob_is_that_of_the_mean_of_the_members(features):
+    members = [make_captioner(seed) for seed in (1, 2, 3)]
+    for photo, result in zip(features, Ensemble(members).caption_features(features, num_beams=2)):
+        ids = members[0].vocabulary.caption_to_ids(result.caption)
+        input_ids = np.array([[members[0].vocabulary.start_token_id, *ids]])
+        targets = [*ids, members[0].vocabulary.end_token_id] if result.is_finished else ids
+        probabilities, maps = [], []
+        for member in members:
+            decoded = member((photo[None], input_ids))
+            logits = np.asarray(decoded.logits[0], dtype="float64")
+            logits -= logits.max(axis=-1, keepdims=True)
+            probabilities.append(np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True))
+            maps.append(np.asarray(decoded.attention_weights[0]))
+        mean = np.mean(probabilities, axis=0)
+        expected = sum(np.log(mean[step, word]) for step, word in enumerate(targets))
+        assert result.log_prob == pytest.approx(expected, rel=1e-4)
+        expected_maps = np.mean(maps, axis=0)[: len(result.words)].reshape(-1, 2, 2)
+        np.testing.assert_allclose(result.attention_weights, expected_maps, rtol=1e-3, atol=1e-6)
+
+
+def test_the_mean_of_probabilities():
+    logits = [np.log([[0.5, 0.5, 1e-30]]).astype("float32"), np.log([[0.1, 0.9, 1e-30]]).astype("float32") + 7]
+    np.testing.assert_allclose(np.exp(mean_of_probabilities(logits)), [[0.3, 0.7, 1e-30]], rtol=1e-5)
+
+
+def test_members_without_attention_are_left_out_of_the_maps(features):
+    soft, none = make_captioner(1), make_captioner(2, attention="none")
+    for kinds, expected in (([soft, none], soft), ([none, none], none)):
+        result = Ensemble(kinds).caption_features(features[:1], num_beams=1)[0]
+        ids = soft.vocabulary.caption_to_ids(result.caption)
+        decoded = expected((features[:1], np.array([[soft.vocabulary.start_token_id, *ids]])))
+        maps = np.asarray(decoded.attention_weights[0])[: len(result.words)]
+        np.testing.assert_allclose(result.attention_weights.reshape(maps.shape), maps, rtol=1e-4)
+
+
+def test_grids_of_different_size_meet_on_the_finest():
+    coarse, fine = (make_captioner(seed, encoder="tiny", image_size=size) for seed, size in ((1, 16), (2, 32)))
+    coarse_grid, fine_grid = coarse.rows_and_columns(), fine.rows_and_columns()
+    assert coarse_grid < fine_grid
+    ensemble = Ensemble([coarse, fine])
+    photos = [np.random.default_rng(number).integers(0, 256, (20, 30, 3), dtype=np.uint8) for number in range(3)]
+    assert ensemble.photo_sizes == [(16, 16), (32, 32)]
+    results = ensemble.caption(photos)
+    assert results[0].attention_weights.shape[1:] == fine_grid and results[0].image.shape == (32, 32, 3)
+    np.testing.assert_allclose(results[0].attention_weights.sum(axis=(1, 2)), 1, rtol=1e-5)
+    member_maps = [tf.one_hot([3], int(np.prod(grid))) for grid in (coarse_grid, fine_grid)]
+    mean = np.asarray(ensemble._mean_map(member_maps))
+    assert mean.sum() == pytest.approx(1, abs=1e-5) and (mean > 0).sum() > 1
+    with pytest.raises(ValueError, match="different encoders: no cache"):
+        ensemble.encoder_model  # noqa: B018
+
+
+def test_members_of_other_precision(features):
+    members = [make_captioner(1), make_captioner(1, dtype="mixed_bfloat16")]
+    mixed, plain = (Ensemble(chosen).caption_features(features) for chosen in (members, members[:1]))
+    assert [a.log_prob for a in mixed] == pytest.approx([b.log_prob for b in plain], rel=0.05)
+
+
+def bright_encoder(seed):
+    """A frozen encoder that is of nobody's list."""
+    keras.utils.set_random_seed(seed)
+    return keras.Sequential([keras.Input((16, 16, 3)), keras.layers.Conv2D(3, 8, strides=8)])
+
+
+def test_photos_are_encoded_once_for_members_with_the_same_encoder(tmp_path, monkeypatch):
+    shared, other = bright_encoder(0), bright_encoder(1)
+    members = [make_captioner(seed, encoder=encoder) for seed, encoder in ((1, shared), (2, shared), (3, other))]
+    ensemble, encoded = Ensemble(members), []
+    whole = Captioner.encode
+    monkeypatch.setattr(Captioner, "encode", lambda member, photos: encoded.append(member) or whole(member, photos))
+    photo = np.random.default_rng(3).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    one = ensemble.caption(photo)
+    assert encoded == [members[0], members[2]]
+    features = [member.encode(photo[None]) for member in members]
+    (other_way,) = ensemble.caption_features(features)
+    assert one.words == other_way.words and one.log_prob == pytest.approx(other_way.log_prob, rel=1e-4)
+    images = [CaptionedImage(str(i), photo, ["a dog runs", "a cat"], "test") for i in range(2)]
+    pair = Ensemble(members[:2])
+    cache = FeatureCache.build(tmp_path, ["0", "1"], [photo, photo], pair.encoder_model, show_progress=False)
+    tables = [keras_sat.evaluate(pair, images, cache=cache, show_progress=False) for cache in (cache, None)]
+    assert tables[0].captions == tables[1].captions
+    assert tables[0].settings["models"] == 2 and tables[0].settings["encoder"] == pair.encoder
+
+
+def test_errors(features):
+    captioner = make_captioner(1)
+    for members, message in (
+        ([], "at least one Captioner. Received: none"),
+        (["scenes"], "Received: str"),
+        ([captioner, make_captioner(2, [*WORDS, "zebra"])], "9 tokens in the first, 10 in number 2"),
+        ([Captioner(WORDS, encoder=None)], "has no weights"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Ensemble(members)
+    ensemble = Ensemble([captioner, captioner])
+    with pytest.raises(ValueError, match="for each of the 2 captioners"):
+        ensemble.caption_features([features])
+    with pytest.raises(ValueError, match="built for features of shape"):
+        ensemble.caption_features(features[:, :2])
+    with pytest.raises(ValueError, match="Only hard attention draws places"):
+        ensemble.caption_features(features, sample_attention=True)
+
+
+def test_the_command_line_takes_several_models(capsys, scene_images, quick_meteor):
+    scene = str(scene_images[0].image_path)
+    models = ["--model", "scenes", "--model", "scenes"]
+    for options in (models, models[:2]):
+        assert main(["caption", scene, "--json", *options]) == 0
+    both, single = map(json.loads, capsys.readouterr().out.splitlines())
+    assert both["caption"] == single["caption"]
+    assert main(["evaluate", "--data", "scenes", "--split", "dev", *models, "--num-beams", "1"]) == 0
+    assert "models 2" in capsys.readouterr().out
