@@ -24,6 +24,7 @@ ENCODER_NAMES = ("vgg16", "vgg19", "resnet50", "mobilenet_v2", "efficientnet_b0"
 ATTENTION_NAMES = ("soft", "hard", "none")
 SCORING_NAMES = ("additive", "dot", "bilinear")
 CELL_NAMES = ("lstm", "gru")
+BASELINE_NAMES = ("greedy", "others")
 DEFAULT_MODEL = "flickr8k-mobilenet_v2"
 
 
@@ -114,8 +115,10 @@ def _add_search(parser):
 def _add_model(parser):
     parser.add_argument(
         "--model",
+        action="append",
         default=None,
-        help=f"a folder that was saved, or the name of a pretrained model; default: {DEFAULT_MODEL}",
+        help=f"a folder that was saved, or the name of a pretrained model; given several times, the models write one "
+        f"caption together; default: {DEFAULT_MODEL}",
     )
 
 
@@ -168,8 +171,15 @@ def _add_fit(parser):
         ("min-count", int, "a word of the vocabulary occurs at least so often; default: 1"),
         ("max-words", int, "size of the vocabulary; default: 10000"),
         ("num-beams", int, "for the captions of the dev split after each epoch; default: 1"),
+        ("self-critical-epochs", int, "further epochs with CIDEr as the reward of whole captions; default: 0"),
+        ("self-critical-rate", float, "their learning rate; default: 0.00005"),
+        ("num-drawn", int, "captions drawn for each photo in these epochs; default: 5"),
+        ("drawing-temperature", float, "below 1 they are closer to those of a search; default: 0.5"),
     ):
         parser.add_argument(f"--{name}", type=kind, help=text)
+    parser.add_argument(
+        "--reward-baseline", choices=BASELINE_NAMES, help="what a drawn caption must beat; default: greedy"
+    )
     parser.add_argument("--normalise-features", action=argparse.BooleanOptionalAction)
     parser.add_argument("--readout-activation", choices=("tanh", "relu"), help="default: none, as in the paper")
     parser.add_argument("--length-penalty", type=float, help="of the finished captioner's searches; default: 0")
@@ -259,11 +269,9 @@ def run_fit(data, preset=None, dropout=None, **options):
 
 def run_caption(images, model, encoder_weights=None, plot=None, **options):
     """Print a caption for each picture; name those that could not be read at the end."""
-    from keras_sat.recipe import load_captioner
-
     as_json = options.pop("json")
     paths = list(dict.fromkeys(_pictures(images)))
-    captioner = load_captioner(_model_or_usual(model), encoder_weights=encoder_weights)
+    captioner = _captioner_of(model, encoder_weights)
     plot = None if plot is None else _plot_paths(plot, paths)
     unreadable = []
     for path, result in _results(captioner, paths, options):
@@ -285,11 +293,16 @@ def run_caption(images, model, encoder_weights=None, plot=None, **options):
         raise ValueError("; ".join(unreadable))
 
 
-def _model_or_usual(model, data=None):
-    if model is None:
-        model = "scenes" if data == "scenes" else DEFAULT_MODEL
-        print(f"keras-sat: without --model, {model!r} is used", file=sys.stderr)
-    return model
+def _captioner_of(models, encoder_weights, data=None):
+    """Return the captioner that --model names, the usual one without it, or the Ensemble of several."""
+    from keras_sat.ensemble import Ensemble
+    from keras_sat.recipe import load_captioner
+
+    if models is None:
+        models = ["scenes" if data == "scenes" else DEFAULT_MODEL]
+        print(f"keras-sat: without --model, {models[0]!r} is used", file=sys.stderr)
+    captioners = [load_captioner(model, encoder_weights=encoder_weights) for model in models]
+    return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
 
 
 def _pictures(patterns):
@@ -311,12 +324,13 @@ def _results(captioner, paths, options, batch_size=64):
     """Yield (path, CaptionResult, or the error that kept the picture from being read)."""
     from data_utils.images import load_image
 
-    size = captioner.encoder_model.input_shape[1:3]
+    size, *others = captioner.photo_sizes
     for start in range(0, len(paths), batch_size):
         batch, readable = [], []
         for path in paths[start : start + batch_size]:
             try:
-                readable.append(load_image(path, size))
+                photo = load_image(path, size)
+                readable.append(path if others else photo)
                 batch.append((path, None))
             except FileNotFoundError:
                 batch.append((path, ValueError(f"{path}: there is no such file.")))
@@ -368,10 +382,7 @@ def run_evaluate(model, data, captions=None, encoder_weights=None, json=None, cs
         if path is not None and Path(path).expanduser().is_dir():
             raise ValueError(f"Expected the name of a file to write, and this is a folder. Received: --{name} {path}")
     if captions is None:
-        from keras_sat.recipe import load_captioner
-
-        captioner = load_captioner(_model_or_usual(model, data), encoder_weights=encoder_weights)
-        table = evaluate(captioner, data, **options)
+        table = evaluate(_captioner_of(model, encoder_weights, data), data, **options)
     else:
         searching = [
             "cache_dir" if name == "cache" else name

@@ -18,7 +18,7 @@ from data_utils.files import write_whole
 from data_utils.progress import Progress, duration
 from keras_sat.checkpoint import write_checkpoint
 from keras_sat.evaluation import NUM_REFERENCES, caption_photos
-from keras_sat.scores import bleu
+from keras_sat.scores import bleu, cider
 
 MONITORED = "val_bleu_4"
 LEAST_SCORE = 1e-4  # below it a score is as good as 0
@@ -54,8 +54,7 @@ class ShowCaptions(keras.callbacks.Callback):
 class ScoreCaptions(keras.callbacks.Callback):
     """After each epoch, caption the photos of the dev split, free-running, and score the captions.
 
-    The figures are added to the epoch's logs: val_bleu_1 to val_bleu_4, and val_distinct, the number of different
-    captions.
+    The figures are added to the epoch's logs, see `score_captions`.
 
     Args:
         captioned_images: list of CaptionedImage; their captions are the references, five each at most.
@@ -73,11 +72,24 @@ class ScoreCaptions(keras.callbacks.Callback):
         if logs is None or _is_lost(logs):
             return
         with self.model.averaged_weights():
-            results = caption_photos(self.model, self.images, self.cache, **self.search_options)
-        captions = [result.caption for result in results]
-        scores = bleu([image.captions[:NUM_REFERENCES] for image in self.images], captions)
-        logs.update({f"val_bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)})
-        logs["val_distinct"] = len(set(captions))
+            logs.update(score_captions(self.model, self.images, self.cache, **self.search_options))
+
+
+def score_captions(captioner, captioned_images, cache=None, **search_options):
+    """Return figures of a captioner's captions: val_bleu_1 to val_bleu_4, val_cider, and val_distinct, how many differ.
+
+    Args:
+        captioner: Captioner.
+        captioned_images: list of CaptionedImage; their captions are the references, five each at most.
+        cache: FeatureCache with their features; None encodes them.
+        **search_options: see `Captioner.caption_features`.
+    """
+    results = caption_photos(captioner, captioned_images, cache, **search_options)
+    captions = [result.caption for result in results]
+    references = [image.captions[:NUM_REFERENCES] for image in captioned_images]
+    scores = bleu(references, captions)
+    figures = {f"val_bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)}
+    return {**figures, "val_cider": cider(references, captions)["cider"], "val_distinct": len(set(captions))}
 
 
 class BeginWithExpectations(keras.callbacks.Callback):
@@ -132,13 +144,17 @@ class KeepTraining(keras.callbacks.Callback):
     Args:
         directory: the folder.
         epochs: list of the figures of the epochs before, when a training goes on.
-        patience: stop after so many epochs without a better `MONITORED`; None never does.
+        before: list with the figures of the captioner that is in model/ already, and stays unless an epoch is better.
+        monitored: the figure that tells the best epoch.
+        patience: stop after so many epochs without a better one; None never does.
     """
 
-    def __init__(self, directory, *, epochs=(), patience=None):
+    def __init__(self, directory, *, epochs=(), before=(), monitored=MONITORED, patience=None):
         super().__init__()
         self.directory = Path(directory)
         self.epochs = list(epochs)
+        self.before = list(before)
+        self.monitored = monitored
         self.patience = patience
         self._started = None
         self._writer = None
@@ -152,7 +168,8 @@ class KeepTraining(keras.callbacks.Callback):
         figures = {name: float(value) for name, value in logs.items()}
         with _ctrl_c_put_off():
             epochs = [*self.epochs, {**figures, "seconds": time.monotonic() - self._started}]
-            if best_epoch(epochs) == len(epochs) - 1:
+            known = [*self.before, *epochs]
+            if best_epoch(known, self.monitored) == len(known) - 1:
                 with self.model.averaged_weights():
                     self.model.save(self.directory / "model")
             write_checkpoint(self.directory / "checkpoint", self.model, epochs)
@@ -161,7 +178,7 @@ class KeepTraining(keras.callbacks.Callback):
             if self._writer is None:
                 self._writer = tf.summary.create_file_writer(str(self.directory / "logs"))
             _write_for_tensorboard(self._writer, figures, epoch)
-        if is_at_its_best(self.epochs, self.patience):
+        if is_at_its_best([*self.before, *self.epochs], self.patience, self.monitored):
             self.model.stop_training = True
 
     def on_train_end(self, logs=None):
@@ -174,23 +191,27 @@ class ShowProgress(keras.callbacks.Callback):
 
     Args:
         num_epochs: of the whole training.
-        epochs: list of the figures of the epochs before, when a training goes on.
+        epochs, before, monitored: see KeepTraining.
+        label: what an epoch is called.
         output: a function that takes a line of text.
     """
 
     batches_before_estimate = 20
 
-    def __init__(self, num_epochs, *, epochs=(), output=print):
+    def __init__(self, num_epochs, *, epochs=(), before=(), monitored=MONITORED, label="epoch", output=print):
         super().__init__()
         self.num_epochs = num_epochs
-        self.best = max((figures.get(MONITORED, LEAST_SCORE) for figures in epochs), default=LEAST_SCORE)
+        self.monitored = monitored
+        known = [*before, *epochs]
+        self.best = max((figures.get(monitored, LEAST_SCORE) for figures in known), default=LEAST_SCORE)
+        self.label = label
         self.output = output
         self._first_epoch = len(epochs)
         self._progress = None
 
     def on_epoch_begin(self, epoch, logs=None):
         self._started = time.monotonic()
-        label = f"epoch {epoch + 1}/{self.num_epochs}"
+        label = f"{self.label} {epoch + 1}/{self.num_epochs}"
         self._progress = Progress(self.params.get("steps"), label=label, unit="batches")
         self._progress.show = self._progress.rewrites  # in a log file the line of each epoch is enough
 
@@ -215,15 +236,17 @@ class ShowProgress(keras.callbacks.Callback):
         self._progress.__exit__()
         if _is_lost(logs):
             return
-        parts = [f"loss {logs['loss']:.2f}", f"cross-entropy {logs['cross_entropy']:.3f} a word"]
-        if "val_cross_entropy" in logs:
-            parts.append(f"on dev {logs['val_cross_entropy']:.3f}")
-        if MONITORED in logs:
-            is_best = logs[MONITORED] > self.best
-            self.best = max(self.best, logs[MONITORED])
-            parts.append(f"BLEU-4 {100 * logs[MONITORED]:.1f}{' (best so far)' if is_best else ''}")
+        if "reward" in logs:
+            parts = [f"reward {logs['reward']:.3f}"]
+        else:
+            parts = [f"loss {logs['loss']:.2f}", f"cross-entropy {logs['cross_entropy']:.3f} a word"]
+            parts += [f"on dev {logs['val_cross_entropy']:.3f}"] if "val_cross_entropy" in logs else []
+        if self.monitored in logs:
+            score = logs[self.monitored]
+            parts.append(f"{as_text(self.monitored, score)}{' (best so far)' if score > self.best else ''}")
+            self.best = max(self.best, score)
         seconds = duration(time.monotonic() - self._started)
-        self.output(f"epoch {epoch + 1}/{self.num_epochs}: {', '.join(parts)}, {seconds}")
+        self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}, {seconds}")
 
 
 class Curves(Mapping):
@@ -249,16 +272,21 @@ class Curves(Mapping):
         return f"Curves({', '.join(self)})"
 
 
-def best_epoch(epochs):
-    """Return the index of the epoch with the best `MONITORED`, the first of equals; without it, the last epoch.
+def as_text(monitored, score):
+    """Return a score as a reader knows it: "BLEU-4 21.3" or "CIDEr 0.520"."""
+    return f"CIDEr {score:.3f}" if monitored == "val_cider" else f"BLEU-4 {100 * score:.1f}"
 
-    As long as no caption has four words in a row right, the cross-entropy on dev decides.
+
+def best_epoch(epochs, monitored=MONITORED):
+    """Return the index of the epoch with the best monitored figure, the first of equals; without it, the last epoch.
+
+    As long as that is 0 (no caption has four words in a row right), the cross-entropy on dev decides.
     """
-    if not epochs or MONITORED not in epochs[-1]:
+    if not epochs or monitored not in epochs[-1]:
         return len(epochs) - 1
 
     def quality(number):
-        score = epochs[number][MONITORED]
+        score = epochs[number][monitored]
         if score >= LEAST_SCORE:
             return score, 0, -number
         return 0, -epochs[number].get("val_cross_entropy", 0), -number
@@ -266,12 +294,12 @@ def best_epoch(epochs):
     return max(range(len(epochs)), key=quality)
 
 
-def is_at_its_best(epochs, patience):
+def is_at_its_best(epochs, patience, monitored=MONITORED):
     """Return whether the last `patience` epochs have brought nothing better; a score of 0 is no plateau."""
-    if not epochs or patience is None or MONITORED not in epochs[-1]:
+    if not epochs or patience is None or monitored not in epochs[-1]:
         return False
-    best = best_epoch(epochs)
-    return len(epochs) - 1 - best >= patience and epochs[best][MONITORED] >= LEAST_SCORE
+    best = best_epoch(epochs, monitored)
+    return len(epochs) - 1 - best >= patience and epochs[best][monitored] >= LEAST_SCORE
 
 
 def write_history(path, epochs):

@@ -1,8 +1,6 @@
 """The captioner: encoder, decoder and vocabulary in one Keras model that trains, captions photos, saves and loads."""
 
 import contextlib
-import dataclasses
-import functools
 import inspect
 import json
 import math
@@ -10,7 +8,6 @@ import numbers
 import os
 import warnings
 import zlib
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,41 +16,17 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from data_utils.images import load_image
 from data_utils.vocabulary import Vocabulary
-from keras_sat import equations, search
+from keras_sat import equations
 from keras_sat.adapter import FeatureAdapter
+from keras_sat.captioning import CaptionWriter, plain, read_photos, run_search
+from keras_sat.checks import check_weights
 from keras_sat.decoder import CaptionDecoder
 from keras_sat.encoders import ENCODERS, make_encoder, make_encoder_top
 from keras_sat.saved_model import pretrained_directory, read_model, write_model
 
 ENCODER_TRAININGS = ("frozen", "fine-tuned", "scratch")
 COIN_FOR = ("image", "pass")
-
-ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
-
-
-@dataclass(frozen=True)
-class CaptionResult:
-    """A caption of one photo, and where the model looked.
-
-    Attributes:
-        caption: the text.
-        words: list of its words.
-        log_prob: log p(caption | photo) under the model, `<end>` included.
-        attention_weights: (words, rows, columns); each map sums to 1.
-        is_finished: False where the caption was cut off at the greatest length.
-        image: the photo as the encoder saw it, uint8 (height, width, 3); None where only features were given.
-        alternatives: the other results that were asked for, best first.
-    """
-
-    caption: str
-    words: list
-    log_prob: float
-    attention_weights: np.ndarray = field(repr=False)
-    is_finished: bool = True
-    image: Any = field(default=None, repr=False)
-    alternatives: list = field(default_factory=list, repr=False)
 
 
 class Objective(NamedTuple):
@@ -72,7 +45,32 @@ class Objective(NamedTuple):
     figures: dict
 
 
-class Captioner(keras.Model):
+class Reading(NamedTuple):
+    """What the decoder makes of captions that are given.
+
+    Attributes:
+        logits: of the words, without those for padding, (words, vocabulary).
+        targets: the words themselves, (words,).
+        places: where they stand, time * rows + row, (words,).
+        token_weights: (rows, time), 0 for padding.
+        attention_weights, selection: (rows, time, regions).
+    """
+
+    logits: Any
+    targets: Any
+    places: Any
+    token_weights: Any
+    attention_weights: Any
+    selection: Any
+
+    def put_back(self, values):
+        """Return values of the words, (words,), where the words stand: (rows, time), with 0 for padding."""
+        rows, time = ops.shape(self.token_weights)
+        by_time = ops.reshape(ops.scatter(self.places[:, None], values, (time * rows,)), (time, rows))
+        return ops.transpose(by_time)
+
+
+class Captioner(CaptionWriter, keras.Model):
     """Show, Attend and Tell.
 
     Args:
@@ -172,14 +170,12 @@ class Captioner(keras.Model):
                 f"label_smoothing={label_smoothing}, "
                 f"expectation_probability={expectation_probability}"
             )
-        weights = {
-            "attention_penalty_weight": attention_penalty_weight,
-            "reward_weight": reward_weight,
-            "entropy_weight": entropy_weight,
-            "length_penalty": length_penalty,
-        }
-        for option, weight in weights.items():
-            _check_weight(**{option: weight})
+        check_weights(
+            attention_penalty_weight=attention_penalty_weight,
+            reward_weight=reward_weight,
+            entropy_weight=entropy_weight,
+            length_penalty=length_penalty,
+        )
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.encoder_layer = encoder_layer
         self.encoder_weights = _absolute(encoder_weights)
@@ -220,7 +216,7 @@ class Captioner(keras.Model):
             self.trained_encoder = self._make_encoder(encoder)
         elif isinstance(encoder, keras.Model):
             self._untracked.frozen_encoder = _frozen(encoder)
-        self._random = keras.random.SeedGenerator(seed)
+        self.random_generator = keras.random.SeedGenerator(seed)
         self.baseline = self.add_weight(
             shape=(), initializer="zeros", trainable=False, name="baseline", aggregation="only_first_replica"
         )
@@ -325,7 +321,7 @@ class Captioner(keras.Model):
 
     @property
     def metrics(self):
-        return list(self._means.values())
+        return [*self._means.values(), *self._untracked.further_means.values()]
 
     def build(self, input_shape):
         features_shape, _ = input_shape
@@ -363,6 +359,7 @@ class Captioner(keras.Model):
         weight_decay=None,
         average_momentum=None,
         encoder_rate=1.0,
+        training_objective=None,
         jit_compile="auto",
         **kwargs,
     ):
@@ -376,7 +373,10 @@ class Captioner(keras.Model):
             average_momentum: keep a moving average of the weights with this momentum (less in the beginning), which
                 then is what is evaluated, and what is left after `fit`; None does not.
             encoder_rate: layers of the encoder that are trained learn with this share of the learning rate.
-            jit_compile: compile with XLA. "auto" does so where there is a GPU.
+            training_objective: what a batch costs instead of the paper's loss: a function of captioner and batch that
+            returns an Objective, such as SelfCritical.
+            jit_compile: compile with XLA. "auto" does so where there is a GPU, but for self-critical training, whose
+            reward is plain Python.
             **kwargs: as for `keras.Model.compile`, but for the loss, which is the paper's.
         """
         if kwargs.pop("loss", None) is not None or kwargs.pop("metrics", None) is not None:
@@ -396,8 +396,15 @@ class Captioner(keras.Model):
         self.encoder_rate = encoder_rate
         self._untracked.averages, self._untracked.is_averaging = [], False
         self._untracked.spares_vectors = isinstance(given, str)
+        if training_objective is not None and jit_compile is True:
+            raise ValueError(
+                "XLA cannot compile an objective such as SelfCritical: its reward is plain Python. "
+                "Received: jit_compile=True with a training_objective"
+            )
+        self.training_objective = training_objective
+        self._untracked.further_means = {}
         if jit_compile == "auto":
-            jit_compile = bool(tf.config.list_physical_devices("GPU"))
+            jit_compile = training_objective is None and bool(tf.config.list_physical_devices("GPU"))
         super().compile(optimizer=optimizer, jit_compile=jit_compile, **kwargs)
 
     def fit(self, x=None, *args, shuffle=False, **kwargs):
@@ -490,7 +497,10 @@ class Captioner(keras.Model):
     def train_step(self, batch):
         """Learn from one batch of make_batches, and return the metrics so far."""
         with tf.GradientTape() as tape:
-            objective = self.objective(batch, training=True)
+            if self.training_objective is None:
+                objective = self.objective(batch, training=True)
+            else:
+                objective = self.training_objective(self, batch)
             loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
         gradients = tape.gradient(loss, self.trainable_variables)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # a word's rows of E added up
@@ -549,26 +559,14 @@ class Captioner(keras.Model):
         )
         is_caption = ops.cast(ops.any(token_weights > 0, axis=-1), "float32")
         noise, sampled = self._chance(features, input_ids) if training and self.samples_attention else (None, None)
-        unrolled = self.decoder.unroll(
-            self.adapter(self.features(features, training), training=training),
-            input_ids,
-            noise=noise,
-            sampled=sampled,
-            token_weights=None if self._needs_fixed_shapes else token_weights,
-            training=training,
-        )
+        adapted = self.adapter(self.features(features, training=training), training=training)
+        read = self.read(adapted, input_ids, target_ids, token_weights, training=training, noise=noise, sampled=sampled)
         sampled = ops.zeros_like(is_caption) if sampled is None else sampled * is_caption
-
-        attention_weights, selection = (ops.swapaxes(x, 0, 1) for x in unrolled[3:])  # (rows, time, regions)
-
-        words = self._places_of_words(token_weights)
-        embedded, hidden_states, context = (_take_words(x, words) for x in unrolled[:3])
-        logits = self.decoder.readout(embedded, hidden_states, context, training)  # (words, vocabulary)
-        word_targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), words)
-        word_log_probs = _put_back(equations.word_log_probs(logits, word_targets), words, token_weights)
+        attention_weights, selection = read.attention_weights, read.selection
+        word_log_probs = read.put_back(equations.word_log_probs(read.logits, read.targets))
         log_prob = smoothed_log_prob = equations.caption_log_prob(word_log_probs, token_weights)
         if self.label_smoothing:
-            spread = _put_back(equations.mean_log_probs(logits), words, token_weights)
+            spread = read.put_back(equations.mean_log_probs(read.logits))
             spread = equations.caption_log_prob(spread, token_weights)
             smoothed_log_prob = (1 - self.label_smoothing) * log_prob + self.label_smoothing * spread
         penalty = equations.attention_penalty(attention_weights, token_weights)
@@ -588,11 +586,11 @@ class Captioner(keras.Model):
                 entropy_weight=self.entropy_weight,
             )
         weighted_penalty = self.attention_penalty_weight * penalty
-        num_captions = ops.maximum(_sum_over_replicas(ops.sum(is_caption)), 1.0)
+        num_captions = ops.maximum(sum_over_replicas(ops.sum(is_caption)), 1.0)
         mean = ops.sum((weighted_penalty - gain) * is_caption) / num_captions
 
-        of_targets = ops.squeeze(ops.take_along_axis(logits, word_targets[:, None], axis=-1), -1)
-        right = _put_back(ops.cast(of_targets >= ops.max(logits, axis=-1), "float32"), words, token_weights)
+        of_targets = ops.squeeze(ops.take_along_axis(read.logits, read.targets[:, None], axis=-1), -1)
+        right = read.put_back(ops.cast(of_targets >= ops.max(read.logits, axis=-1), "float32"))
         figures = {
             "loss": (weighted_penalty - smoothed_log_prob, is_caption),  # the surrogate's value would say nothing
             "cross_entropy": (-word_log_probs, token_weights),
@@ -601,6 +599,43 @@ class Captioner(keras.Model):
             "attention_entropy": (entropy, token_weights),
         }
         return Objective(mean, log_prob, sampled, figures)
+
+    def read(
+        self,
+        features,
+        input_ids,
+        target_ids,
+        token_weights,
+        *,
+        training=False,
+        noise=None,
+        sampled=None,
+        thinning=None,
+    ):
+        """Return the Reading of captions: how probable the decoder finds each of their words after those before.
+
+        Args:
+            features: what the adapter made of features, (photos, regions, feature_dim).
+            input_ids, target_ids, token_weights: (rows, time), as make_batches has them.
+            training, noise, sampled: see CaptionDecoder.
+            thinning: Thinning that takes the place of the readout's dropout, a row for each row.
+        """
+        unrolled = self.decoder.unroll(
+            features,
+            input_ids,
+            noise=noise,
+            sampled=sampled,
+            token_weights=None if self._needs_fixed_shapes else token_weights,
+            training=training,
+        )
+        places = self._places_of_words(token_weights)
+        embedded, hidden_states, context = (_take_words(x, places) for x in unrolled[:3])
+        if thinning is not None:
+            thinning = thinning.of_rows(places % ops.shape(input_ids)[0])
+        logits = self.decoder.readout(embedded, hidden_states, context, training, thinning)
+        targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), places)
+        maps = (ops.swapaxes(x, 0, 1) for x in unrolled[3:])
+        return Reading(logits, targets, places, token_weights, *maps)
 
     @property
     def _needs_fixed_shapes(self):
@@ -617,103 +652,61 @@ class Captioner(keras.Model):
     def _chance(self, features, input_ids):
         """Return the noise (rows, time, regions) and which rows are sampled (rows,), for hard attention."""
         photos, (rows, time) = ops.shape(features)[0], ops.shape(input_ids)
-        uniform = keras.random.uniform((rows, time, self.num_regions), seed=self._random)
-        coins = keras.random.uniform((photos if self.expectation_for == "image" else 1,), seed=self._random)
+        uniform = keras.random.uniform((rows, time, self.num_regions), seed=self.random_generator)
+        coins = keras.random.uniform((photos if self.expectation_for == "image" else 1,), seed=self.random_generator)
         sampled = ops.cast(coins >= self.expectation_share, "float32")
         return equations.gumbel(uniform), ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)
 
     def update_baseline(self, objective):
         """Move b towards log p of the sampled rows, after it was used; without any it stays."""
         if self.samples_attention:
-            count = _sum_over_replicas(ops.sum(objective.sampled))
-            total = _sum_over_replicas(ops.sum(objective.sampled * objective.log_prob))
+            count = sum_over_replicas(ops.sum(objective.sampled))
+            total = sum_over_replicas(ops.sum(objective.sampled * objective.log_prob))
             moved = equations.next_baseline(self.baseline, total / ops.maximum(count, 1.0))
             self.baseline.assign(ops.where(count > 0, moved, self.baseline))
+
+    def _mean(self, name):
+        """Return the metric of that name, which is made when an objective of another kind first needs it."""
+        if name in self._means:
+            return self._means[name]
+        if name not in self._untracked.further_means:
+            with tf.init_scope():
+                self._untracked.further_means[name] = keras.metrics.Mean(name=name)
+        return self._untracked.further_means[name]
 
     def update_metrics(self, objective):
         """Return the means so far: loss and penalty for each caption, the others for each word."""
         figures = objective.figures.values()
         sums = ops.stack([ops.sum(part) for values, weights in figures for part in (values * weights, weights)])
-        sums = ops.unstack(_sum_over_replicas(sums), num=2 * len(figures))
-        for name, total, weight in zip(objective.figures, sums[::2], sums[1::2]):
-            self._means[name].update_state(total / ops.maximum(weight, equations.SMALLEST), sample_weight=weight)
-        means = {name: mean.result() for name, mean in self._means.items()}
+        sums = ops.unstack(sum_over_replicas(sums), num=2 * len(figures))
+        means = {name: self._mean(name) for name in objective.figures}
+        for mean, total, weight in zip(means.values(), sums[::2], sums[1::2]):
+            mean.update_state(total / ops.maximum(weight, equations.SMALLEST), sample_weight=weight)
+        means = {name: mean.result() for name, mean in means.items()}
         return {**means, "baseline": ops.convert_to_tensor(self.baseline)} if self.samples_attention else means
 
     # === Captions ===
 
-    def caption(self, images, *, batch_size=64, first_photo=0, **search_options):
-        """Return the CaptionResult of a photo, or the list of them for a list of photos.
+    def _encode(self, images):
+        photos = read_photos(images, self.photo_sizes[0])
+        if not self.built:
+            self.build(((None, *photos.shape[1:]), (None, None)))
+        return self.encode(photos), photos
 
-        Args:
-            images: a path, a PIL image, an array with values 0..255 or a CaptionedImage, or many: a list of such, or
-                an array of four axes.
-            batch_size: photos captioned together.
-            **search_options: see `caption_features`.
-        """
-        many = isinstance(images, (list, tuple)) or hasattr(images, "__next__") or getattr(images, "ndim", 3) == 4
-        images = [_as_image(image) for image in (images if many else [images])]
-        _check_counts(batch_size=batch_size)
-        height, width = self.encoder_model.input_shape[1:3]
-        results = []
-        for start in range(0, len(images), batch_size):
-            photos = np.stack([load_image(image, (height, width)) for image in images[start : start + batch_size]])
-            if not self.built:
-                self.build(((None, *photos.shape[1:]), (None, None)))
-            encode = self._compiled("encode", {}, tf.TensorSpec((None, *photos.shape[1:]), tf.uint8))
-            groups = (photos[i : i + ENCODED_TOGETHER] for i in range(0, len(photos), ENCODED_TOGETHER))
-            features = np.concatenate([encode(group).numpy() for group in groups])
-            first = first_photo + start
-            results += self.caption_features(features, images=photos, first_photo=first, **search_options)
-        return results if many else results[0]
+    @property
+    def photo_sizes(self):
+        """The size in which the encoder sees photos: a list of one (height, width)."""
+        return [self.encoder_model.input_shape[1:3]]
 
-    def caption_features(
-        self,
-        features,
-        *,
-        num_beams=3,
-        max_length=20,
-        length_penalty=None,
-        num_results=1,
-        temperature=None,
-        top_k=None,
-        top_p=None,
-        allow_unknown=False,
-        sample_attention=False,
-        seed=0,
-        first_photo=0,
-        batch_size=64,
-        images=None,
-    ):
-        """Return a list of CaptionResult, one for each photo, from features (photos, regions, feature_dim).
+    def encode(self, photos):
+        """Return features (photos, regions, feature_dim) of photos of the encoder's size, as an array."""
+        return self._encode_photos(photos, self.features)
 
-        Args:
-            num_beams: 1 for greedy search.
-            max_length: most words of a caption, `<end>` counted; a longer one is cut off.
-            length_penalty: see `keras_sat.search.beam_search`; None takes the captioner's own.
-            num_results: captions for each photo; the further ones are in `alternatives`.
-            temperature: draw the words instead of searching; 1.0 draws from the model's own distribution.
-            top_k, top_p: with temperature, see `keras_sat.search.sample_search`.
-            allow_unknown: allow `<unk>` in captions.
-            sample_attention: let hard attention draw one place for each word, instead of using the expectation.
-            seed: of what is drawn; each photo has its own chance, by its number.
-            first_photo: the number of the first photo.
-            batch_size: photos captioned together.
-            images: the photos, to be kept in the results.
-        """
-        if sample_attention and not self.samples_attention:
-            raise ValueError(
-                "Only hard attention draws places. Received: sample_attention=True with "
-                f"attention={self.decoder.attention!r}"
-            )
-        if temperature is None and (top_k is not None or top_p is not None):
-            raise ValueError(f"Pass `temperature` to draw words. Received: top_k={top_k}, top_p={top_p}")
-        _check_counts(num_beams=num_beams, num_results=num_results, max_length=max_length, batch_size=batch_size)
-        if temperature is None and num_results > num_beams:
-            raise ValueError(
-                "A search has as many results as beams at most. "
-                f"Received: num_results={num_results}, num_beams={num_beams}"
-            )
+    def adapt(self, features):
+        """Return what attention is paid to, (photos, regions, dim), made of features."""
+        return self.adapter(self.features(features))
+
+    def _features_of_members(self, features):
         features = np.asarray(features)
         if not self.built:
             self.build((features.shape, (None, None)))
@@ -722,90 +715,40 @@ class Captioner(keras.Model):
                 f"This captioner was built for features of shape (photos, {', '.join(map(str, self.feature_shape))}). "
                 f"Received: features.shape={features.shape}"
             )
-        options = {"max_length": max_length, "allow_unknown": allow_unknown, "sample_attention": sample_attention}
-        if temperature is not None:
-            options |= {"num_samples": num_results, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-        elif num_beams > 1:
-            length_penalty = self.length_penalty if length_penalty is None else length_penalty
-            _check_weight(length_penalty=length_penalty)
-            options |= {"num_beams": num_beams, "num_results": num_results, "length_penalty": length_penalty}
-        results = []
-        for start in range(0, len(features), batch_size):
-            batch = features[start : start + batch_size]
-            chance = [np.random.default_rng([seed, first_photo + start + i]) for i in range(len(batch))]
-            rows = num_results if temperature is not None else num_beams
-            place_shape = (rows if sample_attention else 0, max_length, self.num_regions)
-            word_noise, place_noise = (
-                np.concatenate([random.random(shape, dtype=np.float32) for random in chance])
-                for shape in ((rows, max_length), place_shape)
-            )
-            tensors = batch, word_noise, place_noise
-            specs = [tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype) for tensor in tensors]
-            found = self._compiled("search", options, *specs)(*tensors)
-            found = search.SearchResult(*(array.numpy() for array in found))
-            photos = [None] * len(batch) if images is None else images[start : start + batch_size]
-            results += [self._as_results(found, i, photo) for i, photo in enumerate(photos)]
-        return results
+        return (features,)
 
-    def _compiled(self, what, options, *specs):
-        """Return the function of that name as a graph, which is made once for each set of options."""
-        options = {name: _plain(value) for name, value in options.items()}
-        key = json.dumps([what, options, [repr(spec) for spec in specs]])
-        if key not in self._untracked.compiled:
-            function = {"encode": self.features, "search": self._search}[what]
-            function = functools.partial(function, **options)
-            self._untracked.compiled[key] = tf.function(function, input_signature=specs, autograph=False)
-        return self._untracked.compiled[key]
+    @property
+    def _num_places(self):
+        return self.num_regions
 
-    def _search(self, features, word_noise, place_noise, *, max_length, allow_unknown, sample_attention, **options):
-        """Return the SearchResult for features: tensors in, tensors out."""
-        features = self.adapter(self.features(features))
-        projected_features = self.decoder.project_features(features)
+    def _search(self, features, word_noise, place_noise, *, sample_attention, **options):
+        features = self.adapt(features[0])
         rows_per_photo = options.get("num_beams", options.get("num_samples", 1))
+        step, state = self.steps(features, rows_per_photo, place_noise=place_noise if sample_attention else None)
+        return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
+
+    def steps(self, features, rows_per_photo, *, place_noise=None, thinning=None):
+        """Return `step` and `state` as the searches of `keras_sat.search` take them.
+
+        Args:
+            features: what the adapter made of features, (photos, regions, feature_dim).
+            rows_per_photo: captions in the making, for each photo.
+            place_noise: uniform noise (rows, max_length, regions) that hard attention draws places with; None uses the
+                expectation.
+            thinning: Thinning of the readout, a row for each row, see `CaptionDecoder.thin`.
+        """
+        projected_features = self.decoder.project_features(features)
         state = self.decoder.initial_state(features, rows_per_photo)
         times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")  # how many steps each row has made
 
         def step(input_ids, state):
             state, times = state
-            noise = equations.gumbel(ops.take(place_noise, times[0], axis=1)) if sample_attention else None
-            result = self.decoder.step(input_ids, state, features, projected_features, noise=noise)
-            looked_at = result.selection if sample_attention else result.attention_weights
+            noise = None if place_noise is None else equations.gumbel(ops.take(place_noise, times[0], axis=1))
+            result = self.decoder.step(input_ids, state, features, projected_features, noise=noise, thinning=thinning)
+            looked_at = result.attention_weights if place_noise is None else result.selection
             return result._replace(state=(result.state, times + 1), attention_weights=looked_at)
 
-        vocabulary = self.vocabulary
-        shared = {
-            "num_regions": self.num_regions,
-            "max_length": max_length,
-            "start_token_id": vocabulary.start_token_id,
-            "end_token_id": vocabulary.end_token_id,
-            "pad_token_id": vocabulary.pad_token_id,
-            "forbidden_token_ids": () if allow_unknown else (vocabulary.unk_token_id,),
-        }
-        if "num_beams" in options:
-            return search.beam_search(step, (state, times), **options, **shared)
-        if "temperature" in options:
-            return search.sample_search(step, (state, times), word_noise, **options, **shared)
-        return search.greedy_search(step, (state, times), **shared)
-
-    def _as_results(self, found, photo, image):
-        """Return the CaptionResult of one photo of a SearchResult, made of numpy arrays."""
-        results = []
-        for result in range(found.log_probs.shape[1]):
-            if np.isneginf(found.log_probs[photo, result]):
-                continue  # fewer captions are possible than were asked for
-            words = self.vocabulary.ids_to_words(found.token_ids[photo, result])
-            maps = found.attention_weights[photo, result, : len(words)]
-            results.append(
-                CaptionResult(
-                    caption=" ".join(words),
-                    words=words,
-                    log_prob=float(found.log_probs[photo, result]),
-                    attention_weights=maps.reshape(len(words), *self.rows_and_columns()),
-                    is_finished=bool(found.is_finished[photo, result]),
-                    image=image,
-                )
-            )
-        return dataclasses.replace(results[0], alternatives=results[1:])
+        return step, (state, times)
 
     # === Save and load ===
 
@@ -825,7 +768,7 @@ class Captioner(keras.Model):
             raise ValueError("A captioner has no weights before it has seen its first batch: there is nothing to save.")
         if not overwrite and (Path(directory).expanduser() / "config.json").exists():
             raise ValueError(f"There is a model in this folder already. Received: directory={str(directory)!r}")
-        settings = {key: _plain(value) for key, value in self.get_config().items() if key != "vocabulary"}
+        settings = {key: plain(value) for key, value in self.get_config().items() if key != "vocabulary"}
         arrays = {name: np.asarray(variable) for name, variable in self._named_weights().items()}
         settings = {
             "captioner": settings,
@@ -1010,33 +953,10 @@ class _Untracked:
         self.known_grid = None  # (rows, columns), of a captioner that was loaded
         self.ranks = {}  # of the batches that fit was given last
         self.compiled = {}
+        self.further_means = {}  # metrics that an objective of another kind brings along
         self.averages = []  # of the trained weights
         self.is_averaging = False  # whether a training is keeping them up to date
         self.spares_vectors = False  # whether weight decay is for matrices alone
-
-
-def _as_image(image):
-    """Return what load_image takes: a path, a PIL image or an array."""
-    image = getattr(image, "image_path", image)
-    image = image.numpy() if tf.is_tensor(image) else image
-    if not isinstance(image, (str, os.PathLike, np.ndarray)) and not hasattr(image, "convert"):
-        raise ValueError(
-            "Expected a path, a PIL image, an array with values 0..255, or a list of such. "
-            f"Received: an image of type {type(image).__name__}"
-        )
-    return image
-
-
-def _check_counts(**counts):
-    for name, count in counts.items():
-        if not isinstance(count, numbers.Integral) or count < 1:
-            raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {name}={count!r}")
-
-
-def _check_weight(**weights):
-    for name, weight in weights.items():
-        if not isinstance(weight, numbers.Real) or not 0 <= weight < math.inf:
-            raise ValueError(f"`{name}` must be a number of at least 0. Received: {name}={weight!r}")
 
 
 def check_rates(*, average_momentum, encoder_rate, weight_decay):
@@ -1058,11 +978,6 @@ def check_rates(*, average_momentum, encoder_rate, weight_decay):
 def _absolute(weights):
     """Return a path of encoder weights as it means the same from any other folder."""
     return weights if weights in (None, "imagenet") else os.path.abspath(os.path.expanduser(weights))
-
-
-def _plain(value):
-    """Return a number of numpy as one of Python, which JSON can hold."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _check_encoder(encoder):
@@ -1094,14 +1009,7 @@ def _take_words(x, words):
     return ops.take(ops.reshape(x, (-1, x.shape[-1])), words, axis=0)
 
 
-def _put_back(values, words, token_weights):
-    """Return (words,) as (rows, time), with 0 for padding."""
-    rows, time = ops.shape(token_weights)
-    by_time = ops.reshape(ops.scatter(words[:, None], values, (time * rows,)), (time, rows))
-    return ops.transpose(by_time)
-
-
-def _sum_over_replicas(x):
+def sum_over_replicas(x):
     """Return the sum over all devices that train together; on a single one, x itself."""
     if tf.distribute.get_strategy().num_replicas_in_sync == 1:
         return x

@@ -39,6 +39,17 @@ class Step(NamedTuple):
     selection: Any
 
 
+class Thinning(NamedTuple):
+    """Which numbers dropout leaves before and after the readout: 0 or 1 / (1 - rate), (rows, dim), for all words."""
+
+    before_readout: Any
+    after_readout: Any
+
+    def of_rows(self, rows):
+        """Return the Thinning that has these of its rows, by number."""
+        return Thinning(*(ops.take(x, rows, axis=0) for x in self))
+
+
 class Unrolled(NamedTuple):
     """What the loop over a whole caption gives, time first.
 
@@ -289,7 +300,7 @@ class CaptionDecoder(layers.Layer):
             *(tuple(_repeat(s, rows_per_photo) for s in states) for states in (hidden_states, cell_states))
         )
 
-    def step(self, input_ids, state, features, projected_features, training=False, noise=None):
+    def step(self, input_ids, state, features, projected_features, training=False, noise=None, thinning=None):
         """Return the Step that follows on `input_ids` (rows,), y_{t-1}.
 
         Args:
@@ -299,12 +310,13 @@ class CaptionDecoder(layers.Layer):
             projected_features: what `project_features` returned.
             training: turns dropout on.
             noise: Gumbel noise (rows, regions) that hard attention samples with; None uses the expectation.
+            thinning: Thinning that takes the place of the readout's dropout.
         """
         embedded = self._embedded(input_ids, training)
         attended = self._attend(state.hidden_states[-1], features, projected_features, noise=noise)
         first = self.cells[0]
         state = self._advance(first.input_projection(embedded) + first.context_projection(attended.context), state)
-        logits = self.readout(embedded, state.hidden_states[-1], attended.context, training)
+        logits = self.readout(embedded, state.hidden_states[-1], attended.context, training, thinning)
         return Step(logits, state, attended.attention_weights, attended.selection)
 
     def _embedded(self, input_ids, training):
@@ -333,16 +345,30 @@ class CaptionDecoder(layers.Layer):
             cell_states += [cell_state] if self.has_cell_states else []
         return DecoderState(tuple(hidden_states), tuple(cell_states))
 
-    def readout(self, embedded, hidden_state, context, training):
-        """Return the logits of equation (7): of one step, or of a whole caption at once."""
-        hidden_state = self.drop_before(hidden_state, training=training)
+    def readout(self, embedded, hidden_state, context, training, thinning=None):
+        """Return the logits of equation (7): of one step, or of a whole caption at once.
+
+        With `thinning`, a Thinning of rows that broadcast to those of the others, dropout draws nothing of its own.
+        """
+        if thinning is None:
+            hidden_state = self.drop_before(hidden_state, training=training)
+        else:
+            hidden_state = hidden_state * thinning.before_readout
         if self.deep_output:
             projected = self.state_readout(hidden_state), self.context_readout(context)
             readout = equations.deep_output(embedded, *projected)
         else:
             readout = ops.concatenate([hidden_state, context], axis=-1)
-        readout = self.drop_after(self.activate_readout(readout), training=training)
+        readout = self.activate_readout(readout)
+        readout = self.drop_after(readout, training=training) if thinning is None else readout * thinning.after_readout
         return ops.cast(self.word_logits(readout), "float32")
+
+    def thin(self, rows):
+        """Return a Thinning of so many rows: the readout's dropout, drawn once for a whole caption."""
+        sizes = self.hidden_dim, self.word_logits.kernel.shape[0]
+        ones = (ops.ones((rows, size), self.compute_dtype) for size in sizes)
+        drops = self.drop_before, self.drop_after
+        return Thinning(*(drop(x, training=True) for drop, x in zip(drops, ones)))
 
     # === A whole caption ===
 

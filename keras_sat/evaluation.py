@@ -38,7 +38,8 @@ class ScoreTable:
         scores: dict from the name of a score to its value, as a fraction; CIDEr as coco-caption prints it. "meteor" is
             None where it cannot be computed, and "meteor_kind" says which METEOR it is.
         settings: dict: data, split, encoder, num_beams, length_penalty, tokenisation; None where captions came from a
-            file. Also max_length and split_seed, where they are not the usual ones.
+            file. Also max_length and split_seed, where they are not the usual ones, and models, how many an Ensemble
+            has.
         statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used, and seen_in_training, the share of
             captions that are a training caption word for word (None where the data has no training split).
         captions: list with a dict of image_id and caption for each photo.
@@ -63,7 +64,7 @@ class ScoreTable:
         lines = [" " * width + "".join(f"{title:>8}" for title in COLUMNS.values())]
         for label, scores in rows.items():
             lines.append(f"{label:{width}}" + "".join(f"{_shown(name, scores.get(name)):>8}" for name in COLUMNS))
-        if any("bleu_1" not in scores for scores in self.beside.values()):
+        if self.beside.keys() - {PERSON}:
             lines.append("The paper's BLEU is without brevity penalty.")
         if PERSON in self.beside:
             lines.append("A person's caption has one reference less.")
@@ -167,7 +168,7 @@ def evaluate(
     """Return the ScoreTable of a captioner on the photos of one split.
 
     Args:
-        captioner: Captioner.
+        captioner: Captioner or Ensemble.
         data: a name in DATASETS, or a list of CaptionedImage.
         data_dir: the folder of the data set.
         split: "train", "dev" or "test".
@@ -204,6 +205,8 @@ def evaluate(
     results = caption_photos(captioner, images, cache, batch_size=batch_size, show_progress=show_progress, **options)
     length_penalty = length_penalty if num_beams > 1 else None  # greedy search knows none
     settings = _settings(data, split, captioner.encoder, num_beams, length_penalty, max_length, split_seed)
+    if len(getattr(captioner, "captioners", [])) > 1:
+        settings["models"] = len(captioner.captioners)
     return _score_table(images, [result.caption for result in results], settings, every, beside)
 
 

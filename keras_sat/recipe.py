@@ -2,15 +2,14 @@
 
 import inspect
 import json
-import math
 import numbers
 import os
 import warnings
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from data_utils.batches import make_batches
@@ -22,9 +21,14 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat import callbacks as parts
 from keras_sat.captioner import Captioner, check_rates
 from keras_sat.checkpoint import read_checkpoint, restore_state
+from keras_sat.checks import check_above_zero, check_counts
+from keras_sat.self_critical import SelfCritical, check_drawing
+from keras_sat.training_folder import describe, note_arguments
 
 SCHEDULES = ("constant", "cosine")
 KEEP_IMAGES_BYTES = 1_000_000_000
+SEARCH = ("num_beams", "max_length")  # how the dev split is captioned after each epoch
+BEFORE = "before.json"  # scores of the captioner that a training began with
 
 
 def fit(
@@ -60,6 +64,11 @@ def fit(
     expectation_epochs=0,
     num_beams=1,
     max_length=20,
+    self_critical_epochs=0,
+    self_critical_rate=5e-5,
+    num_drawn=5,
+    reward_baseline="greedy",
+    drawing_temperature=0.5,
     cache_dir=None,
     skip_unreadable=False,
     output_dir=None,
@@ -86,7 +95,8 @@ def fit(
         initial_model: go on from this captioner: a Captioner, the folder of a saved one, or a pretrained name. Encoder
             and sizes are its own; the words that it does not know are added to its vocabulary. Other options may
             change: attention="hard" goes on from soft attention.
-        epochs: passes over the training captions, at most.
+        epochs: passes over the training captions, at most; 0 leaves all to `self_critical_epochs`, and needs an
+            `initial_model`.
         batch_size, group_by: see make_batches.
         seed: of the initial weights, the order of the batches, and all else that is drawn.
         optimizer, learning_rate, clip_norm: see Captioner.compile.
@@ -99,6 +109,12 @@ def fit(
         min_count, max_words: which words the vocabulary keeps, see Vocabulary.build.
         expectation_epochs: train hard attention with expectations only in so many epochs, before it draws samples.
         num_beams, max_length: of the captions of the dev split after each epoch.
+        self_critical_epochs: train for so many further epochs with CIDEr as the reward of whole captions, on whole
+            photos, see `keras_sat.self_critical`. That is a training of its own in the folder self_critical of
+            `output_dir`: the captioner from before stays where it is, and is returned where no epoch has a better CIDEr
+            on the dev split.
+        self_critical_rate: the learning rate of these epochs, which is constant.
+        num_drawn, reward_baseline, drawing_temperature: see SelfCritical.
         cache_dir: the folder of the features; None: beside the photos in `data_dir`, or in `output_dir`.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
         output_dir: the folder for the model and all that is needed to go on; None: runs/DATA-ENCODER-ATTENTION.
@@ -109,10 +125,13 @@ def fit(
     Returns: Captioner; its `history` is a mapping from the name of a figure to its value in each epoch.
     """
     arguments = {name: value for name, value in locals().items() if name not in _NOT_ABOUT_THE_RESULT}
-    _check(
-        epochs, schedule, warmup_steps, expectation_epochs, patience, learning_rate, num_beams, max_length, num_views
-    )
+    _check(**{name: arguments[name] for name in inspect.signature(_check).parameters})
     check_rates(average_momentum=average_momentum, encoder_rate=encoder_rate, weight_decay=weight_decay)
+    if not epochs and (initial_model is None or not self_critical_epochs):
+        raise ValueError(
+            "`epochs` must be at least 1, or 0 where an initial_model is to be trained for self_critical_epochs alone. "
+            f"Received: epochs={epochs} with self_critical_epochs={self_critical_epochs}"
+        )
     say = print if show_progress else _say_nothing
     images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = [image for image in images if image.captions]
@@ -123,88 +142,90 @@ def fit(
     named |= {"image_size": image_size, "attention": attention, "scoring": scoring, "cell": cell}
     chosen = {name: value for name, value in named.items() if value is not None} | captioner_options
     output_dir = Path(output_dir or _usual_output_dir(data_name, chosen, initial_model)).expanduser()
-
+    photos = _Photos(images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress)
+    plan = SimpleNamespace(**locals())
     with exclusive_lock(output_dir / "lock", f"is training in {output_dir}"):
-        epochs_before, state = read_checkpoint(output_dir / "checkpoint")
-        _refuse_other_arguments(output_dir, _described(arguments, images, initial_model), epochs_before)
-        if epochs_before:
-            parts.write_history(output_dir / "history.csv", epochs_before)
-        if len(epochs_before) >= epochs or parts.is_at_its_best(epochs_before, patience):
-            say(
-                f"{output_dir}: this training has ended after {len(epochs_before)} epochs; the best captioner is loaded"
-            )
-            own = encoder if isinstance(encoder, keras.Model) else None
-            captioner = Captioner.load(output_dir / "model", encoder=own)
-            captioner.history = parts.Curves(epochs_before)
-            return captioner
-
-        keras.utils.set_random_seed(seed)
-        vocabulary = Vocabulary.build(images, min_count=min_count, max_size=max_words)
-        if initial_model is None:
-            captioner = Captioner(vocabulary, encoder_weights=encoder_weights, seed=seed, **chosen)
-        else:
-            captioner = _continued(initial_model, vocabulary, {"seed": seed, **chosen})
-        captioner.check_encoder_rate(encoder_rate)
-        for line in _summary(data_name, images, captioner, num_views, output_dir):
-            say(line)
-
-        cache, views, photo_options = None, None, {}
-        if captioner.encoder_training == "frozen":
-            cache_dir = cache_dir or _usual_cache_dir(captioner, data_dir, output_dir)
-            cache = _built_cache(cache_dir, images, captioner, skip_unreadable, show_progress)
-            images = [image for image in images if image.image_id not in cache.unreadable]
-            views = [cache, *_built_views(cache_dir, images, captioner, num_views, show_progress)]
-        else:
-            if num_views > 1:
-                raise ValueError(
-                    "Views are for features that are kept; an encoder that is trained gets the photos themselves. "
-                    f"Received: num_views={num_views} with encoder_training={captioner.encoder_training!r}"
-                )
-            images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress)
-            photo_options = _photo_options(captioner, images)
-        train_images = photos_of_split(images, "train")
-        dev_images = [image for image in images if image.split == "dev"]
-        options = {"batch_size": batch_size, "group_by": group_by, "seed": seed, **photo_options}
-        first_epoch = len(epochs_before)
-        batches = make_batches(train_images, captioner.vocabulary, views, first_epoch=first_epoch, **options)
-        dev_batches = None
-        if dev_images:
-            dev_batches = make_batches(dev_images, captioner.vocabulary, cache, shuffle=False, **options)
-
-        rate = _learning_rate(learning_rate, schedule, warmup_steps, epochs * len(batches))
-        further = {"clip_norm": clip_norm, "weight_decay": weight_decay, "average_momentum": average_momentum}
-        further["encoder_rate"] = encoder_rate
-        captioner.compile(_fresh(optimizer), learning_rate=rate, **further)
-        captioner.build_for(batches)
-        if state:
-            restore_state(captioner, state)
-            say(f"goes on after epoch {len(epochs_before)}")
-        search_options = {"cache": cache, "num_beams": num_beams, "max_length": max_length}
-        lost, keep = parts.StopWhenLost(), parts.KeepTraining(output_dir, epochs=epochs_before, patience=patience)
-        steps = [lost]
-        if captioner.samples_attention:
-            steps.append(parts.BeginWithExpectations(expectation_epochs))
-        if dev_images:
-            steps.append(parts.ScoreCaptions(dev_images, **search_options))
-        if show_progress:
-            steps.append(parts.ShowProgress(epochs, epochs=epochs_before))
-            steps.append(parts.ShowCaptions(dev_images or train_images, **search_options))
-        try:
-            captioner.fit(
-                batches,
-                validation_data=dev_batches,
-                initial_epoch=len(epochs_before),
-                epochs=epochs,
-                callbacks=[*steps, *callbacks, keep],
-                verbose=0,
-            )
-        except KeyboardInterrupt:
-            if keep.epochs:
-                say("\nstopped; called again with the same arguments, it goes on after the last complete epoch")
-        return _best(captioner, output_dir, keep.epochs, lost.is_lost, say)
+        captioner, has_ended, figures = initial_model, True, []
+        if epochs:
+            captioner, has_ended, figures = _train_on_words(plan)
+        if self_critical_epochs and has_ended:
+            captioner, _, further = _train_on_rewards(plan, captioner)
+            figures = [*figures, *further]
+        captioner.history = parts.Curves(figures)
+        return captioner
 
 
 _NOT_ABOUT_THE_RESULT = ("data", "data_dir", "initial_model", "cache_dir", "output_dir", "callbacks", "show_progress")
+_SELF_CRITICAL = (
+    "self_critical_epochs",
+    "self_critical_rate",
+    "num_drawn",
+    "reward_baseline",
+    "drawing_temperature",
+)
+
+
+def _train_on_words(plan):
+    """Train with cross-entropy; return what `_Training.run` does."""
+    arguments = {name: value for name, value in plan.arguments.items() if name not in _SELF_CRITICAL}
+    training = _Training(plan, plan.output_dir, plan.epochs)
+    training.note(describe(arguments, plan.images, plan.initial_model))
+    if training.has_ended:
+        return training.loaded()
+    keras.utils.set_random_seed(plan.seed)
+    vocabulary = Vocabulary.build(plan.images, min_count=plan.min_count, max_size=plan.max_words)
+    if plan.initial_model is None:
+        options = {"encoder_weights": plan.encoder_weights, "seed": plan.seed, **plan.chosen}
+        captioner = Captioner(vocabulary, **options)
+    else:
+        captioner = _continued(plan.initial_model, vocabulary, {"seed": plan.seed, **plan.chosen})
+    captioner.check_encoder_rate(plan.encoder_rate)
+    for line in _summary(plan.data_name, plan.images, captioner, plan.num_views, plan.output_dir):
+        plan.say(line)
+    plan.photos.prepare(captioner, plan.num_views)
+    batches = plan.photos.batches("train", captioner, plan, first_epoch=len(training.epochs))
+    num_steps = plan.epochs * len(batches)
+    rate = _learning_rate(plan.learning_rate, plan.schedule, plan.warmup_steps, num_steps)
+    captioner.compile(_fresh(plan.optimizer), learning_rate=rate, **_optimizer_options(plan))
+    steps = [parts.BeginWithExpectations(plan.expectation_epochs)] if captioner.samples_attention else []
+    return training.run(captioner, batches, steps)
+
+
+def _train_on_rewards(plan, before):
+    """Train a captioner on with CIDEr as its reward; return what `_Training.run` does."""
+    names = ("batch_size", "seed", "optimizer", "clip_norm", "weight_decay", "average_momentum", "encoder_rate")
+    names += ("patience", "num_beams", "max_length", *_SELF_CRITICAL)
+    arguments = {name: plan.arguments[name] for name in names}
+    arguments |= {"epochs": arguments.pop("self_critical_epochs"), "schedule": "constant"}
+    arguments |= {"captioner_options": {"initial_weights": before.weights_digest()}}
+    folder = plan.output_dir / "self_critical"
+    training = _Training(plan, folder, plan.self_critical_epochs, kind="self-critical ", monitored="val_cider")
+    training.note(describe(arguments, plan.images, None))
+    if training.has_ended:
+        return training.loaded()
+    keras.utils.set_random_seed(plan.seed)
+    captioner = before.adapted(**{"seed": plan.seed, **({} if plan.epochs else plan.chosen)})
+    captioner.check_encoder_rate(plan.encoder_rate)
+    plan.photos.prepare(captioner, num_views=1)
+    training.begin_with(captioner)
+    batches = plan.photos.batches(
+        "train", captioner, plan, group_by="image", whole=True, first_epoch=len(training.epochs)
+    )
+    captions = [image.captions for image in plan.photos.of_split("train")]
+    drawing = {"num_drawn": plan.num_drawn, "reward_baseline": plan.reward_baseline}
+    drawing |= {"temperature": plan.drawing_temperature, "max_length": plan.max_length}
+    objective = SelfCritical(captions, captioner.vocabulary, **drawing)
+    optimizer = _fresh(plan.optimizer)
+    if optimizer is not plan.optimizer:
+        optimizer.learning_rate = plan.self_critical_rate
+    options = {"learning_rate": plan.self_critical_rate, "training_objective": objective}
+    captioner.compile(optimizer, **options, **_optimizer_options(plan))
+    return training.run(captioner, batches)
+
+
+def _optimizer_options(plan):
+    names = ("clip_norm", "weight_decay", "average_momentum", "encoder_rate")
+    return {name: plan.arguments[name] for name in names}
 
 
 def _say_nothing(line):
@@ -212,20 +233,34 @@ def _say_nothing(line):
 
 
 def _check(
-    epochs, schedule, warmup_steps, expectation_epochs, patience, learning_rate, num_beams, max_length, num_views
+    *,
+    epochs,
+    self_critical_epochs,
+    num_beams,
+    max_length,
+    num_views,
+    warmup_steps,
+    expectation_epochs,
+    patience,
+    schedule,
+    learning_rate,
+    self_critical_rate,
+    num_drawn,
+    reward_baseline,
+    drawing_temperature,
 ):
     """Refuse at once what would otherwise be noticed after an epoch, or never."""
     if schedule not in SCHEDULES:
         raise ValueError(f"Expected one of: {', '.join(SCHEDULES)}. Received: schedule={schedule!r}")
-    least = {"epochs": (epochs, 1), "num_beams": (num_beams, 1), "max_length": (max_length, 1)}
-    least |= {"num_views": (num_views, 1)}
-    least |= {"warmup_steps": (warmup_steps, 0), "expectation_epochs": (expectation_epochs, 0)}
-    least |= {} if patience is None else {"patience": (patience, 1)}
-    for name, (value, limit) in least.items():
-        if not isinstance(value, numbers.Integral) or value < limit:
-            raise ValueError(f"`{name}` must be a whole number of at least {limit}. Received: {name}={value!r}")
-    if isinstance(learning_rate, numbers.Real) and not 0 < learning_rate < math.inf:
-        raise ValueError(f"`learning_rate` must be above 0. Received: learning_rate={learning_rate!r}")
+    check_counts(num_beams=num_beams, max_length=max_length, num_views=num_views)
+    check_counts(0, epochs=epochs, self_critical_epochs=self_critical_epochs)
+    check_counts(0, warmup_steps=warmup_steps, expectation_epochs=expectation_epochs)
+    if patience is not None:
+        check_counts(patience=patience)
+    if isinstance(learning_rate, numbers.Real):
+        check_above_zero(learning_rate=learning_rate)
+    check_above_zero(self_critical_rate=self_critical_rate)
+    check_drawing(num_drawn=num_drawn, reward_baseline=reward_baseline, temperature=drawing_temperature)
 
 
 def _usual_output_dir(data_name, chosen, initial_model):
@@ -236,47 +271,7 @@ def _usual_output_dir(data_name, chosen, initial_model):
     return f"runs/{data_name}-{getattr(encoder, 'name', encoder)}-{attention}"
 
 
-# === The same training as before? ===
-
-
-def _described(arguments, images, initial_model):
-    """Return what the result depends on, as JSON can hold it."""
-    photos = [[image.image_id, image.captions, image.split, _picture(image.image_path)] for image in images]
-    described = {"data": f"{len(images)} photos, checksum {zlib.crc32(json.dumps(photos).encode()):08x}"}
-    described["initial_model"] = None
-    if initial_model is not None:
-        settings = json.dumps(initial_model.get_config(), sort_keys=True, default=repr)
-        described["initial_model"] = f"{initial_model.weights_digest()}-{zlib.crc32(settings.encode()):08x}"
-    described |= {**arguments, **arguments["captioner_options"]}
-    del described["captioner_options"]
-    return json.loads(json.dumps(described, default=_as_json))
-
-
-def _picture(path):
-    """Return what tells a picture from another one at low cost: the size of its file, or the checksum of an array."""
-    if not isinstance(path, (str, os.PathLike)):
-        return zlib.crc32(np.ascontiguousarray(path))
-    try:
-        return os.path.getsize(os.path.expanduser(path))
-    except OSError:
-        return None
-
-
-def _as_json(value):
-    """Return an argument that is an object as plain values that are the same in every process."""
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, keras.Model):
-        digest = 0
-        for weight in value.weights:
-            digest = zlib.crc32(np.ascontiguousarray(weight.numpy()), digest)
-        return f"a keras.Model {value.input_shape} to {value.output_shape}, checksum {digest:08x}"
-    if hasattr(value, "get_config"):
-        config = {name: option for name, option in value.get_config().items() if name != "name"}
-        return {"class": type(value).__name__, **config}
-    return getattr(value, "__qualname__", type(value).__name__)
+# === The captioner ===
 
 
 def _fresh(optimizer):
@@ -284,38 +279,6 @@ def _fresh(optimizer):
     if isinstance(optimizer, keras.optimizers.Optimizer):
         return type(optimizer).from_config(optimizer.get_config())
     return optimizer
-
-
-def _refuse_other_arguments(output_dir, described, epochs):
-    """Note the arguments of a training in its folder; refuse a folder where other ones are noted, once it has begun."""
-    path = output_dir / "arguments.json"
-    if not path.exists():
-        foreign = [name for name in ("model", "checkpoint", "history.csv", "logs") if (output_dir / name).exists()]
-        if foreign:
-            raise ValueError(
-                f"The folder holds a {foreign[0]} that no training of keras_sat left there. Choose another one. "
-                f"Received: output_dir={str(output_dir)!r}"
-            )
-    if not epochs:  # nothing has been reached yet that other arguments could spoil
-        write_sealed_json(path, described)
-        return
-    usual = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
-    before = {**usual, **read_sealed_json(path, "the arguments of a training")}  # of a version with fewer arguments
-    names = [name for name in described if before.get(name) != described[name]]
-    names += [name for name in before if name not in described and name not in usual]
-    # When to stop may change, unless the learning rate depends on it: the epochs so far would have been the same.
-    if {*names} <= ({"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}):
-        write_sealed_json(path, described)
-        return
-    differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
-    raise ValueError(
-        f"In this folder lies a training with other arguments: {differences}. Pass the same ones to go on with it, "
-        "or another output_dir to begin anew (initial_model=FOLDER/model goes on from its weights). "
-        f"Received: output_dir={str(output_dir)!r}"
-    )
-
-
-# === The captioner ===
 
 
 def _as_captioner(model, encoder_weights):
@@ -360,28 +323,63 @@ def _learning_rate(learning_rate, schedule, warmup_steps, num_steps):
     return keras.optimizers.schedules.PolynomialDecay(0.0, warmup_steps, learning_rate)
 
 
-def _built_cache(cache_dir, images, captioner, skip_unreadable, show_progress):
-    """Return the FeatureCache of all photos, those of the test split too: `evaluate` will want them."""
-    return FeatureCache.build(
-        cache_dir,
-        [image.image_id for image in images],
-        [image.image_path for image in images],
-        captioner.encoder_model,
-        errors="skip" if skip_unreadable else "raise",
-        show_progress=show_progress,
-    )
+# === The photos ===
 
 
-def _built_views(cache_dir, images, captioner, num_views, show_progress):
-    """Return a FeatureCache for each further view of the training photos."""
-    train = [image for image in images if image.split == "train"]
-    ids = [image.image_id for image in train]
-    arguments = ids, [image.image_path for image in train], captioner.encoder_model
-    digest = f"{zlib.crc32(json.dumps(ids).encode()):08x}"  # another split has other photos to train on
-    return [
-        FeatureCache.build(Path(cache_dir) / f"view{view}-{digest}", *arguments, view=view, show_progress=show_progress)
-        for view in range(1, num_views)
-    ]
+class _Photos:
+    """The photos of a training, which are encoded, or found to be readable, when a captioner is there.
+
+    Args:
+        images: list of CaptionedImage.
+        data_dir, cache_dir, output_dir, skip_unreadable, show_progress: see `fit`.
+    """
+
+    def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress):
+        self.images = images
+        self.data_dir, self.cache_dir, self.output_dir = data_dir, cache_dir, output_dir
+        self.skip_unreadable = skip_unreadable
+        self.show_progress = show_progress
+        self.cache, self.views, self.options = None, [], None
+
+    def prepare(self, captioner, num_views):
+        """Build the features of all photos (`evaluate` will want those of the test split) and of the further views."""
+        if captioner.encoder_training != "frozen" and num_views > 1:
+            raise ValueError(
+                "Views are for features that are kept; an encoder that is trained gets the photos themselves. "
+                f"Received: num_views={num_views} with encoder_training={captioner.encoder_training!r}"
+            )
+        if self.options is not None:
+            return  # it is done already, for an epoch of the other kind
+        if captioner.encoder_training != "frozen":
+            self.images = readable_photos(self.images, skip=self.skip_unreadable, show_progress=self.show_progress)
+            self.options = _photo_options(captioner, self.images)
+            return
+        folder = Path(self.cache_dir or _usual_cache_dir(captioner, self.data_dir, self.output_dir))
+        errors = "skip" if self.skip_unreadable else "raise"
+        self.cache = self._built(folder, self.images, captioner, errors=errors)
+        self.images = [image for image in self.images if image.image_id not in self.cache.unreadable]
+        train = self.of_split("train")
+        # Another split has other photos to train on.
+        digest = f"{zlib.crc32(json.dumps([image.image_id for image in train]).encode()):08x}"
+        self.views = [
+            self._built(folder / f"view{view}-{digest}", train, captioner, view=view) for view in range(1, num_views)
+        ]
+        self.options = {}
+
+    def _built(self, folder, images, captioner, **options):
+        ids, paths = ([getattr(image, name) for image in images] for name in ("image_id", "image_path"))
+        encoder = captioner.encoder_model
+        return FeatureCache.build(folder, ids, paths, encoder, show_progress=self.show_progress, **options)
+
+    def of_split(self, split):
+        """Return the photos of a split; none where there is no such."""
+        return [image for image in self.images if image.split == split]
+
+    def batches(self, split, captioner, plan, *, group_by=None, whole=False, **options):
+        """Return the batches of a split; `whole` leaves out the further views."""
+        views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
+        options |= {"batch_size": plan.batch_size, "group_by": group_by or plan.group_by, "seed": plan.seed}
+        return make_batches(self.of_split(split), captioner.vocabulary, views, **options, **self.options)
 
 
 def _photo_options(captioner, images):
@@ -404,27 +402,127 @@ def _usual_cache_dir(captioner, data_dir, output_dir):
     return Path(data_dir).expanduser() / "-".join(["features", *filter(None, chosen)])
 
 
-def _best(captioner, output_dir, epochs, is_lost, say):
-    """Return the captioner with the weights of its best epoch."""
-    captioner.history = parts.Curves(epochs)
-    captioner.expectation_share.assign(captioner.expectation_probability)
-    advice = "Lower the learning rate, or clip_norm, and train into another output_dir."
-    if not epochs:
-        if is_lost:
-            raise ValueError(f"The loss became infinite or no number in the first epoch: nothing was learnt. {advice}")
-        warnings.warn("Stopped before the first epoch was complete: nothing is kept on the disk.", stacklevel=3)
-        return captioner
-    best = parts.best_epoch(epochs)
-    if is_lost:
-        warnings.warn(
-            f"The loss became infinite or no number in epoch {len(epochs) + 1}. The captioner of epoch {best + 1}, the "
-            f"best one, is returned. {advice}",
-            stacklevel=3,
+# === A training in its folder ===
+
+
+class _Training:
+    """A training in a folder: begun, gone on with or loaded, it ends with its best captioner.
+
+    Args:
+        plan: what `fit` was asked for.
+        folder: of this training.
+        num_epochs: of this training, at most.
+        kind: what its epochs are called.
+        monitored: the figure that tells the best epoch.
+    """
+
+    def __init__(self, plan, folder, num_epochs, kind="", monitored=parts.MONITORED):
+        self.plan = plan
+        self.folder = folder
+        self.num_epochs = num_epochs
+        self.kind = kind
+        self.monitored = monitored
+        self.before = []  # the figures of the captioner that it began with, where these count
+        self.epochs, self.state = read_checkpoint(folder / "checkpoint")
+
+    def note(self, described):
+        """Note what the result depends on; refuse a folder with another training."""
+        usual = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
+        note_arguments(self.folder, described, self.epochs, usual)
+        if self.epochs:
+            parts.write_history(self.folder / "history.csv", self.epochs)
+        if (self.folder / BEFORE).exists():
+            self.before = [read_sealed_json(self.folder / BEFORE, "the scores before a training")]
+
+    @property
+    def has_ended(self):
+        known = [*self.before, *self.epochs]
+        return len(self.epochs) >= self.num_epochs or parts.is_at_its_best(known, self.plan.patience, self.monitored)
+
+    def loaded(self):
+        """Return what `run` returned when it ended."""
+        self.plan.say(
+            f"{self.folder}: this training has ended after {len(self.epochs)} {self.kind}epochs; the best captioner is "
+            "loaded"
         )
-    captioner.restore_weights(output_dir / "model")
-    score = f", BLEU-4 {100 * epochs[best][parts.MONITORED]:.1f} on dev" if parts.MONITORED in epochs[best] else ""
-    say(f"the best of {len(epochs)} epochs was {best + 1}{score}; it is saved in {output_dir / 'model'}")
-    return captioner
+        own = self.plan.encoder if isinstance(self.plan.encoder, keras.Model) else None
+        return Captioner.load(self.folder / "model", encoder=own), True, self.epochs
+
+    def begin_with(self, captioner):
+        """Keep a captioner and its scores as what is to be improved."""
+        if self.before or not self.plan.photos.of_split("dev"):
+            return
+        captioner.save(self.folder / "model")
+        scores = parts.score_captions(captioner, self.plan.photos.of_split("dev"), **self._search_options())
+        write_sealed_json(self.folder / BEFORE, scores)
+        self.before = [scores]
+        shown = f"CIDEr {scores['val_cider']:.3f}, BLEU-4 {100 * scores['val_bleu_4']:.1f}"
+        self.plan.say(f"before {self.kind}training: {shown} on dev")
+
+    def run(self, captioner, batches, steps=()):
+        """Train a captioner that was compiled. Returns the best one, whether it was trained to the end, and figures."""
+        plan, dev_images = self.plan, self.plan.photos.of_split("dev")
+        captioner.build_for(batches)
+        if self.state:
+            restore_state(captioner, self.state)
+            plan.say(f"goes on after {self.kind}epoch {len(self.epochs)}")
+        lost = parts.StopWhenLost()
+        known = {"epochs": self.epochs, "before": self.before, "monitored": self.monitored}
+        keep = parts.KeepTraining(self.folder, patience=plan.patience, **known)
+        steps, dev_batches, search_options = [lost, *steps], None, self._search_options()
+        if dev_images:
+            dev_batches = plan.photos.batches("dev", captioner, plan, whole=True, shuffle=False)
+            steps.append(parts.ScoreCaptions(dev_images, **search_options))
+        if plan.show_progress:
+            steps.append(parts.ShowProgress(self.num_epochs, label=f"{self.kind}epoch", **known))
+            shown = dev_images or plan.photos.of_split("train")
+            steps.append(parts.ShowCaptions(shown, **search_options))
+        try:
+            captioner.fit(
+                batches,
+                validation_data=dev_batches,
+                initial_epoch=len(self.epochs),
+                epochs=self.num_epochs,
+                callbacks=[*steps, *plan.callbacks, keep],
+                verbose=0,
+            )
+        except KeyboardInterrupt:
+            if keep.epochs:
+                plan.say("\nstopped; called again with the same arguments, it goes on after the last complete epoch")
+        self.epochs = keep.epochs
+        return self._best(captioner, lost.is_lost), self.has_ended, self.epochs
+
+    def _search_options(self):
+        return {"cache": self.plan.photos.cache, **{name: getattr(self.plan, name) for name in SEARCH}}
+
+    def _best(self, captioner, is_lost):
+        """Return the captioner with the weights of its best epoch."""
+        captioner.expectation_share.assign(captioner.expectation_probability)
+        advice = "Lower the learning rate, or clip_norm, and train into another output_dir."
+        if not self.epochs and not self.before:
+            if is_lost:
+                raise ValueError(
+                    f"The loss became infinite or no number in the first epoch: nothing was learnt. {advice}"
+                )
+            warnings.warn("Stopped before the first epoch was complete: nothing is kept on the disk.", stacklevel=5)
+            return captioner
+        best = parts.best_epoch([*self.before, *self.epochs], self.monitored) - len(self.before)
+        name = f"The captioner of epoch {best + 1}" if best >= 0 else "The captioner from before"
+        if is_lost:
+            warnings.warn(
+                f"The loss became infinite or no number in epoch {len(self.epochs) + 1}. {name}, the best one, is "
+                f"returned. {advice}",
+                stacklevel=5,
+            )
+        captioner.restore_weights(self.folder / "model")
+        if best < 0:
+            line = f"none of {len(self.epochs)} {self.kind}epochs was better; the captioner from before is"
+        else:
+            figure = self.epochs[best].get(self.monitored)
+            score = "" if figure is None else f", {parts.as_text(self.monitored, figure)} on dev"
+            line = f"the best of {len(self.epochs)} {self.kind}epochs was {best + 1}{score}; it is saved"
+        self.plan.say(f"{line} in {self.folder / 'model'}")
+        return captioner
 
 
 # === What is going to happen ===

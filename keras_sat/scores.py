@@ -133,10 +133,14 @@ def cider_of_photos(references, candidates, frequencies=None):
     frequencies = frequencies or DocumentFrequencies(references)
     scores = []
     for photo_references, candidate in zip(references, candidates):
-        guess = frequencies.vectors(candidate)
-        similar = [_cider_similarity(guess, frequencies.vectors(reference)) for reference in photo_references]
-        scores.append(10 * sum(similar) / len(similar))
+        vectors = [frequencies.vectors(reference) for reference in photo_references]
+        scores.append(cider_of_vectors(frequencies.vectors(candidate), vectors))
     return np.array(scores)
+
+
+def cider_of_vectors(candidate, references):
+    """Return CIDEr of one caption, from its `DocumentFrequencies.vectors` and those of its references."""
+    return 10 * sum(_cider_similarity(candidate, reference) for reference in references) / len(references)
 
 
 class DocumentFrequencies:

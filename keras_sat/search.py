@@ -147,7 +147,7 @@ def _choose_word_by_word(step, state, choose, num_results, **options):
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
         logits = ops.cast(result.logits, "float32")
-        token_ids = ops.cast(choose(_allowed(logits, **options), t), "int32")
+        token_ids = ops.cast(choose(allowed_logits(logits, **options), t), "int32")
         log_prob = ops.squeeze(ops.take_along_axis(logits, token_ids[:, None], axis=-1), -1)
         log_prob -= ops.logsumexp(logits, axis=-1)
         token_ids = ops.where(captions.is_finished, pad_token_id, token_ids)
@@ -164,12 +164,12 @@ def _best_words(logits, num_words, **options):
     Words that must not come are left out; the others keep the model's probability.
     """
     logits = ops.cast(logits, "float32")
-    best, token_ids = ops.top_k(_allowed(logits, **options), min(num_words, logits.shape[-1]))
+    best, token_ids = ops.top_k(allowed_logits(logits, **options), min(num_words, logits.shape[-1]))
     return best - ops.logsumexp(logits, axis=-1, keepdims=True), token_ids
 
 
-def _allowed(logits, *, pad_token_id, start_token_id, forbidden_token_ids=(), **_):
-    """Return the logits, -inf for words that must not come."""
+def allowed_logits(logits, *, pad_token_id, start_token_id, forbidden_token_ids=(), **_):
+    """Return the logits (rows, vocabulary), -inf for words that must not come."""
     words = ops.arange(logits.shape[-1])
     forbidden = (words == pad_token_id) | (words == start_token_id)
     for token_id in forbidden_token_ids:

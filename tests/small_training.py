@@ -1,12 +1,14 @@
-"""A small training with everything that is drawn by chance: `python small_training.py FOLDER [WHEN]`.
+"""A small training with everything that is drawn by chance: `python small_training.py FOLDER [WHEN [KIND]]`.
 
 WHEN: "in-epoch" kills the process in the middle of its third epoch, "in-save" while the second checkpoint is written;
-"interrupt" sends it Ctrl-C in the third epoch. Hard attention with dropout needs every part of the state: weights,
+"interrupt" sends it Ctrl-C in the third epoch. KIND "self-critical": these are self-critical epochs, after two of
+cross-entropy. Hard attention with dropout needs every part of the state: weights,
 optimizer, learning rate, baseline, and all random generators.
 """
 
 import os
 import signal
+import subprocess
 import sys
 
 import keras
@@ -31,6 +33,7 @@ OPTIONS = {
     "expectation_epochs": 1,
     "seed": 5,
 }
+SELF_CRITICAL = {"self_critical_epochs": 3, "num_drawn": 3, "self_critical_rate": 1e-3}
 
 
 class At(keras.callbacks.Callback):
@@ -53,16 +56,21 @@ def train(output_dir, **options):
     return keras_sat.fit(images, output_dir=output_dir, **{"show_progress": False, **OPTIONS, **options})
 
 
+def run_training(folder, *arguments):
+    """Run this file as a process of its own."""
+    return subprocess.run([sys.executable, __file__, folder, *arguments], capture_output=True, text=True)
+
+
 def kill():
     os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
-def kill_at_the_second_checkpoint():
+def kill_at_the_second_checkpoint(kind):
     rename, seen = os.replace, []
 
     def replace(source, target):
         seen.append(str(target))
-        if sum(name.endswith("progress.json") for name in seen) == 2:
+        if sum(kind in name and name.endswith("progress.json") for name in seen) == 2:
             kill()
         rename(source, target)
 
@@ -70,14 +78,15 @@ def kill_at_the_second_checkpoint():
 
 
 if __name__ == "__main__":
-    folder, when = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+    folder, when, kind = [*sys.argv[1:], "", ""][:3]
+    options = {"epochs": 2, **SELF_CRITICAL} if kind else {}
     callbacks = []
     if when == "in-epoch":
         callbacks.append(At(2, kill))
     elif when == "in-save":
-        kill_at_the_second_checkpoint()
+        kill_at_the_second_checkpoint("self_critical" if kind else "")
     elif when == "interrupt":
         callbacks.append(At(2, lambda: signal.raise_signal(signal.SIGINT)))
-    captioner = train(folder, callbacks=callbacks, show_progress=True)
+    captioner = train(folder, callbacks=callbacks, show_progress=True, **options)
     print("epochs in the history:", len(captioner.history["loss"]))
     print("digest:", captioner.weights_digest())

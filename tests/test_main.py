@@ -12,6 +12,7 @@ from keras_sat.attention import ATTENTIONS, SCORINGS
 from keras_sat.decoder import CELLS
 from keras_sat.encoders import ENCODERS
 from keras_sat.saved_model import pretrained_names
+from keras_sat.self_critical import BASELINES
 
 COMMANDS = ("demo", "fit", "caption", "evaluate", "compare", "features", "info")
 
@@ -37,6 +38,7 @@ def test_names_that_are_written_out_so_that_help_needs_no_tensorflow():
     assert tuple(ATTENTIONS) == command_line.ATTENTION_NAMES
     assert tuple(SCORINGS) == command_line.SCORING_NAMES
     assert tuple(CELLS) == command_line.CELL_NAMES
+    assert BASELINES == command_line.BASELINE_NAMES
     assert command_line.DEFAULT_MODEL in pretrained_names()
 
 

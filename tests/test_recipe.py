@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 from conftest import write_photos
-from small_training import OPTIONS, At, train
+from small_training import OPTIONS, At, run_training, train
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
@@ -18,11 +18,7 @@ from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, recipe
 from keras_sat.__main__ import build_parser
 from keras_sat.checkpoint import read_checkpoint
-
-
-def run_training(folder, *when):
-    script = Path(__file__).with_name("small_training.py")
-    return subprocess.run([sys.executable, script, folder, *when], capture_output=True, text=True)
+from keras_sat.training_folder import describe
 
 
 def history_of(folder):
@@ -144,11 +140,11 @@ def test_arguments_that_are_objects_are_the_same_in_every_process():
         {"captioner_options": {}, "optimizer": keras.optimizers.AdamW(schedule()), "cache": Path("a"), "n": np.int64(3)}
         for _ in range(2)
     ]
-    first, second = (recipe._described(arguments, images, None) for arguments in options)
+    first, second = (describe(arguments, images, None) for arguments in options)
     assert first == second and "0x" not in str(first)
     assert first["cache"] == "a" and first["n"] == 3
     brighter = [CaptionedImage(i.image_id, i.image_path // 2, i.captions, i.split) for i in images]
-    assert recipe._described(options[0], brighter, None)["data"] != first["data"]
+    assert describe(options[0], brighter, None)["data"] != first["data"]
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):

@@ -1,0 +1,253 @@
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from small_training import SELF_CRITICAL, run_training, train
+
+import keras_sat
+from data_utils import DATASETS, Vocabulary, make_batches
+from keras_sat import Captioner, SelfCritical, equations
+from keras_sat.captioning import run_search, special_tokens
+from keras_sat.checkpoint import read_checkpoint
+from keras_sat.scores import DocumentFrequencies, cider
+from keras_sat.search import allowed_logits
+from keras_sat.self_critical import CaptionReward, mean_of_others
+
+REGIONS, DIM, LENGTH = 3, 4, 2
+WORDS = ["red", "green", "blue"]
+CAPTIONS = [["red green", "green"], ["blue", "blue red"], ["green green"]]
+
+
+def make_captioner(**options):
+    sizes = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 3}
+    quiet = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
+    captioner = Captioner(WORDS, encoder=None, **{**sizes, **quiet, **options})
+    captioner.build(((None, REGIONS, DIM), (None, None)))
+    random = np.random.default_rng(1)
+    for weight in captioner.trainable_variables:
+        weight.assign(random.normal(scale=0.8, size=weight.shape))
+    return captioner
+
+
+def batch_of(captions, vocabulary):
+    """Return a batch of photos with their captions, as make_batches makes it."""
+    ids = [[vocabulary.caption_to_ids(caption) for caption in of_photo] for of_photo in captions]
+    time = max(len(words) for of_photo in ids for words in of_photo) + 1
+    target_ids = np.zeros((len(ids), max(map(len, ids)), time), "int32")
+    for photo, of_photo in enumerate(ids):
+        for number, words in enumerate(of_photo):
+            target_ids[photo, number, : len(words) + 1] = [*words, vocabulary.end_token_id]
+    features = np.random.default_rng(2).normal(size=(len(ids), REGIONS, DIM)).astype("float32")
+    return (features, target_ids), target_ids, (target_ids > 0).astype("float32")
+
+
+def every_caption(vocabulary):
+    """Return all captions of at most LENGTH words as the search writes them, (captions, LENGTH)."""
+    words = [vocabulary.caption_to_ids(word)[0] for word in WORDS]
+    going_on = itertools.product(words, [*words, vocabulary.end_token_id])
+    return np.array([(vocabulary.end_token_id, 0), *going_on], "int32")
+
+
+def exact_gradient(captioner, objective, batch):
+    """Return the gradient of the expected reward of the first photo, by listing all captions."""
+    (features, _), target_ids, _ = batch
+    token_ids = every_caption(captioner.vocabulary)
+    rewards = objective.reward(token_ids[None], target_ids[:1])[0]
+    input_ids = np.concatenate([np.ones_like(token_ids[:, :1]), token_ids[:, :1]], axis=1)
+    with tf.GradientTape() as tape:
+        logits = captioner((features[:1], input_ids)).logits
+        rows = tf.reshape(logits, (-1, logits.shape[-1])) / objective.temperature
+        allowed = allowed_logits(rows, **special_tokens(captioner.vocabulary))
+        log_probs = equations.word_log_probs(tf.reshape(allowed, logits.shape), token_ids)
+        probabilities = tf.exp(tf.reduce_sum(tf.where(token_ids > 0, log_probs, 0.0), axis=1))
+        expected = tf.reduce_sum(probabilities * rewards)
+    assert float(tf.reduce_sum(probabilities)) == pytest.approx(1, abs=1e-5)
+    return flat(tape.gradient(expected, captioner.trainable_variables))
+
+
+def flat(gradients):
+    return np.concatenate([np.ravel(tf.convert_to_tensor(gradient)) for gradient in gradients])
+
+
+@pytest.mark.parametrize(
+    ("reward_baseline", "kind"), [("greedy", {}), ("others", {}), ("greedy", {"attention": "none", "cell": "gru"})]
+)
+def test_the_mean_of_drawn_gradients_is_that_of_the_expected_reward(reward_baseline, kind):
+    captioner = make_captioner(**kind)
+    options = {"num_drawn": 40, "temperature": 0.8, "max_length": LENGTH, "reward_baseline": reward_baseline}
+    objective = SelfCritical(CAPTIONS, captioner.vocabulary, **options)
+    batch = batch_of(CAPTIONS[:1], captioner.vocabulary)
+
+    @tf.function
+    def gradient():
+        with tf.GradientTape() as tape:
+            cost = objective(captioner, batch).mean
+        return tape.gradient(cost, captioner.trainable_variables)
+
+    drawn = -np.array([flat(gradient()) for _ in range(200)])
+    exact = exact_gradient(captioner, objective, batch)
+    deviation = np.abs(drawn.mean(axis=0) - exact) / (drawn.std(axis=0) / np.sqrt(len(drawn)) + 1e-6)
+    assert np.abs(exact).max() > 0.05, "there is something to learn"
+    assert deviation.max() < 4.5 and deviation.mean() < 1.5
+    assert not np.allclose(drawn[0], exact, atol=0.1 * np.abs(exact).max()), "a single one is not exact"
+
+
+def test_the_reward_is_cider_with_the_end_as_a_word():
+    vocabulary = Vocabulary(WORDS)
+    reward = CaptionReward(CAPTIONS, vocabulary)
+    _, target_ids, _ = batch_of(CAPTIONS, vocabulary)
+    token_ids = np.stack([every_caption(vocabulary)] * len(CAPTIONS))
+    rewards = reward(token_ids, target_ids)
+    references = [[[*caption.split(), "."] for caption in of_photo] for of_photo in CAPTIONS]
+    frequencies = DocumentFrequencies(references)
+    names = {0: None, vocabulary.end_token_id: "."}
+    names |= {vocabulary.caption_to_ids(word)[0]: word for word in WORDS}
+    for number, ids in enumerate(every_caption(vocabulary)):
+        words = [names[i] for i in ids.tolist() if names[i]]
+        for photo in range(len(CAPTIONS)):
+            expected = cider([references[photo]], [words], frequencies)["cider"]
+            assert rewards[photo, number] == pytest.approx(expected, abs=1e-5)
+    best = every_caption(vocabulary)[rewards[1].argmax()]
+    assert vocabulary.ids_to_words(best) == ["blue"] and best[1] == vocabulary.end_token_id
+
+
+def test_the_mean_of_the_others():
+    received = np.asarray(mean_of_others(tf.constant([[1.0, 2.0, 6.0], [0.0, 0.0, 3.0]])))
+    np.testing.assert_allclose(received, [[4.0, 3.5, 1.5], [1.5, 1.5, 0.0]])
+
+
+def test_what_is_read_is_what_was_drawn_with_dropout_too():
+    captioner = make_captioner(dropout_before_readout=0.5, dropout_after_readout=0.5)
+    (features, _), *_ = batch_of(CAPTIONS, captioner.vocabulary)
+    thinning = captioner.decoder.thin(3).of_rows(np.repeat(np.arange(3), 4))
+    assert set(np.unique(thinning.before_readout)) == {0.0, 2.0}
+    noise = np.random.default_rng(0).random((12, 5), dtype="float32")
+
+    def log_probs(thinning):
+        step, state = captioner.steps(features, 4, thinning=thinning)
+        options = {"num_samples": 4, "temperature": 1.0, "max_length": 5}
+        found = run_search(step, state, captioner.vocabulary, REGIONS, noise, **options)
+        token_ids = tf.reshape(found.token_ids, (12, 5))
+        input_ids = np.concatenate([np.ones((12, 1), "int32"), token_ids[:, :-1]], axis=1)
+        order = np.argsort(-(np.asarray(token_ids) > 0).sum(axis=1).reshape(3, 4), axis=1) + 4 * np.arange(3)[:, None]
+        rows = order.ravel()
+        rowwise = None if thinning is None else thinning.of_rows(rows)
+        ids = input_ids[rows], np.asarray(token_ids)[rows], (np.asarray(token_ids)[rows] > 0).astype("float32")
+        read = captioner.read(features, *ids, thinning=rowwise)
+        received = equations.caption_log_prob(
+            read.put_back(equations.word_log_probs(read.logits, read.targets)), ids[2]
+        )
+        return np.ravel(found.log_probs)[rows], np.asarray(received)
+
+    found, received = log_probs(thinning)
+    np.testing.assert_allclose(received, found, rtol=1e-4)
+    plain, _ = log_probs(None)
+    assert not np.allclose(plain, found, rtol=1e-2)
+
+
+@pytest.mark.parametrize("options", [{}, {"attention": "hard", "cell": "gru"}])
+def test_it_makes_good_captions_more_probable(options, scene_images, scene_cache):
+    images = [image for image in scene_images if image.split == "train"][:8]
+    vocabulary = Vocabulary.build(images)
+    sizes = {"embedding_dim": 16, "hidden_dim": 32, "attention_dim": 16, "label_smoothing": 0.1}
+    quiet = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
+    captioner = Captioner(vocabulary, encoder=None, **sizes, **quiet, **options)
+    batches = make_batches(images, vocabulary, scene_cache, 40, group_by="image")
+    captioner.compile("adam", learning_rate=1e-2)
+    captioner.fit(batches, epochs=60, verbose=0)
+    drawing = {"num_drawn": 8, "temperature": 1.0, "reward_baseline": "others"}
+    objective = SelfCritical([image.captions for image in images], vocabulary, **drawing)
+    captioner.compile("adam", learning_rate=2e-3, training_objective=objective)
+    history = captioner.fit(batches, validation_data=batches, epochs=40, verbose=0).history
+    rewards = history["reward"]
+    assert np.mean(rewards[-5:]) > 1.3 * np.mean(rewards[:5])
+    assert {"loss", "reward", "baseline_reward", "val_cross_entropy"} <= history.keys()
+    assert "cross_entropy" not in history
+    captioner.compile("adam")  # and back to the paper's loss
+    assert "cross_entropy" in captioner.fit(batches, epochs=1, verbose=0).history
+
+
+def test_errors(scene_images, scene_cache):
+    vocabulary = Vocabulary(WORDS)
+    for options, message in (
+        ({"num_drawn": 0}, "`num_drawn` must be"),
+        ({"num_drawn": 1, "reward_baseline": "others"}, "no others to be compared with"),
+        ({"reward_baseline": "mean"}, "Expected one of: greedy, others"),
+        ({"temperature": 0.0}, "`temperature` must be above 0"),
+        ({"max_length": 0}, "`max_length` must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SelfCritical(CAPTIONS, vocabulary, **options)
+    captioner = Captioner(Vocabulary.build(scene_images), encoder=None, embedding_dim=3, hidden_dim=3, attention_dim=3)
+    objective = SelfCritical([image.captions for image in scene_images], captioner.vocabulary)
+    captioner.compile("adam", training_objective=objective)
+    with pytest.raises(ValueError, match='group_by="image"'):
+        captioner.fit(make_batches(scene_images, captioner.vocabulary, scene_cache), verbose=0)
+    with pytest.raises(ValueError, match="its reward is plain Python"):
+        captioner.compile("adam", training_objective=objective, jit_compile=True)
+
+
+# === With fit ===
+
+
+@pytest.fixture(scope="module")
+def rewarded(tmp_path_factory):
+    """A training with two epochs of each kind: its folder and its captioner."""
+    folder = tmp_path_factory.mktemp("rewarded")
+    return folder, train(folder, epochs=2, **SELF_CRITICAL)
+
+
+def test_basics(rewarded):
+    folder, captioner = rewarded
+    assert len(captioner.history["loss"]) == 5
+    assert np.isnan(captioner.history["reward"][:2]).all() and np.isfinite(captioner.history["reward"][2:]).all()
+    assert np.isfinite(captioner.history["val_cider"]).all()
+    loaded = Captioner.load(folder / "self_critical" / "model")
+    assert loaded.weights_digest() == captioner.weights_digest()
+    assert (folder / "model" / "config.json").exists(), "the captioner from before is still there"
+    kept = read_checkpoint(folder / "self_critical" / "checkpoint")[0]
+    assert len(kept) == 3 and all("reward" in figures for figures in kept)
+
+
+def test_ended_it_is_loaded(rewarded, monkeypatch, capsys):
+    folder, captioner = rewarded
+    monkeypatch.setattr(Captioner, "fit", None)
+    again = train(folder, epochs=2, **SELF_CRITICAL, show_progress=True)
+    assert again.weights_digest() == captioner.weights_digest()
+    np.testing.assert_array_equal(again.history["reward"], captioner.history["reward"])
+    assert "ended after 3 self-critical epochs" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="num_drawn was 3 and is 4"):
+        train(folder, epochs=2, **{**SELF_CRITICAL, "num_drawn": 4})
+
+
+@pytest.mark.parametrize("when", ["in-epoch", "in-save"])
+def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(rewarded, tmp_path, when):
+    folder, captioner = rewarded
+    killed = run_training(tmp_path, when, "self-critical")
+    assert killed.returncode < 0, killed.stderr
+    ended = run_training(tmp_path, "", "self-critical")
+    assert ended.returncode == 0, ended.stderr
+    assert "goes on after self-critical epoch" in ended.stdout
+    (_, weights), (_, expected) = (
+        read_checkpoint(path / "self_critical" / "checkpoint") for path in (tmp_path, folder)
+    )
+    for name, values in expected.items():
+        np.testing.assert_allclose(weights[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_any_saved_model_can_be_trained_on_and_never_gets_worse(rewarded, tmp_path, capsys):
+    folder, _ = rewarded
+    before = Captioner.load(folder / "model")
+    ruinous = {**SELF_CRITICAL, "self_critical_rate": 10.0, "clip_norm": None, "self_critical_epochs": 1}
+    images = DATASETS["scenes"](None, num_scenes=40, seed=3)
+    options = {"initial_model": folder / "model", "epochs": 0, "batch_size": 40, "output_dir": tmp_path}
+    after = keras_sat.fit(images, **options, **ruinous)
+    assert after.weights_digest() == before.weights_digest()
+    said = capsys.readouterr().out
+    assert "before self-critical training: CIDEr" in said and "the captioner from before is in" in said
+    assert len(after.history["reward"]) == 1
+    with pytest.raises(ValueError, match="`epochs` must be at least 1, or 0 where"):
+        keras_sat.fit(images, epochs=0, output_dir=tmp_path / "other")
+    with pytest.raises(ValueError, match="Expected one of: greedy, others"):
+        keras_sat.fit(images, **options, **{**SELF_CRITICAL, "reward_baseline": "none"})
