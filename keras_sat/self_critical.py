@@ -120,7 +120,7 @@ class SelfCritical:
 
 
 class CaptionReward:
-    """CIDEr of captions as word ids, `<end>` counted as a word: else a caption that breaks off would lose nothing.
+    """CIDEr of captions as word ids.
 
     Args:
         captions: the captions of each training photo, a list of lists.
@@ -128,10 +128,9 @@ class CaptionReward:
     """
 
     def __init__(self, captions, vocabulary):
-        self.end_token_id = vocabulary.end_token_id
-        self.pad_token_id = vocabulary.pad_token_id
+        self.no_words = [vocabulary.pad_token_id, vocabulary.end_token_id]
         as_ids = [
-            [(*vocabulary.caption_to_ids(caption), self.end_token_id) for caption in of_photo[:NUM_REFERENCES]]
+            [tuple(vocabulary.caption_to_ids(caption)) for caption in of_photo[:NUM_REFERENCES]]
             for of_photo in captions
         ]
         self.frequencies = DocumentFrequencies(as_ids)
@@ -153,7 +152,7 @@ class CaptionReward:
         return rewards
 
     def _words(self, token_ids):
-        return tuple(token_ids[token_ids != self.pad_token_id].tolist())
+        return tuple(token_ids[~np.isin(token_ids, self.no_words)].tolist())
 
 
 def mean_of_others(rewards):

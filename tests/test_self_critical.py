@@ -88,28 +88,24 @@ def test_the_mean_of_drawn_gradients_is_that_of_the_expected_reward(reward_basel
     drawn = -np.array([flat(gradient()) for _ in range(200)])
     exact = exact_gradient(captioner, objective, batch)
     deviation = np.abs(drawn.mean(axis=0) - exact) / (drawn.std(axis=0) / np.sqrt(len(drawn)) + 1e-6)
-    assert np.abs(exact).max() > 0.05, "there is something to learn"
-    assert deviation.max() < 4.5 and deviation.mean() < 1.5
-    assert not np.allclose(drawn[0], exact, atol=0.1 * np.abs(exact).max()), "a single one is not exact"
+    size = np.linalg.norm(exact)
+    assert size > 0.05, "there is something to learn"
+    assert deviation.max() < 5
+    assert np.linalg.norm(drawn.mean(axis=0) - exact) < 0.1 * size < np.linalg.norm(drawn[0] - exact)
 
 
-def test_the_reward_is_cider_with_the_end_as_a_word():
+def test_the_reward_is_cider():
     vocabulary = Vocabulary(WORDS)
     reward = CaptionReward(CAPTIONS, vocabulary)
     _, target_ids, _ = batch_of(CAPTIONS, vocabulary)
-    token_ids = np.stack([every_caption(vocabulary)] * len(CAPTIONS))
-    rewards = reward(token_ids, target_ids)
-    references = [[[*caption.split(), "."] for caption in of_photo] for of_photo in CAPTIONS]
-    frequencies = DocumentFrequencies(references)
-    names = {0: None, vocabulary.end_token_id: "."}
-    names |= {vocabulary.caption_to_ids(word)[0]: word for word in WORDS}
-    for number, ids in enumerate(every_caption(vocabulary)):
-        words = [names[i] for i in ids.tolist() if names[i]]
-        for photo in range(len(CAPTIONS)):
-            expected = cider([references[photo]], [words], frequencies)["cider"]
+    written = every_caption(vocabulary)
+    rewards = reward(np.stack([written] * len(CAPTIONS)), target_ids)
+    frequencies = DocumentFrequencies(CAPTIONS)
+    for number, ids in enumerate(written):
+        for photo, references in enumerate(CAPTIONS):
+            expected = cider([references], [vocabulary.ids_to_words(ids)], frequencies)["cider"]
             assert rewards[photo, number] == pytest.approx(expected, abs=1e-5)
-    best = every_caption(vocabulary)[rewards[1].argmax()]
-    assert vocabulary.ids_to_words(best) == ["blue"] and best[1] == vocabulary.end_token_id
+    assert np.ptp(rewards) > 1
 
 
 def test_the_mean_of_the_others():
