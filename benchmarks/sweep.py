@@ -3,18 +3,21 @@
     python benchmarks/sweep.py sweeps/first --trials 8 --draw learning-rate=3e-4:3e-3:log --draw dropout=.3,.5 \
         -- --data flickr8k --data-dir flickr8k --encoder mobilenet_v2 --epochs 3
 
-`--draw NAME=a,b,c` draws one of these, `NAME=low:high` a number between them, `NAME=low:high:log` one of which the
-logarithm is. What stands behind `--` is the same for all. Each training has a folder of its own, sweeps/first/000 and
-so on. Stopped or killed, the same command goes on where it was; more `--trials` add some; a trial that failed is tried
-again. The table (sweeps/first/table.md, and printed) has the best first, by CIDEr of free-running captions on dev.
+`--draw NAME=a,b,c` draws one of these, `NAME=low:high` a number between them (a whole one where both are),
+`NAME=low:high:log` one of which the logarithm is. What stands behind `--` is the same for all. Each training has a
+folder of its own, sweeps/first/000 and so on. Stopped or killed, the same command goes on where it was; more
+`--trials` add some; a trial that failed is tried again. The table (sweeps/first/table.md, and printed) has the best
+first, by CIDEr of free-running captions on dev.
 """
 
 import argparse
 import csv
 import json
 import math
+import re
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +28,10 @@ SCORES = {"val_cider": "CIDEr", "val_bleu_4": "BLEU-4", "val_cross_entropy": "cr
 
 
 def parse_draws(texts):
-    """Return dict from the name of an option to what is drawn for it: a list of texts, or (low, high, is_log).
+    """Return dict from the name of an option to what is drawn for it: texts, or (low, high, is_log, is_whole).
 
     >>> parse_draws(["dropout=.3,.5", "learning-rate=1e-4:1e-2:log"])
-    {'dropout': ['.3', '.5'], 'learning-rate': (0.0001, 0.01, True)}
+    {'dropout': ['.3', '.5'], 'learning-rate': (0.0001, 0.01, True, False)}
     """
     draws = {}
     for text in texts:
@@ -44,25 +47,26 @@ def parse_draws(texts):
             is_known = False
         if not name or not is_known:
             raise ValueError(f"Expected NAME=a,b,c or NAME=low:high or NAME=low:high:log. Received: --draw {text}")
-        draws[name] = (low, high, parts[2:] == ["log"])
+        is_whole = all(re.fullmatch(r"\d+", part) for part in parts[:2])
+        draws[name] = (low, high, parts[2:] == ["log"], is_whole)
     return draws
 
 
 def draw_options(draws, seed, trial):
     """Return the options of a trial, dict of texts; they depend on nothing but the arguments.
 
-    >>> draw_options({"dropout": [".3"], "rate": (1.0, 2.0, False)}, seed=0, trial=1)
-    {'dropout': '.3', 'rate': '1.849'}
+    >>> draw_options({"dropout": [".3"], "hidden-dim": (64.0, 512.0, True, True)}, seed=0, trial=1)
+    {'dropout': '.3', 'hidden-dim': '108'}
     """
     options = {}
-    for place, (name, values) in enumerate(draws.items()):
-        random = np.random.default_rng([seed, trial, place])
+    for name, values in draws.items():
+        random = np.random.default_rng([seed, trial, zlib.crc32(name.encode())])
         if isinstance(values, list):
             options[name] = values[random.integers(len(values))]
             continue
-        low, high, is_log = values
+        low, high, is_log, is_whole = values
         drawn = math.exp(random.uniform(math.log(low), math.log(high))) if is_log else random.uniform(low, high)
-        options[name] = f"{drawn:.4g}"
+        options[name] = f"{round(drawn)}" if is_whole else f"{drawn:.4g}"
     return options
 
 
@@ -112,7 +116,10 @@ def sweep(folder, *, trials, draws, fixed, seed=0):
     folder, results, failed = Path(folder), [], []
     asked = {"draws": json.loads(json.dumps(draws)), "fixed": fixed, "seed": seed}
     if (folder / "sweep.json").exists() and read_json(folder / "sweep.json") != asked:
-        raise ValueError(f"In this folder lies a sweep with other options or another seed. Received: {folder}")
+        before = read_json(folder / "sweep.json")
+        raise ValueError(
+            f"In this folder lies a sweep with other arguments: {before}. Choose another folder. Received: {asked}"
+        )
     write_json(folder / "sweep.json", asked)
     for trial in range(trials):
         options, path = draw_options(draws, seed, trial), folder / f"{trial:03d}"

@@ -374,9 +374,8 @@ class Captioner(CaptionWriter, keras.Model):
                 then is what is evaluated, and what is left after `fit`; None does not.
             encoder_rate: layers of the encoder that are trained learn with this share of the learning rate.
             training_objective: what a batch costs instead of the paper's loss: a function of captioner and batch that
-            returns an Objective, such as SelfCritical.
-            jit_compile: compile with XLA. "auto" does so where there is a GPU, but for self-critical training, whose
-            reward is plain Python.
+                returns an Objective, such as SelfCritical.
+            jit_compile: compile with XLA. "auto" does so where there is a GPU and no training_objective.
             **kwargs: as for `keras.Model.compile`, but for the loss, which is the paper's.
         """
         if kwargs.pop("loss", None) is not None or kwargs.pop("metrics", None) is not None:
@@ -873,6 +872,7 @@ class Captioner(CaptionWriter, keras.Model):
         adapted = type(self)(**config)
         adapted.encoder_weights = options.get("encoder_weights", self.encoder_weights)
         adapted.build(((None, *self.feature_shape), (None, None)))
+        adapted._untracked.known_grid = self.rows_and_columns()
         place_of = {token: place for place, token in enumerate(self.vocabulary.tokens)}
         places = [place for place, token in enumerate(vocabulary.tokens) if token in place_of]
         places_before = [place_of[vocabulary.tokens[place]] for place in places]

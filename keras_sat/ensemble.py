@@ -147,10 +147,9 @@ def mean_of_probabilities(logits):
 
 
 def _encoder_of(captioner):
-    """Return what tells one encoder from another: what it is called, its input and output, its weights."""
+    """Return what tells one encoder from another: its input, output and number of layers, and its weights."""
     model = captioner.encoder_model
-    known = captioner.encoder, captioner.encoder_layer, model.input_shape, model.output_shape
-    return *known, [weight.numpy() for weight in model.weights]
+    return model.input_shape, model.output_shape, len(model.layers), [weight.numpy() for weight in model.weights]
 
 
 def _is_same(first, second):

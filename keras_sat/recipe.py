@@ -28,6 +28,7 @@ from keras_sat.training_folder import describe, note_arguments
 SCHEDULES = ("constant", "cosine")
 KEEP_IMAGES_BYTES = 1_000_000_000
 SEARCH = ("num_beams", "max_length")  # how the dev split is captioned after each epoch
+SELF_CRITICAL_FOLDER = "self_critical"  # within that of the training before
 BEFORE = "before.json"  # scores of the captioner that a training began with
 
 
@@ -96,7 +97,7 @@ def fit(
             and sizes are its own; the words that it does not know are added to its vocabulary. Other options may
             change: attention="hard" goes on from soft attention.
         epochs: passes over the training captions, at most; 0 leaves all to `self_critical_epochs`, and needs an
-            `initial_model`.
+            `initial_model`, which keeps its vocabulary then.
         batch_size, group_by: see make_batches.
         seed: of the initial weights, the order of the batches, and all else that is drawn.
         optimizer, learning_rate, clip_norm: see Captioner.compile.
@@ -112,7 +113,8 @@ def fit(
         self_critical_epochs: train for so many further epochs with CIDEr as the reward of whole captions, on whole
             photos, see `keras_sat.self_critical`. That is a training of its own in the folder self_critical of
             `output_dir`: the captioner from before stays where it is, and is returned where no epoch has a better CIDEr
-            on the dev split.
+            on the dev split. The attention penalty, label smoothing, and dropout of words and of word vectors have no
+            place in them.
         self_critical_rate: the learning rate of these epochs, which is constant.
         num_drawn, reward_baseline, drawing_temperature: see SelfCritical.
         cache_dir: the folder of the features; None: beside the photos in `data_dir`, or in `output_dir`.
@@ -145,10 +147,10 @@ def fit(
     photos = _Photos(images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress)
     plan = SimpleNamespace(**locals())
     with exclusive_lock(output_dir / "lock", f"is training in {output_dir}"):
-        captioner, has_ended, figures = initial_model, True, []
+        captioner, is_whole, figures = initial_model, True, []
         if epochs:
-            captioner, has_ended, figures = _train_on_words(plan)
-        if self_critical_epochs and has_ended:
+            captioner, is_whole, figures = _train_on_words(plan)
+        if self_critical_epochs and is_whole:
             captioner, _, further = _train_on_rewards(plan, captioner)
             figures = [*figures, *further]
         captioner.history = parts.Curves(figures)
@@ -169,6 +171,13 @@ def _train_on_words(plan):
     """Train with cross-entropy; return what `_Training.run` does."""
     arguments = {name: value for name, value in plan.arguments.items() if name not in _SELF_CRITICAL}
     training = _Training(plan, plan.output_dir, plan.epochs)
+    further, _ = read_checkpoint(plan.output_dir / SELF_CRITICAL_FOLDER / "checkpoint")
+    if further and not training.has_ended:
+        raise ValueError(
+            f"Self-critical training has begun here with the captioner of {len(training.epochs)} epochs. For more of "
+            f"them choose another output_dir, with initial_model={str(plan.output_dir / 'model')!r}. "
+            f"Received: epochs={plan.epochs}, patience={plan.patience}"
+        )
     training.note(describe(arguments, plan.images, plan.initial_model))
     if training.has_ended:
         return training.loaded()
@@ -197,27 +206,33 @@ def _train_on_rewards(plan, before):
     names += ("patience", "num_beams", "max_length", *_SELF_CRITICAL)
     arguments = {name: plan.arguments[name] for name in names}
     arguments |= {"epochs": arguments.pop("self_critical_epochs"), "schedule": "constant"}
-    arguments |= {"captioner_options": {"initial_weights": before.weights_digest()}}
-    folder = plan.output_dir / "self_critical"
+    # What the first kind of epochs was given has been taken in; only the precision is not part of a saved captioner.
+    options = {name: value for name, value in plan.chosen.items() if name == "dtype" or not plan.epochs}
+    arguments["captioner_options"] = {"dtype": options.get("dtype")}
+    keras.utils.set_random_seed(plan.seed)
+    captioner = before.adapted(**{"seed": plan.seed, **options})
+    captioner.check_encoder_rate(plan.encoder_rate)
+    folder = plan.output_dir / SELF_CRITICAL_FOLDER
     training = _Training(plan, folder, plan.self_critical_epochs, kind="self-critical ", monitored="val_cider")
-    training.note(describe(arguments, plan.images, None))
+    training.note(describe(arguments, plan.images, captioner))
     if training.has_ended:
         return training.loaded()
-    keras.utils.set_random_seed(plan.seed)
-    captioner = before.adapted(**{"seed": plan.seed, **({} if plan.epochs else plan.chosen)})
-    captioner.check_encoder_rate(plan.encoder_rate)
+    if not plan.epochs:
+        for line in _summary(plan.data_name, plan.images, captioner, 1, folder):
+            plan.say(line)
     plan.photos.prepare(captioner, num_views=1)
-    training.begin_with(captioner)
-    batches = plan.photos.batches(
-        "train", captioner, plan, group_by="image", whole=True, first_epoch=len(training.epochs)
-    )
+    try:
+        training.begin_with(captioner)
+    except KeyboardInterrupt:
+        plan.say("\nstopped before the first self-critical epoch")
+        return before, False, []
+    first_epoch = len(training.epochs)
+    batches = plan.photos.batches("train", captioner, plan, group_by="image", whole=True, first_epoch=first_epoch)
     captions = [image.captions for image in plan.photos.of_split("train")]
     drawing = {"num_drawn": plan.num_drawn, "reward_baseline": plan.reward_baseline}
     drawing |= {"temperature": plan.drawing_temperature, "max_length": plan.max_length}
     objective = SelfCritical(captions, captioner.vocabulary, **drawing)
-    optimizer = _fresh(plan.optimizer)
-    if optimizer is not plan.optimizer:
-        optimizer.learning_rate = plan.self_critical_rate
+    optimizer = _fresh(plan.optimizer, learning_rate=plan.self_critical_rate)
     options = {"learning_rate": plan.self_critical_rate, "training_objective": objective}
     captioner.compile(optimizer, **options, **_optimizer_options(plan))
     return training.run(captioner, batches)
@@ -260,7 +275,8 @@ def _check(
     if isinstance(learning_rate, numbers.Real):
         check_above_zero(learning_rate=learning_rate)
     check_above_zero(self_critical_rate=self_critical_rate)
-    check_drawing(num_drawn=num_drawn, reward_baseline=reward_baseline, temperature=drawing_temperature)
+    check_above_zero(drawing_temperature=drawing_temperature)
+    check_drawing(num_drawn=num_drawn, reward_baseline=reward_baseline)
 
 
 def _usual_output_dir(data_name, chosen, initial_model):
@@ -274,10 +290,10 @@ def _usual_output_dir(data_name, chosen, initial_model):
 # === The captioner ===
 
 
-def _fresh(optimizer):
+def _fresh(optimizer, **changes):
     """Return an optimizer that has not been used: one that was passed may belong to another training already."""
     if isinstance(optimizer, keras.optimizers.Optimizer):
-        return type(optimizer).from_config(optimizer.get_config())
+        return type(optimizer).from_config({**optimizer.get_config(), **changes})
     return optimizer
 
 
@@ -431,7 +447,7 @@ class _Training:
         note_arguments(self.folder, described, self.epochs, usual)
         if self.epochs:
             parts.write_history(self.folder / "history.csv", self.epochs)
-        if (self.folder / BEFORE).exists():
+        if self.epochs and (self.folder / BEFORE).exists():  # else it may stem from other arguments
             self.before = [read_sealed_json(self.folder / BEFORE, "the scores before a training")]
 
     @property
@@ -445,22 +461,30 @@ class _Training:
             f"{self.folder}: this training has ended after {len(self.epochs)} {self.kind}epochs; the best captioner is "
             "loaded"
         )
-        own = self.plan.encoder if isinstance(self.plan.encoder, keras.Model) else None
+        own, initial_model = self.plan.encoder, self.plan.initial_model
+        if not isinstance(own, keras.Model):
+            own = initial_model.encoder_model if initial_model is not None and initial_model.has_own_encoder else None
         return Captioner.load(self.folder / "model", encoder=own), True, self.epochs
 
     def begin_with(self, captioner):
         """Keep a captioner and its scores as what is to be improved."""
-        if self.before or not self.plan.photos.of_split("dev"):
+        if self.epochs:
             return
         captioner.save(self.folder / "model")
-        scores = parts.score_captions(captioner, self.plan.photos.of_split("dev"), **self._search_options())
+        scores, dev_images = {}, self.plan.photos.of_split("dev")
+        if dev_images:
+            scores = parts.score_captions(captioner, dev_images, **self._search_options())
+            shown = f"CIDEr {scores['val_cider']:.3f}, BLEU-4 {100 * scores['val_bleu_4']:.1f}"
+            self.plan.say(f"before {self.kind}training: {shown} on dev")
         write_sealed_json(self.folder / BEFORE, scores)
         self.before = [scores]
-        shown = f"CIDEr {scores['val_cider']:.3f}, BLEU-4 {100 * scores['val_bleu_4']:.1f}"
-        self.plan.say(f"before {self.kind}training: {shown} on dev")
 
     def run(self, captioner, batches, steps=()):
-        """Train a captioner that was compiled. Returns the best one, whether it was trained to the end, and figures."""
+        """Train a captioner that was compiled.
+
+        Returns: the best captioner; whether the training came to its end, neither interrupted nor lost; the figures of
+            its epochs.
+        """
         plan, dev_images = self.plan, self.plan.photos.of_split("dev")
         captioner.build_for(batches)
         if self.state:
@@ -477,6 +501,7 @@ class _Training:
             steps.append(parts.ShowProgress(self.num_epochs, label=f"{self.kind}epoch", **known))
             shown = dev_images or plan.photos.of_split("train")
             steps.append(parts.ShowCaptions(shown, **search_options))
+        is_whole = True
         try:
             captioner.fit(
                 batches,
@@ -487,10 +512,11 @@ class _Training:
                 verbose=0,
             )
         except KeyboardInterrupt:
+            is_whole = False
             if keep.epochs:
                 plan.say("\nstopped; called again with the same arguments, it goes on after the last complete epoch")
         self.epochs = keep.epochs
-        return self._best(captioner, lost.is_lost), self.has_ended, self.epochs
+        return self._best(captioner, lost.is_lost), is_whole and not lost.is_lost, self.epochs
 
     def _search_options(self):
         return {"cache": self.plan.photos.cache, **{name: getattr(self.plan, name) for name in SEARCH}}
@@ -499,6 +525,9 @@ class _Training:
         """Return the captioner with the weights of its best epoch."""
         captioner.expectation_share.assign(captioner.expectation_probability)
         advice = "Lower the learning rate, or clip_norm, and train into another output_dir."
+        if self.kind:
+            advice = "Lower self_critical_rate, or clip_norm: with epochs=0, another output_dir, and initial_model="
+            advice += f"{str(self.folder.parent / 'model')!r}." if self.plan.epochs else "the same."
         if not self.epochs and not self.before:
             if is_lost:
                 raise ValueError(

@@ -19,7 +19,6 @@ from keras_sat import equations
 from keras_sat.captioner import Objective, sum_over_replicas
 from keras_sat.captioning import run_search, special_tokens
 from keras_sat.checks import check_above_zero, check_counts
-from keras_sat.evaluation import NUM_REFERENCES
 from keras_sat.scores import DocumentFrequencies, cider_of_vectors
 from keras_sat.search import allowed_logits
 
@@ -31,7 +30,8 @@ class SelfCritical:
     """What a batch costs in self-critical training: `Captioner.compile(training_objective=SelfCritical(...))`.
 
     The batches are those of make_batches with group_by="image": the captions of a photo are the references. Words are
-    chosen with attention's expectation, hard attention's too.
+    chosen with attention's expectation, hard attention's too. The attention penalty, label smoothing, and dropout of
+    words and of word vectors have no part in it.
 
     Args:
         captions: the captions of each training photo, a list of lists: they say how rare an n-gram is.
@@ -44,8 +44,9 @@ class SelfCritical:
     """
 
     def __init__(self, captions, vocabulary, *, num_drawn=5, reward_baseline="greedy", temperature=0.5, max_length=20):
-        check_drawing(num_drawn=num_drawn, reward_baseline=reward_baseline, temperature=temperature)
+        check_drawing(num_drawn=num_drawn, reward_baseline=reward_baseline)
         check_counts(max_length=max_length)
+        check_above_zero(temperature=temperature)
         self.vocabulary = vocabulary
         self.num_drawn = num_drawn
         self.reward_baseline = reward_baseline
@@ -129,10 +130,7 @@ class CaptionReward:
 
     def __init__(self, captions, vocabulary):
         self.no_words = [vocabulary.pad_token_id, vocabulary.end_token_id]
-        as_ids = [
-            [tuple(vocabulary.caption_to_ids(caption)) for caption in of_photo[:NUM_REFERENCES]]
-            for of_photo in captions
-        ]
+        as_ids = [[tuple(vocabulary.caption_to_ids(caption)) for caption in of_photo] for of_photo in captions]
         self.frequencies = DocumentFrequencies(as_ids)
         self._vectors = functools.lru_cache(KEPT_REFERENCES)(self.frequencies.vectors)
 
@@ -145,7 +143,7 @@ class CaptionReward:
         """
         rewards = np.zeros(token_ids.shape[:2], np.float32)
         for photo, (captions, references) in enumerate(zip(token_ids, target_ids)):
-            references = [words for words in map(self._words, references) if words][:NUM_REFERENCES]
+            references = [words for words in map(self._words, references) if words]
             references = [self._vectors(words) for words in references]
             for number, words in enumerate(map(self._words, captions)):
                 rewards[photo, number] = cider_of_vectors(self.frequencies.vectors(words), references)
@@ -161,10 +159,9 @@ def mean_of_others(rewards):
     return (ops.sum(rewards, axis=1, keepdims=True) - rewards) / (count - 1)
 
 
-def check_drawing(*, num_drawn, reward_baseline, temperature):
+def check_drawing(*, num_drawn, reward_baseline):
     """Refuse options that no captions can be drawn and compared with."""
     check_counts(num_drawn=num_drawn)
-    check_above_zero(temperature=temperature)
     if reward_baseline not in BASELINES:
         raise ValueError(f"Expected one of: {', '.join(BASELINES)}. Received: reward_baseline={reward_baseline!r}")
     if reward_baseline == "others" and num_drawn < 2:

@@ -257,6 +257,9 @@ def test_a_sweep_draws_the_same_options_again_and_ranks_them(benchmarks, monkeyp
         sweep.main([*command, "--", "--data", "scenes"])
     assert [name for name, *_ in trained] == ["000", "001", "002", "003"]
     rates = [float(options["rate"]) for _, options, _ in trained]
+    swapped = sweep.draw_options(sweep.parse_draws(["cell=lstm,gru", "rate=1e-3:1e-1:log"]), 0, 0)
+    assert swapped == trained[0][1], "whatever the order of the options"
+    assert sweep.draw_options(sweep.parse_draws(["hidden-dim=64:512"]), 0, 0)["hidden-dim"].isdigit()
     assert len(set(rates)) == 4 and all(1e-3 <= rate <= 1e-1 for rate in rates)
     assert all(fixed == ["--data", "scenes"] for *_, fixed in trained)
     sweep.main([*command, "--", "--data", "scenes"])
@@ -268,7 +271,7 @@ def test_a_sweep_draws_the_same_options_again_and_ranks_them(benchmarks, monkeyp
     assert f"| {2 * ranked[0]:.3f} | 0.200 | 3.000 | 2 |" in table
     with pytest.raises(SystemExit):
         sweep.main([*command, "--", "--data", "flickr8k"])
-    assert "a sweep with other options" in capsys.readouterr().err
+    assert "a sweep with other arguments" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["rate", "=1,2", "rate=", "rate=2:1", "rate=0:1:log", "rate=1:2:3", "rate=a:b"])

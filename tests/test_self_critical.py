@@ -1,9 +1,11 @@
 import itertools
+import signal
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from small_training import SELF_CRITICAL, run_training, train
+from small_training import SELF_CRITICAL, At, run_training, train
 
 import keras_sat
 from data_utils import DATASETS, Vocabulary, make_batches
@@ -247,3 +249,57 @@ def test_any_saved_model_can_be_trained_on_and_never_gets_worse(rewarded, tmp_pa
         keras_sat.fit(images, epochs=0, output_dir=tmp_path / "other")
     with pytest.raises(ValueError, match="Expected one of: greedy, others"):
         keras_sat.fit(images, **options, **{**SELF_CRITICAL, "reward_baseline": "none"})
+
+
+def test_scores_from_before_are_those_of_the_captioner_that_begins(rewarded, tmp_path):
+    """A training that was given up in its first epoch leaves scores that another beginning must not be held to."""
+    folder, _ = rewarded
+    images = DATASETS["scenes"](None, num_scenes=40, seed=3)
+    options = {"epochs": 0, "batch_size": 40, "output_dir": tmp_path, "show_progress": False, **SELF_CRITICAL}
+    give_up = At(0, lambda: signal.raise_signal(signal.SIGINT))
+    better, worse = folder / "self_critical" / "model", folder / "model"
+    for model in (worse, better):
+        stopped = keras_sat.fit(images, **options, initial_model=model, callbacks=[give_up])
+        assert stopped.weights_digest() == Captioner.load(model).weights_digest()
+        assert Captioner.load(tmp_path / "self_critical" / "model").weights_digest() == stopped.weights_digest()
+
+
+def test_other_options_of_the_captioner_are_refused(rewarded, tmp_path):
+    folder, _ = rewarded
+    images = DATASETS["scenes"](None, num_scenes=40, seed=3)
+    options = {"epochs": 0, "batch_size": 40, "initial_model": folder / "model", "output_dir": tmp_path}
+    options |= {**SELF_CRITICAL, "self_critical_epochs": 1, "show_progress": False}
+    captioner = keras_sat.fit(images, **options, length_penalty=0.1, dtype="mixed_bfloat16")
+    assert captioner.length_penalty == 0.1 and captioner.decoder.compute_dtype == "bfloat16"
+    with pytest.raises(ValueError, match="training with other arguments: initial_model was"):
+        keras_sat.fit(images, **options, length_penalty=0.9, dtype="mixed_bfloat16")
+    with pytest.raises(ValueError, match="dtype was 'mixed_bfloat16' and is None"):
+        keras_sat.fit(images, **options, length_penalty=0.1)
+
+
+def test_more_epochs_of_cross_entropy_come_too_late(rewarded):
+    folder, captioner = rewarded
+    with pytest.raises(ValueError, match="has begun here with the captioner of 2 epochs"):
+        train(folder, epochs=3, **SELF_CRITICAL)
+    again = train(folder, epochs=2, **SELF_CRITICAL)
+    assert again.weights_digest() == captioner.weights_digest()
+
+
+def test_without_a_dev_split_nothing_is_lost_either(rewarded, tmp_path):
+    folder, _ = rewarded
+    images = [image for image in DATASETS["scenes"](None, num_scenes=40, seed=3) if image.split == "train"]
+    options = {"epochs": 0, "batch_size": 40, "initial_model": folder / "model", "show_progress": False}
+    options |= {**SELF_CRITICAL, "self_critical_epochs": 1}
+    give_up = At(0, lambda: signal.raise_signal(signal.SIGINT))
+    stopped = keras_sat.fit(images, **options, output_dir=tmp_path / "stopped", callbacks=[give_up])
+    assert stopped.weights_digest() == Captioner.load(folder / "model").weights_digest()
+    ended = keras_sat.fit(images, **options, output_dir=tmp_path / "ended")
+    assert ended.weights_digest() != stopped.weights_digest() and len(ended.history["reward"]) == 1
+
+
+def test_a_callback_may_end_the_first_kind_of_epochs_and_an_optimizer_bring_its_schedule(tmp_path):
+    schedule = keras.optimizers.schedules.CosineDecay(3e-3, 10)
+    stop = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: setattr(stop.model, "stop_training", True))
+    options = {**SELF_CRITICAL, "self_critical_epochs": 1, "optimizer": keras.optimizers.Adam(schedule)}
+    captioner = train(tmp_path, epochs=5, callbacks=[stop], **options)
+    assert np.isfinite(captioner.history["reward"]).tolist() == [False, True]
