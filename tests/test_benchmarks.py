@@ -225,8 +225,11 @@ def test_seeds_become_one_row(benchmarks, monkeypatch, tmp_path, capsys):
         table.to_json(tmp_path / f"soft-{number}.json")
     seeds.main([f"soft={tmp_path}/soft-*.json", f"alone={tmp_path}/soft-1.json"])
     *_, soft, alone = capsys.readouterr().out.splitlines()
-    assert soft == "| soft | 60.0 ± 0.0 |  |  | 22.0 ± 2.6 |  | 50.0 ± 0.0 | 0.440 ± 0.053 | 11 | 7 |"
-    assert alone == "| alone | 60.0 |  |  | 21.0 |  | 50.0 | 0.420 | 11 | 7 |"
+    assert soft == "| soft | 60.0 ± 0.0 |  |  | 22.0 ± 2.6 |  | 50.0 ± 0.0 | 0.440 ± 0.053 | 11 | 7 | 0 | 0 |"
+    assert alone == "| alone | 60.0 |  |  | 21.0 |  | 50.0 | 0.420 | 11 | 7 | 0 | 0 |"
+    assert seeds.bad_ending(["two", "dogs", "play", "with", "a"]) == "breaks off"
+    assert seeds.bad_ending(["a", "man", "in", "red", "in", "red"]) == "repeats" == seeds.bad_ending(["dog", "dog"])
+    assert seeds.bad_ending(["a", "red", "dog", "and", "a", "red", "dog"]) is None is seeds.bad_ending([])
     with pytest.raises(SystemExit, match="No file matches"):
         seeds.main([f"hard={tmp_path}/hard-*.json"])
     replace(table, scores={**scores, "meteor": 0.2, "meteor_kind": "another"}).to_json(tmp_path / "soft-3.json")

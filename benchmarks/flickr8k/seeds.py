@@ -1,7 +1,8 @@
 """Rows for several seeds: `python benchmarks/flickr8k/seeds.py "soft=scores/soft-*.json" "hard=scores/hard-*.json"`.
 
 Each pattern stands for what `keras-sat evaluate --json` wrote for the trainings with different seeds. Printed are, as a
-table in Markdown, mean and deviation of their scores, and how many different captions and words there are.
+table in Markdown, mean and deviation of their scores, how many different captions and words there are, and how many
+captions end badly: with a word or two said twice, or with a word that more must follow.
 """
 
 import glob
@@ -9,12 +10,15 @@ import sys
 
 import numpy as np
 
+from data_utils import tokenise
 from keras_sat import ScoreTable
 from keras_sat.evaluation import COLUMNS
 
+OPEN_WORDS = "a an the in on at of with and or to by for from his her their its is are wearing"
+
 
 def row(tables):
-    """Return the cells of a row, texts: the scores of COLUMNS, different captions, words used.
+    """Return the cells of a row, texts: the scores of COLUMNS, different captions, words used, bad endings.
 
     Args:
         tables: list of ScoreTable, one for each seed.
@@ -26,7 +30,22 @@ def row(tables):
         cells.append("" if None in values else _mean_and_deviation(unit * np.array(values), digits))
     for name in ("distinct_captions", "vocabulary_used"):
         cells.append(f"{np.mean([table.statistics[name] for table in tables]):.0f}")
+    endings = [[bad_ending(tokenise(entry["caption"])) for entry in table.captions] for table in tables]
+    for kind in ("repeats", "breaks off"):
+        cells.append(f"{np.mean([kinds.count(kind) for kinds in endings]):.0f}")
     return cells
+
+
+def bad_ending(words):
+    """Return what is wrong with the end of a caption, or None.
+
+    >>> bad_ending("a dog on a dog on a".split()), bad_ending("a dog runs runs".split()), bad_ending("a dog".split())
+    ('breaks off', 'repeats', None)
+    """
+    if words and words[-1] in OPEN_WORDS.split():
+        return "breaks off"
+    repeats = any(len(words) >= 2 * n and words[-n:] == words[-2 * n : -n] for n in (1, 2, 3))
+    return "repeats" if repeats else None
 
 
 def _mean_and_deviation(values, digits):
@@ -35,7 +54,7 @@ def _mean_and_deviation(values, digits):
 
 
 def main(patterns):
-    titles = ["", *COLUMNS.values(), "captions", "words"]
+    titles = ["", *COLUMNS.values(), "captions", "words", "repeat", "break off"]
     print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
     for named in patterns:
         name, _, pattern = named.partition("=")
