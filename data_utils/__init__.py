@@ -18,7 +18,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
             "tokenise",
             "vocabulary_words",
         ],
-        "scenes": ["Scene", "draw_scenes", "is_true", "word_places"],
+        "scenes": ["Scene", "WordPlace", "draw_scenes", "is_true", "word_places"],
         "datasets": ["DATASETS", "coco", "flickr8k", "flickr30k", "folder", "scenes"],
         "downloads": ["DOWNLOADS", "download"],
         "sources": ["photos_of_split", "read_data"],

@@ -198,9 +198,12 @@ def _add_caption(parser):
     _add_search(parser)
     _add_encoder_weights(parser)
     parser.add_argument("--json", action="store_true", default=False, help="print a JSON object for each picture")
-    parser.add_argument(
-        "--plot", default=None, metavar="OUT", help="draw where it looked: a picture file, or a folder for many"
-    )
+    for name, text in (
+        ("plot", "draw where it looked: a picture file, or a folder for many"),
+        ("html", "the same as a page to play with: a file, or a folder for many"),
+        ("gif", "the same as a cartoon: a file, or a folder for many"),
+    ):
+        parser.add_argument(f"--{name}", default=None, metavar="OUT", help=text)
 
 
 def _add_evaluate(parser):
@@ -226,6 +229,15 @@ def _add_evaluate(parser):
         ("coco-results", "write the captions as coco-caption reads them"),
     ):
         parser.add_argument(f"--{name}", default=None, metavar="OUT", help=text)
+    parser.add_argument(
+        "--gallery",
+        default=None,
+        metavar="DIR",
+        help="write a page of all photos into this folder: captions, where it looked, and each one's scores",
+    )
+    parser.add_argument(
+        "--grounding", action="store_true", default=False, help="say whether it looks at what it names (scenes only)"
+    )
 
 
 def _add_compare(parser):
@@ -267,12 +279,16 @@ def run_fit(data, preset=None, dropout=None, **options):
         raise KeyboardInterrupt  # that ended it before there was anything to keep
 
 
-def run_caption(images, model, encoder_weights=None, plot=None, **options):
+def run_caption(images, model, encoder_weights=None, plot=None, html=None, gif=None, **options):
     """Print a caption for each picture; name those that could not be read at the end."""
     as_json = options.pop("json")
     paths = list(dict.fromkeys(_pictures(images)))
     captioner = _captioner_of(model, encoder_weights)
-    plot = None if plot is None else _plot_paths(plot, paths)
+    drawings = {
+        option: _drawing_paths(option, out, paths)
+        for option, out in (("plot", plot), ("html", html), ("gif", gif))
+        if out is not None
+    }
     unreadable = []
     for path, result in _results(captioner, paths, options):
         if isinstance(result, Exception):
@@ -285,10 +301,13 @@ def run_caption(images, model, encoder_weights=None, plot=None, **options):
             line = f"{path}\t{result.caption}"
         if line is not None:
             print(line, flush=True)
-        if plot is not None and not isinstance(result, Exception):
+        if drawings and not isinstance(result, Exception):
             from keras_sat.display import AttentionDisplay
 
-            AttentionDisplay.from_result(result).save(plot[path])
+            display = AttentionDisplay.from_result(result, image=path)
+            for option, write in (("plot", display.save), ("html", display.to_html), ("gif", display.animate)):
+                if option in drawings:
+                    write(drawings[option][path])
     if unreadable:
         raise ValueError("; ".join(unreadable))
 
@@ -343,46 +362,65 @@ def _results(captioner, paths, options, batch_size=64):
             yield path, error or next(results)
 
 
-def _plot_paths(out, paths):
+def _drawing_paths(option, out, paths):
     """Return where the drawing of each picture goes: the file that was named, or one in that folder for each."""
     from matplotlib.backend_bases import FigureCanvasBase
 
     out = Path(out).expanduser()
-    kinds = sorted(FigureCanvasBase.get_supported_filetypes())
+    kinds = {"plot": sorted(FigureCanvasBase.get_supported_filetypes()), "html": ["html", "htm"], "gif": ["gif"]}[
+        option
+    ]
     if out.suffix and out.suffix[1:].lower() not in kinds:
-        raise ValueError(f"A drawing can be one of: {', '.join(kinds)}. Received: --plot {out}")
+        raise ValueError(f"A drawing can be one of: {', '.join(kinds)}. Received: --{option} {out}")
     if out.suffix and len(paths) > 1:
-        raise ValueError(f"Several pictures are drawn into a folder. Received: --plot {out}")
+        raise ValueError(f"Several pictures are drawn into a folder. Received: --{option} {out}")
     if out.suffix:
         drawings = {paths[0]: out}
     else:
         drawings, names = {}, set()
+        ending = "png" if option == "plot" else option
         for path in dict.fromkeys(paths):
             stem = Path(path).stem
             name = next(
                 name
                 for number in itertools.count(1)
-                if (name := f"{stem}-attention{f'-{number}' if number > 1 else ''}.png") not in names
+                if (name := f"{stem}-attention{f'-{number}' if number > 1 else ''}.{ending}") not in names
             )
             names.add(name)
             drawings[path] = out / name
     pictures = {Path(path).resolve() for path in paths}
     for drawing in drawings.values():
         if drawing.resolve() in pictures:
-            raise ValueError(f"The drawing would replace the picture itself. Received: --plot {out}")
+            raise ValueError(f"The drawing would replace the picture itself. Received: --{option} {out}")
         drawing.parent.mkdir(parents=True, exist_ok=True)
     return drawings
 
 
-def run_evaluate(model, data, captions=None, encoder_weights=None, json=None, csv=None, coco_results=None, **options):
+def run_evaluate(
+    model,
+    data,
+    captions=None,
+    encoder_weights=None,
+    json=None,
+    csv=None,
+    coco_results=None,
+    gallery=None,
+    grounding=False,
+    **options,
+):
     """Score a captioner, or captions, and write what was asked for."""
     from keras_sat.evaluation import evaluate, evaluate_captions
 
     for name, path in (("json", json), ("csv", csv), ("coco-results", coco_results)):
         if path is not None and Path(path).expanduser().is_dir():
             raise ValueError(f"Expected the name of a file to write, and this is a folder. Received: --{name} {path}")
+    if gallery is not None and Path(gallery).expanduser().is_file():
+        raise ValueError(f"Expected the name of a folder, and this is a file. Received: --gallery {gallery}")
+    if grounding and data != "scenes":
+        raise ValueError(f"Only of the scenes is the place of every word known. Received: --grounding --data {data}")
     if captions is None:
-        table = evaluate(_captioner_of(model, encoder_weights, data), data, **options)
+        keep_results = gallery is not None or grounding
+        table = evaluate(_captioner_of(model, encoder_weights, data), data, keep_results=keep_results, **options)
     else:
         searching = [
             "cache_dir" if name == "cache" else name
@@ -390,6 +428,7 @@ def run_evaluate(model, data, captions=None, encoder_weights=None, json=None, cs
             if name not in ("data_dir", "split", "split_seed", "beside")
         ]
         searching += ["model"] * (model is not None) + ["encoder_weights"] * (encoder_weights is not None)
+        searching += ["gallery"] * (gallery is not None) + ["grounding"] * grounding
         if searching:
             raise ValueError(
                 "With --captions nothing is captioned, so that --model and its options have no place. "
@@ -400,6 +439,27 @@ def run_evaluate(model, data, captions=None, encoder_weights=None, json=None, cs
     for path, write in ((json, table.to_json), (csv, table.to_csv), (coco_results, table.to_coco_results)):
         if path is not None:
             write(path)
+    if grounding:
+        from keras_sat.grounding import ground_scenes
+
+        print(f"\n{ground_scenes(table.images, table.results, word_classes=None)}")
+    if gallery is not None:
+        _write_gallery(table, Path(gallery).expanduser() / "index.html")
+
+
+def _write_gallery(table, path):
+    from keras_sat.evaluation import NUM_REFERENCES
+    from keras_sat.overview import gallery
+
+    page = gallery(
+        table.results,
+        path,
+        images=[image.image_path for image in table.images],
+        names=[image.image_id for image in table.images],
+        references=[image.captions[:NUM_REFERENCES] for image in table.images],
+        title=f"Captions of {table.settings['data']}, split {table.settings['split']}",
+    )
+    print(f"gallery: {page}")
 
 
 def run_compare(first, second):

@@ -1,67 +1,97 @@
 """Pictures of attention: the photo, and for each word of its caption where the model looked."""
 
+import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from data_utils.files import write_whole
+from data_utils.images import load_image
+from keras_sat.player import OPACITY, player_frame, player_page, shown_aspect
+
+LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
+NO_NUMBER = (0.9, 0.0, 0.63)  # the colour of cells whose attention is NaN: one that no map has
+TALLEST_PANEL = 4  # times as tall as wide, or as wide as tall
+CURVES = {
+    "cross-entropy of a word": ("cross_entropy", "val_cross_entropy"),
+    "reward": ("reward",),
+    "BLEU on dev": ("val_bleu_1", "val_bleu_2", "val_bleu_3", "val_bleu_4"),
+    "CIDEr on dev": ("val_cider",),
+}
+CURVE_NAMES = {"cross_entropy": "training", "val_cross_entropy": "dev", "reward": "training", "val_cider": "dev"}
+CURVE_NAMES |= {f"val_bleu_{n}": f"BLEU-{n}" for n in range(1, 5)}
+
 
 @dataclass(frozen=True)
 class AttentionDisplay:
-    """A photo, its caption and the attention of each word, ready to be drawn.
+    """A photo, its caption and the attention of each word, ready to be drawn. In a notebook it shows its player.
 
     Attributes:
-        image: the photo, an array (height, width, 3) with values 0..255, or a PIL image.
+        image: the photo: a path, a PIL image or an array with values 0..255; kept as uint8 (height, width, 3), and
+            shrunk if it is larger than 1024 pixels.
         words: list of the caption's words.
-        attention_weights: (words, rows, columns).
+        attention_weights: (words, rows, columns), for a grid of any shape that covers the photo.
     """
 
-    image: Any
+    image: Any = field(repr=False)
     words: list
-    attention_weights: np.ndarray
+    attention_weights: np.ndarray = field(repr=False)
 
     def __post_init__(self):
-        image, maps = np.asarray(self.image), np.asarray(self.attention_weights)
-        if image.ndim != 3:
+        if self.image is None:
             raise ValueError(
                 "Expected the photo as an array (height, width, 3). Results that were made from features alone have "
-                f"none: pass it as `image`. Received: image of shape {image.shape}"
+                "none: pass it as `image`. Received: image=None"
             )
-        if maps.ndim != 3 or len(maps) != len(self.words):
+        maps = np.asarray(self.attention_weights, dtype=float)
+        if maps.ndim != 3 or len(maps) != len(self.words) or 0 in maps.shape[1:]:
             raise ValueError(
                 "Expected one map (rows, columns) for each word. "
                 f"Received: {len(self.words)} words, attention_weights of shape {maps.shape}"
             )
-        object.__setattr__(self, "image", image)
+        object.__setattr__(self, "image", _as_photo(self.image))
         object.__setattr__(self, "attention_weights", maps)
 
     @classmethod
     def from_result(cls, result, *, image=None):
-        """Return the display of a CaptionResult; `image` stands in where the result has no photo."""
+        """Return the display of a CaptionResult; `image`, such as the photo's path, stands in for the result's own."""
         if not hasattr(result, "attention_weights"):
             raise ValueError(f"Expected one CaptionResult. Received: result of type {type(result).__name__}")
         return cls(result.image if image is None else image, result.words, result.attention_weights)
 
     def upsampled(self, position):
-        """Return the map of the word at `position` as smooth as a photo: (height, width), values of at least 0."""
+        """Return the map of the word at `position` as smooth as a photo: (height, width), values of at least 0.
+
+        Cells whose attention is NaN stay NaN, with sharp edges.
+        """
         from PIL import Image
 
-        height, width = self.image.shape[:2]
-        attention_map = Image.fromarray(np.asarray(self.attention_weights[position], dtype=np.float32))
-        return np.array(attention_map.resize((width, height), Image.Resampling.BICUBIC)).clip(min=0)
+        size = self.image.shape[1::-1]
+        attention_map = self.attention_weights[position].astype(np.float32)
+        known = np.isfinite(attention_map)
+        smooth = Image.fromarray(np.where(known, attention_map, 0)).resize(size, Image.Resampling.BICUBIC)
+        shown = Image.fromarray(known.astype(np.uint8)).resize(size, Image.Resampling.NEAREST)
+        return np.where(np.array(shown) > 0, np.array(smooth).clip(min=0), np.nan)
 
-    def plot(self, ax=None, *, columns=5, opacity=0.75):
+    # === Panels ===
+
+    def plot(self, ax=None, *, columns=5, opacity=OPACITY, colour_map=None):
         """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
 
         Args:
             ax: an array of axes, one more than there are words at least; None makes a new figure.
             columns: panels side by side in a new figure.
             opacity: how dark a place becomes that was not looked at, from 0 to 1.
+            colour_map: the name of one of matplotlib's, such as "jet": its colours instead, transparent where the
+                model did not look; `opacity` is then that of the greatest attention.
 
         Returns: the array of axes; those that are not needed are switched off.
         """
         num_panels = len(self.words) + 1
+        _check_options(columns, opacity)
         if ax is None:
             import matplotlib.pyplot as plt
 
@@ -73,24 +103,170 @@ class AttentionDisplay:
             panel.set_axis_off()
         panels[0].imshow(self.image)
         for position, (panel, word) in enumerate(zip(panels[1:], self.words)):
-            attention_map = self.upsampled(position)
-            panel.imshow(self.image)
-            panel.imshow(attention_map, cmap="gray", alpha=opacity, vmin=0, vmax=max(attention_map.max(), 1e-12))
-            panel.set_title(word)
+            self._draw_map(panel, position, opacity, colour_map)
+            lost = "" if np.isfinite(self.attention_weights[position]).all() else " (NaN)"
+            panel.set_title(word + lost, parse_math=False)
+        return ax
+
+    @staticmethod
+    def compare(displays, *, names=None, ax=None, opacity=OPACITY, colour_map=None):
+        """Draw several captions one above the other, a row each, as the paper's figure has soft and hard attention.
+
+        Args:
+            displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard, none].
+            names: list of a name for each row, which stands above its photo.
+            ax: an array of axes (rows, columns), a row for each display and a column more than there are words at
+                least; None makes a new figure.
+            opacity, colour_map: see `plot`.
+
+        Returns: the array of axes.
+        """
+        displays = [
+            item if isinstance(item, AttentionDisplay) else AttentionDisplay.from_result(item) for item in displays
+        ]
+        names = [""] * len(displays) if names is None else list(names)
+        if not displays or len(names) != len(displays):
+            raise ValueError(
+                "Expected at least one display, and a name for each. "
+                f"Received: {len(displays)} displays, {len(names)} names"
+            )
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            columns = max(len(display.words) for display in displays) + 1
+            height = sum(display._size(columns, rows=1)[1] for display in displays)
+            _, ax = plt.subplots(
+                len(displays), columns, figsize=(2 * columns, height), layout="constrained", squeeze=False
+            )
+        if np.ndim(ax) != 2 or len(ax) != len(displays):
+            raise ValueError(f"Expected axes (rows, columns), {len(displays)} rows. Received: shape {np.shape(ax)}")
+        for row, display, name in zip(ax, displays, names):
+            display.plot(row, opacity=opacity, colour_map=colour_map)
+            row[0].set_title(name, parse_math=False)
         return ax
 
     def save(self, path, *, columns=5, **options):
         """Draw the same into a picture file; the kind of file follows from the name's ending."""
         from matplotlib.figure import Figure
 
+        path = Path(path).expanduser()
+        path = path if path.suffix else path.with_suffix(".png")
+        _check_options(columns, 0)
         figure = Figure(figsize=self._size(columns), layout="constrained")
         self.plot(figure.subplots(*self._grid(columns), squeeze=False), **options)
-        figure.savefig(path)
+        drawing = io.BytesIO()
+        figure.savefig(drawing, format=path.suffix[1:].lower())
+        write_whole(path, drawing.getvalue())
+
+    def _draw_map(self, panel, position, opacity, colour_map):
+        import matplotlib
+
+        attention_map = self.upsampled(position)
+        known = np.isfinite(attention_map)
+        greatest = max(attention_map[known].max(initial=0), 1e-12)
+        colours = matplotlib.colormaps["gray" if colour_map is None else colour_map].with_extremes(bad=NO_NUMBER)
+        alpha = opacity
+        if colour_map is not None:
+            alpha = opacity * np.where(known, attention_map / greatest, 1)
+        panel.imshow(self.image)
+        panel.imshow(attention_map, cmap=colours, alpha=alpha, vmin=0, vmax=greatest)
 
     def _grid(self, columns):
         return math.ceil((len(self.words) + 1) / columns), columns
 
-    def _size(self, columns):
+    def _size(self, columns, rows=None):
         height, width = self.image.shape[:2]
-        rows, columns = self._grid(columns)
-        return 2 * columns, rows * (2 * height / width + 0.4)
+        rows = self._grid(columns)[0] if rows is None else rows
+        return 2 * columns, rows * (2 * min(max(height / width, 1 / TALLEST_PANEL), TALLEST_PANEL) + 0.4)
+
+    # === The cartoon and the player ===
+
+    def animate(self, path, *, seconds_per_word=0.7, width=240, opacity=OPACITY):
+        """Write a GIF: the caption appears word by word, while the light moves over the photo.
+
+        Args:
+            path: of the file, ending in .gif.
+            seconds_per_word: how long each word stays.
+            width: of the picture in pixels.
+            opacity: see `plot`.
+        """
+        from keras_sat.cartoon import write_cartoon
+
+        _check_options(1, opacity)
+        maps = [self.upsampled(position) for position in range(len(self.words))]
+        write_cartoon(
+            path, self.image, self.words, maps, seconds_per_word=seconds_per_word, width=width, opacity=opacity
+        )
+
+    def to_html(self, path, *, title=None, opacity=OPACITY):
+        """Write the player: one HTML page that needs no other file and no network.
+
+        Hovering over a word, or focusing it, shows its map; play walks through the caption.
+
+        Args:
+            path: of the file.
+            title: of the page; None takes the caption.
+            opacity: of the map at first, from 0 to 1.
+        """
+        _check_options(1, opacity)
+        page = player_page(self.image, self.words, self.attention_weights, title=title, opacity=opacity)
+        write_whole(Path(path).expanduser(), page)
+
+    def _repr_html_(self):
+        page = player_page(self.image, self.words, self.attention_weights)
+        return player_frame(page, self.words, shown_aspect(self.image))
+
+
+def plot_history(history, ax=None):
+    """Draw the curves of a training: cross-entropy, the reward, and the scores of the dev split's captions.
+
+    Args:
+        history: what `captioner.history` is after `fit`: a mapping from a name to its value in each epoch. Keras' own
+            History has it too.
+        ax: an array of axes, one for each kind of figure that the history has; None makes a new figure.
+
+    Returns: the array of axes.
+    """
+    history = getattr(history, "history", history)
+    kinds = {
+        title: [name for name in names if name in history and np.isfinite(history[name]).any()]
+        for title, names in CURVES.items()
+    }
+    kinds = {title: names for title, names in kinds.items() if names}
+    if not kinds:
+        known = ", ".join(name for names in CURVES.values() for name in names)
+        raise ValueError(f"Expected at least one of: {known}. Received: history with {', '.join(history) or 'nothing'}")
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(1, len(kinds), figsize=(4 * len(kinds), 3), layout="constrained", squeeze=False)
+        ax = ax[0]
+    panels = np.asarray(ax).ravel()
+    if len(panels) < len(kinds):
+        raise ValueError(f"This history needs {len(kinds)} axes: {', '.join(kinds)}. Received: {len(panels)}")
+    for panel, (title, names) in zip(panels, kinds.items()):
+        for name in names:
+            unit = 100 if name.startswith("val_bleu") else 1
+            values = unit * np.asarray(history[name], dtype=float)
+            panel.plot(np.arange(1, len(values) + 1), values, marker=".", label=CURVE_NAMES[name])
+        panel.set_title(title)
+        panel.set_xlabel("epoch")
+        panel.xaxis.get_major_locator().set_params(integer=True)
+        panel.legend()
+    return ax
+
+
+def _as_photo(image):
+    """Return a photo as uint8 (height, width, 3), shrunk if it is very large; one that is so already is not copied."""
+    if not (isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3):
+        image = load_image(image)
+    height, width = image.shape[:2]
+    share = LARGEST_SIDE / max(height, width, 1)
+    return image if share >= 1 else load_image(image, (max(round(share * height), 1), max(round(share * width), 1)))
+
+
+def _check_options(columns, opacity):
+    if columns < 1:
+        raise ValueError(f"Expected at least 1. Received: columns={columns}")
+    if not 0 <= opacity <= 1:
+        raise ValueError(f"Expected a number from 0 to 1. Received: opacity={opacity}")

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import math
 import re
 import warnings
 from collections import Counter
@@ -46,6 +47,8 @@ class ScoreTable:
         photos: what each photo contributes: dict of lists, "bleu_counts" (see `scores.bleu_counts`), "rouge_l",
             "cider" and "meteor" (None where it cannot be computed).
         beside: dict from a label to scores of others, which are printed below.
+        images, results: list of CaptionedImage and list of CaptionResult (without the photo), one for each photo;
+            empty unless `evaluate` was asked to keep them. Files do not hold them.
     """
 
     scores: dict
@@ -54,12 +57,11 @@ class ScoreTable:
     statistics: dict = dataclasses.field(default_factory=dict)
     photos: dict = dataclasses.field(default_factory=dict, repr=False)
     beside: dict = dataclasses.field(default_factory=dict, repr=False)
+    images: list = dataclasses.field(default_factory=list, repr=False, compare=False)
+    results: list = dataclasses.field(default_factory=list, repr=False, compare=False)
 
     def __str__(self):
-        without = {name: self.scores[f"{name}_no_penalty"] for name in COLUMNS if f"{name}_no_penalty" in self.scores}
-        rows = {"these captions": self.scores, "  without brevity penalty": without}
-        for label, scores in self.beside.items():
-            rows[label] = {**{name.removesuffix("_no_penalty"): value for name, value in scores.items()}, **scores}
+        rows = self._rows(self.beside)
         width = max(map(len, rows)) + 1
         lines = [" " * width + "".join(f"{title:>8}" for title in COLUMNS.values())]
         for label, scores in rows.items():
@@ -70,6 +72,39 @@ class ScoreTable:
             lines.append("A person's caption has one reference less.")
         lines.append(f"METEOR: {self.scores['meteor_kind']}")
         return "\n".join([*lines, self._counts(), ", ".join(f"{name} {value}" for name, value in self._known())])
+
+    def _rows(self, beside):
+        """Return the rows that are shown: a dict from a label to a dict of scores."""
+        without = {name: self.scores[f"{name}_no_penalty"] for name in COLUMNS if f"{name}_no_penalty" in self.scores}
+        rows = {"these captions": self.scores, "  without brevity penalty": without}
+        for label, scores in beside.items():
+            rows[label] = {**{name.removesuffix("_no_penalty"): value for name, value in scores.items()}, **scores}
+        return rows
+
+    def plot(self, ax=None):
+        """Draw a bar for each score, beside those of `beside`, or of the paper where it has this data set.
+
+        All are in hundredths, CIDEr too. The paper's BLEU is without brevity penalty; ours is there both ways.
+
+        Args:
+            ax: matplotlib axes; None makes a new figure.
+
+        Returns: the axes.
+        """
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            _, ax = plt.subplots(figsize=(9, 3.5), layout="constrained")
+        rows = self._rows(self.beside or PUBLISHED.get(self.settings["data"], {}))
+        width = 0.8 / len(rows)
+        for number, (label, scores) in enumerate(rows.items()):
+            heights = [math.nan if scores.get(name) is None else 100 * scores[name] for name in COLUMNS]
+            bars = ax.bar(np.arange(len(COLUMNS)) - 0.4 + (number + 0.5) * width, heights, width, label=label.strip())
+            ax.bar_label(bars, ["" if math.isnan(height) else f"{height:.1f}" for height in heights], fontsize=6)
+        ax.set_xticks(range(len(COLUMNS)), COLUMNS.values())
+        ax.set_ylabel("hundredths")
+        ax.legend(fontsize="small")
+        return ax
 
     def _counts(self):
         counts = self.statistics
@@ -163,6 +198,7 @@ def evaluate(
     batch_size=64,
     skip_unreadable=False,
     beside=(),
+    keep_results=False,
     show_progress=True,
 ):
     """Return the ScoreTable of a captioner on the photos of one split.
@@ -179,6 +215,7 @@ def evaluate(
             lists as unreadable always are.
         beside: what to print below: "paper", its rows for this data set; "human", the first reference of each photo,
             scored against the others.
+        keep_results: keep the photos' CaptionResults in the table, with their attention maps.
         show_progress: show progress on standard error.
     """
     if not hasattr(captioner, "caption"):
@@ -207,7 +244,11 @@ def evaluate(
     settings = _settings(data, split, captioner.encoder, num_beams, length_penalty, max_length, split_seed)
     if len(getattr(captioner, "captioners", [])) > 1:
         settings["models"] = len(captioner.captioners)
-    return _score_table(images, [result.caption for result in results], settings, every, beside)
+    table = _score_table(images, [result.caption for result in results], settings, every, beside)
+    if not keep_results:
+        return table
+    without_photos = [dataclasses.replace(result, image=None) for result in results]
+    return dataclasses.replace(table, images=images, results=without_photos)
 
 
 def evaluate_captions(captions, data, *, data_dir=None, split="test", split_seed=None, beside=(), show_progress=True):

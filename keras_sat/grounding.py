@@ -1,45 +1,136 @@
-"""Does the model look where the word is? On the built-in scenes the place of every word is known."""
+"""Does the model look where the word is? On the built-in scenes the place of every word is known.
 
-from dataclasses import dataclass
+The paper shows it in pictures; here it is a number, beside what two maps get that never saw the photo: one that is the
+same everywhere, and one that is greatest in the middle, where most photos have what they are about.
+"""
+
+from dataclasses import dataclass, field
 
 import numpy as np
+
+CENTRE_WIDTH = 0.25  # deviation of the map in the middle, as a share of the photo's sides
 
 
 @dataclass(frozen=True)
 class Grounding:
-    """How well the attention meets the objects, averaged over words.
+    """How well the attention meets the objects, averaged over words. Printed, it is a table of the word classes.
 
     Attributes:
         mass: the share of the attention that lies on the objects' cells.
         uniform_mass: what a map that is the same everywhere gets.
-        pointing: the share of words whose attention is greatest in one of the objects' cells.
+        pointing: the share of words whose attention is greatest in one of the objects' cells; where several cells are
+            the greatest, their share that is.
         num_words: how many words were looked at.
+        uniform_pointing, centre_mass, centre_pointing: the same of the map that is the same everywhere, and of one that
+            is greatest in the middle.
+        enlarge: so many cells around an object were counted as its own.
+        word_classes: dict from a word class to its own Grounding.
     """
 
     mass: float
     uniform_mass: float
     pointing: float
     num_words: int
+    uniform_pointing: float = float("nan")
+    centre_mass: float = float("nan")
+    centre_pointing: float = float("nan")
+    enlarge: int = 0
+    word_classes: dict = field(default_factory=dict)
+
+    def __str__(self):
+        rows = self.word_classes if len(self.word_classes) == 1 else {**self.word_classes, "all of these": self}
+        columns = ("mass", "uniform_mass", "centre_mass", "pointing", "uniform_pointing", "centre_pointing")
+        lines = [
+            f"{'':13}{'words':>7}{'attention on it':>21}{'peak on it':>27}",
+            f"{'':20}" + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 2,
+        ]
+        for name, row in rows.items():
+            cells = "".join(f"{_percent(getattr(row, column)):>9}" for column in columns)
+            lines.append(f"{name:13}{row.num_words:>7}{cells}")
+        return "\n".join(
+            [*lines, "Percent; uniform: a map that is the same everywhere, middle: greatest in the middle."]
+        )
 
 
-def ground(results, scenes, *, word_classes=("colour", "shape"), enlarge=1):
-    """Return the Grounding of captions of scenes. Captions that are not true have no places, and do not count.
+def ground(results, places, *, word_classes=("colour", "shape"), enlarge=1):
+    """Return the Grounding of captions whose words have known places.
 
     Args:
         results: list of CaptionResult.
-        scenes: list of Scene, one for each result.
-        word_classes: which words: "colour", "shape", "size", "relation", "number".
+        places: one for each result: a Scene, or for any other data a list of data_utils.scenes.WordPlace, which has
+            the position of a word in the caption, its class, and its boxes in pixels. Captions of scenes that are not
+            true have no places, and do not count.
+        word_classes: those that count: of scenes "colour", "shape", "size", "relation", "number". None takes all.
         enlarge: count so many cells around an object as its own: what a cell knows of its neighbours reaches over.
     """
-    masses, uniform, hits = [], [], []
-    for result, scene in zip(results, scenes):
-        for place in scene.places(result.caption):
-            if place.word_class not in word_classes:
+    results, places = list(results), list(places)
+    if len(results) != len(places):
+        raise ValueError(
+            f"Expected places for each result. Received: {len(results)} results, places of {len(places)} photos"
+        )
+    figures = {}
+    for result, its_places in zip(results, places):
+        its_places = its_places.places(result.caption) if hasattr(its_places, "places") else its_places
+        for place in its_places:
+            if word_classes is not None and place.word_class not in word_classes:
                 continue
-            attention_map = result.attention_weights[place.position]
+            if not 0 <= place.position < len(result.attention_weights):
+                raise ValueError(
+                    f"A place names a word that the caption does not have. Received: position={place.position} "
+                    f"of {place.word!r} in {result.caption!r}"
+                )
+            attention_map = np.asarray(result.attention_weights[place.position])
             cells = place.cells(attention_map.shape, enlarge=enlarge)
-            masses.append(attention_map[cells].sum())
-            uniform.append(cells.mean())
-            hits.append(cells.flat[attention_map.argmax()])
-    means = (float(np.mean(values)) if values else float("nan") for values in (masses, uniform, hits))
-    return Grounding(*means, num_words=len(masses))
+            uniform = np.full(attention_map.shape, 1 / attention_map.size)
+            maps = (attention_map, uniform, centred_map(attention_map.shape))
+            figures.setdefault(place.word_class, []).append([figure for one in maps for figure in _meets(one, cells)])
+    by_class = {name: _averaged(figures[name], enlarge) for name in sorted(figures)}
+    return _averaged([row for rows in figures.values() for row in rows], enlarge, by_class)
+
+
+def ground_scenes(images, results, **options):
+    """Return the Grounding of captions of the data set "scenes"; the scenes are drawn again to know their places.
+
+    Args:
+        images: list of CaptionedImage of that data set, as it is drawn by default.
+        results: list of CaptionResult, one for each.
+        **options: see `ground`.
+    """
+    from data_utils.scenes import draw_scenes
+
+    last = max(int(image.image_id.rpartition("-")[2]) for image in images)
+    scenes = {scene.image_id: scene for scene in draw_scenes(last + 1)}
+    return ground(results, [scenes[image.image_id] for image in images], **options)
+
+
+def centred_map(grid_shape):
+    """Return a map (rows, columns) that is greatest in the middle and sums to 1, whatever the photo."""
+    rows, columns = (np.exp(-0.5 * (((np.arange(n) + 0.5) / n - 0.5) / CENTRE_WIDTH) ** 2) for n in grid_shape)
+    attention_map = rows[:, None] * columns
+    return attention_map / attention_map.sum()
+
+
+def _meets(attention_map, cells):
+    """Return (mass, pointing) of one map: what lies on the cells, and whether the greatest values do."""
+    greatest = attention_map >= attention_map.max() * (1 - 1e-9)  # of NaN, none is
+    return attention_map[cells].sum(), cells[greatest].mean() if greatest.any() else np.nan
+
+
+def _averaged(rows, enlarge, word_classes=None):
+    means = np.mean(rows, axis=0) if rows else np.full(6, np.nan)
+    mass, pointing, uniform_mass, uniform_pointing, centre_mass, centre_pointing = means.tolist()
+    return Grounding(
+        mass=mass,
+        uniform_mass=uniform_mass,
+        pointing=pointing,
+        num_words=len(rows),
+        uniform_pointing=uniform_pointing,
+        centre_mass=centre_mass,
+        centre_pointing=centre_pointing,
+        enlarge=enlarge,
+        word_classes=word_classes or {},
+    )
+
+
+def _percent(value):
+    return "-" if np.isnan(value) else f"{100 * value:.1f}"

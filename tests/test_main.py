@@ -179,7 +179,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         assert main(["caption", *model, *arguments]) == 2
         output, error = capsys.readouterr()
         assert message in error and error.count("\n") == 1 and not output
-    assert command_line._plot_paths(tmp_path / "drawn", ["x/1.png", "y/1.jpg"]) == {
+    assert command_line._drawing_paths("plot", tmp_path / "drawn", ["x/1.png", "y/1.jpg"]) == {
         "x/1.png": tmp_path / "drawn" / "1-attention.png",
         "y/1.jpg": tmp_path / "drawn" / "1-attention-2.png",
     }

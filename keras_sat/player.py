@@ -1,0 +1,166 @@
+"""The player: photo, caption and attention as one HTML page that needs nothing else.
+
+The page, its look and its script are in player.html; here it is filled. Whatever is written into it is escaped: words
+and names as HTML, the maps as JSON without "<". The page allows no script but its own, and no request.
+"""
+
+import base64
+import functools
+import hashlib
+import html
+import io
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+
+OPACITY = 0.75
+"""How much of the map is seen over the photo, unless asked otherwise."""
+
+LARGEST_SIDE = 640  # of the photo in a page, in pixels
+SMALL_SIDE, SMALL_FILE = 256, 12_000  # pixels and bytes: what is smaller as PNG, a drawing, is kept as it is
+STEEPEST_ASPECT = 5  # a strip longer than that would be a line
+NO_NUMBER = 255
+TEMPLATE = Path(__file__).with_name("player.html")
+
+
+def player_page(image, words, attention_weights, *, title=None, opacity=OPACITY):
+    """Return a whole page, as text.
+
+    Args:
+        image: the photo, uint8 (height, width, 3).
+        words: list of the caption's words.
+        attention_weights: (words, rows, columns); NaN is shown as such.
+        title: of the page; None takes the caption.
+        opacity: how much of the map is seen at first, from 0 to 1.
+    """
+    title = " ".join(words) if title is None else title
+    values = figure_values(image, words, attention_weights, opacity=opacity)
+    return fill(template(), {**values, "title": escaped(title), "policy": policy(template_part("script"))})
+
+
+def player_frame(page, words, aspect):
+    """Return a page as an element for another page, a notebook: nothing of one touches the other."""
+    lines = math.ceil(sum(9 * len(word) + 26 for word in words) / 400)  # about, in pixels: an element has no own height
+    height = round(448 / aspect + 41 * lines + 170)
+    return (
+        f'<iframe srcdoc="{html.escape(page, quote=True)}" sandbox="allow-scripts" title="Attention player" '
+        f'style="width: 100%; max-width: 31rem; height: {height}px; border: 0"></iframe>'
+    )
+
+
+def figure_values(image, words, attention_weights, *, opacity=OPACITY, largest_side=LARGEST_SIDE):
+    """Return what the player's <figure> is filled with, escaped: a dict of texts; see `player_page`."""
+    _, rows, columns = attention_weights.shape
+    notes = [where(attention_map) for attention_map in attention_weights]
+    maps = {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights), "notes": notes}
+    return {
+        "step": "0" if words else "-1",
+        "aspect": f"{shown_aspect(image):.4f}",
+        "photo": data_uri(image, largest_side),
+        "rows": str(rows),
+        "columns": str(columns),
+        "buttons": " ".join(
+            f'<button type="button" data-step="{step}">{escaped(word)}</button>' for step, word in enumerate(words)
+        ),
+        "note": "" if words else "The caption is empty.",
+        "opacity": str(round(100 * opacity)),
+        "maps": json.dumps(maps).replace("<", "\\u003c"),
+    }
+
+
+def encoded_maps(attention_weights):
+    """Return maps as base64: a byte for each cell, 254 for the greatest value of its map, 255 for what is no number."""
+    maps = np.asarray(attention_weights, dtype=float)
+    known = np.isfinite(maps)
+    shares = np.where(known, maps, 0).clip(min=0)
+    greatest = shares.max(axis=(1, 2), keepdims=True, initial=0)
+    shares = np.rint(254 * shares / np.where(greatest > 0, greatest, 1))
+    return base64.b64encode(np.where(known, shares, NO_NUMBER).astype(np.uint8).tobytes()).decode()
+
+
+def where(attention_map):
+    """Return in words where a map (rows, columns) is greatest: what a picture says to those who see it.
+
+    >>> where(np.array([[0.1, 0.0], [0.0, 0.9]]))
+    'looks most at the bottom right, 90 % of it in one of 4 cells.'
+    """
+    unknown = np.count_nonzero(~np.isfinite(attention_map))
+    if unknown:
+        return f"the attention is no number in {unknown} of {attention_map.size} cells."
+    peak, least = attention_map.max(), attention_map.min()
+    if peak - least <= 1e-6 * max(abs(peak), 1e-12):
+        return "looks everywhere alike."
+    row, column = np.unravel_index(attention_map.argmax(), attention_map.shape)
+    rows, columns = attention_map.shape
+    vertical = ("top", "", "bottom")[int(3 * (row + 0.5) / rows)]
+    horizontal = ("left", "", "right")[int(3 * (column + 0.5) / columns)]
+    place = " ".join(filter(None, (vertical, horizontal))) or "centre"
+    return f"looks most at the {place}, {100 * peak:.0f} % of it in one of {attention_map.size} cells."
+
+
+def data_uri(image, largest_side=LARGEST_SIDE):
+    """Return a photo as text that a page can hold: as PNG if that is small, else as JPEG of bounded size."""
+    from PIL import Image
+
+    picture = Image.fromarray(image)
+    picture.thumbnail((largest_side, largest_side))
+    if max(picture.size) <= SMALL_SIDE:
+        content = _file_of(picture, format="PNG", optimize=True)
+        if len(content) <= SMALL_FILE:
+            return _as_uri(content, "png")
+    bound = max(32_000, picture.width * picture.height // 2)
+    for quality in (85, 70, 50, 30, 10):
+        content = _file_of(picture, format="JPEG", quality=quality, optimize=True)
+        if len(content) <= bound:
+            break
+    return _as_uri(content, "jpeg")
+
+
+def _as_uri(content, kind):
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _file_of(picture, **options):
+    file = io.BytesIO()
+    picture.save(file, **options)
+    return file.getvalue()
+
+
+def shown_aspect(image):
+    """Return width by height of a photo as it is shown: bounded, so that a strip remains to be seen."""
+    height, width = image.shape[:2]
+    return min(max(width / height, 1 / STEEPEST_ASPECT), STEEPEST_ASPECT)
+
+
+# === Templates ===
+
+
+@functools.cache
+def template(path=TEMPLATE):
+    return path.read_text(encoding="utf-8")
+
+
+@functools.cache
+def template_part(name, path=TEMPLATE):
+    """Return a template's "style" or "script" without its tags, or its "figure" with them, to be filled."""
+    pattern = r"<figure\b.*?</figure>" if name == "figure" else rf"(?<=<{name}>).*?(?=</{name}>)"
+    return re.search(pattern, template(path), re.DOTALL)[0]
+
+
+def fill(text, values):
+    """Return a template with each {{name}} replaced, once: what a value holds is never taken for a name."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], text)
+
+
+def policy(script):
+    """Return a content security policy that allows this one script, styles, and pictures in the page itself."""
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode()
+    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def escaped(text):
+    """Return any text as HTML, for elements and attributes; bytes of file names that are no letters become "?"."""
+    return html.escape(str(text).encode("utf-8", "replace").decode("utf-8"), quote=True)
