@@ -38,6 +38,14 @@ def draw_attention():
     figure.savefig(HERE / "attention.png", dpi=110)
 
 
+def draw_cartoon():
+    """The same scene as the shipped captioner with soft attention describes it, word by word."""
+    scene = next(scene for scene in draw_scenes(50, seed=1502) if len(scene.objects) == 2)
+    result = keras_sat.Captioner.from_pretrained(KINDS["soft"]).caption(scene.image, num_beams=1)
+    keras_sat.AttentionDisplay.from_result(result).animate(HERE / "cartoon.gif")
+
+
 if __name__ == "__main__":
     draw_scenes_and_captions()
     draw_attention()
+    draw_cartoon()

@@ -93,4 +93,4 @@ class _Easel:
         pen = ImageDraw.Draw(picture)
         for number, (x, y, word) in enumerate(self.places[:num_words], start=1):
             pen.text((x, y), word, fill=CURRENT if number == num_words else INK, font=self.font)
-        return picture.quantize(64, dither=Image.Dither.NONE)
+        return picture.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)

@@ -102,6 +102,7 @@ class ScoreTable:
             bars = ax.bar(np.arange(len(COLUMNS)) - 0.4 + (number + 0.5) * width, heights, width, label=label.strip())
             ax.bar_label(bars, ["" if math.isnan(height) else f"{height:.1f}" for height in heights], fontsize=6)
         ax.set_xticks(range(len(COLUMNS)), COLUMNS.values())
+        ax.set_xlim(-0.5, len(COLUMNS) - 0.5)
         ax.set_ylabel("hundredths")
         ax.legend(fontsize="small")
         return ax

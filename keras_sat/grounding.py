@@ -47,9 +47,9 @@ class Grounding:
         for name, row in rows.items():
             cells = "".join(f"{_percent(getattr(row, column)):>9}" for column in columns)
             lines.append(f"{name:13}{row.num_words:>7}{cells}")
-        return "\n".join(
-            [*lines, "Percent; uniform: a map that is the same everywhere, middle: greatest in the middle."]
-        )
+        around = f", {self.enlarge} cell{'s' * (self.enlarge > 1)} around them included" if self.enlarge else ""
+        lines.append(f"Percent, on the boxes of what the word names{around}.")
+        return "\n".join([*lines, "uniform: a map that is the same everywhere; middle: greatest in the middle."])
 
 
 def ground(results, places, *, word_classes=("colour", "shape"), enlarge=1):

@@ -10,8 +10,8 @@ import hashlib
 import html
 import io
 import json
-import math
 import re
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ OPACITY = 0.75
 """How much of the map is seen over the photo, unless asked otherwise."""
 
 LARGEST_SIDE = 640  # of the photo in a page, in pixels
-SMALL_SIDE, SMALL_FILE = 256, 12_000  # pixels and bytes: what is smaller as PNG, a drawing, is kept as it is
+SMALL_SIDE, SMALL_FILE = 128, 12_000  # pixels and bytes: what is smaller as PNG, a drawing, is kept as it is
 STEEPEST_ASPECT = 5  # a strip longer than that would be a line
 NO_NUMBER = 255
 TEMPLATE = Path(__file__).with_name("player.html")
@@ -43,8 +43,8 @@ def player_page(image, words, attention_weights, *, title=None, opacity=OPACITY)
 
 def player_frame(page, words, aspect):
     """Return a page as an element for another page, a notebook: nothing of one touches the other."""
-    lines = math.ceil(sum(9 * len(word) + 26 for word in words) / 400)  # about, in pixels: an element has no own height
-    height = round(448 / aspect + 41 * lines + 170)
+    lines = len(textwrap.wrap(" ".join("x" * (len(word) + 2) for word in words), 52))  # about, as buttons wrap
+    height = round(448 / aspect + 41 * lines + 180)
     return (
         f'<iframe srcdoc="{html.escape(page, quote=True)}" sandbox="allow-scripts" title="Attention player" '
         f'style="width: 100%; max-width: 31rem; height: {height}px; border: 0"></iframe>'

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import warnings
 import zipfile
 from pathlib import Path
@@ -106,6 +107,41 @@ def whole_training(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("whole")
     return folder, train(folder)
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """A real browser, without a window and without network: Debian's chromium and chromium-driver."""
+    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    missing = [name for name, path in programs.items() if path is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not found: the player is not tested in a browser")
+    pytest.importorskip("selenium", reason="selenium is not installed: the player is not tested in a browser")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs["chromium"]
+    switches = "headless=new no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"
+    switches += " disable-component-update disable-sync disable-dev-shm-usage"
+    for switch in [*switches.split(), f"user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
+        options.add_argument(f"--{switch}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(programs["chromedriver"]))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(chromium):
+    """The browser in its usual state; whatever it complains of is an error."""
+    chromium.set_window_size(800, 900)
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    chromium.get("about:blank")
+    yield chromium
+    complaints = [entry["message"] for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"]
+    chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert not complaints
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,15 @@
+import math
+
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
-from keras_sat import AttentionDisplay, CaptionResult
+from keras_sat import AttentionDisplay, CaptionResult, plot_history
+from keras_sat.callbacks import Curves
+from keras_sat.cartoon import NO_NUMBER as MARKED
+from keras_sat.display import NO_NUMBER
 
 matplotlib.use("Agg")
 
@@ -42,8 +48,6 @@ def test_bright_where_the_model_looked(photo):
 
 
 def test_axes_of_your_own_and_files(photo, maps, tmp_path):
-    from matplotlib.figure import Figure
-
     display = AttentionDisplay(Image.fromarray(photo), ["a", "dog", "runs"], maps)
     axes = Figure().subplots(1, 4)
     assert display.plot(axes, opacity=0.5) is axes
@@ -64,3 +68,157 @@ def test_from_a_result_and_errors(photo, maps):
     assert AttentionDisplay.from_result(without, image=photo).image is photo
     with pytest.raises(ValueError, match="one map"):
         AttentionDisplay(photo, ["a"], maps)
+    with pytest.raises(ValueError, match="Received: columns=0"):
+        AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(columns=0)
+    with pytest.raises(ValueError, match="from 0 to 1. Received: opacity=75"):
+        AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(opacity=75)
+
+
+def test_colours_that_let_the_photo_through(photo, maps):
+    axes = AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(
+        Figure().subplots(1, 4), colour_map="jet", opacity=0.5
+    )
+    drawn = axes[2].get_images()[1]
+    alpha = drawn.get_alpha()
+    assert drawn.get_cmap().name == "jet" and alpha.shape == photo.shape[:2]
+    assert alpha.max() == pytest.approx(0.5)
+    np.testing.assert_allclose(alpha, 0.5 * drawn.get_array() / drawn.get_array().max())
+
+
+@pytest.mark.parametrize("colour_map", [None, "viridis"])
+def test_nan_is_marked(photo, maps, colour_map, tmp_path):
+    maps[1, 0, 2:4] = np.nan
+    display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
+    lost = np.isnan(display.upsampled(1))
+    assert lost[:20, 24:48].all() and lost.sum() == 20 * 24
+    axes = display.plot(Figure().subplots(1, 4), colour_map=colour_map)
+    assert [panel.get_title() for panel in axes] == ["", "a", "dog (NaN)", "runs"]
+    drawn = axes[2].get_images()[1]
+    red, green, blue, alpha = drawn.to_rgba(drawn.get_array())[10, 30]
+    assert (red, green, blue) == pytest.approx(NO_NUMBER) and alpha > 0.7
+    display.animate(tmp_path / "lost.gif")
+    with Image.open(tmp_path / "lost.gif") as cartoon:
+        cartoon.seek(6)
+        assert cartoon.convert("RGB").getpixel((int(240 * 30 / 60), 40)) == pytest.approx(MARKED, abs=50)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 300), (300, 1), (37, 53), (3000, 2000)])
+@pytest.mark.parametrize("grid", [(1, 1), (7, 7), (3, 11)])
+def test_any_photo_and_any_grid(shape, grid, tmp_path):
+    photo = np.full((*shape, 3), 200, np.uint8)
+    display = AttentionDisplay(photo, ["a", "dog"], np.full((2, *grid), 1 / math.prod(grid)))
+    assert max(display.image.shape) <= 1024 and display.upsampled(0).shape == display.image.shape[:2]
+    display.save(tmp_path / "dog.png")
+    display.animate(tmp_path / "dog.gif", width=64)
+    display.to_html(tmp_path / "dog.html")
+    with Image.open(tmp_path / "dog.png") as picture:
+        assert max(picture.size) < 5000
+
+
+def test_photos_in_every_form(photo, maps, tmp_path):
+    Image.fromarray(photo).save(tmp_path / "dog.png")
+    words = ["a", "dog", "runs"]
+    for image in (tmp_path / "dog.png", str(tmp_path / "dog.png"), Image.fromarray(photo), photo.astype(np.float32)):
+        np.testing.assert_array_equal(AttentionDisplay(image, words, maps).image, photo)
+    assert AttentionDisplay(photo[..., 0], words, maps).image.shape == photo.shape
+    assert len(repr(AttentionDisplay(photo, words, maps))) < 100
+
+
+def test_words_are_no_formulas(photo, maps, tmp_path):
+    display = AttentionDisplay(photo, ["$\\nonsense{", "a$b$", "two\nlines"], maps)
+    display.save(tmp_path / "drawn")
+    assert (tmp_path / "drawn.png").stat().st_size > 1000
+    display.animate(tmp_path / "drawn.gif")
+
+
+def test_soft_and_hard_one_above_the_other(photo, maps):
+    from matplotlib import pyplot as plt
+
+    soft = CaptionResult("a dog runs", ["a", "dog", "runs"], -1.0, maps, image=photo)
+    hard = AttentionDisplay(photo, ["dogs", "run"], maps[:2])
+    before = plt.get_fignums()
+    axes = AttentionDisplay.compare([soft, hard], names=["soft", "hard"])
+    assert axes.shape == (2, 4) and len(plt.get_fignums()) == len(before) + 1
+    titles = [[panel.get_title() for panel in row] for row in axes]
+    assert titles == [["soft", "a", "dog", "runs"], ["hard", "dogs", "run", ""]]
+    np.testing.assert_array_equal(axes[1, 1].get_images()[1].get_array(), hard.upsampled(0))
+    own = Figure().subplots(1, 5, squeeze=False)
+    assert AttentionDisplay.compare([soft], ax=own, colour_map="jet") is own
+    for arguments, message in (
+        ({"displays": []}, "at least one display"),
+        ({"displays": [soft], "names": ["a", "b"]}, "Received: 1 displays, 2 names"),
+        ({"displays": [soft, hard], "ax": own}, "2 rows. Received: shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            AttentionDisplay.compare(**arguments)
+    plt.close("all")
+
+
+# === The cartoon ===
+
+
+def test_the_caption_appears_word_by_word(photo, tmp_path):
+    maps = np.zeros((3, 2, 2))
+    maps[0, 0, 0] = maps[1, 1, 1] = maps[2, 0, 1] = 1
+    photo = np.full((60, 60, 3), 128, np.uint8)
+    display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
+    display.animate(tmp_path / "new" / "dog.gif", width=120, seconds_per_word=0.5)
+    with Image.open(tmp_path / "new" / "dog.gif") as cartoon:
+        frames, seconds = [], []
+        for number in range(cartoon.n_frames):
+            cartoon.seek(number)
+            frames.append(np.array(cartoon.convert("L"), dtype=int))
+            seconds.append(cartoon.info["duration"])
+        assert cartoon.info["loop"] == 0 and cartoon.width == 120
+    held = [frame for frame, duration in zip(frames, seconds) if duration > 200]
+    assert len(held) == 4 and len(frames) > 8 and max(seconds) == 2000
+    ink = [(frame[120:] < 128).sum() for frame in held]
+    assert 0 == ink[0] < ink[1] < ink[2] < ink[3]
+    for frame, (row, column) in zip(held[1:], ((0, 0), (1, 1), (0, 1))):
+        corners = frame[[10, 10, 110, 110], [10, 110, 10, 110]]
+        assert corners.argmax() == 2 * row + column and corners.max() - np.median(corners) > 100
+
+
+def test_impossible_cartoons(photo, maps, tmp_path):
+    display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
+    for path, options, message in (
+        ("a.png", {}, "ending in .gif"),
+        ("a.gif", {"width": 3}, "Received: width=3"),
+        ("a.gif", {"seconds_per_word": 0.1}, "seconds_per_word=0.1"),
+        ("a.gif", {"opacity": 2}, "opacity=2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            display.animate(tmp_path / path, **options)
+    assert not list(tmp_path.iterdir())
+
+
+# === Curves ===
+
+
+def test_the_curves_of_a_training():
+    history = {
+        "loss": [9.0, 8.0],
+        "cross_entropy": [3.0, 2.5],
+        "val_cross_entropy": [3.1, 2.9],
+        "val_bleu_4": [0.0, 0.1],
+        "val_cider": [math.nan, 0.4],
+        "reward": [math.nan, math.nan],
+    }
+    axes = plot_history(history, Figure().subplots(1, 3))
+    assert [panel.get_title() for panel in axes] == ["cross-entropy of a word", "BLEU on dev", "CIDEr on dev"]
+    lines = {line.get_label(): line for line in axes[0].get_lines()}
+    assert set(lines) == {"training", "dev"}
+    np.testing.assert_array_equal(lines["dev"].get_xydata(), [[1, 3.1], [2, 2.9]])
+    np.testing.assert_array_equal(axes[1].get_lines()[0].get_ydata(), [0, 10])
+    with pytest.raises(ValueError, match="needs 3 axes"):
+        plot_history(history, Figure().subplots(1, 2))
+    with pytest.raises(ValueError, match="Expected at least one of: cross_entropy.*Received: history with nothing"):
+        plot_history({})
+
+
+def test_the_history_that_fit_returns():
+    from matplotlib import pyplot as plt
+
+    history = Curves([{"cross_entropy": 3.0, "val_bleu_1": 0.3}, {"cross_entropy": 2.0, "val_bleu_1": 0.4}])
+    assert len(plot_history(history)) == 2
+    plt.close("all")

@@ -38,6 +38,40 @@ def test_scores_settings_and_captions(whole_training, images, tmp_path):
     assert f"{100 * table.scores['bleu_1']:.1f}" in text and "32 photos" in text and "encoder tiny" in text
 
 
+def test_results_are_kept_where_they_are_asked_for(whole_training, images):
+    _, captioner = whole_training
+    options = {"split": "dev", "num_beams": 1, "max_length": 8, "show_progress": False}
+    table = keras_sat.evaluate(captioner, images, keep_results=True, **options)
+    assert [image.image_id for image in table.images] == [entry["image_id"] for entry in table.captions]
+    assert [result.caption for result in table.results] == [entry["caption"] for entry in table.captions]
+    assert table.results[0].attention_weights.shape[1:] == (8, 8) and table.results[0].image is None
+    without = keras_sat.evaluate(captioner, images, **options)
+    assert without == table and without.results == without.images == []
+
+
+def test_bars_beside_the_rows_of_the_paper(described):
+    from matplotlib.figure import Figure
+
+    table = replace(evaluate_captions(entries(), described), settings={"data": "flickr8k"})
+    ax = Figure().subplots()
+    assert table.plot(ax) is ax
+    paper = list(PUBLISHED["flickr8k"])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "these captions",
+        "without brevity penalty",
+        *paper,
+    ]
+    heights = [[bar.get_height() for bar in bars] for bars in ax.containers]
+    assert heights[0][:4] == pytest.approx([100 * table.scores[f"bleu_{n}"] for n in range(1, 5)])
+    assert heights[0][-1] == pytest.approx(100 * table.scores["cider"])
+    assert heights[2][:5] == pytest.approx([67.0, 44.8, 29.9, 19.5, 18.93]) and np.isnan(heights[2][5:]).all()
+    assert [text.get_text() for text in ax.get_xticklabels()][::6] == ["BLEU-1", "CIDEr"]
+    starts = [[bar.get_x() for bar in bars] for bars in ax.containers]
+    assert all(np.diff(places).min() > 0 for places in (*starts, *zip(*starts))), "no bar hides another"
+    own = replace(table, beside={"theirs": {"bleu_1": 0.5}}).plot(Figure().subplots())
+    assert [text.get_text() for text in own.get_legend().get_texts()][2:] == ["theirs"]
+
+
 def test_only_five_references_count(whole_training, images):
     _, captioner = whole_training
     caption = captioner.caption(images[0].image_path, num_beams=1).caption

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from conftest import write_photos
+from PIL import Image
 
 from data_utils import FeatureCache
 from keras_sat import __main__ as command_line
@@ -183,6 +184,23 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         "x/1.png": tmp_path / "drawn" / "1-attention.png",
         "y/1.jpg": tmp_path / "drawn" / "1-attention-2.png",
     }
+    drawn = ["--html", str(tmp_path / "pages"), "--gif", str(tmp_path / "cartoons")]
+    assert main(["caption", *both, *model, *drawn]) == 0
+    assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == ["a-attention.html", "b-attention.html"]
+    assert sorted(path.name for path in (tmp_path / "cartoons").iterdir()) == ["a-attention.gif", "b-attention.gif"]
+    drawn = ["--html", str(tmp_path / "a.html"), "--gif", str(tmp_path / "a.gif"), "--plot", str(tmp_path / "a.svg")]
+    assert main(["caption", both[0], *model, *drawn]) == 0
+    caption = capsys.readouterr().out.split("\n")[-2].split("\t")[1]
+    assert f"<title>{caption}</title>" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    with Image.open(tmp_path / "a.gif") as cartoon:
+        assert cartoon.n_frames == 1 + 3 * len(caption.split())
+        assert cartoon.width * 24 // 32 < cartoon.height, "the photo has its own shape, with the caption below"
+    for option, out, message in (
+        ("--html", "a.png", "one of: html, htm. Received: --html"),
+        ("--gif", "a.html", "one of: gif. Received: --gif"),
+    ):
+        assert main(["caption", both[0], *model, option, str(tmp_path / out)]) == 2
+        assert message in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert main(["caption", str(tmp_path / "empty"), *model]) == 2
     assert "no picture in this folder" in capsys.readouterr().err
@@ -226,6 +244,17 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     assert json.loads((tmp_path / "again.json").read_text())["scores"] == content["scores"]
     assert main([*scoring, "--num-beams", "2"]) == 2
     assert "--captions with --num-beams" in capsys.readouterr().err
+    gallery = ["--gallery", str(tmp_path / "gallery")]
+    assert main([*evaluate, "--split", "dev", *gallery]) == 0
+    assert f"gallery: {tmp_path / 'gallery' / 'index.html'}" in capsys.readouterr().out
+    page = (tmp_path / "gallery" / "index.html").read_text(encoding="utf-8")
+    assert "<h2>b</h2>" in page and "<li>a red dog</li>" in page and page.count("</template>") == 1
+    assert main([*evaluate, "--split", "dev", "--gallery", str(results)]) == 2
+    assert f"this is a file. Received: --gallery {results}" in capsys.readouterr().err
+    assert main([*scoring, *gallery]) == 2
+    assert "--captions with --gallery" in capsys.readouterr().err
+    assert main([*evaluate, "--split", "dev", "--grounding"]) == 2
+    assert "Only of the scenes is the place of every word known" in capsys.readouterr().err
     assert main([*scoring, "--json", str(tmp_path)]) == 2
     assert f"this is a folder. Received: --json {tmp_path}" in capsys.readouterr().err
     assert main(["evaluate", *data, "--split", "dev", "--captions", str(tmp_path / "none.json")]) == 2
@@ -237,6 +266,17 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     assert "95 % interval" in capsys.readouterr().out
     assert main(["compare", str(tmp_path / "scores.json"), str(results)]) == 2
     assert "results.json: expected an object" in capsys.readouterr().err
+
+
+def test_does_it_look_at_what_it_names(tmp_path, capsys, quick_meteor):
+    evaluate = ["evaluate", "--data", "scenes", "--model", "scenes", "--num-beams", "1", "--grounding"]
+    assert main([*evaluate, "--gallery", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    shape = next(line.split() for line in output.split("\n") if line.startswith("shape"))
+    mass, uniform_mass, middle_mass = map(float, shape[2:5])
+    assert mass > 80 > middle_mass > uniform_mass
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert page.count("</template>") == 200 and 'data-sort="cider"' in page
 
 
 def test_commands_as_processes_end_without_a_traceback(whole_training, pictures):

@@ -1,0 +1,105 @@
+import re
+
+import numpy as np
+import pytest
+from test_player import HOSTILE, Elements, Page, maps_of
+
+from keras_sat import CaptionResult, gallery
+from keras_sat.scores import bleu_counts, bleu_of_counts, cider_of_photos
+
+REFERENCES = [["a dog runs on the grass", "a dog"], ["two cats sleep", "cats"], ["a man walks in the snow", "a man"]]
+CAPTIONS = ["a dog runs on grass", "snow", "a man walks in the snow"]
+
+
+def results_of(captions, size=(48, 64)):
+    photos = np.random.default_rng(0).integers(0, 256, (len(captions), *size, 3), dtype=np.uint8)
+    return [
+        CaptionResult(caption, caption.split(), -1.0, maps_of(len(caption.split()), 7, 7), image=photo)
+        for caption, photo in zip(captions, photos)
+    ]
+
+
+def test_a_page_with_photos_references_and_scores(tmp_path):
+    path = gallery(results_of(CAPTIONS), tmp_path / "out", names=["dog", "cats", "man"], references=REFERENCES)
+    assert path == tmp_path / "out" / "index.html"
+    elements = Elements(path.read_text(encoding="utf-8"))
+    articles = [attributes for attributes, _ in elements("article")]
+    bleu_4 = bleu_of_counts(bleu_counts(REFERENCES, CAPTIONS))["bleu_4"]
+    assert [float(article["data-bleu_4"]) for article in articles] == pytest.approx(bleu_4, abs=1e-6)
+    cider = cider_of_photos(REFERENCES, CAPTIONS)
+    assert [float(article["data-cider"]) for article in articles] == pytest.approx(cider, abs=1e-6)
+    assert [text for _, text in elements("p", **{"class": "sat-scores"})][2] == f"BLEU-4 100.0, CIDEr {cider[2]:.3f}"
+    assert [text for _, text in elements("h2")] == ["dog", "cats", "man"]
+    assert {text for captions in REFERENCES for text in captions} <= {text for _, text in elements("li")}
+    assert len(elements("figure")) == len(elements("template")) == 3
+
+
+def test_without_references_there_is_nothing_to_sort_by(tmp_path):
+    path = gallery(results_of(CAPTIONS), tmp_path / "page.html", images=[np.zeros((9, 9, 3), np.uint8)] * 3)
+    page = path.read_text(encoding="utf-8")
+    assert path == tmp_path / "page.html" and "data-sort=" not in page.partition("<script>")[0]
+    assert [text for _, text in Elements(page)("h2")] == ["photo 1", "photo 2", "photo 3"]
+
+
+def test_what_is_hostile_is_escaped(tmp_path):
+    words = CaptionResult(" ".join(HOSTILE), HOSTILE, -1.0, maps_of(5), image=np.zeros((8, 8, 3), np.uint8))
+    page = gallery([words], tmp_path, names=[HOSTILE[1]], references=[HOSTILE], title=HOSTILE[0]).read_text("utf-8")
+    elements = Elements(page)
+    assert len(elements("img")) == 1 and len(elements("script")) == 2
+    assert elements("h1")[0][1] == HOSTILE[0] and [text for _, text in elements("li")] == HOSTILE
+
+
+def test_impossible_requests(tmp_path):
+    for options, message in (
+        ({"names": ["one"]}, "one for each of 3 results. Received: 1 names"),
+        ({"references": []}, "Received: 0 references"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            gallery(results_of(CAPTIONS), tmp_path, **options)
+    with pytest.raises(ValueError, match="at least one CaptionResult"):
+        gallery([], tmp_path)
+
+
+# === In a browser ===
+
+
+def names(browser):
+    return browser.execute_script("return [...document.querySelectorAll('h2')].map((name) => name.textContent)")
+
+
+def test_sorting_by_score(browser, tmp_path):
+    path = gallery(results_of(CAPTIONS), tmp_path, names=["dog", "cats", "man"], references=REFERENCES)
+    browser.get(path.as_uri())
+    page = Page(browser)
+    for name, scores in (
+        ("bleu_4", bleu_of_counts(bleu_counts(REFERENCES, CAPTIONS))["bleu_4"]),
+        ("cider", cider_of_photos(REFERENCES, CAPTIONS)),
+    ):
+        rising = [("dog", "cats", "man")[i] for i in np.argsort(scores, kind="stable")]
+        button = page.find(f"[data-sort={name}]")
+        button.click()
+        assert names(browser) == rising and button.get_attribute("aria-pressed") == "true"
+        assert "lowest first" in page.find("[data-role=order]").text
+        button.click()
+        assert names(browser) == rising[::-1] and "highest first" in page.find("[data-role=order]").text
+    page.find("[data-sort=order]").click()
+    assert names(browser) == ["dog", "cats", "man"]
+    assert button.get_attribute("aria-pressed") == "false"
+
+
+def test_many_photos_become_players_when_the_reader_comes_near(browser, tmp_path):
+    path = gallery(results_of([f"photo of {n}" for n in range(200)]), tmp_path)
+    assert re.search(r"<p>200 photos\.", path.read_text(encoding="utf-8"))
+    browser.get(path.as_uri())
+    page = Page(browser)
+    live = "return document.querySelectorAll('article > figure').length"
+    page.wait_until(lambda: browser.execute_script(live))
+    assert 0 < browser.execute_script(live) < 40
+    last = "article:last-child"
+    assert page.find(f"{last} > .sat-waiting").text == "photo of 199"
+    browser.execute_script("scrollTo(0, document.body.scrollHeight)")
+    page.wait_until(lambda: browser.execute_script(f"return document.querySelector('{last} > figure') !== null"))
+    page.find(f"{last} button[data-step='2']").click()
+    assert page.find(f"{last} .sat-player").get_attribute("data-step") == "2"
+    assert page.find("article .sat-player").get_attribute("data-step") == "0", "each player is its own"
+    assert browser.execute_script(live) < 80
