@@ -226,10 +226,10 @@ for reference, caption in pairs:
 
 # %% [markdown]
 # Even the very same sentence does not get 1 by this formula: its one chunk counts. The second caption has the same
-# words in other places; the third is a true paraphrase, and only synonyms would help. They need a dictionary: METEOR 1.5
-# is a Java program (`pip install "keras_sat[coco]"` and Java), nltk's needs WordNet
-# (`python -m nltk.downloader wordnet`). `meteor` takes what is there and says which one it was; where there is neither,
-# it returns no score and says what to install. Nothing else in this notebook depends on it.
+# words in other places; the third is a true paraphrase, and only synonyms would help. They need a dictionary: METEOR
+# 1.5 is a Java program (`pip install "keras_sat[coco]"` and Java), nltk's needs WordNet (`python -m nltk.downloader
+# wordnet`). `meteor` takes what is there and says which one it was; where there is neither, it returns no score and
+# says what to install. Nothing else in this notebook depends on it.
 
 # %%
 synonyms = [
