@@ -105,10 +105,10 @@ for ax, scene in zip(axes, scenes):
 
 # %% [markdown]
 # Every scene has five true sentences, made by a small grammar. (Before there were networks, captions of photos were
-# made like that too: templates, filled in with what a detector had found.) To measure what cleaning costs, take the
-# first sentence of each scene of the dev split as if a captioner had written it, and score it against the other four
-# with BLEU-4, the usual score; [09](09_how_good_is_it.ipynb) explains it. Who tidies loses 7 points of 49 (a point is a
-# hundredth) without having said anything wrong.
+# made like that too: templates, filled in with what a detector had found; or the caption of a similar photo was taken.)
+# To measure what cleaning costs, take the first sentence of each scene of the dev split as if a captioner had written
+# it, and score it against the other four with BLEU-4, the usual score; [09](09_how_good_is_it.ipynb) explains it. Who
+# tidies loses 7 points of 49 (a point is a hundredth) without having said anything wrong.
 
 # %%
 dev = [image for image in images if image.split == "dev"]

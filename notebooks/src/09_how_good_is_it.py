@@ -175,7 +175,8 @@ for text, score in one_by_one.items():
 #
 # Leave the full stop in: nearly every caption ends with one, and so it matches. Leave the brevity penalty out: then
 # captions that stop after four words score more than whole ones. (The paper's table is without it; `bleu` returns both,
-# and says which.) So figures can only be compared where words are cut and penalties taken in the same way.
+# and says which.) So figures can only be compared where words are cut and penalties taken in the same way,
+# and where there are as many references: five in `evaluate` and in the paper, which leave out the further ones of COCO.
 
 # %%
 with_stop = bleu(

@@ -1,0 +1,146 @@
+"""The notebooks: how they are built, and a run of the shortest one. `make notebooks-check` runs them all."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+jupytext = pytest.importorskip("jupytext", reason="the notebooks need the extra `notebooks`")
+nbformat = pytest.importorskip("nbformat")
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+STORIES = [
+    "01_words_and_ids",
+    "02_an_image_as_196_vectors",
+    "03_one_step_of_attention",
+    "04_kinds_of_attention",
+    "05_without_attention",
+    "06_soft_attention_trained",
+    "07_hard_attention",
+    "08_words_out",
+    "09_how_good_is_it",
+    "10_your_own_photos",
+]
+SHORTEST = "01_words_and_ids"  # the only one that needs no TensorFlow
+SOURCES = sorted((FOLDER / "src").glob("*.py"))
+
+
+def cells_of(notebook):
+    return [(cell.cell_type, cell.source) for cell in notebook.cells]
+
+
+@pytest.fixture(params=SOURCES, ids=lambda source: source.stem)
+def source(request):
+    return request.param
+
+
+@pytest.fixture
+def cells(source):
+    return cells_of(jupytext.read(source))
+
+
+def code(cells):
+    return [text for kind, text in cells if kind == "code"]
+
+
+def test_the_names_are_known(source):
+    assert source.stem in STORIES
+
+
+def test_it_is_short(source, cells):
+    assert 5 <= len(code(cells)) <= 25
+    assert (FOLDER / f"{source.stem}.ipynb").stat().st_size <= 500_000
+
+
+def test_it_installs_the_package_where_it_is_missing(cells):
+    first = code(cells)[0]
+    ast.parse(first)  # plain Python, no magic
+    assert "keras_sat" in first and "subprocess" in first and re.search(r'"pip",\s*"install"', first)
+
+
+def test_it_ends_with_assertions(cells):
+    kind, last = cells[-1]
+    assert kind == "code"
+    assert sum(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(last))) >= 3
+
+
+def test_it_has_exercises_and_links_to_the_next(source, cells):
+    text = "\n".join(text for kind, text in cells if kind == "markdown")
+    following = [f"{name}.ipynb" for name in STORIES[1:]] + ["README.md"]
+    assert "Exercises" in text
+    assert f"]({following[STORIES.index(source.stem)]})" in text[text.index("Exercises") :]
+
+
+def test_its_links_lead_to_files(cells):
+    known = {f"{name}.ipynb" for name in STORIES} | {"README.md"}
+    links = {link for kind, text in cells if kind == "markdown" for link in re.findall(r"\]\(([^)]+)\)", text)}
+    assert {link for link in links if not link.startswith("http")} <= known
+
+
+def test_it_is_in_the_table_of_contents(source):
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert f"]({source.stem}.ipynb)" in text
+    assert any(source.stem[:2] in notebooks for _, notebooks, _ in concepts())
+
+
+def test_the_executed_notebook_is_made_from_it(source, cells):
+    executed = nbformat.read(FOLDER / f"{source.stem}.ipynb", 4)
+    assert cells_of(executed) == cells
+    errors = [output for cell in executed.cells for output in cell.get("outputs", []) if output.output_type == "error"]
+    assert not errors
+    assert any("image/png" in output.get("data", {}) for cell in executed.cells for output in cell.get("outputs", []))
+
+
+def test_the_shortest_one_runs():
+    command = [sys.executable, FOLDER / "check.py", SHORTEST]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed, 0 failed" in done.stdout
+
+
+def test_the_check_knows_its_notebooks():
+    command = [sys.executable, FOLDER / "check.py", "11"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "Expected the beginning of one of: 01_words_and_ids" in done.stderr
+
+
+# === notebooks/README.md ===
+
+
+def concepts():
+    """Return (concept, numbers of notebooks, functions) of each row of the table."""
+    rows = []
+    for line in (FOLDER / "README.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("|") and not line.startswith(("| concept", "|---")):
+            concept, _, notebooks, functions = (cell.strip() for cell in line.strip("|").split("|"))
+            rows.append((concept, notebooks.split(", "), re.findall(r"`([^`]+)`", functions)))
+    return rows
+
+
+def test_every_concept_has_a_notebook_and_a_function_that_exists():
+    rows = concepts()
+    numbers = {name[:2] for name in STORIES}
+    assert len(rows) > 50 and len({concept for concept, _, _ in rows}) == len(rows)
+    assert {number for _, notebooks, _ in rows for number in notebooks} == numbers
+    for concept, _, functions in rows:
+        assert functions, concept
+        for name in functions:
+            assert found(name) is not None, f"{concept}: there is no {name}"
+
+
+def found(name):
+    """Return the object of a dotted name, or None: the longest part of it that is a module is imported."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            value = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            value = getattr(value, part, None)
+        return value
+    return None
