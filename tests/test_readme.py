@@ -1,0 +1,151 @@
+"""What README.md and docs/ tell people to type works: commands parse, Python runs, links lead somewhere."""
+
+import ast
+import inspect
+import re
+import shlex
+import textwrap
+from pathlib import Path
+
+import keras
+import pytest
+from conftest import write_copy_of_data_set
+
+import data_utils
+import keras_sat
+from data_utils import DATASETS
+from keras_sat import ENCODERS
+from keras_sat.__main__ import build_parser
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SHELL = ("keras-sat", "python", "python3", "make", "source", "pip")
+OURS = ("keras-sat ", "python -m keras_sat ")
+LOOKS_LIKE_PYTHON = re.compile(r"^(import|from|with|print\()|\w+ = |keras_sat\.\w|data_utils\.\w", re.MULTILINE)
+SMALLER = {"epochs=20": "epochs=1", "embedding_dim=128, hidden_dim=256, attention_dim=128": "hidden_dim=16"}
+
+
+def blocks(page):
+    """Return the indented blocks of a page, without their indentation."""
+    found = re.findall(r"(?:^    .*\n(?:[ \t]*\n(?=    ))*)+", page.read_text() + "\n", re.MULTILINE)
+    return [textwrap.dedent(block) for block in found]
+
+
+def is_shell(block):
+    return block.split()[0] in SHELL
+
+
+def python_blocks(page):
+    return [block for block in blocks(page) if not is_shell(block) and LOOKS_LIKE_PYTHON.search(block)]
+
+
+def commands(page):
+    """Return the lines of a page that begin with our command: in indented blocks, and in the tables."""
+    lines = [line for block in blocks(page) for line in block.replace("\\\n", " ").splitlines()]
+    lines += re.findall(r"^\| `([^`]+)`", page.read_text(), re.MULTILINE)
+    return [line for line in lines if line.startswith(OURS)]
+
+
+COMMANDS = [(page.name, command) for page in PAGES for command in commands(page)]
+PYTHON = [(page.name, number, block) for page in PAGES for number, block in enumerate(python_blocks(page))]
+LINKS = [(page, link) for page in PAGES for link in re.findall(r"\]\(([^)\s#]+)", page.read_text())]
+
+
+def test_there_is_something_to_test():
+    assert len(COMMANDS) > 25 and len(LINKS) > 20
+    assert len(python_blocks(ROOT / "README.md")) == 8
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS)
+def test_every_command_parses(page, command):
+    words = shlex.split(command, comments=True)
+    arguments = words[1:] if words[0] == "keras-sat" else words[3:]
+    build_parser().parse_args(arguments)  # would exit
+
+
+@pytest.mark.parametrize(
+    "arguments", ["caption", "fit --data flickr8k --attention loud", "evaluate --data coco --beam 3"]
+)
+def test_what_is_wrong_would_be_noticed(arguments):
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(arguments.split())
+
+
+@pytest.mark.parametrize(("page", "number", "block"), PYTHON, ids=lambda value: str(value)[:20])
+def test_python_names_what_there_is(page, number, block):
+    """Every block compiles; every name of ours in it exists, and takes the arguments that it is given."""
+    tree = ast.parse(block)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and of_ours(node) is None and is_module(node.value):
+            pytest.fail(f"{ast.unparse(node)} does not exist")
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in ("keras_sat", "data_utils"):
+            exec(f"from {node.module} import {', '.join(alias.name for alias in node.names)}", {})
+        if isinstance(node, ast.Call) and (function := of_ours(node.func)) is not None:
+            keywords = dict.fromkeys(keyword.arg for keyword in node.keywords if keyword.arg is not None)
+            inspect.signature(function).bind_partial(*node.args, **keywords)
+
+
+def is_module(node):
+    return isinstance(node, ast.Name) and node.id in ("keras_sat", "data_utils")
+
+
+def of_ours(node):
+    """Return what `keras_sat.name` and `data_utils.name` stand for, and methods of it; None for anything else."""
+    if not isinstance(node, ast.Attribute):
+        return None
+    owner = {"keras_sat": keras_sat, "data_utils": data_utils}[node.value.id] if is_module(node.value) else None
+    owner = of_ours(node.value) if owner is None else owner
+    return getattr(owner, node.attr, None)
+
+
+def test_the_first_steps_in_python_run(in_empty_folder, capsys):
+    """The first block of README.md as it stands; the caption beside its `print` is the one that comes."""
+    first = python_blocks(ROOT / "README.md")[0]
+    exec(compile(first, "README.md", "exec"), {})
+    promised = re.search(r"print\(result\.caption\) *# (.+)", first)[1]
+    assert capsys.readouterr().out == promised + "\n"
+    assert Path("where.png").stat().st_size > 5000
+
+
+def test_from_photos_to_batches_runs(in_empty_folder, monkeypatch):
+    """The blocks of "From photos and captions to batches", on a small copy of Flickr8k and with a small encoder."""
+    write_copy_of_data_set("flickr8k", Path("flickr8k"))
+    monkeypatch.setitem(ENCODERS, "vgg16", lambda: ENCODERS["tiny"]())
+    wanted = ("data_utils.flickr8k(", "FeatureCache.build(", "make_batches(train")
+    chosen = [next(block for block in python_blocks(ROOT / "README.md") if text in block) for text in wanted]
+    names = {"data_utils": data_utils}
+    for block in chosen:
+        exec(compile(block, "README.md", "exec"), names)
+    assert len(names["cache"]) == len(names["images"]) == 8
+    assert tuple(names["features"].shape[1:]) == (64, 66)
+
+
+def test_the_training_step_by_step_runs(in_empty_folder, monkeypatch):
+    """The block of "Without `fit`", with fewer scenes, one epoch and a smaller decoder."""
+    draw = DATASETS["scenes"]
+    monkeypatch.setitem(DATASETS, "scenes", lambda folder: draw(folder, num_scenes=40))
+    block = next(block for block in python_blocks(ROOT / "README.md") if "captioner.fit(" in block)
+    for text, smaller in SMALLER.items():
+        assert text in block
+        block = block.replace(text, smaller)
+    names = {}
+    exec(compile(block, "README.md", "exec"), names)
+    assert len(names["images"]) == 40 and names["result"].attention_weights.shape[1:] == (8, 8)
+    loaded = keras_sat.Captioner.load("my_model")
+    assert loaded.caption(names["photo"], num_beams=3).caption == names["result"].caption
+
+
+@pytest.mark.parametrize(("page", "link"), LINKS, ids=lambda value: value.name if isinstance(value, Path) else value)
+def test_every_link_leads_to_a_file(page, link):
+    assert link.startswith(("https://", "http://")) or (page.parent / link).exists()
+
+
+@pytest.fixture
+def in_empty_folder(tmp_path, monkeypatch):
+    import matplotlib
+
+    matplotlib.use("agg")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    keras.utils.set_random_seed(0)
+    matplotlib.pyplot.close("all")
