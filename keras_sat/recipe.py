@@ -22,6 +22,7 @@ from keras_sat import callbacks as parts
 from keras_sat.captioner import Captioner, check_rates
 from keras_sat.checkpoint import read_checkpoint, restore_state
 from keras_sat.checks import check_above_zero, check_counts
+from keras_sat.saved_model import pretrained_names
 from keras_sat.self_critical import SelfCritical, check_drawing
 from keras_sat.training_folder import describe, note_arguments
 
@@ -311,8 +312,9 @@ def load_captioner(model, **options):
         model: the folder that `Captioner.save` wrote, or a name for `Captioner.from_pretrained`.
         **options: see `Captioner.load`.
     """
-    if Path(model).expanduser().is_dir():
-        return Captioner.load(model, **options)
+    folder = Path(model).expanduser()
+    if folder.is_dir() and ((folder / "config.json").exists() or str(model) not in pretrained_names()):
+        return Captioner.load(model, **options)  # a folder of photos may be called "scenes" too
     try:
         return Captioner.from_pretrained(os.fspath(model), **options)
     except ValueError as error:

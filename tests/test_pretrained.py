@@ -7,6 +7,7 @@ from PIL import ExifTags, Image
 import keras_sat
 from data_utils import draw_scenes, photos_of_split
 from keras_sat.demo import report_on
+from keras_sat.recipe import load_captioner
 from keras_sat.saved_model import pretrained_directory, pretrained_names
 from keras_sat.scores import bleu, cider
 
@@ -31,6 +32,15 @@ def test_each_is_small_and_known_by_name():
         assert size <= LARGEST[name], name
     with pytest.raises(ValueError, match=f"Expected one of: {', '.join(sorted(LARGEST))}"):
         keras_sat.Captioner.from_pretrained("imagenet")
+
+
+def test_a_folder_of_the_same_name_does_not_hide_it(tmp_path, monkeypatch):
+    (tmp_path / "scenes").mkdir()
+    monkeypatch.chdir(tmp_path)
+    known = load_captioner("scenes")
+    assert known.weights_digest() == keras_sat.Captioner.from_pretrained("scenes").weights_digest()
+    keras_sat.Captioner.from_pretrained("scenes-hard").save("scenes")
+    assert load_captioner("scenes").decoder.attention == "hard"
 
 
 def test_the_flickr8k_model_loads_without_network(monkeypatch):
