@@ -4,6 +4,7 @@ import textwrap
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from PIL import Image
 
 import keras_sat
 from data_utils import draw_scenes
@@ -22,9 +23,19 @@ def draw_scenes_and_captions():
     figure.savefig(HERE / "scenes.png", dpi=110)
 
 
+def unseen_scene():
+    """A scene with two objects that no captioner was trained on."""
+    return next(scene for scene in draw_scenes(50, seed=1502) if len(scene.objects) == 2)
+
+
+def save_scene():
+    """The scene itself, as a photo to try the command line on."""
+    Image.fromarray(unseen_scene().image).save(HERE / "scene.png")
+
+
 def draw_attention():
     """The same unseen scene as the two shipped captioners see it, one row each."""
-    scene = next(scene for scene in draw_scenes(50, seed=1502) if len(scene.objects) == 2)
+    scene = unseen_scene()
     results = {
         kind: keras_sat.Captioner.from_pretrained(name).caption(scene.image, num_beams=1)
         for kind, name in KINDS.items()
@@ -40,12 +51,13 @@ def draw_attention():
 
 def draw_cartoon():
     """The same scene as the shipped captioner with soft attention describes it, word by word."""
-    scene = next(scene for scene in draw_scenes(50, seed=1502) if len(scene.objects) == 2)
+    scene = unseen_scene()
     result = keras_sat.Captioner.from_pretrained(KINDS["soft"]).caption(scene.image, num_beams=1)
     keras_sat.AttentionDisplay.from_result(result).animate(HERE / "cartoon.gif")
 
 
 if __name__ == "__main__":
     draw_scenes_and_captions()
+    save_scene()
     draw_attention()
     draw_cartoon()

@@ -4,7 +4,9 @@ import ast
 import inspect
 import re
 import shlex
+import shutil
 import textwrap
+import warnings
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import data_utils
 import keras_sat
 from data_utils import DATASETS
 from keras_sat import ENCODERS
-from keras_sat.__main__ import build_parser
+from keras_sat.__main__ import build_parser, main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -103,6 +105,20 @@ def of_ours(node):
     owner = {"keras_sat": keras_sat, "data_utils": data_utils}[node.value.id] if is_module(node.value) else None
     owner = of_ours(node.value) if owner is None else owner
     return getattr(owner, node.attr, None)
+
+
+def test_from_a_clone_to_a_caption_in_two_commands(in_empty_folder, monkeypatch, capsys):
+    """The second of the first two commands as it stands, on the files of the repository."""
+    install, caption = blocks(ROOT / "README.md")[0].splitlines()
+    assert install == "make install"
+    command, promised = caption.split("#")
+    program, *arguments = shlex.split(command)
+    assert program == ".venv/bin/keras-sat"
+    shutil.copytree(ROOT / "docs", "docs")
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the command line sets its own
+    assert not main(arguments)
+    assert capsys.readouterr().out.strip().split("\t")[-1] == promised.strip()
+    assert Path("where.png").stat().st_size > 5000
 
 
 def test_the_first_steps_in_python_run(in_empty_folder, capsys):
