@@ -436,13 +436,15 @@ def run_evaluate(
             )
         table = evaluate_captions(captions, data, **options)
     print(table)
-    for path, write in ((json, table.to_json), (csv, table.to_csv), (coco_results, table.to_coco_results)):
-        if path is not None:
-            write(path)
     if grounding:
         from keras_sat.grounding import ground_scenes
 
-        print(f"\n{ground_scenes(table.images, table.results, word_classes=None)}")
+        grounded = ground_scenes(table.images, table.results, word_classes=None)
+        print(f"\n{grounded}")
+        table.statistics["grounding"] = grounded.to_dict()
+    for path, write in ((json, table.to_json), (csv, table.to_csv), (coco_results, table.to_coco_results)):
+        if path is not None:
+            write(path)
     if gallery is not None:
         _write_gallery(table, Path(gallery).expanduser() / "index.html")
 

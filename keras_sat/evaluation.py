@@ -42,7 +42,8 @@ class ScoreTable:
             file. Also max_length and split_seed, where they are not the usual ones, and models, how many an Ensemble
             has.
         statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used, and seen_in_training, the share of
-            captions that are a training caption word for word (None where the data has no training split).
+            captions that are a training caption word for word (None where the data has no training split); and with
+            `keras-sat evaluate --grounding` grounding, see `Grounding.to_dict`.
         captions: list with a dict of image_id and caption for each photo.
         photos: what each photo contributes: dict of lists, "bleu_counts" (see `scores.bleu_counts`), "rouge_l",
             "cider" and "meteor" (None where it cannot be computed).

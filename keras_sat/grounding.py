@@ -37,6 +37,10 @@ class Grounding:
     enlarge: int = 0
     word_classes: dict = field(default_factory=dict)
 
+    def to_dict(self):
+        """Return all figures as a dict that JSON can hold: None where there was no word to measure."""
+        return {name: _plain(value) for name, value in vars(self).items()}
+
     def __str__(self):
         rows = self.word_classes if len(self.word_classes) == 1 else {**self.word_classes, "all of these": self}
         columns = ("mass", "uniform_mass", "centre_mass", "pointing", "uniform_pointing", "centre_pointing")
@@ -130,6 +134,12 @@ def _averaged(rows, enlarge, word_classes=None):
         enlarge=enlarge,
         word_classes=word_classes or {},
     )
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return {name: row.to_dict() for name, row in value.items()}
+    return None if np.isnan(value) else value
 
 
 def _percent(value):

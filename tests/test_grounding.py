@@ -1,3 +1,4 @@
+import json
 import math
 
 import numpy as np
@@ -51,6 +52,13 @@ def test_a_uniform_map_gets_the_share_of_the_cells(scenes):
     assert everywhere.pointing == pytest.approx(everywhere.uniform_pointing) == pytest.approx(everywhere.uniform_mass)
     closer = ground([result_of(scene, uniform) for scene in scenes], scenes, enlarge=0)
     assert closer.uniform_mass < everywhere.uniform_mass
+
+
+def test_its_figures_go_into_json(scenes):
+    grounding = ground([result_of(scene, on_it) for scene in scenes], scenes)
+    figures = json.loads(json.dumps(grounding.to_dict()))
+    assert figures["mass"] == grounding.mass and figures["word_classes"]["shape"]["pointing"] == 1
+    assert ground([], []).to_dict()["mass"] is None  # NaN is no JSON
 
 
 def test_a_map_that_is_greatest_in_the_middle(scenes):

@@ -270,11 +270,14 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
 
 def test_does_it_look_at_what_it_names(tmp_path, capsys, quick_meteor):
     evaluate = ["evaluate", "--data", "scenes", "--model", "scenes", "--num-beams", "1", "--grounding"]
-    assert main([*evaluate, "--gallery", str(tmp_path)]) == 0
+    scores = tmp_path / "scores.json"
+    assert main([*evaluate, "--gallery", str(tmp_path), "--json", str(scores)]) == 0
     output = capsys.readouterr().out
     shape = next(line.split() for line in output.split("\n") if line.startswith("shape"))
     mass, uniform_mass, middle_mass = map(float, shape[2:5])
     assert mass > 80 > middle_mass > uniform_mass
+    of_shapes = json.loads(scores.read_text())["statistics"]["grounding"]["word_classes"]["shape"]
+    assert of_shapes["mass"] == pytest.approx(mass / 100, abs=5e-4)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert page.count("</template>") == 200 and 'data-sort="cider"' in page
 

@@ -47,8 +47,9 @@ def code(cells):
     return [text for kind, text in cells if kind == "code"]
 
 
-def test_the_names_are_known(source):
-    assert source.stem in STORIES
+def test_there_are_the_ten_stories():
+    assert [source.stem for source in SOURCES] == STORIES
+    assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == STORIES
 
 
 def test_it_is_short(source, cells):
