@@ -3,8 +3,6 @@
 import contextlib
 import inspect
 import json
-import math
-import numbers
 import os
 import warnings
 import zlib
@@ -20,7 +18,7 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat import equations
 from keras_sat.adapter import FeatureAdapter
 from keras_sat.captioning import CaptionWriter, plain, read_photos, run_search
-from keras_sat.checks import check_weights
+from keras_sat.checks import check_rates, check_weights
 from keras_sat.decoder import CaptionDecoder
 from keras_sat.encoders import ENCODERS, make_encoder, make_encoder_top
 from keras_sat.saved_model import pretrained_directory, read_model, write_model
@@ -957,22 +955,6 @@ class _Untracked:
         self.averages = []  # of the trained weights
         self.is_averaging = False  # whether a training is keeping them up to date
         self.spares_vectors = False  # whether weight decay is for matrices alone
-
-
-def check_rates(*, average_momentum, encoder_rate, weight_decay):
-    """Refuse what `compile` cannot train with."""
-    for name, value, fits in (
-        ("average_momentum", average_momentum, lambda x: 0 <= x < 1),
-        ("weight_decay", weight_decay, lambda x: 0 <= x < math.inf),
-        ("encoder_rate", encoder_rate, lambda x: 0 < x <= 1),
-    ):
-        if value is None and name != "encoder_rate":
-            continue
-        if not isinstance(value, numbers.Real) or not fits(value):
-            raise ValueError(
-                "`average_momentum` must be from 0 to below 1, `weight_decay` at least 0, and `encoder_rate` above 0 "
-                f"and at most 1. Received: {name}={value!r}"
-            )
 
 
 def _absolute(weights):

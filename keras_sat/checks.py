@@ -23,3 +23,20 @@ def check_above_zero(**values):
     for name, value in values.items():
         if not isinstance(value, numbers.Real) or not 0 < value < math.inf:
             raise ValueError(f"`{name}` must be above 0. Received: {name}={value!r}")
+
+
+def check_shares(**shares):
+    """Refuse what is no number from 0 to below 1."""
+    for name, share in shares.items():
+        if not isinstance(share, numbers.Real) or not 0 <= share < 1:
+            raise ValueError(f"`{name}` must be a share from 0 to below 1. Received: {name}={share!r}")
+
+
+def check_rates(*, average_momentum, encoder_rate, weight_decay):
+    """Refuse what `Captioner.compile` cannot train with."""
+    if average_momentum is not None:
+        check_shares(average_momentum=average_momentum)
+    if weight_decay is not None:
+        check_weights(weight_decay=weight_decay)
+    if not isinstance(encoder_rate, numbers.Real) or not 0 < encoder_rate <= 1:
+        raise ValueError(f"`encoder_rate` must be above 0 and at most 1. Received: encoder_rate={encoder_rate!r}")

@@ -13,6 +13,7 @@ from keras import layers, ops
 
 from keras_sat import equations
 from keras_sat.attention import make_attention
+from keras_sat.checks import check_counts, check_shares
 from keras_sat.loop import LoopDense, loop_over_time
 
 
@@ -211,14 +212,10 @@ class CaptionDecoder(layers.Layer):
         if cell not in CELLS:
             raise ValueError(f"Expected one of: {', '.join(CELLS)}. Received: cell={cell!r}")
         sizes = {"num_layers": num_layers, "embedding_dim": embedding_dim, "hidden_dim": hidden_dim}
-        for name, size in {**sizes, "vocabulary_size": vocabulary_size, "attention_dim": attention_dim}.items():
-            if not isinstance(size, numbers.Integral) or size < 1:
-                raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {name}={size!r}")
+        check_counts(**sizes, vocabulary_size=vocabulary_size, attention_dim=attention_dim)
         rates = {"dropout_before_readout": dropout_before_readout, "dropout_after_readout": dropout_after_readout}
         rates |= {"dropout_embedding": dropout_embedding, "dropout_words": dropout_words}
-        for name, rate in rates.items():
-            if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
-                raise ValueError(f"`{name}` must be a share from 0 to below 1. Received: {name}={rate!r}")
+        check_shares(**rates)
         if not isinstance(seed, numbers.Integral):
             raise ValueError(f"`seed` must be a whole number. Received: seed={seed!r}")
         self.vocabulary_size = vocabulary_size

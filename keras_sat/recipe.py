@@ -19,9 +19,9 @@ from data_utils.images import readable_photos
 from data_utils.sources import photos_of_split, read_data
 from data_utils.vocabulary import Vocabulary
 from keras_sat import callbacks as parts
-from keras_sat.captioner import Captioner, check_rates
+from keras_sat.captioner import Captioner
 from keras_sat.checkpoint import read_checkpoint, restore_state
-from keras_sat.checks import check_above_zero, check_counts
+from keras_sat.checks import check_above_zero, check_counts, check_rates
 from keras_sat.saved_model import pretrained_names
 from keras_sat.self_critical import SelfCritical, check_drawing
 from keras_sat.training_folder import describe, note_arguments
