@@ -95,6 +95,8 @@ def score_captions(captioner, captioned_images, cache=None, **search_options):
 class BeginWithExpectations(keras.callbacks.Callback):
     """Train hard attention with expectations only, until the attention knows its way; then draw samples.
 
+    The figures of these epochs get `warm_up` = 1, since what they learn is soft attention: see `best_epoch`.
+
     Args:
         num_epochs: how many epochs begin that way.
     """
@@ -106,6 +108,10 @@ class BeginWithExpectations(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         only = epoch < self.num_epochs
         self.model.expectation_share.assign(1.0 if only else self.model.expectation_probability)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.num_epochs and logs is not None:
+            logs["warm_up"] = float(epoch < self.num_epochs)
 
 
 class StopWhenLost(keras.callbacks.Callback):
@@ -202,8 +208,7 @@ class ShowProgress(keras.callbacks.Callback):
         super().__init__()
         self.num_epochs = num_epochs
         self.monitored = monitored
-        known = [*before, *epochs]
-        self.best = max((figures.get(monitored, LEAST_SCORE) for figures in known), default=LEAST_SCORE)
+        self.known = [*before, *epochs]
         self.label = label
         self.output = output
         self._first_epoch = len(epochs)
@@ -242,9 +247,10 @@ class ShowProgress(keras.callbacks.Callback):
             parts = [f"loss {logs['loss']:.2f}", f"cross-entropy {logs['cross_entropy']:.3f} a word"]
             parts += [f"on dev {logs['val_cross_entropy']:.3f}"] if "val_cross_entropy" in logs else []
         if self.monitored in logs:
-            score = logs[self.monitored]
-            parts.append(f"{as_text(self.monitored, score)}{' (best so far)' if score > self.best else ''}")
-            self.best = max(self.best, score)
+            self.known.append(dict(logs))
+            is_best = best_epoch(self.known, self.monitored) == len(self.known) - 1
+            is_best = is_best and logs[self.monitored] >= LEAST_SCORE
+            parts.append(f"{as_text(self.monitored, logs[self.monitored])}{' (best so far)' if is_best else ''}")
         seconds = duration(time.monotonic() - self._started)
         self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}, {seconds}")
 
@@ -280,7 +286,8 @@ def as_text(monitored, score):
 def best_epoch(epochs, monitored=MONITORED):
     """Return the index of the epoch with the best monitored figure, the first of equals; without it, the last epoch.
 
-    As long as that is 0 (no caption has four words in a row right), the cross-entropy on dev decides.
+    As long as that is 0 (no caption has four words in a row right), the cross-entropy on dev decides. Epochs of a
+    warm-up count only as long as there are no others: what comes after them is what was asked for.
     """
     if not epochs or monitored not in epochs[-1]:
         return len(epochs) - 1
@@ -291,12 +298,16 @@ def best_epoch(epochs, monitored=MONITORED):
             return score, 0, -number
         return 0, -epochs[number].get("val_cross_entropy", 0), -number
 
-    return max(range(len(epochs)), key=quality)
+    numbers = range(len(epochs))
+    return max([number for number in numbers if not epochs[number].get("warm_up")] or numbers, key=quality)
 
 
 def is_at_its_best(epochs, patience, monitored=MONITORED):
-    """Return whether the last `patience` epochs have brought nothing better; a score of 0 is no plateau."""
-    if not epochs or patience is None or monitored not in epochs[-1]:
+    """Return whether the last `patience` epochs have brought nothing better; a score of 0 is no plateau.
+
+    Nor is a warm-up, see `best_epoch`.
+    """
+    if not epochs or patience is None or monitored not in epochs[-1] or epochs[-1].get("warm_up"):
         return False
     best = best_epoch(epochs, monitored)
     return len(epochs) - 1 - best >= patience and epochs[best][monitored] >= LEAST_SCORE

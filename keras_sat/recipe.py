@@ -109,7 +109,8 @@ def fit(
         warmup_steps: let the learning rate rise from 0 over so many updates first.
         patience: stop after so many epochs without a better BLEU-4 on the dev split; None: never.
         min_count, max_words: which words the vocabulary keeps, see Vocabulary.build.
-        expectation_epochs: train hard attention with expectations only in so many epochs, before it draws samples.
+        expectation_epochs: train hard attention with expectations only in so many epochs, before it draws samples. If
+            others follow, none of these is taken for the best one.
         num_beams, max_length: of the captions of the dev split after each epoch.
         self_critical_epochs: train for so many further epochs with CIDEr as the reward of whole captions, on whole
             photos, see `keras_sat.self_critical`. That is a training of its own in the folder self_critical of

@@ -73,6 +73,14 @@ def test_which_epoch_is_best():
     assert not is_at_its_best(epochs(0.1, 0.1, 0.1), None) and not is_at_its_best([], 1)
 
 
+def test_a_warm_up_counts_only_as_long_as_nothing_follows_it():
+    warm_up = [{"val_bleu_4": score, "warm_up": 1.0} for score in (0.1, 0.3, 0.2)]
+    assert best_epoch(warm_up) == 1 and not is_at_its_best(warm_up, 1)
+    drawn = [{"val_bleu_4": score, "warm_up": 0.0} for score in (0.1, 0.2, 0.1)]
+    assert best_epoch([*warm_up, *drawn[:1]]) == 3 and best_epoch([*warm_up, *drawn]) == 4
+    assert is_at_its_best([*warm_up, *drawn], 1) and not is_at_its_best([*warm_up, *drawn], 2)
+
+
 def test_nothing_is_kept_of_an_epoch_without_a_loss(captioner_and_batches, tmp_path):
     captioner, _ = captioner_and_batches
     keep = KeepTraining(tmp_path)

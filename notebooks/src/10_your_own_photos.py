@@ -18,10 +18,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: take the clone around this notebook, or the address
-    REPOSITORY = "git+https://github.com/keras-sat/keras_sat"
+if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone around this notebook, or the package index
     clone = Path("..").resolve()
-    place = str(clone) if (clone / "setup.cfg").exists() else REPOSITORY
+    place = str(clone) if (clone / "setup.cfg").exists() else "keras_sat"
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", place], check=True)
 
 # %%
