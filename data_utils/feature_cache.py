@@ -1,12 +1,7 @@
 """Encode every photo once, and keep its features on the disk: one row for each photo, however many captions it has.
 
-A cache is a folder:
-
-    manifest.json    what made the features: encoder, layer, weights digest, image size, dtype, grid shape, view
-    image_ids.json   the photos, in the order of the rows, with the size of each file
-    features.npy     (photos, regions, feature_dim), a memory map that numpy alone can open too
-    done.npy         one byte for each row: 0 not done, 1 done, 2 the photo cannot be read
-    checksums.npy    the CRC-32 of each row
+A cache is a folder with the files of `data_utils.feature_files`, or with several such folders, the shards of
+`data_utils.feature_shards`.
 
 The photos are encoded in fixed blocks, and a row is marked as done only after it has reached the disk. So a build that
 was killed at any moment goes on where it was, and ends with the same files as one that was not.
@@ -15,25 +10,44 @@ was killed at any moment goes on where it was, and ends with the same files as o
 import hashlib
 import itertools
 import os
-import shutil
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
-from data_utils.files import exclusive_lock, read_sealed_json, write_sealed_json
+from data_utils.feature_files import (
+    DONE,
+    FORMAT_VERSION,
+    NOT_DONE,
+    UNREADABLE,
+    FeatureFiles,
+    RowWriter,
+    read_manifest,
+    rebuild_hint,
+    refuse_full_disk,
+    row_shape,
+    write_row,
+)
+from data_utils.feature_shards import (
+    JoinedRows,
+    Shard,
+    open_shards,
+    refuse_other_shards,
+    shard_manifests,
+    whole_manifest,
+)
+from data_utils.files import exclusive_lock, write_sealed_json
 from data_utils.images import load_image
 from data_utils.progress import Progress
 from data_utils.views import view_of
 
-FORMAT_VERSION = 1
-NOT_DONE, DONE, UNREADABLE = 0, 1, 2
 NUM_READERS = 2
 
 
 class FeatureCache:
     """The features of many photos, opened for reading. Make one with `build` or `open`.
+
+    The shards of a folder are opened as a whole; they must be complete, and belong together.
 
     Attributes:
         image_ids: list of the photos' ids, in the order of the rows.
@@ -46,19 +60,19 @@ class FeatureCache:
     def __init__(self, directory):
         """Open `directory`, as `FeatureCache.open` does."""
         self.directory = Path(directory).expanduser()
-        self.manifest = _read_manifest(self.directory)
-        index = read_sealed_json(self.directory / "image_ids.json", "the photos of a feature cache")
-        self.image_ids = index["image_ids"]
-        self.image_bytes = index["image_bytes"]
+        shards = shard_manifests(self.directory)
+        self._parts = open_shards(self.directory, shards) if shards else [FeatureFiles(self.directory)]
+        self._is_sharded = bool(shards)
+        manifests = [part.manifest for part in self._parts]
+        self.manifest = whole_manifest(manifests) if shards else manifests[0]
+        self.image_ids = list(itertools.chain.from_iterable(part.image_ids for part in self._parts))
+        self.image_bytes = list(itertools.chain.from_iterable(part.image_bytes for part in self._parts))
         self.grid_shape = tuple(self.manifest["grid_shape"])
         self.feature_dim = self.manifest["feature_dim"]
         self.unreadable = self.manifest["unreadable"]
-        shape = _row_shape(self.manifest, len(self.image_ids))
-        self._features = _open_array(self.directory / "features.npy", shape, self.manifest["dtype"], mmap_mode="r")
-        self._done = _open_array(self.directory / "done.npy", shape[:1], "uint8")
-        self._checksums = _open_array(self.directory / "checksums.npy", shape[:1], "uint32")
-        if self._done.size and self._done.max() > UNREADABLE:
-            raise ValueError(f"{self.directory / 'done.npy'}: the file is damaged. {_rebuild_hint(self.directory)}")
+        self._features = JoinedRows([part.features for part in self._parts])
+        self._done = np.concatenate([part.done for part in self._parts])
+        self._checksums = np.concatenate([part.checksums for part in self._parts])
         self._row_of = {image_id: row for row, image_id in enumerate(self.image_ids)}
         self._checked = np.zeros(len(self.image_ids), dtype=bool)
 
@@ -95,11 +109,14 @@ class FeatureCache:
         batch_size=32,
         dtype="float16",
         view=0,
+        shard=None,
         errors="raise",
         verify=False,
         show_progress=True,
     ):
         """Encode the photos that are not in the cache yet, and open it.
+
+        A folder of shards is opened as it is: what is missing in it is an error, see `shard`.
 
         Args:
             directory: the folder of the cache; made if it is not there.
@@ -112,6 +129,9 @@ class FeatureCache:
             batch_size: photos encoded together. A cache keeps the value that it was begun with.
             dtype: of the features on the disk, "float16" or "float32".
             view: which view of the photos is encoded, see `data_utils.views`; 0 is the photos themselves.
+            shard: "2/4" encodes the second of four parts of the photos, into a folder of its own within `directory`,
+                and returns the cache of that part; other machines may encode the others at the same time. Pass the
+                same list of photos for each.
             errors: "raise" stops at a photo that cannot be read; "skip" leaves it out and lists it in the manifest.
             verify: read every row again and encode those that are damaged anew.
             show_progress: show a progress bar, or lines where the output is no terminal.
@@ -123,6 +143,15 @@ class FeatureCache:
         _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size)
         description = _describe_encoder(encoder, encoder_name, encoder_layer, image_size)
         description |= {"dtype": dtype, "view": view}
+        if shard is not None:
+            shard = Shard.parse(shard)
+            places = shard.places(image_ids)
+            description["shard"] = shard.description(image_ids)
+            refuse_other_shards(directory, description)
+            image_ids, image_paths = ([values[place] for place in places] for values in (image_ids, image_paths))
+            directory = directory / shard.folder_name
+        elif shard_manifests(directory):
+            return cls._of_shards(directory, description, image_ids, image_paths, errors, verify)
         with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
             encode = _encoding_function(encoder, dtype)
             if not _is_begun(directory):
@@ -162,12 +191,13 @@ class FeatureCache:
 
     def features_of_rows(self, rows):
         """Return the features of rows, which must be done, as an array (rows, regions, feature_dim)."""
-        features = np.take(self._features, rows, axis=0)
+        features = self._features.take(rows)
         for i in np.flatnonzero(~self._checked[rows]):
             if self._done[rows[i]] != DONE or zlib.crc32(features[i]) != self._checksums[rows[i]]:
+                part = self._parts[self._features.array_of(rows[i])]
                 raise ValueError(
-                    f"{self.directory / 'features.npy'}: the row of the photo {self.image_ids[rows[i]]!r} is damaged. "
-                    f"{_rebuild_hint(self.directory)}"
+                    f"{part.directory / 'features.npy'}: the row of the photo {self.image_ids[rows[i]]!r} is damaged. "
+                    f"{rebuild_hint(part.directory, part.manifest)}"
                 )
             self._checked[rows[i]] = True
         return features
@@ -178,10 +208,32 @@ class FeatureCache:
 
     # === Building ===
 
+    @classmethod
+    def _of_shards(cls, directory, description, image_ids, image_paths, errors, verify):
+        """Open the shards of a folder, which must have these photos; nothing is encoded."""
+        if verify:
+            raise ValueError(
+                "Shards are verified one by one: pass shard='1/4' (--shard 1/4 on the command line) and so on. "
+                f"Received: verify=True with directory={str(directory)!r}"
+            )
+        cache = cls(directory)
+        _refuse_differences(cache.manifest, description, directory)
+        cache._refuse_other_photos(image_ids, image_paths)
+        lost = [image_id for image_id in image_ids if image_id in cache.unreadable]
+        if lost and errors == "raise":
+            raise ValueError(f"{cache.unreadable[lost[0]]} {_UNREADABLE_HINT}")
+        return cache
+
     def _refuse_other_photos(self, image_ids, image_paths):
         """A cache is completed with the photos that it was begun with; any that it has can be asked for."""
         asked, known = set(image_ids), set(self.image_ids)
         missing = [image_id for image_id in image_ids if image_id not in self and image_id not in self.unreadable]
+        if missing and self._is_sharded:
+            raise ValueError(
+                f"{len(missing)} of {len(asked)} photos are in none of the shards, which have {len(known)} photos "
+                f"(first: {missing[0]!r}). Photos cannot be added to shards: build those of the whole list into "
+                f"another folder. Received: directory={str(self.directory)!r}"
+            )
         if asked != known and missing:
             raise ValueError(
                 f"The cache was begun with {len(known)} photos, now {len(asked)} are asked for, and {len(missing)} of "
@@ -199,30 +251,33 @@ class FeatureCache:
     def _forget_damaged_rows(self):
         with open(self.directory / "done.npy", "r+b") as file:
             for row in np.flatnonzero(self._done == DONE):
-                if zlib.crc32(np.array(self._features[row])) != self._checksums[row]:
+                if zlib.crc32(np.array(self._parts[0].features[row])) != self._checksums[row]:
                     self._done[row] = NOT_DONE
-                    _write_row(file, self._done.shape, row, self._done[row])
+                    write_row(file, self._done.shape, row, self._done[row])
 
     def _encode_missing(self, path_of, encode, errors, show_progress):
         """Encode every block in which a row is missing, in the order of the rows."""
         image_size, block_size = tuple(self.manifest["image_size"]), self.manifest["block_size"]
-        unreadable = {}
+        unreadable, before = {}, list(self.image_bytes)
         for row in np.flatnonzero(self._done == UNREADABLE):  # perhaps they were mended since
             _, reason = _try_to_load(path_of[self.image_ids[row]], image_size)
             if reason:
                 unreadable[self.image_ids[row]] = reason
             else:
                 self._done[row] = NOT_DONE
+                self.image_bytes[row] = _file_size(path_of[self.image_ids[row]])
+        if self.image_bytes != before:
+            _write_index(self.directory, self.image_ids, self.image_bytes)
         if unreadable and errors == "raise":
             raise ValueError(f"{next(iter(unreadable.values()))} {_UNREADABLE_HINT}")
         blocks = np.unique(np.flatnonzero(self._done == NOT_DONE) // block_size)
         rows = (blocks[:, None] * block_size + np.arange(block_size)).ravel()
         rows = rows[rows < len(self.image_ids)]
-        _refuse_full_disk(self.directory, len(rows) * self._features.nbytes // len(self.image_ids))
+        refuse_full_disk(self.directory, len(rows) * self._parts[0].features.nbytes // len(self.image_ids))
         photos = [(path_of[self.image_ids[row]], self.image_ids[row]) for row in rows]
         progress = Progress(len(self.image_ids), label="features", unit="photos", show=show_progress)
         progress.skip(len(self.image_ids) - len(rows))
-        with progress, _RowWriter(self.directory, self._features.shape) as writer:
+        with progress, RowWriter(self.directory, self._parts[0].features.shape) as writer:
             for start, (images, reasons) in zip(
                 itertools.count(0, block_size),
                 _read_images(photos, image_size, block_size, self.manifest.get("view", 0)),
@@ -258,53 +313,6 @@ class FeatureCache:
                 f"{features.dtype}. Build with dtype='float32'."
             )
         return features
-
-
-class _RowWriter:
-    """Writes blocks of rows in a thread of its own, so that the encoder need not wait for the disk."""
-
-    def __init__(self, directory, shape):
-        self.directory = directory
-        self.shapes = {"features": shape, "checksums": shape[:1], "done": shape[:1]}
-        self.pending = None
-
-    def __enter__(self):
-        self.files = {name: open(self.directory / f"{name}.npy", "r+b") for name in self.shapes}
-        self.thread = ThreadPoolExecutor(max_workers=1)
-        return self
-
-    def write(self, rows, features, states):
-        """Write one block in the background, once the block before has reached the disk."""
-        self._wait()
-        self.pending = self.thread.submit(self._write, rows, features, states)
-
-    def _write(self, rows, features, states):
-        checksums = np.array([zlib.crc32(row) for row in features], dtype=np.uint32)
-        # The order matters: a row is marked as done only after it has reached the disk.
-        for name, values in (("features", features), ("checksums", checksums), ("done", states)):
-            for row, value in zip(rows, values):
-                _write_row(self.files[name], self.shapes[name], row, value)
-            self.files[name].flush()
-            os.fsync(self.files[name].fileno())
-
-    def _wait(self):
-        if self.pending is not None:
-            pending, self.pending = self.pending, None
-            try:
-                pending.result()
-            except OSError as error:
-                raise OSError(
-                    f"{self.directory}: the features could not be written ({error}). Those before are kept; make room "
-                    "and run again to go on."
-                ) from None
-
-    def __exit__(self, *exception):
-        try:
-            self._wait()
-        finally:
-            self.thread.shutdown()
-            for file in self.files.values():
-                file.close()
 
 
 # === The encoder ===
@@ -451,7 +459,7 @@ def _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size):
 def _is_begun(directory):
     """Return whether the folder holds a cache; one whose beginning was interrupted counts as empty."""
     if (directory / "manifest.json").exists():
-        return _read_manifest(directory, begun=False)["begun"]
+        return read_manifest(directory, begun=False)["begun"]
     if (directory / "features.npy").exists():
         raise ValueError(
             f"{directory} holds a features.npy but no manifest.json, so what made the features cannot be told. "
@@ -479,11 +487,10 @@ def _begin(directory, description, image_ids, image_paths, encode, batch_size):
         "block_size": batch_size,
         "unreadable": {},
     }
-    shape = _row_shape(manifest, len(image_ids))
-    _refuse_full_disk(directory, int(np.prod(shape)) * np.dtype(manifest["dtype"]).itemsize)
+    shape = row_shape(manifest, len(image_ids))
+    refuse_full_disk(directory, int(np.prod(shape)) * np.dtype(manifest["dtype"]).itemsize)
     write_sealed_json(directory / "manifest.json", manifest)
-    sizes = [_file_size(path) for path in image_paths]
-    write_sealed_json(directory / "image_ids.json", {"image_ids": image_ids, "image_bytes": sizes})
+    _write_index(directory, image_ids, [_file_size(path) for path in image_paths])
     for name, dtype in (("features", manifest["dtype"]), ("checksums", "uint32"), ("done", "uint8")):
         # Zeros that no row has reached yet: most systems store them as a hole, without taking room.
         file_shape = shape if name == "features" else shape[:1]
@@ -493,65 +500,16 @@ def _begin(directory, description, image_ids, image_paths, encode, batch_size):
     write_sealed_json(directory / "manifest.json", manifest | {"begun": True})
 
 
-def _row_shape(manifest, num_photos):
-    rows, columns = manifest["grid_shape"]
-    return (num_photos, rows * columns, manifest["feature_dim"])
-
-
-def _read_manifest(directory, begun=True):
-    path = directory / "manifest.json"
-    if not path.exists():
-        raise ValueError(f"There is no feature cache here; FeatureCache.build makes one. Received: {str(directory)!r}")
-    manifest = read_sealed_json(path, "the manifest of a feature cache")
-    if manifest.get("format") != "feature_cache" or manifest.get("version") != FORMAT_VERSION:
-        raise ValueError(
-            f"{path}: this is not the manifest of a feature cache of version {FORMAT_VERSION}. "
-            f"Received: format={manifest.get('format')!r}, version={manifest.get('version')!r}"
-        )
-    if begun and not manifest["begun"]:
-        raise ValueError(f"{directory}: the cache was only begun. Run FeatureCache.build again to complete it.")
-    return manifest
-
-
-def _open_array(path, shape, dtype, mmap_mode=None):
-    try:
-        array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-    except Exception as error:  # numpy's parser of a damaged header raises errors of many kinds
-        raise ValueError(f"{path}: the file is missing or damaged ({error}). {_rebuild_hint(path.parent)}") from None
-    if array.shape != shape or array.dtype != dtype:
-        raise ValueError(
-            f"{path}: the file is damaged. Expected: {dtype} {shape}. Received: {array.dtype} {array.shape}. "
-            f"{_rebuild_hint(path.parent)}"
-        )
-    return array
-
-
-def _rebuild_hint(directory):
-    return (
-        "Build with verify=True (--verify on the command line) to encode damaged rows anew; if that does not help, "
-        f"remove {directory}."
-    )
-
-
-def _write_row(file, shape, row, value):
-    """Write one row of the .npy file of an array of `shape` in place."""
-    value = np.asarray(value)
-    row_bytes = value.nbytes
-    header_bytes = os.fstat(file.fileno()).st_size - shape[0] * row_bytes
-    file.seek(header_bytes + int(row) * row_bytes)
-    file.write(value.tobytes())
-
-
-def _refuse_full_disk(directory, needed_bytes):
-    free_bytes = shutil.disk_usage(directory).free
-    if needed_bytes > free_bytes:
-        raise ValueError(
-            f"The disk is too small for the features: they need {needed_bytes / 1e9:.1f} GB more, and "
-            f"{free_bytes / 1e9:.1f} GB are free. Received: directory={str(directory)!r}"
-        )
+def _write_index(directory, image_ids, image_bytes):
+    write_sealed_json(directory / "image_ids.json", {"image_ids": image_ids, "image_bytes": image_bytes})
 
 
 def _refuse_differences(manifest, description, directory):
+    if "shard" in description and manifest.get("shard") != description["shard"]:
+        raise ValueError(
+            f"The folder holds another shard than its name says: {manifest.get('shard')} there, "
+            f"{description['shard']} here. Move it away. Received: directory={str(directory)!r}"
+        )
     differences = [
         f"{name} {manifest.get(name, 0)!r} there, {description[name]!r} here"
         for name in ("encoder", "layer", "weights_digest", "image_size", "dtype", "view")

@@ -249,6 +249,9 @@ def _add_features(parser):
     _add_data(parser)
     _add_encoder(parser)
     parser.add_argument("--cache-dir", required=True, help="the folder for the features")
+    parser.add_argument(
+        "--shard", metavar="I/N", help="encode only part I of N, as other machines do the others; see docs/scale.md"
+    )
     parser.add_argument("--batch-size", type=int, default=32, help="photos encoded together; default: 32")
     parser.add_argument("--skip-unreadable", action="store_true", default=False, help="leave out unreadable photos")
     parser.add_argument("--verify", action="store_true", default=False, help="read all rows again, mend damaged ones")
@@ -472,8 +475,9 @@ def run_compare(first, second):
 
 
 def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder="vgg16", **options):
-    """Build the feature cache of a data set."""
+    """Build the feature cache of a data set, or a shard of it."""
     from data_utils.feature_cache import FeatureCache
+    from data_utils.feature_shards import Shard
     from data_utils.sources import read_data
     from keras_sat.encoders import make_encoder
 
@@ -482,6 +486,8 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder="
             "`tiny` is trained along with the decoder, and its features before that are worth nothing. Pass the "
             "weights of a trained one as --encoder-weights, or choose another encoder. Received: --encoder tiny"
         )
+    if "shard" in options:
+        Shard.parse(options["shard"])  # before anything that takes its time
     images = read_data(data, options.get("data_dir"), split_seed=options.get("split_seed"))
     cache = FeatureCache.build(
         cache_dir,
@@ -494,6 +500,7 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder="
             image_size=options.get("image_size"),
         ),
         batch_size=batch_size,
+        shard=options.get("shard"),
         errors="skip" if skip_unreadable else "raise",
         verify=verify,
     )

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DATA_UTILS = [
     "lazy", "files", "progress", "captions", "scenes", "datasets", "downloads", "sources", "vocabulary", "images",
-    "views", "feature_cache", "batches",
+    "views", "feature_files", "feature_shards", "feature_cache", "batches",
 ]  # fmt: skip
 KERAS_SAT = [
     "checks", "encoders", "adapter", "equations", "fused", "loop", "attention", "decoder", "search", "saved_model",
