@@ -180,6 +180,9 @@ def _add_fit(parser):
     parser.add_argument(
         "--reward-baseline", choices=BASELINE_NAMES, help="what a drawn caption must beat; default: greedy"
     )
+    parser.add_argument(
+        "--deterministic", action="store_true", help="the same seed gives the same weights bit for bit; slower"
+    )
     parser.add_argument("--normalise-features", action=argparse.BooleanOptionalAction)
     parser.add_argument("--readout-activation", choices=("tanh", "relu"), help="default: none, as in the paper")
     parser.add_argument("--length-penalty", type=float, help="of the finished captioner's searches; default: 0")

@@ -51,6 +51,7 @@ def fit(
     batch_size=64,
     group_by="length",
     seed=0,
+    deterministic=False,
     optimizer="adam",
     learning_rate=4e-4,
     schedule="constant",
@@ -101,6 +102,11 @@ def fit(
             `initial_model`, which keeps its vocabulary then.
         batch_size, group_by: see make_batches.
         seed: of the initial weights, the order of the batches, and all else that is drawn.
+        deterministic: the same seed gives the same weights bit for bit, on the same machine with the same packages and
+            threads. That is a setting of TensorFlow which costs time, holds for all that the process does from now on,
+            and cannot be switched off in it (`tf.config.experimental.enable_op_determinism`). On a GPU it refuses
+            operations that it cannot repeat (UnimplementedError). A training that was begun with it may go on without,
+            not the other way round.
         optimizer, learning_rate, clip_norm: see Captioner.compile.
         weight_decay, average_momentum, encoder_rate: see Captioner.compile.
         num_views: views of each training photo, see `data_utils.views`: 2 adds the mirrored photo, more add parts of
@@ -148,6 +154,8 @@ def fit(
     output_dir = Path(output_dir or _usual_output_dir(data_name, chosen, initial_model)).expanduser()
     photos = _Photos(images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress)
     plan = SimpleNamespace(**locals())
+    if deterministic:
+        tf.config.experimental.enable_op_determinism()
     with exclusive_lock(output_dir / "lock", f"is training in {output_dir}"):
         captioner, is_whole, figures = initial_model, True, []
         if epochs:
@@ -204,8 +212,8 @@ def _train_on_words(plan):
 
 def _train_on_rewards(plan, before):
     """Train a captioner on with CIDEr as its reward; return what `_Training.run` does."""
-    names = ("batch_size", "seed", "optimizer", "clip_norm", "weight_decay", "average_momentum", "encoder_rate")
-    names += ("patience", "num_beams", "max_length", *_SELF_CRITICAL)
+    names = ("batch_size", "seed", "deterministic", "optimizer", "clip_norm", "weight_decay", "average_momentum")
+    names += ("encoder_rate", "patience", "num_beams", "max_length", *_SELF_CRITICAL)
     arguments = {name: plan.arguments[name] for name in names}
     arguments |= {"epochs": arguments.pop("self_critical_epochs"), "schedule": "constant"}
     # What the first kind of epochs was given has been taken in; only the precision is not part of a saved captioner.
@@ -447,11 +455,11 @@ class _Training:
     def note(self, described):
         """Note what the result depends on; refuse a folder with another training."""
         usual = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
-        note_arguments(self.folder, described, self.epochs, usual)
-        if self.epochs:
-            parts.write_history(self.folder / "history.csv", self.epochs)
         if self.epochs and (self.folder / BEFORE).exists():  # else it may stem from other arguments
             self.before = [read_sealed_json(self.folder / BEFORE, "the scores before a training")]
+        note_arguments(self.folder, described, self.epochs, usual, has_ended=self.has_ended)
+        if self.epochs:
+            parts.write_history(self.folder / "history.csv", self.epochs)
 
     @property
     def has_ended(self):

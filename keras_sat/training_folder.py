@@ -56,7 +56,7 @@ def _as_json(value):
     return getattr(value, "__qualname__", type(value).__name__)
 
 
-def note_arguments(output_dir, described, epochs, usual):
+def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
     """Note the arguments of a training in its folder; refuse a folder where other ones are noted, once it has begun.
 
     Args:
@@ -64,6 +64,7 @@ def note_arguments(output_dir, described, epochs, usual):
         described: what `describe` returned.
         epochs: the figures of the epochs so far.
         usual: dict of default arguments: a version with fewer of them may have begun the training.
+        has_ended: whether it is only going to be loaded.
     """
     path = output_dir / "arguments.json"
     if not path.exists():
@@ -80,8 +81,12 @@ def note_arguments(output_dir, described, epochs, usual):
     names = [name for name in described if before.get(name) != described[name]]
     names += [name for name in before if name not in described and name not in usual]
     # When to stop may change, unless the learning rate depends on it: the epochs so far would have been the same.
-    if {*names} <= ({"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}):
-        write_sealed_json(path, described)
+    may_change = {"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}
+    if before.get("deterministic"):  # a promise that can be given up, but not made for epochs that are over
+        may_change.add("deterministic")
+    if {*names} <= may_change:
+        kept = {"deterministic": before.get("deterministic", False)} if has_ended else {}
+        write_sealed_json(path, {**described, **kept})
         return
     differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
     raise ValueError(

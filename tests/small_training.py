@@ -2,8 +2,9 @@
 
 WHEN: "in-epoch" kills the process in the middle of its third epoch, "in-save" while the second checkpoint is written;
 "interrupt" sends it Ctrl-C in the third epoch. KIND "self-critical": these are self-critical epochs, after two of
-cross-entropy. Hard attention with dropout needs every part of the state: weights,
-optimizer, learning rate, baseline, and all random generators.
+cross-entropy. KIND "deterministic": the same after a training with soft attention in a folder of its own, both of them
+to be repeated bit for bit. Hard attention with dropout needs every part of the state: weights, optimizer, learning
+rate, baseline, and all random generators.
 """
 
 import os
@@ -51,8 +52,8 @@ class At(keras.callbacks.Callback):
             self.action()
 
 
-def train(output_dir, **options):
-    images = DATASETS["scenes"](None, num_scenes=40, seed=3)
+def train(output_dir, *, splits=("train", "dev", "test"), **options):
+    images = [image for image in DATASETS["scenes"](None, num_scenes=40, seed=3) if image.split in splits]
     return keras_sat.fit(images, output_dir=output_dir, **{"show_progress": False, **OPTIONS, **options})
 
 
@@ -79,7 +80,7 @@ def kill_at_the_second_checkpoint(kind):
 
 if __name__ == "__main__":
     folder, when, kind = [*sys.argv[1:], "", ""][:3]
-    options = {"epochs": 2, **SELF_CRITICAL} if kind else {}
+    options = {"epochs": 2, **SELF_CRITICAL} if kind == "self-critical" else {}
     callbacks = []
     if when == "in-epoch":
         callbacks.append(At(2, kill))
@@ -87,6 +88,10 @@ if __name__ == "__main__":
         kill_at_the_second_checkpoint("self_critical" if kind else "")
     elif when == "interrupt":
         callbacks.append(At(2, lambda: signal.raise_signal(signal.SIGINT)))
+    if kind == "deterministic":
+        options = {"deterministic": True, "epochs": 3, "splits": ["train"]}
+        train(f"{folder}/soft", attention="soft", group_by="length", **options)
+        folder = f"{folder}/hard"
     captioner = train(folder, callbacks=callbacks, show_progress=True, **options)
     print("epochs in the history:", len(captioner.history["loss"]))
     print("digest:", captioner.weights_digest())
