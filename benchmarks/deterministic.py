@@ -8,6 +8,7 @@ about five minutes on two cores.
 """
 
 import argparse
+import contextlib
 import statistics
 import subprocess
 import sys
@@ -43,20 +44,19 @@ def work(folder, kind, attention, group_by):
 
 def epochs_in_turn(attention, group_by, num_rounds):
     """Return the seconds of epochs: dict from the kind of process to a list."""
-    with tempfile.TemporaryDirectory() as folder:
-        workers = {}
+    with contextlib.ExitStack() as stack:
+        folder, workers = stack.enter_context(tempfile.TemporaryDirectory()), {}
         for kind in KINDS:
             (Path(folder) / kind).mkdir()
             command = [sys.executable, __file__, "--work", f"{folder}/{kind}", kind, attention, group_by]
-            workers[kind] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            answer(workers[kind])
+            worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            workers[kind] = stack.enter_context(worker)  # ends where its standard input does
+            answer(worker)
         seconds = {kind: [] for kind in KINDS}
         for _ in range(num_rounds):
             for kind, worker in workers.items():
                 print("go", file=worker.stdin, flush=True)
                 seconds[kind].append(float(answer(worker)))
-        for worker in workers.values():
-            worker.communicate()
     return seconds
 
 

@@ -117,8 +117,8 @@ def refuse_other_shards(directory, description):
         differences = _differences(manifest, description) if manifest else None
         if differences:
             raise ValueError(
-                f"The folder holds other shards: {differences} ({folder.name}). Use another folder for these. "
-                f"Received: directory={str(directory)!r}"
+                f"The folder holds other shards: {differences} ({folder.name}). Use another folder for these, or move "
+                f"that one away. Received: directory={str(directory)!r}"
             )
 
 
@@ -132,7 +132,10 @@ def open_shards(directory, manifests):
     begun = {folder: manifest for folder, manifest in manifests.items() if manifest}
     kinds = Counter(json.dumps(_kind(manifest)) for manifest in begun.values() if "shard" in manifest)
     if not kinds:
-        raise ValueError(f"No shard here has been begun. Received: directory={str(directory)!r}")
+        raise ValueError(
+            "No shard here has been begun. Build them with shard='1/4' (--shard 1/4 on the command line) and so on. "
+            f"Received: directory={str(directory)!r}"
+        )
     of_most = kinds.most_common(1)[0][0]
     ours = {folder: manifest for folder, manifest in begun.items() if json.dumps(_kind(manifest)) == of_most}
     standard = next(iter(ours.values()))

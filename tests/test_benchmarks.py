@@ -201,6 +201,31 @@ def test_a_sparse_cache_reads_as_any_other(benchmarks, tmp_path):
     assert features.stat().st_size > 1e9 and features.stat().st_blocks * 512 < 1e7
 
 
+def test_the_cost_of_determinism_is_a_ratio_of_medians_of_two_processes_in_turn(
+    benchmarks, monkeypatch, tmp_path, capsys
+):
+    import deterministic
+
+    worker = tmp_path / "worker.py"
+    worker.write_text(
+        "import sys\n"
+        "print('ready', flush=True)\n"
+        "for number, line in enumerate(sys.stdin):\n"
+        "    print((3.0 if sys.argv[3] == 'deterministic' else 2.0) + 10 * (number == 1), flush=True)\n"
+    )
+    monkeypatch.setattr(deterministic, "__file__", str(worker))
+    monkeypatch.setattr(sys, "argv", ["deterministic.py", "--rounds", "3"])
+    deterministic.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[0] == (
+        "soft attention, group_by='length': 1.50 (3.0 over 2.0 s; plain 2.0 to 12.0 s; deterministic 3.0 to 13.0 s)"
+    )
+    worker.write_text("raise SystemExit(3)")
+    with pytest.raises(SystemExit, match="ended with exit status 3"):
+        deterministic.main()
+
+
 # === What a captioner gets wrong ===
 
 

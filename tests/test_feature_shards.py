@@ -165,7 +165,7 @@ def test_a_damaged_row_names_its_shard(photos, shards):
     content[-10] ^= 16
     path.write_bytes(content)
     victim = sorted(photos[0])[2::4][-1]
-    with pytest.raises(ValueError, match=f"shard-0003-of-0004/features.npy: .*'{victim}'.*--verify and --shard 3/4"):
+    with pytest.raises(ValueError, match=f"shard-0003-of-0004.features.npy: .*'{victim}'.*--verify and --shard 3/4"):
         FeatureCache(shards).features(photos[0])
     build(shards, photos, shard="3/4", verify=True)
     assert FeatureCache(shards).features(photos[0]).shape == (22, 4, 3)
