@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -27,6 +28,27 @@ def write_whole(path, content):
     except BaseException:
         with contextlib.suppress(OSError):
             os.remove(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def whole_folder(path):
+    """Yield a temporary folder beside `path`, which takes that name when the block has ended, or vanishes on an error.
+
+    Args:
+        path: nothing of that name may be there.
+    """
+    path = Path(path)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for file in filter(Path.is_file, temporary.rglob("*")):
+            with open(file, "rb+") as written:
+                os.fsync(written.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 

@@ -21,6 +21,7 @@ from keras_sat.captioning import CaptionWriter, plain, read_photos, run_search
 from keras_sat.checks import check_rates, check_weights
 from keras_sat.decoder import CaptionDecoder
 from keras_sat.encoders import ENCODERS, make_encoder, make_encoder_top
+from keras_sat.export import export
 from keras_sat.saved_model import pretrained_directory, read_model, write_model
 
 ENCODER_TRAININGS = ("frozen", "fine-tuned", "scratch")
@@ -774,6 +775,39 @@ class Captioner(CaptionWriter, keras.Model):
             "has_own_encoder": self.has_own_encoder,
         }
         write_model(directory, settings, self.vocabulary, arrays, precision)
+
+    def export(
+        self,
+        directory,
+        format="tf_saved_model",
+        *,
+        num_beams=3,
+        length_penalty=None,
+        max_length=20,
+        allow_unknown=False,
+        jpeg=True,
+    ):
+        """Write the captioner, encoder and search included, for programs that do not have keras_sat.
+
+        Args:
+            directory: made if it is not there. What is written is the folder `directory`/1, or the next number: an
+                export never replaces another.
+            format: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which
+                takes one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
+            num_beams, length_penalty, max_length, allow_unknown: of the search, as in `caption_features`.
+            jpeg: give the SavedModel a second signature, which takes JPEG or PNG files.
+
+        Returns: the path of the folder that was written.
+
+        Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any
+        size: they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and knows nothing of
+        the orientation that a camera notes in its files. Both give `captions` (photos,); `words` (photos, max_length),
+        "" behind the last; `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos,
+        max_length, rows, columns). model.tflite gives `token_ids` (1, max_length) instead of words; vocabulary.txt
+        beside it has the words.
+        """
+        options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
+        return export(self, directory, format, allow_unknown=allow_unknown, jpeg=jpeg, **options)
 
     @classmethod
     def load(cls, directory, *, encoder=None, encoder_weights=None):

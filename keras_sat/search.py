@@ -211,13 +211,15 @@ def _begin(state, *, num_regions, max_length, pad_token_id, **_):
 def _append(captions, t, token_ids, log_probs, attention_weights, end_token_id):
     """Return the captions with one token more; those that have ended only get a `<pad>`."""
     going_on = ~captions.is_finished
-    attention_weights = attention_weights * ops.cast(going_on, "float32")[:, None]
+    attention_weights = ops.cast(attention_weights, "float32") * ops.cast(going_on, "float32")[:, None]
+    rows = ops.arange(ops.shape(token_ids)[0])
+    places = ops.stack([rows, ops.full_like(rows, t)], axis=1)  # `ops.slice_update` would need XLA wherever this runs
     return _Captions(
-        token_ids=ops.slice_update(captions.token_ids, [0, t], token_ids[:, None]),
+        token_ids=ops.scatter_update(captions.token_ids, places, token_ids),
         log_probs=log_probs,
         lengths=captions.lengths + ops.cast(going_on, "int32"),
         is_finished=captions.is_finished | (token_ids == end_token_id),
-        attention_weights=ops.slice_update(captions.attention_weights, [0, t, 0], attention_weights[:, None]),
+        attention_weights=ops.scatter_update(captions.attention_weights, places, attention_weights),
     )
 
 
