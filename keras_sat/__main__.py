@@ -60,6 +60,7 @@ def build_parser():
         ("evaluate", _add_evaluate, run_evaluate, "score the captions of a data set", EVALUATE),
         ("compare", _add_compare, run_compare, "compare two captioners by their scores", COMPARE),
         ("features", _add_features, run_features, "encode the photos of a data set once", FEATURES),
+        ("export", _add_export, run_export, "write a captioner for programs without keras_sat", EXPORT),
         ("info", _add_info, run_info, "print what a bug report needs", INFO),
     ):
         command = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
@@ -81,6 +82,8 @@ COMPARE = """Compare two captioners on the same photos: the differences of their
 mean and deviation over seeds. FIRST and SECOND are files that `keras-sat evaluate --json` wrote, or patterns in
 quotation marks for several seeds: "runs/soft-*.json"."""
 FEATURES = "Encode the photos of a data set once and keep their features. Killed and run again, it goes on."
+EXPORT = """Write a captioner, encoder and search included, for programs that do not have keras_sat: a SavedModel as
+TensorFlow Serving expects it, into DIRECTORY/1, or the next number. It captions pixels and JPEG files."""
 INFO = "Print versions and devices, and which data, encoder weights and models are found."
 
 
@@ -258,6 +261,16 @@ def _add_features(parser):
     parser.add_argument("--batch-size", type=int, default=32, help="photos encoded together; default: 32")
     parser.add_argument("--skip-unreadable", action="store_true", default=False, help="leave out unreadable photos")
     parser.add_argument("--verify", action="store_true", default=False, help="read all rows again, mend damaged ones")
+
+
+def _add_export(parser):
+    parser.add_argument("model", metavar="MODEL", help="a folder that was saved, or the name of a pretrained model")
+    parser.add_argument("directory", metavar="DIRECTORY", help="the folder for exports of this model")
+    _add_search(parser)
+    parser.add_argument(
+        "--tflite", action="store_true", default=False, help="write model.tflite too, for LiteRT: greedy search"
+    )
+    _add_encoder_weights(parser)
 
 
 def _add_info(parser):
@@ -511,6 +524,16 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder="
     print(f"{cache.directory}: {len(cache)} photos, {rows} x {columns} x {cache.feature_dim} each")
     for reason in cache.unreadable.values():
         print(f"left out: {reason}", file=sys.stderr)
+
+
+def run_export(model, directory, tflite, encoder_weights=None, **options):
+    """Write a captioner for programs without keras_sat, and name the files."""
+    from keras_sat.recipe import load_captioner
+
+    captioner = load_captioner(model, encoder_weights=encoder_weights)
+    folder = captioner.export(directory, ["tf_saved_model", "litert"] if tflite else "tf_saved_model", **options)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        print(f"{path}: {path.stat().st_size:,} bytes")
 
 
 def run_info(data_dir=None):

@@ -104,12 +104,49 @@ def _captions(captioner, photos, options):
 
 
 def _stretched(photos, size):
-    """Return photos of any size as `load_image` does: Pillow's filter along one side, then the other, in 8 bits."""
+    """Return photos of any size as `load_image` stretches them, bit for bit: one side first, then the other.
+
+    Captions hang on a bit: with `tf.image.resize`, rounded after each side, one pixel in a hundred was off by one, and
+    2 of 100 photos got another caption.
+    """
     height, width = size
-    for shape in ((tf.shape(photos)[1], width), (height, width)):
-        photos = tf.image.resize(photos, shape, "bilinear", antialias=True)
-        photos = tf.cast(tf.clip_by_value(tf.floor(photos + 0.5), 0, 255), tf.uint8)
-    return photos
+    photos = tf.transpose(photos, (2, 0, 1, 3))  # the side that is stretched comes first
+    photos = tf.transpose(_stretched_to(photos, width), (2, 1, 0, 3))
+    return tf.transpose(_stretched_to(photos, height), (1, 0, 2, 3))
+
+
+def _stretched_to(photos, length):
+    """Return photos stretched along their first axis, uint8: Pillow's bilinear filter, in its arithmetic.
+
+    It weighs the pixels in 22 bits, and rounds to 8 after each side. Whole numbers below 2**53 are exact in float64.
+    """
+    before = tf.shape(photos)[0]
+    scale = tf.cast(before, tf.float64) / length
+    reach = tf.maximum(scale, 1.0)  # where there are fewer pixels afterwards, each is a mean of many
+    centres = (tf.range(length, dtype=tf.float64) + 0.5) * scale
+    distances = tf.cast(tf.range(before), tf.float64) - centres[:, None] + 0.5
+    weights = tf.maximum(1.0 - tf.abs(distances / reach), 0.0)
+    weights = tf.floor(weights / tf.reduce_sum(weights, axis=1, keepdims=True) * 2**22 + 0.5)
+    pixels = tf.cast(tf.reshape(photos, (before, -1)), tf.float64)
+    sums = tf.sparse.sparse_dense_matmul(tf.sparse.from_dense(weights), pixels)
+    rounded = tf.clip_by_value(tf.floor(sums / 2**22 + 0.5), 0, 255)
+    return tf.cast(tf.reshape(rounded, tf.concat([[length], tf.shape(photos)[1:]], 0)), tf.uint8)
+
+
+def _decoded(content, size):
+    """Return the photo of a JPEG or PNG file, (height, width, 3), as `load_image` decodes it before it is stretched.
+
+    Large JPEGs are decoded at a fraction of their size there, and all with the exact transform: with TensorFlow's usual
+    one, which is faster, 18 of 100 photos got another caption.
+    """
+
+    def at(ratio):
+        return lambda: tf.io.decode_jpeg(content, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE")
+
+    is_jpeg = tf.io.is_jpeg(content)
+    sides = tf.cond(is_jpeg, lambda: tf.io.extract_jpeg_shape(content)[:2], lambda: tf.constant([0, 0]))
+    times = tf.reduce_min(sides) // (2 * max(size))
+    return tf.switch_case(tf.reduce_sum(tf.cast(times >= [2, 4, 8], tf.int32)), [at(1), at(2), at(4), at(8)])
 
 
 def _write_saved_model(captioner, directory, options, jpeg):
@@ -135,12 +172,10 @@ def _write_saved_model(captioner, directory, options, jpeg):
         return shared(_stretched(images, size))
 
     def serve_jpeg(image_bytes):
-        def decoded(content):
-            # The transform of Pillow; TensorFlow's usual one is faster and less exact.
-            photo = tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
-            return _stretched(photo[None], size)[0]
+        def seen(content):
+            return _stretched(_decoded(content, size)[None], size)[0]
 
-        return shared(tf.map_fn(decoded, image_bytes, fn_output_signature=tf.TensorSpec((*size, 3), tf.uint8)))
+        return shared(tf.map_fn(seen, image_bytes, fn_output_signature=tf.TensorSpec((*size, 3), tf.uint8)))
 
     module = tf.Module()
     module.serve = _function(serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images"))
