@@ -149,6 +149,8 @@ def _upright_rgb(image, size):
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image)
     image = image if image.mode == "RGB" else image.convert("RGB")
-    if size is not None and image.size != size[::-1]:
-        image = image.resize(size[::-1], Image.Resampling.BILINEAR)
+    if size is not None:
+        # In one call, Pillow takes the sides in an order that depends on its version, and so do the last bits.
+        for shape in ((size[1], image.height), size[::-1]):
+            image = image if image.size == shape else image.resize(shape, Image.Resampling.BILINEAR)
     return image

@@ -5,7 +5,14 @@ import textwrap
 
 import pytest
 
-from data_utils.files import exclusive_lock, read_json, read_sealed_json, write_sealed_json, write_whole
+from data_utils.files import (
+    exclusive_lock,
+    read_json,
+    read_sealed_json,
+    whole_folder,
+    write_sealed_json,
+    write_whole,
+)
 
 
 def test_write_whole_replaces_and_leaves_nothing_behind(tmp_path):
@@ -26,6 +33,20 @@ def test_write_whole_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         write_whole(tmp_path / "a.txt", "new")
     assert (tmp_path / "a.txt").read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_whole_folder_appears_at_the_end_or_not_at_all(tmp_path):
+    with whole_folder(tmp_path / "sub" / "new") as folder:
+        write_whole(folder / "a" / "b.txt", "content")
+        assert folder.parent == tmp_path / "sub" and not (tmp_path / "sub" / "new").exists()
+    assert (tmp_path / "sub" / "new" / "a" / "b.txt").read_text() == "content"
+    with pytest.raises(KeyboardInterrupt), whole_folder(tmp_path / "sub" / "other") as folder:
+        write_whole(folder / "b.txt", "content")
+        raise KeyboardInterrupt
+    assert os.listdir(tmp_path / "sub") == ["new"]
+    with pytest.raises(OSError), whole_folder(tmp_path / "sub" / "new") as folder:
+        write_whole(folder / "c.txt", "never replaces what is there")
+    assert os.listdir(tmp_path / "sub") == ["new"] and os.listdir(tmp_path / "sub" / "new") == ["a"]
 
 
 def test_sealed_json_notices_damage(tmp_path):

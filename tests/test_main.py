@@ -15,7 +15,7 @@ from keras_sat.encoders import ENCODERS
 from keras_sat.saved_model import pretrained_names
 from keras_sat.self_critical import BASELINES
 
-COMMANDS = ("demo", "fit", "caption", "evaluate", "compare", "features", "info")
+COMMANDS = ("demo", "fit", "caption", "evaluate", "compare", "features", "export", "info")
 
 
 def test_help_and_version(capsys):

@@ -1,0 +1,40 @@
+"""Run by test_export.py in a process of its own: caption photos with exports, without keras_sat and without Keras."""
+
+import json
+import sys
+from pathlib import Path
+
+for package in ("keras", "keras_sat", "data_utils"):
+    sys.modules[package] = None  # whoever imports them fails; TensorFlow, which would import Keras, can do without
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+
+def arrays(found):
+    found = {name: np.asarray(value) for name, value in found.items()}
+    return {name: x.astype(bytes) if x.dtype == object else x for name, x in found.items()}
+
+
+def with_litert(folder, photos):
+    caption = tf.lite.Interpreter(str(folder / "model.tflite")).get_signature_runner()
+    vocabulary = (folder / "vocabulary.txt").read_text(encoding="utf-8").split("\n")
+    found = [arrays(caption(images=photo[None])) for photo in photos]
+    found = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+    ids = [row[:count] for row, count in zip(found["token_ids"], found["num_words"])]
+    return {**found, "captions": np.array([" ".join(vocabulary[i] for i in row).encode() for row in ids])}
+
+
+for job in json.loads(Path(sys.argv[1]).read_text()):
+    folder, photos = Path(job["folder"]), np.load(job["photos"])
+    if job["signature"] == "litert":
+        found = with_litert(folder, photos)
+    elif job["signature"] == "serving_jpeg":
+        contents = [Path(path).read_bytes() for path in job["files"]]
+        found = arrays(tf.saved_model.load(folder).signatures["serving_jpeg"](image_bytes=tf.constant(contents)))
+    else:
+        found = arrays(tf.saved_model.load(folder).signatures["serving_default"](images=tf.constant(photos)))
+    np.savez(job["results"], **found)
+
+loaded = {name.partition(".")[0] for name, module in sys.modules.items() if module is not None}
+assert "tensorflow" in loaded and not loaded & {"keras", "keras_sat", "data_utils"}

@@ -1,0 +1,354 @@
+"""What `Captioner.export` writes says what the captioner says, in a process that has neither keras_sat nor Keras."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from data_utils import draw_scenes, load_image, photos_of_split
+from data_utils.files import write_whole
+from keras_sat import Captioner, Ensemble
+from keras_sat.__main__ import main
+from keras_sat.export import _decoded, _stretched
+
+BOTH = ["tf_saved_model", "litert"]
+WORDS = ["a", "red", "blue", "circle", "star", "is", "left", "of"]
+SMALL = {"embedding_dim": 8, "hidden_dim": 12, "attention_dim": 8}
+
+
+def caption_elsewhere(jobs, folder):
+    """Return for each (version folder, signature, photos, files) what it answers in a process without keras_sat."""
+    descriptions = []
+    for number, (version, signature, photos, files) in enumerate(jobs):
+        np.save(folder / f"photos-{number}.npy", photos)
+        paths = {"photos": folder / f"photos-{number}.npy", "results": folder / f"results-{number}.npz"}
+        paths = {name: str(path) for name, path in {**paths, "folder": version}.items()}
+        descriptions.append({**paths, "signature": signature, "files": [str(path) for path in files]})
+    (folder / "jobs.json").write_text(json.dumps(descriptions))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, str(Path(__file__).parent / "elsewhere.py"), str(folder / "jobs.json")]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    return [dict(np.load(job["results"])) for job in descriptions]
+
+
+def assert_same(found, results, least, tolerance=1e-4):
+    """Compare what an export answers with the CaptionResults of the captioner: maps where the words are the same."""
+    assert len(found["captions"]) == len(results)
+    captions = [caption.decode() for caption in found["captions"]]
+    same = [i for i, result in enumerate(results) if captions[i] == result.caption]
+    assert len(same) >= least
+    for i in same:
+        count, result = len(results[i].words), results[i]
+        assert found["num_words"][i] == count
+        np.testing.assert_allclose(found["attention_weights"][i][:count], result.attention_weights, atol=tolerance)
+        np.testing.assert_array_equal(found["attention_weights"][i][count:], 0)
+        np.testing.assert_allclose(found["log_prob"][i], result.log_prob, atol=10 * tolerance)
+        if "words" in found:
+            assert [word.decode() for word in found["words"][i]] == [*result.words, *[""] * (20 - count)]
+            assert found["is_finished"][i] == result.is_finished
+
+
+# === The captioners that come along ===
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    """A hundred scenes as pixels, and as files of many sizes."""
+    folder = tmp_path_factory.mktemp("pictures")
+    pictures = [scene.image for scene in draw_scenes(100, seed=61)]
+    files = []
+    for number, picture in enumerate(pictures):
+        size = [(64, 64), (200, 160), (300, 500), (1100, 1030), (50, 90)][number % 5]
+        files.append(folder / f"{number:02d}.{'png' if number % 10 == 9 else 'jpg'}")
+        Image.fromarray(picture).resize(size, Image.Resampling.BICUBIC).save(files[-1], quality=95)
+    return np.stack(pictures), files
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """The folder of exports of "scenes": number 1 searches with 3 beams, number 2 greedily."""
+    folder, captioner = tmp_path_factory.mktemp("exports") / "scenes", Captioner.from_pretrained("scenes")
+    assert captioner.export(folder) == folder / "1"
+    assert captioner.export(folder, BOTH, num_beams=1, jpeg=False) == folder / "2"
+    return folder
+
+
+def test_the_captions_elsewhere_are_those_of_the_captioner(exported, scenes, tmp_path):
+    photos, files = scenes
+    soft, hard = (Captioner.from_pretrained(name) for name in ("scenes", "scenes-hard"))
+    of_hard = hard.export(tmp_path / "hard", BOTH, num_beams=3)
+    jobs = [
+        (exported / "1", "serving_default", photos, []),
+        (exported / "1", "serving_jpeg", photos, files),
+        (exported / "2", "serving_default", photos, []),
+        (exported / "2", "litert", photos, []),
+        (of_hard, "serving_default", photos, []),
+        (of_hard, "litert", photos, []),
+    ]
+    beams, of_files, greedy, litert, hard_beams, hard_litert = caption_elsewhere(jobs, tmp_path)
+    assert_same(beams, soft.caption(photos, num_beams=3), 99)
+    assert_same(of_files, soft.caption(files, num_beams=3), 99)
+    assert_same(greedy, soft.caption(photos, num_beams=1), 99)
+    assert_same(litert, soft.caption(photos, num_beams=1), 99)
+    assert_same(hard_beams, hard.caption(photos, num_beams=3), 99)
+    assert_same(hard_litert, hard.caption(photos, num_beams=1), 99)
+    assert len(set(beams["captions"])) > 50 and {*beams["captions"]} != {*greedy["captions"]}
+
+
+def test_it_is_what_tensorflow_serving_expects(exported):
+    assert sorted(path.name for path in exported.iterdir()) == ["1", "2"]
+    with_beams, greedy = (tf.saved_model.load(exported / version) for version in ("1", "2"))
+    assert set(with_beams.signatures) == {"serving_default", "serving_jpeg"}
+    assert set(greedy.signatures) == {"serving_default"}
+    inputs = with_beams.signatures["serving_default"].structured_input_signature[1]
+    assert inputs == {"images": tf.TensorSpec((None, None, None, 3), tf.uint8, "images")}
+    inputs = with_beams.signatures["serving_jpeg"].structured_input_signature[1]
+    assert inputs == {"image_bytes": tf.TensorSpec((None,), tf.string, "image_bytes")}
+    for signature in with_beams.signatures.values():
+        outputs = {name: (spec.dtype, tuple(spec.shape)) for name, spec in signature.structured_outputs.items()}
+        assert outputs == {
+            "captions": (tf.string, (None,)),
+            "words": (tf.string, (None, 20)),
+            "num_words": (tf.int32, (None,)),
+            "log_prob": (tf.float32, (None,)),
+            "is_finished": (tf.bool, (None,)),
+            "attention_weights": (tf.float32, (None, 20, 8, 8)),
+        }
+
+
+def test_a_folder_of_exports(exported):
+    vocabulary = Captioner.from_pretrained("scenes").vocabulary
+    for version, files in (("1", set()), ("2", {"model.tflite"})):
+        names = {path.name for path in (exported / version).iterdir() if path.is_file()}
+        assert names - {"fingerprint.pb"} == {"saved_model.pb", "vocabulary.txt"} | files
+        assert (exported / version / "vocabulary.txt").read_text().split("\n")[:-1] == vocabulary.tokens
+    sizes = {path.name: path.stat().st_size for path in exported.rglob("*") if path.is_file()}
+    assert sizes["model.tflite"] < 1_000_000 and sizes["variables.data-00000-of-00001"] < 1_000_000
+
+
+# === Photos, as load_image reads them ===
+
+
+@pytest.mark.parametrize(
+    "height, width", [(64, 48), (48, 64), (200, 301), (200, 60), (20, 31), (1, 1), (2, 300), (64, 47)]
+)
+def test_pixels_of_any_size_are_stretched_bit_for_bit(height, width):
+    photos = np.random.default_rng(0).integers(0, 256, (3, height, width, 3), dtype=np.uint8)
+    stretched = _stretched(tf.constant(photos), (64, 48)).numpy()
+    np.testing.assert_array_equal(stretched, [load_image(photo, (64, 48)) for photo in photos])
+
+
+@pytest.mark.parametrize("size", [(64, 64), (100, 80), (255, 300), (256, 300), (520, 600), (1024, 1100)])
+@pytest.mark.parametrize("name", ["a.jpg", "progressive.jpg", "grey.jpg", "a.png"])
+def test_files_are_decoded_bit_for_bit(name, size, scenes, tmp_path):
+    photo = Image.open(scenes[1][3]).resize(size).convert("L" if "grey" in name else "RGB")
+    photo.save(tmp_path / name, **({"progressive": True, "subsampling": 0} if "progressive" in name else {}))
+    decoded = _decoded(tf.constant((tmp_path / name).read_bytes()), (64, 64))
+    stretched = _stretched(decoded[None], (64, 64))[0].numpy()
+    np.testing.assert_array_equal(stretched, load_image(tmp_path / name, 64))
+
+
+# === Other captioners, untrained: captions of words drawn by chance ===
+
+
+def built(**options):
+    captioner = Captioner(WORDS, **{**SMALL, **options})
+    _, rows, columns, feature_dim = captioner.encoder_model.output_shape
+    captioner.build(((None, rows * columns, feature_dim), (None, None)))
+    for weight in captioner.decoder.trainable_variables:
+        weight.assign(3 * weight)  # so that words and maps are not all alike
+    bias = np.zeros(len(captioner.vocabulary))
+    bias[[captioner.vocabulary.end_token_id, captioner.vocabulary.unk_token_id]] = -2, 2
+    captioner.decoder.word_logits.bias.assign(bias)
+    return captioner
+
+
+def own_encoder():
+    photos = keras.Input((24, 32, 3))
+    return keras.Model(photos, keras.layers.Conv2D(10, 8, strides=8, name="grid")(photos / 255))
+
+
+CAPTIONERS = {
+    "own encoder, no attention, two layers": lambda: built(
+        encoder=own_encoder(), attention="none", cell="gru", num_layers=2, deep_output=False, normalise_features=True
+    ),
+    "last layers trained, bilinear, projected": lambda: built(
+        encoder="mobilenet_v2", encoder_layer="block_1_project_BN", trained_up_to="block_2_add",
+        encoder_weights=None, image_size=32, scoring="bilinear", feature_projection_dim=6,
+    ),
+    "a grid so large that XLA scores it": lambda: built(encoder="tiny", attention_dim=256),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CAPTIONERS)
+def test_every_kind_of_captioner(name, tmp_path):
+    captioner = CAPTIONERS[name]()
+    folder = captioner.export(tmp_path, BOTH if "own" in name else "tf_saved_model", num_beams=2, jpeg=False)
+    height, width = captioner.photo_sizes[0]
+    photos = np.random.default_rng(1).integers(0, 256, (6, height, width, 3), dtype=np.uint8)
+    loaded = tf.saved_model.load(folder)
+    found = {key: value.numpy() for key, value in loaded.serve(photos).items()}
+    assert_same(found, captioner.caption(photos, num_beams=2), 6)
+    assert min(found["num_words"]) > 0
+    assert operations(folder) and not [op for op in operations(folder) if "Xla" in op or "PyFunc" in op]
+    assert b"_XlaMustCompile" not in (folder / "saved_model.pb").read_bytes()
+    if "own" in name:
+        with pytest.warns(UserWarning, match="tf.lite.Interpreter is deprecated"):
+            caption = tf.lite.Interpreter(str(folder / "model.tflite")).get_signature_runner()
+        expected = captioner.caption(photos[0], num_beams=1)
+        found = caption(images=photos[:1])
+        assert captioner.vocabulary.ids_to_words(found["token_ids"][0]) == expected.words
+        maps = found["attention_weights"][0][: found["num_words"][0]]
+        np.testing.assert_allclose(maps, expected.attention_weights, atol=1e-4)
+
+
+def operations(folder):
+    saved = SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    graph = saved.meta_graphs[0].graph_def
+    return {node.op for nodes in (graph.node, *(f.node_def for f in graph.library.function)) for node in nodes}
+
+
+def test_search_options_are_those_of_caption(tmp_path):
+    captioner = built(encoder="tiny")
+    photos = np.random.default_rng(1).integers(0, 256, (8, 64, 64, 3), dtype=np.uint8)
+    options = {"num_beams": 4, "max_length": 6, "length_penalty": 1.0, "allow_unknown": True}
+    loaded = tf.saved_model.load(captioner.export(tmp_path, **options))
+    found = loaded.serve(photos)
+    results = captioner.caption(photos, **options)
+    assert [caption.decode() for caption in found["captions"].numpy()] == [result.caption for result in results]
+    assert found["words"].shape == (8, 6) and any("<unk>" in result.words for result in results)
+    usual = captioner.caption(photos)
+    assert [result.caption for result in usual] != [result.caption for result in results]
+
+
+def test_mixed_precision(tmp_path):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        captioner = built(encoder="tiny")
+    finally:
+        keras.config.set_dtype_policy("float32")
+    photos = np.random.default_rng(1).integers(0, 256, (4, 64, 64, 3), dtype=np.uint8)
+    loaded = tf.saved_model.load(captioner.export(tmp_path))
+    found = loaded.serve(photos)
+    assert found["attention_weights"].dtype == tf.float32
+    assert [caption.decode() for caption in found["captions"].numpy()] == [
+        result.caption for result in captioner.caption(photos)
+    ]
+    with pytest.raises(ValueError, match="LiteRT computes in float32.*computes in bfloat16"):
+        captioner.export(tmp_path, "litert")
+
+
+# === What goes wrong ===
+
+
+def test_what_cannot_be_exported(tmp_path):
+    with pytest.raises(ValueError, match="nothing to export"):
+        Captioner(WORDS, encoder="tiny", **SMALL).export(tmp_path)
+    without_encoder = Captioner(WORDS, encoder=None, **SMALL)
+    without_encoder.build(((None, 4, 6), (None, None)))
+    with pytest.raises(ValueError, match="This captioner has no encoder: it can only be given features"):
+        without_encoder.export(tmp_path)
+    of_other_features = Captioner(WORDS, encoder="tiny", **SMALL)
+    of_other_features.build(((None, 4, 6), (None, None)))
+    with pytest.raises(ValueError, match=r"makes features of shape \(64, 66\).*Received: feature_shape=\(4, 6\)"):
+        of_other_features.export(tmp_path)
+    lost = Captioner(WORDS, encoder="mobilenet_v2", encoder_weights=str(tmp_path / "nowhere.h5"), **SMALL)
+    lost.build(((None, 49, 1280), (None, None)))
+    with pytest.raises(ValueError, match="The weights file does not exist"):
+        lost.export(tmp_path)
+    assert not hasattr(Ensemble, "export")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"num_beams": 0}, "`num_beams` must be a whole number of at least 1. Received: num_beams=0"),
+        ({"max_length": 2.5}, "`max_length` must be a whole number"),
+        ({"length_penalty": -1}, "`length_penalty` must be a number of at least 0"),
+        (
+            {"format": "onnx"},
+            r"Expected one of: tf_saved_model, litert, or a list of them. Received: format=\['onnx'\]",
+        ),
+        ({"format": []}, "Expected one of: tf_saved_model, litert"),
+    ],
+)
+def test_options_that_make_no_sense(options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        Captioner.from_pretrained("scenes").export(tmp_path / "new", **options)
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_export_has_a_folder_of_its_own(tmp_path):
+    captioner = Captioner.from_pretrained("scenes")
+    captioner.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="holds nothing but exports: 1, 2 and so on. Received: directory=.*model'"):
+        captioner.export(tmp_path / "model")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match="Expected the name of a folder, and this is a file"):
+        captioner.export(tmp_path / "file")
+    with pytest.raises(ValueError, match="the file in it is called model.tflite"):
+        captioner.export(tmp_path / "captioner.tflite", "litert")
+
+
+def test_it_is_written_whole_or_not_at_all(exported, tmp_path, monkeypatch):
+    def full(*arguments, **options):
+        (Path(arguments[1]) / "saved_model.pb").write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    before = {path: path.stat().st_mtime_ns for path in exported.rglob("*")}
+    captioner = Captioner.from_pretrained("scenes")
+    monkeypatch.setattr(tf.saved_model, "save", full)
+    for folder in (exported, tmp_path / "new"):
+        with pytest.raises(OSError, match="No space"):
+            captioner.export(folder)
+    assert {path: path.stat().st_mtime_ns for path in exported.rglob("*")} == before
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+# === The command line, and real photos ===
+
+
+def test_the_command(tmp_path, capsys, monkeypatch):
+    calls = []
+
+    def export(captioner, directory, format, **options):
+        calls.append((captioner.encoder, directory, format, options))
+        write_whole(Path(directory) / "1" / "saved_model.pb", "1,234 bytes".ljust(1234))
+        return Path(directory) / "1"
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Captioner, "export", export)
+        folder = str(tmp_path / "exported")
+        assert main(["export", "scenes", folder]) == 0
+        assert main(["export", "scenes", folder, "--num-beams", "1", "--max-length", "7", "--tflite"]) == 0
+    assert calls == [
+        ("tiny", folder, "tf_saved_model", {}),
+        ("tiny", folder, BOTH, {"num_beams": 1, "max_length": 7}),
+    ]
+    assert capsys.readouterr().out == 2 * f"{tmp_path / 'exported' / '1' / 'saved_model.pb'}: 1,234 bytes\n"
+    assert main(["export", "scenes", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("keras-sat: A captioner is exported into a folder of its own") and error.count("\n") == 1
+
+
+def test_real_photos(real_data, flickr8k_images, tmp_path):
+    captioner = Captioner.from_pretrained(
+        "flickr8k-mobilenet_v2", encoder_weights=real_data / "mobilenet_v2_notop.weights.h5"
+    )
+    folder = captioner.export(tmp_path / "exported", BOTH)
+    files = [image.image_path for image in photos_of_split(flickr8k_images, "dev")[:100]]
+    photos = np.stack([load_image(path) for path in files])
+    jobs = [(folder, "serving_jpeg", photos, files), (folder, "litert", photos, [])]
+    beams, greedy = caption_elsewhere(jobs, tmp_path)
+    assert_same(beams, captioner.caption(files), 99)
+    assert_same(greedy, captioner.caption(files, num_beams=1), 99)
