@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import keras
@@ -12,6 +14,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+from test_readme import ROOT, python_blocks
 
 from data_utils import draw_scenes, load_image, photos_of_split
 from data_utils.files import write_whole
@@ -75,10 +78,10 @@ def scenes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """The folder of exports of "scenes": number 1 searches with 3 beams, number 2 greedily."""
-    folder, captioner = tmp_path_factory.mktemp("exports") / "scenes", Captioner.from_pretrained("scenes")
-    assert captioner.export(folder) == folder / "1"
-    assert captioner.export(folder, BOTH, num_beams=1, jpeg=False) == folder / "2"
+    """The folder of exports of "scenes": number 1 searches with 3 beams and has a LiteRT file, number 2 is greedy."""
+    folder, captioner = tmp_path_factory.mktemp("exports") / "exported", Captioner.from_pretrained("scenes")
+    assert captioner.export(folder, BOTH) == folder / "1"
+    assert captioner.export(folder, num_beams=1, jpeg=False) == folder / "2"
     return folder
 
 
@@ -90,7 +93,7 @@ def test_the_captions_elsewhere_are_those_of_the_captioner(exported, scenes, tmp
         (exported / "1", "serving_default", photos, []),
         (exported / "1", "serving_jpeg", photos, files),
         (exported / "2", "serving_default", photos, []),
-        (exported / "2", "litert", photos, []),
+        (exported / "1", "litert", photos, []),
         (of_hard, "serving_default", photos, []),
         (of_hard, "litert", photos, []),
     ]
@@ -127,12 +130,26 @@ def test_it_is_what_tensorflow_serving_expects(exported):
 
 def test_a_folder_of_exports(exported):
     vocabulary = Captioner.from_pretrained("scenes").vocabulary
-    for version, files in (("1", set()), ("2", {"model.tflite"})):
+    for version, files in (("1", {"model.tflite"}), ("2", set())):
         names = {path.name for path in (exported / version).iterdir() if path.is_file()}
         assert names - {"fingerprint.pb"} == {"saved_model.pb", "vocabulary.txt"} | files
         assert (exported / version / "vocabulary.txt").read_text().split("\n")[:-1] == vocabulary.tokens
     sizes = {path.name: path.stat().st_size for path in exported.rglob("*") if path.is_file()}
     assert sizes["model.tflite"] < 1_000_000 and sizes["variables.data-00000-of-00001"] < 1_000_000
+
+
+def test_the_lines_of_the_readme(exported, scenes, monkeypatch, capsys):
+    monkeypatch.chdir(exported.parent)
+    Image.fromarray(scenes[0][0]).save("photo.jpg")
+    captioner = Captioner.from_pretrained("scenes")
+    beams, greedy = (captioner.caption("photo.jpg", num_beams=num_beams).caption for num_beams in (3, 1))
+    for wanted, caption in (("saved_model.load(", beams), ("get_signature_runner()", greedy)):
+        block = next(block for block in python_blocks(ROOT / "README.md") if wanted in block)
+        block = re.sub(r"from ai_edge_litert.*", "import tensorflow as tf; Interpreter = tf.lite.Interpreter", block)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that TensorFlow's Interpreter is deprecated
+            exec(compile(block, "README.md", "exec"), {})
+        assert capsys.readouterr().out.startswith(caption)
 
 
 # === Photos, as load_image reads them ===
@@ -342,13 +359,9 @@ def test_the_command(tmp_path, capsys, monkeypatch):
 
 
 def test_real_photos(real_data, flickr8k_images, tmp_path):
-    captioner = Captioner.from_pretrained(
-        "flickr8k-mobilenet_v2", encoder_weights=real_data / "mobilenet_v2_notop.weights.h5"
-    )
-    folder = captioner.export(tmp_path / "exported", BOTH)
+    weights = real_data / "mobilenet_v2_notop.weights.h5"
+    captioner = Captioner.from_pretrained("flickr8k-mobilenet_v2", encoder_weights=weights)
     files = [image.image_path for image in photos_of_split(flickr8k_images, "dev")[:100]]
-    photos = np.stack([load_image(path) for path in files])
-    jobs = [(folder, "serving_jpeg", photos, files), (folder, "litert", photos, [])]
-    beams, greedy = caption_elsewhere(jobs, tmp_path)
-    assert_same(beams, captioner.caption(files), 99)
-    assert_same(greedy, captioner.caption(files, num_beams=1), 99)
+    folder = captioner.export(tmp_path / "exported")
+    (found,) = caption_elsewhere([(folder, "serving_jpeg", np.zeros(0), files)], tmp_path)
+    assert_same(found, captioner.caption(files), 99)
