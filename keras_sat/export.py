@@ -30,8 +30,8 @@ def export(
         directory, num_beams, length_penalty, max_length, allow_unknown, jpeg: see `Captioner.export`.
         formats: a name in FORMATS, or a list of such.
     """
-    formats = [formats] if isinstance(formats, str) else list(formats)
-    if not formats or not set(formats) <= set(FORMATS):
+    formats = list(formats) if isinstance(formats, (list, tuple)) else [formats]
+    if not formats or not all(name in FORMATS for name in formats):
         raise ValueError(f"Expected one of: {', '.join(FORMATS)}, or a list of them. Received: format={formats}")
     check_counts(num_beams=num_beams, max_length=max_length)
     length_penalty = captioner.length_penalty if length_penalty is None else length_penalty

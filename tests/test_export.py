@@ -20,7 +20,7 @@ from data_utils import draw_scenes, load_image, photos_of_split
 from data_utils.files import write_whole
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
-from keras_sat.export import _decoded, _stretched
+from keras_sat.export import _decoded, _next_version, _stretched
 
 BOTH = ["tf_saved_model", "litert"]
 WORDS = ["a", "red", "blue", "circle", "star", "is", "left", "of"]
@@ -238,7 +238,7 @@ def test_search_options_are_those_of_caption(tmp_path):
     captioner = built(encoder="tiny")
     photos = np.random.default_rng(1).integers(0, 256, (8, 64, 64, 3), dtype=np.uint8)
     options = {"num_beams": 4, "max_length": 6, "length_penalty": 1.0, "allow_unknown": True}
-    loaded = tf.saved_model.load(captioner.export(tmp_path, **options))
+    loaded = tf.saved_model.load(captioner.export(tmp_path, jpeg=False, **options))
     found = loaded.serve(photos)
     results = captioner.caption(photos, **options)
     assert [caption.decode() for caption in found["captions"].numpy()] == [result.caption for result in results]
@@ -254,11 +254,11 @@ def test_mixed_precision(tmp_path):
     finally:
         keras.config.set_dtype_policy("float32")
     photos = np.random.default_rng(1).integers(0, 256, (4, 64, 64, 3), dtype=np.uint8)
-    loaded = tf.saved_model.load(captioner.export(tmp_path))
+    loaded = tf.saved_model.load(captioner.export(tmp_path, num_beams=1, jpeg=False))
     found = loaded.serve(photos)
     assert found["attention_weights"].dtype == tf.float32
     assert [caption.decode() for caption in found["captions"].numpy()] == [
-        result.caption for result in captioner.caption(photos)
+        result.caption for result in captioner.caption(photos, num_beams=1)
     ]
     with pytest.raises(ValueError, match="LiteRT computes in float32.*computes in bfloat16"):
         captioner.export(tmp_path, "litert")
@@ -297,6 +297,7 @@ def test_what_cannot_be_exported(tmp_path):
             r"Expected one of: tf_saved_model, litert, or a list of them. Received: format=\['onnx'\]",
         ),
         ({"format": []}, "Expected one of: tf_saved_model, litert"),
+        ({"format": None}, "Expected one of: tf_saved_model, litert"),
     ],
 )
 def test_options_that_make_no_sense(options, message, tmp_path):
@@ -315,6 +316,13 @@ def test_an_export_has_a_folder_of_its_own(tmp_path):
         captioner.export(tmp_path / "file")
     with pytest.raises(ValueError, match="the file in it is called model.tflite"):
         captioner.export(tmp_path / "captioner.tflite", "litert")
+
+
+def test_the_next_export_has_the_next_number(tmp_path):
+    assert _next_version(tmp_path / "new") == tmp_path / "new" / "1"
+    for name in ("4", "10", ".11.0123abcd.part"):  # the last is what a process that was killed leaves
+        (tmp_path / name).mkdir()
+    assert _next_version(tmp_path) == tmp_path / "11"
 
 
 def test_it_is_written_whole_or_not_at_all(exported, tmp_path, monkeypatch):
