@@ -34,6 +34,7 @@ def make_batches(
     shuffle=True,
     seed=0,
     first_epoch=0,
+    shares=None,
 ):
     """Return a tf.data.Dataset of ((features, input_ids), target_ids, token_weights).
 
@@ -58,6 +59,10 @@ def make_batches(
         shuffle: False keeps one order, by length, in every epoch.
         seed: of the shuffling.
         first_epoch: the number of the first pass, to go on with a training where it stopped.
+        shares: for training on several devices, (numbers, count): cut each batch into `count` shares, one for each
+            device, and yield those of these numbers, one after another. So the devices see every caption once, and all
+            of them as many shares. A share is never empty: where there are more devices than rows, it has a row that
+            weighs nothing. None: whole batches.
     """
     import tensorflow as tf
 
@@ -69,6 +74,11 @@ def make_batches(
         raise ValueError(
             "Pass either a FeatureCache as `cache`, or `image_size` to get the photos themselves. "
             f"Received: cache={cache}, image_size={image_size}"
+        )
+    numbers, count = ([0], 1) if shares is None else shares
+    if not len(numbers) or not all(0 <= number < count for number in numbers):
+        raise ValueError(
+            f"Expected the numbers of shares, and how many there are of each batch. Received: shares={shares!r}"
         )
     images = [image for image in captioned_images if split is None or image.split == split]
     views = [] if cache is None else list(cache) if isinstance(cache, (list, tuple)) else [cache]
@@ -89,24 +99,31 @@ def make_batches(
         view_rng = np.random.default_rng([seed, epoch, 1])
         for members in grouping.plan(rng):
             drawn = view_rng.integers(len(views), size=len(members)) if len(views) > 1 else np.zeros(len(members), int)
-            yield members, drawn
+            for number in numbers:
+                yield members, drawn, number
 
-    def arrays(members, drawn):
+    def arrays(members, drawn, number):
         image_numbers, *ids_and_weights = grouping.arrays(members)
+        if count > 1:
+            rows = np.array_split(np.arange(len(members)), count)[number]
+            weighs = len(rows) > 0
+            rows = rows if weighs else [-1]
+            image_numbers, drawn, *ids_and_weights = (x[rows] for x in (image_numbers, drawn, *ids_and_weights))
+            ids_and_weights[-1] *= weighs
         return source.rows(image_numbers, drawn), *ids_and_weights
 
-    def tensors(members, drawn):
+    def tensors(members, drawn, number):
         dtypes = (tf.as_dtype(source.dtype), tf.int32, tf.int32, tf.float32)
-        features, *ids_and_weights = tf.numpy_function(arrays, [members, drawn], dtypes, stateful=False)
+        features, *ids_and_weights = tf.numpy_function(arrays, [members, drawn, number], dtypes, stateful=False)
         features.set_shape((None, *source.shape))
         for tensor in ids_and_weights:
             tensor.set_shape(grouping.shape)
         input_ids, target_ids, token_weights = ids_and_weights
         return (features, input_ids), target_ids, token_weights
 
-    numbers = tf.TensorSpec((None,), tf.int64)
-    dataset = tf.data.Dataset.from_generator(batch_members, output_signature=(numbers, numbers))
-    dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(grouping.plan(None))))
+    signature = [tf.TensorSpec(shape, tf.int64) for shape in ((None,), (None,), ())]
+    dataset = tf.data.Dataset.from_generator(batch_members, output_signature=tuple(signature))
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(grouping.plan(None)) * len(numbers)))
     return dataset.map(tensors, num_parallel_calls=2, deterministic=True).prefetch(2).with_options(reading_options())
 
 

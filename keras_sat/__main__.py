@@ -196,6 +196,10 @@ def _add_fit(parser):
     parser.add_argument("--cache-dir", help="the folder for the features; default: beside the photos")
     parser.add_argument("--skip-unreadable", action="store_true", help="leave out photos that cannot be read")
     parser.add_argument("--output-dir", help="default: runs/DATA-ENCODER-ATTENTION")
+    parser.add_argument("--gpus", type=int, metavar="N", help="train on the first N GPUs; default: on one")
+    parser.add_argument(
+        "--hosts", action="store_true", help="train on the hosts that TF_CONFIG names, on all their GPUs"
+    )
 
 
 def _add_caption(parser):
@@ -286,16 +290,27 @@ def run_demo(**options):
     run_demo(**options)
 
 
-def run_fit(data, preset=None, dropout=None, **options):
+def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
     """Train with the settings of a preset and those that were given."""
+    strategy = _strategy(gpus, hosts)  # first of all: hosts can only be connected before TensorFlow computes
     from keras_sat.recipe import fit
 
     if dropout is not None:
         options |= {"dropout_before_readout": dropout, "dropout_after_readout": dropout}
     settings = usual_preset(data, options) if preset is None else PRESETS[preset]
-    captioner = fit(data, **{**settings, **options})
+    captioner = fit(data, strategy=strategy, **{**settings, **options})
     if not captioner.history:
         raise KeyboardInterrupt  # that ended it before there was anything to keep
+
+
+def _strategy(gpus, hosts):
+    if gpus is None and not hosts:
+        return None
+    from keras_sat.distribution import several_gpus, several_hosts
+
+    if gpus is not None and hosts:
+        raise ValueError("--hosts takes all GPUs of each host (CUDA_VISIBLE_DEVICES hides some): leave out --gpus.")
+    return several_hosts() if hosts else several_gpus(gpus)
 
 
 def run_caption(images, model, encoder_weights=None, plot=None, html=None, gif=None, **options):

@@ -18,7 +18,7 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat import equations
 from keras_sat.adapter import FeatureAdapter
 from keras_sat.captioning import CaptionWriter, plain, read_photos, run_search
-from keras_sat.checks import check_rates, check_weights
+from keras_sat.checks import check_no_keras_distribution, check_rates, check_weights
 from keras_sat.decoder import CaptionDecoder
 from keras_sat.encoders import ENCODERS, make_encoder, make_encoder_top
 from keras_sat.export import export
@@ -374,7 +374,7 @@ class Captioner(CaptionWriter, keras.Model):
             encoder_rate: layers of the encoder that are trained learn with this share of the learning rate.
             training_objective: what a batch costs instead of the paper's loss: a function of captioner and batch that
                 returns an Objective, such as SelfCritical.
-            jit_compile: compile with XLA. "auto" does so where there is a GPU and no training_objective.
+            jit_compile: compile with XLA. "auto" does so where there is one GPU and no training_objective.
             **kwargs: as for `keras.Model.compile`, but for the loss, which is the paper's.
         """
         if kwargs.pop("loss", None) is not None or kwargs.pop("metrics", None) is not None:
@@ -403,10 +403,12 @@ class Captioner(CaptionWriter, keras.Model):
         self._untracked.further_means = {}
         if jit_compile == "auto":
             jit_compile = training_objective is None and bool(tf.config.list_physical_devices("GPU"))
+            jit_compile = jit_compile and self.distribute_strategy.num_replicas_in_sync == 1
         super().compile(optimizer=optimizer, jit_compile=jit_compile, **kwargs)
 
     def fit(self, x=None, *args, shuffle=False, **kwargs):
         """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
+        check_no_keras_distribution()
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
             if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
                 raise ValueError(
@@ -421,9 +423,7 @@ class Captioner(CaptionWriter, keras.Model):
         try:
             return super().fit(x, *args, shuffle=shuffle, **kwargs)
         finally:
-            if self._untracked.is_averaging:
-                self._assign_averages()
-                self._untracked.is_averaging = False
+            self.end_averaging()
 
     def build_for(self, batches, name="x"):
         """Make the weights from what a dataset says of its batches, before Keras traces anything.
@@ -469,6 +469,12 @@ class Captioner(CaptionWriter, keras.Model):
             for weight, value in zip(self.trainable_variables, before):
                 weight.assign(value)
 
+    def end_averaging(self):
+        """Leave the averaged weights as the weights, at the end of a training that kept such."""
+        if self._untracked.is_averaging:
+            self._assign_averages()
+            self._untracked.is_averaging = False
+
     def _assign_averages(self):
         for weight, average in zip(self.trainable_variables, self._untracked.averages):
             weight.assign(average)
@@ -502,7 +508,7 @@ class Captioner(CaptionWriter, keras.Model):
             loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
         gradients = tape.gradient(loss, self.trainable_variables)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # a word's rows of E added up
-        self.update_weights(gradients)
+        self.update_weights(sums_on_first_replica(gradients))
         self.update_baseline(objective)
         return self.update_metrics(objective)
 
@@ -551,12 +557,13 @@ class Captioner(CaptionWriter, keras.Model):
         (features, input_ids), target_ids, token_weights = batch
         if not self.built:
             self.build((features.shape, input_ids.shape))
+        is_photo = photos_with_words(token_weights, ops.shape(features)[0])
         draws = self.num_samples if training and self.samples_attention else 1
         input_ids, target_ids, token_weights = (
             ops.repeat(_as_rows(x), draws, axis=0) for x in (input_ids, target_ids, token_weights)
         )
         is_caption = ops.cast(ops.any(token_weights > 0, axis=-1), "float32")
-        noise, sampled = self._chance(features, input_ids) if training and self.samples_attention else (None, None)
+        noise, sampled = self._chance(is_photo, input_ids) if training and self.samples_attention else (None, None)
         adapted = self.adapter(self.features(features, training=training), training=training)
         read = self.read(adapted, input_ids, target_ids, token_weights, training=training, noise=noise, sampled=sampled)
         sampled = ops.zeros_like(is_caption) if sampled is None else sampled * is_caption
@@ -647,13 +654,33 @@ class Captioner(CaptionWriter, keras.Model):
             return ops.arange(ops.shape(is_word)[0])
         return ops.cast(ops.nonzero(is_word)[0], "int32")
 
-    def _chance(self, features, input_ids):
+    def _chance(self, is_photo, input_ids):
         """Return the noise (rows, time, regions) and which rows are sampled (rows,), for hard attention."""
-        photos, (rows, time) = ops.shape(features)[0], ops.shape(input_ids)
-        uniform = keras.random.uniform((rows, time, self.num_regions), seed=self.random_generator)
-        coins = keras.random.uniform((photos if self.expectation_for == "image" else 1,), seed=self.random_generator)
+        photos, (rows, time) = ops.shape(is_photo)[0], ops.shape(input_ids)
+        uniform = self.draw(is_photo, (rows // photos, time, self.num_regions))
+        uniform = ops.reshape(uniform, (rows, time, self.num_regions))
+        one_for_all = self.expectation_for == "pass"
+        coins = keras.random.uniform((1,), seed=self.random_generator) if one_for_all else self.draw(is_photo, ())
         sampled = ops.cast(coins >= self.expectation_share, "float32")
         return equations.gumbel(uniform), ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)
+
+    def draw(self, is_photo, shape):
+        """Return uniform noise (photos, *shape) that does not depend on how a batch is spread over replicas.
+
+        Each replica draws for the photos of the whole batch, with the same seed, and takes what belongs to its own.
+
+        Args:
+            is_photo: what `photos_with_words` returns.
+            shape: of the noise for each photo.
+        """
+        photos = ops.shape(is_photo)[0]
+        if num_replicas() == 1:
+            return keras.random.uniform((photos, *shape), seed=self.random_generator)
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        counts = sum_over_replicas(ops.one_hot(replica, num_replicas()) * ops.sum(is_photo))
+        before, total = (ops.cast(x, "int32") for x in (ops.cumsum(counts)[replica] - counts[replica], ops.sum(counts)))
+        noise = keras.random.uniform((total, *shape), seed=self.random_generator)
+        return ops.take(noise, ops.minimum(before + ops.arange(photos), total - 1), axis=0)
 
     def update_baseline(self, objective):
         """Move b towards log p of the sampled rows, after it was used; without any it stays."""
@@ -1025,8 +1052,33 @@ def _take_words(x, words):
     return ops.take(ops.reshape(x, (-1, x.shape[-1])), words, axis=0)
 
 
+def photos_with_words(token_weights, photos):
+    """Return 1 for each of the photos that has a word, 0 for one that only fills a replica's share up: (photos,)."""
+    return ops.cast(ops.any(ops.reshape(token_weights > 0, (photos, -1)), axis=-1), "float32")
+
+
+# === On several devices, see `keras_sat.distribution` ===
+
+
+def num_replicas():
+    """Return how many devices train together."""
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
 def sum_over_replicas(x):
     """Return the sum over all devices that train together; on a single one, x itself."""
-    if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+    if num_replicas() == 1:
         return x
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
+
+
+def sums_on_first_replica(gradients):
+    """Return the sums of gradients over all replicas on the first one, and zeros on the others.
+
+    An optimizer of Keras bounds what each replica gives it, and then adds it all up. But it is the sum that is to be
+    bounded: so the first replica gives it the whole of it, and the others nothing.
+    """
+    if num_replicas() == 1:
+        return gradients
+    is_first = ops.equal(tf.distribute.get_replica_context().replica_id_in_sync_group, 0)
+    return [total * ops.cast(is_first, total.dtype) for total in sum_over_replicas(gradients)]

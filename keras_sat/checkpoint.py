@@ -26,7 +26,7 @@ def write_checkpoint(directory, captioner, epochs):
         epochs: list with a dict of figures for each epoch.
     """
     directory = Path(directory)
-    arrays = {name: variable.numpy() for name, variable in _state_of(captioner).items()}
+    arrays = {name: variable.numpy() for name, variable in state_of(captioner).items()}
     name = write_arrays(directory, "state", arrays)
     write_sealed_json(directory / "progress.json", {"epochs": epochs, "state": name})
     for path in directory.iterdir():
@@ -50,7 +50,7 @@ def read_checkpoint(directory):
 
 def restore_state(captioner, arrays):
     """Give a captioner that is built and compiled the state of a checkpoint."""
-    state = _state_of(captioner)
+    state = state_of(captioner)
     shapes = {name: tuple(variable.shape) for name, variable in state.items()}
     if shapes != {name: array.shape for name, array in arrays.items()}:
         raise ValueError(
@@ -61,7 +61,7 @@ def restore_state(captioner, arrays):
         variable.assign(arrays[name])
 
 
-def _state_of(captioner):
+def state_of(captioner):
     """Return everything that training changes: dict from names to variables."""
     # Variables have no unique names of their own; their order is that in which the model makes them.
     parts = {"optimizer": captioner.make_training_state(), "model": captioner.variables}

@@ -40,3 +40,15 @@ def check_rates(*, average_momentum, encoder_rate, weight_decay):
         check_weights(weight_decay=weight_decay)
     if not isinstance(encoder_rate, numbers.Real) or not 0 < encoder_rate <= 1:
         raise ValueError(f"`encoder_rate` must be above 0 and at most 1. Received: encoder_rate={encoder_rate!r}")
+
+
+def check_no_keras_distribution():
+    """Refuse what Keras takes on TensorFlow too, and then passes over in silence."""
+    import keras
+
+    if keras.distribution.distribution() is not None:
+        raise ValueError(
+            "On TensorFlow, Keras' own distributions do nothing: the training would be on one device. Call "
+            "keras.distribution.set_distribution(None), and pass keras_sat.fit a tf.distribute.MirroredStrategy() as "
+            f"`strategy`. Received: keras.distribution.distribution()={keras.distribution.distribution()!r}"
+        )

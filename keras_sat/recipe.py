@@ -22,6 +22,7 @@ from keras_sat import callbacks as parts
 from keras_sat.captioner import Captioner
 from keras_sat.checkpoint import read_checkpoint, restore_state
 from keras_sat.checks import check_above_zero, check_counts, check_rates
+from keras_sat.distribution import Team
 from keras_sat.saved_model import pretrained_names
 from keras_sat.self_critical import SelfCritical, check_drawing
 from keras_sat.training_folder import describe, note_arguments
@@ -77,6 +78,7 @@ def fit(
     output_dir=None,
     callbacks=(),
     show_progress=True,
+    strategy=None,
     **captioner_options,
 ):
     """Train a captioner on photos with captions, and return the best one.
@@ -130,6 +132,10 @@ def fit(
         output_dir: the folder for the model and all that is needed to go on; None: runs/DATA-ENCODER-ATTENTION.
         callbacks: further Keras callbacks, called after the scores and before anything is kept.
         show_progress: False keeps it silent.
+        strategy: train on several devices: a tf.distribute.MirroredStrategy(), or MultiWorkerMirroredStrategy() for
+            several hosts, which all make the same call. `batch_size` stays that of all devices together. On a host that
+            is not the first, nothing is shown or kept, no callback is called, and the features are the only thing in
+            `output_dir`; see docs/distribution.md.
         **captioner_options: further options of Captioner and CaptionDecoder.
 
     Returns: Captioner; its `history` is a mapping from the name of a figure to its value in each epoch.
@@ -142,8 +148,11 @@ def fit(
             "`epochs` must be at least 1, or 0 where an initial_model is to be trained for self_critical_epochs alone. "
             f"Received: epochs={epochs} with self_critical_epochs={self_critical_epochs}"
         )
+    team = Team(strategy)
+    show_progress = show_progress and team.is_chief
     say = print if show_progress else _say_nothing
-    images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
+    with team.chief_first():
+        images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = [image for image in images if image.captions]
     photos_of_split(images, "train")  # refuses data that has none
     initial_model = _as_captioner(initial_model, encoder_weights)
@@ -152,11 +161,11 @@ def fit(
     named |= {"image_size": image_size, "attention": attention, "scoring": scoring, "cell": cell}
     chosen = {name: value for name, value in named.items() if value is not None} | captioner_options
     output_dir = Path(output_dir or _usual_output_dir(data_name, chosen, initial_model)).expanduser()
-    photos = _Photos(images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress)
+    photos = _Photos(images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, team)
     plan = SimpleNamespace(**locals())
     if deterministic:
         tf.config.experimental.enable_op_determinism()
-    with exclusive_lock(output_dir / "lock", f"is training in {output_dir}"):
+    with team.folder(output_dir) as plan.output_dir, team.scope(), _lock(plan.output_dir):
         captioner, is_whole, figures = initial_model, True, []
         if epochs:
             captioner, is_whole, figures = _train_on_words(plan)
@@ -167,7 +176,16 @@ def fit(
         return captioner
 
 
-_NOT_ABOUT_THE_RESULT = ("data", "data_dir", "initial_model", "cache_dir", "output_dir", "callbacks", "show_progress")
+_NOT_ABOUT_THE_RESULT = (
+    "data",
+    "data_dir",
+    "initial_model",
+    "cache_dir",
+    "output_dir",
+    "callbacks",
+    "show_progress",
+    "strategy",
+)
 _SELF_CRITICAL = (
     "self_critical_epochs",
     "self_critical_rate",
@@ -175,6 +193,10 @@ _SELF_CRITICAL = (
     "reward_baseline",
     "drawing_temperature",
 )
+
+
+def _lock(folder):
+    return exclusive_lock(folder / "lock", f"is training in {folder}")
 
 
 def _train_on_words(plan):
@@ -199,11 +221,11 @@ def _train_on_words(plan):
     else:
         captioner = _continued(plan.initial_model, vocabulary, {"seed": plan.seed, **plan.chosen})
     captioner.check_encoder_rate(plan.encoder_rate)
-    for line in _summary(plan.data_name, plan.images, captioner, plan.num_views, plan.output_dir):
+    for line in _summary(plan.data_name, plan.images, captioner, plan.num_views, plan.output_dir, plan.team):
         plan.say(line)
     plan.photos.prepare(captioner, plan.num_views)
     batches = plan.photos.batches("train", captioner, plan, first_epoch=len(training.epochs))
-    num_steps = plan.epochs * len(batches)
+    num_steps = plan.epochs * plan.team.num_steps(batches)
     rate = _learning_rate(plan.learning_rate, plan.schedule, plan.warmup_steps, num_steps)
     captioner.compile(_fresh(plan.optimizer), learning_rate=rate, **_optimizer_options(plan))
     steps = [parts.BeginWithExpectations(plan.expectation_epochs)] if captioner.samples_attention else []
@@ -228,12 +250,14 @@ def _train_on_rewards(plan, before):
     if training.has_ended:
         return training.loaded()
     if not plan.epochs:
-        for line in _summary(plan.data_name, plan.images, captioner, 1, folder):
+        for line in _summary(plan.data_name, plan.images, captioner, 1, folder, plan.team):
             plan.say(line)
     plan.photos.prepare(captioner, num_views=1)
     try:
         training.begin_with(captioner)
     except KeyboardInterrupt:
+        if plan.team.num_hosts > 1:
+            raise
         plan.say("\nstopped before the first self-critical epoch")
         return before, False, []
     first_epoch = len(training.epochs)
@@ -359,13 +383,15 @@ class _Photos:
     Args:
         images: list of CaptionedImage.
         data_dir, cache_dir, output_dir, skip_unreadable, show_progress: see `fit`.
+        team: the Team that trains.
     """
 
-    def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress):
+    def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, team):
         self.images = images
         self.data_dir, self.cache_dir, self.output_dir = data_dir, cache_dir, output_dir
         self.skip_unreadable = skip_unreadable
         self.show_progress = show_progress
+        self.team = team
         self.cache, self.views, self.options = None, [], None
 
     def prepare(self, captioner, num_views):
@@ -375,8 +401,11 @@ class _Photos:
                 "Views are for features that are kept; an encoder that is trained gets the photos themselves. "
                 f"Received: num_views={num_views} with encoder_training={captioner.encoder_training!r}"
             )
-        if self.options is not None:
-            return  # it is done already, for an epoch of the other kind
+        if self.options is None:  # else it is done already, for an epoch of the other kind
+            with self.team.chief_first():
+                self._prepare(captioner, num_views)
+
+    def _prepare(self, captioner, num_views):
         if captioner.encoder_training != "frozen":
             self.images = readable_photos(self.images, skip=self.skip_unreadable, show_progress=self.show_progress)
             self.options = _photo_options(captioner, self.images)
@@ -406,6 +435,7 @@ class _Photos:
         """Return the batches of a split; `whole` leaves out the further views."""
         views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
         options |= {"batch_size": plan.batch_size, "group_by": group_by or plan.group_by, "seed": plan.seed}
+        options |= {"shares": self.team.shares}
         return make_batches(self.of_split(split), captioner.vocabulary, views, **options, **self.options)
 
 
@@ -451,15 +481,28 @@ class _Training:
         self.monitored = monitored
         self.before = []  # the figures of the captioner that it began with, where these count
         self.epochs, self.state = read_checkpoint(folder / "checkpoint")
+        self.epochs = plan.team.tell(self.epochs)
 
     def note(self, described):
         """Note what the result depends on; refuse a folder with another training."""
+        self._refuse_differences(described, self.plan.team.tell(described))
         usual = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
         if self.epochs and (self.folder / BEFORE).exists():  # else it may stem from other arguments
             self.before = [read_sealed_json(self.folder / BEFORE, "the scores before a training")]
-        note_arguments(self.folder, described, self.epochs, usual, has_ended=self.has_ended)
+        self.before = self.plan.team.tell(self.before)
+        if self.plan.team.is_chief:
+            note_arguments(self.folder, described, self.epochs, usual, has_ended=self.has_ended)
         if self.epochs:
             parts.write_history(self.folder / "history.csv", self.epochs)
+
+    def _refuse_differences(self, described, told):
+        names = [name for name in {**told, **described} if told.get(name) != described.get(name)]
+        if names:
+            raise ValueError(
+                "All hosts must be given the same data and arguments. On the first one they are: "
+                f"{', '.join(f'{name}={told.get(name)!r}' for name in names)}. "
+                f"Received: {', '.join(f'{name}={described.get(name)!r}' for name in names)}"
+            )
 
     @property
     def has_ended(self):
@@ -472,6 +515,7 @@ class _Training:
             f"{self.folder}: this training has ended after {len(self.epochs)} {self.kind}epochs; the best captioner is "
             "loaded"
         )
+        self.plan.team.share_folder(self.folder / "model")
         own, initial_model = self.plan.encoder, self.plan.initial_model
         if not isinstance(own, keras.Model):
             own = initial_model.encoder_model if initial_model is not None and initial_model.has_own_encoder else None
@@ -483,12 +527,12 @@ class _Training:
             return
         captioner.save(self.folder / "model")
         scores, dev_images = {}, self.plan.photos.of_split("dev")
-        if dev_images:
+        if dev_images and self.plan.team.is_chief:
             scores = parts.score_captions(captioner, dev_images, **self._search_options())
             shown = f"CIDEr {scores['val_cider']:.3f}, BLEU-4 {100 * scores['val_bleu_4']:.1f}"
             self.plan.say(f"before {self.kind}training: {shown} on dev")
         write_sealed_json(self.folder / BEFORE, scores)
-        self.before = [scores]
+        self.before = self.plan.team.tell([scores])
 
     def run(self, captioner, batches, steps=()):
         """Train a captioner that was compiled.
@@ -496,7 +540,7 @@ class _Training:
         Returns: the best captioner; whether the training came to its end, neither interrupted nor lost; the figures of
             its epochs.
         """
-        plan, dev_images = self.plan, self.plan.photos.of_split("dev")
+        plan, team, dev_images = self.plan, self.plan.team, self.plan.photos.of_split("dev")
         captioner.build_for(batches)
         if self.state:
             restore_state(captioner, self.state)
@@ -514,20 +558,23 @@ class _Training:
             steps.append(parts.ShowCaptions(shown, **search_options))
         is_whole = True
         try:
-            captioner.fit(
+            team.fit(
+                captioner,
                 batches,
                 validation_data=dev_batches,
                 initial_epoch=len(self.epochs),
                 epochs=self.num_epochs,
                 callbacks=[*steps, *plan.callbacks, keep],
-                verbose=0,
             )
         except KeyboardInterrupt:
+            if team.num_hosts > 1:
+                raise  # the others cannot go on alone: they end as this process does
             is_whole = False
             if keep.epochs:
                 plan.say("\nstopped; called again with the same arguments, it goes on after the last complete epoch")
-        self.epochs = keep.epochs
-        return self._best(captioner, lost.is_lost), is_whole and not lost.is_lost, self.epochs
+        self.epochs, is_lost = team.tell([keep.epochs, lost.is_lost])
+        team.share_folder(self.folder / "model")
+        return self._best(captioner, is_lost), is_whole and not is_lost, self.epochs
 
     def _search_options(self):
         return {"cache": self.plan.photos.cache, **{name: getattr(self.plan, name) for name in SEARCH}}
@@ -568,7 +615,7 @@ class _Training:
 # === What is going to happen ===
 
 
-def _summary(data_name, images, captioner, num_views, output_dir):
+def _summary(data_name, images, captioner, num_views, output_dir, team):
     """Return the lines that say what a training will do before it begins."""
     counts = []
     for split in ("train", "dev", "test"):
@@ -597,4 +644,7 @@ def _summary(data_name, images, captioner, num_views, output_dir):
     )
     yield f"captioner: {kind}, {decoder.cell.upper()} of {decoder.hidden_dim}"
     gpus = tf.config.list_physical_devices("GPU")
-    yield f"on {f'{len(gpus)} GPU' if gpus else f'CPU, {os.cpu_count()} cores'}; everything is kept in {output_dir}"
+    devices = f"{len(gpus)} GPU" if gpus else f"CPU, {os.cpu_count()} cores"
+    if team.shares is not None:
+        devices = f"{team.shares[1]} devices of {team.num_hosts} hosts"
+    yield f"on {devices}; everything is kept in {output_dir}"

@@ -13,10 +13,10 @@ import functools
 
 import numpy as np
 import tensorflow as tf
-from keras import ops, random
+from keras import ops
 
 from keras_sat import equations
-from keras_sat.captioner import Objective, sum_over_replicas
+from keras_sat.captioner import Objective, photos_with_words, sum_over_replicas
 from keras_sat.captioning import run_search, special_tokens
 from keras_sat.checks import check_above_zero, check_counts
 from keras_sat.scores import DocumentFrequencies, cider_of_vectors
@@ -56,7 +56,7 @@ class SelfCritical:
 
     def __call__(self, captioner, batch):
         """Return the Objective of ((features, input_ids), target_ids, token_weights)."""
-        (features, _), target_ids, _ = batch
+        (features, _), target_ids, token_weights = batch
         if len(target_ids.shape) != 3:
             raise ValueError(
                 'Self-critical training needs all captions of a photo together: make_batches(..., group_by="image"). '
@@ -65,7 +65,8 @@ class SelfCritical:
         features = captioner.adapter(captioner.features(features, training=True), training=True)
         photos = ops.shape(target_ids)[0]
         thinning = captioner.decoder.thin(photos)  # the same for what is drawn and for what is learnt
-        drawn, greedy = self._write(captioner, ops.stop_gradient(features), thinning)
+        is_photo = photos_with_words(token_weights, photos)
+        drawn, greedy = self._write(captioner, ops.stop_gradient(features), thinning, is_photo)
         rewards = tf.numpy_function(
             self.reward, [ops.concatenate([drawn, greedy], axis=1), target_ids], tf.float32, stateful=False
         )
@@ -76,17 +77,17 @@ class SelfCritical:
 
         token_ids = ops.reshape(drawn, (-1, self.max_length))
         log_probs = self._read(captioner, features, token_ids, thinning)
-        ones = ops.ones_like(log_probs)
-        num_captions = sum_over_replicas(ops.sum(ones))
-        mean = -ops.sum(advantage * log_probs) / num_captions
+        is_caption = ops.repeat(is_photo, self.num_drawn)
+        num_captions = sum_over_replicas(ops.sum(is_caption))
+        mean = -ops.sum(advantage * log_probs * is_caption) / num_captions
         figures = {
-            "loss": (-advantage * log_probs, ones),
-            "reward": (ops.reshape(drawn_rewards, (-1,)), ones),
-            "baseline_reward": (ops.reshape(baseline + ops.zeros_like(drawn_rewards), (-1,)), ones),
+            "loss": (-advantage * log_probs, is_caption),
+            "reward": (ops.reshape(drawn_rewards, (-1,)), is_caption),
+            "baseline_reward": (ops.reshape(baseline + ops.zeros_like(drawn_rewards), (-1,)), is_caption),
         }
         return Objective(mean, log_probs, ops.zeros_like(log_probs), figures)
 
-    def _write(self, captioner, features, thinning):
+    def _write(self, captioner, features, thinning, is_photo):
         """Return the captions drawn for each photo, and the greedy one where it is the baseline: (photos, .., time).
 
         The longest caption of a photo comes first: the decoder leaves out those that have ended.
@@ -99,7 +100,7 @@ class SelfCritical:
             step, state = captioner.steps(features, rows_per_photo, thinning=thinned)
             return run_search(step, state, self.vocabulary, captioner.num_regions, noise, **drawing, **options)
 
-        noise = random.uniform((photos * self.num_drawn, self.max_length), seed=captioner.random_generator)
+        noise = ops.reshape(captioner.draw(is_photo, (self.num_drawn, self.max_length)), (-1, self.max_length))
         found = search(self.num_drawn, noise, num_samples=self.num_drawn, temperature=self.temperature)
         order = ops.argsort(-found.lengths, axis=1)
         drawn = ops.take_along_axis(found.token_ids, order[:, :, None], axis=1)

@@ -4,7 +4,7 @@ import pytest
 from data_utils import DATASETS, Vocabulary, make_batches
 from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions
 from keras_sat.callbacks import Curves, best_epoch, is_at_its_best, write_history
-from keras_sat.checkpoint import _state_of
+from keras_sat.checkpoint import state_of
 from keras_sat.scores import bleu
 
 
@@ -56,7 +56,7 @@ def test_the_state_has_the_same_parts_each_time_with_mixed_precision_too(images)
     captioner = Captioner(vocabulary, encoder="tiny", dtype="mixed_float16", **small)
     captioner.compile(keras.mixed_precision.LossScaleOptimizer(keras.optimizers.Adam()))
     captioner.build(((None, 64, 64, 3), (None, None)))
-    assert len(_state_of(captioner)) == len(_state_of(captioner))
+    assert len(state_of(captioner)) == len(state_of(captioner))
 
 
 def test_which_epoch_is_best():

@@ -463,9 +463,17 @@ def test_the_command_line_offers_what_fit_takes():
     fit = inspect.signature(keras_sat.fit).parameters
     known = {*fit, *inspect.signature(Captioner).parameters, *inspect.signature(keras_sat.CaptionDecoder).parameters}
     parser = build_parser()._subparsers._group_actions[0].choices["fit"]
-    offered = {action.dest for action in parser._actions} - {"help", "preset", "dropout", "dtype", "run"}
+    offered = {action.dest for action in parser._actions} - {
+        "help",
+        "preset",
+        "dropout",
+        "dtype",
+        "run",
+        "gpus",
+        "hosts",
+    }
     assert offered <= known
-    assert set(fit) - offered <= {"callbacks", "show_progress", "max_length", "captioner_options"}
+    assert set(fit) - offered <= {"callbacks", "show_progress", "max_length", "strategy", "captioner_options"}
 
 
 def test_real_photos_from_fit_to_caption(flickr8k_images, real_data, tmp_path):
