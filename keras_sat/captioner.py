@@ -409,6 +409,11 @@ class Captioner(CaptionWriter, keras.Model):
     def fit(self, x=None, *args, shuffle=False, **kwargs):
         """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
         check_no_keras_distribution()
+        if isinstance(self.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            raise ValueError(
+                "Keras' `fit` does not work on several hosts: use keras_sat.fit(..., strategy=strategy), or "
+                f"keras_sat.distribution.Team(strategy).fit. Received: strategy={self.distribute_strategy!r}"
+            )
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
             if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
                 raise ValueError(

@@ -22,7 +22,9 @@ import contextlib
 import json
 import math
 import os
+import signal
 import tempfile
+import threading
 from pathlib import Path
 
 import keras
@@ -60,9 +62,24 @@ def several_hosts(say=print):
     (kind, index), hosts = read_tf_config(os.environ.get("TF_CONFIG"))
     say(f"{kind} {index} of {', '.join(hosts)}: waits for the others")
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        with _signals_end_the_process():
+            return tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
         raise ValueError(f"Hosts can only be connected before TensorFlow is used for anything else: {error}") from None
+
+
+@contextlib.contextmanager
+def _signals_end_the_process():
+    """Let Ctrl-C end the wait for the others, of which Python knows nothing, and SIGTERM the process at any time."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # TensorFlow has made it a message that nobody reads
 
 
 def read_tf_config(text):
@@ -120,6 +137,17 @@ class Team:
     def scope(self):
         """Return the context in which everything is to be made that the replicas share."""
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
+
+    def check_encoder(self, encoder, encoder_training):
+        """Refuse a model of one's own that is to be trained, and of which there is only one copy."""
+        trained = isinstance(encoder, keras.Model) and encoder_training not in (None, "frozen")
+        if self.strategy is None or not trained:
+            return
+        if not all(self.strategy.extended.variable_created_in_scope(weight.value) for weight in encoder.weights):
+            raise ValueError(
+                "An encoder that is trained on several devices must have been made within `strategy.scope()`. "
+                f"Received: encoder={encoder.name!r}, encoder_training={encoder_training!r}"
+            )
 
     # === What the chief says ===
 
@@ -198,7 +226,7 @@ class Team:
             raise ConnectionError(
                 "Another host of this training has ended or cannot be reached, and without it the training cannot go "
                 "on. Run the same command on all hosts again: it goes on after the last epoch that was completed. "
-                f"(TensorFlow says: {' '.join(error.message.split())[:300]})"
+                f"(TensorFlow says: {' '.join(error.message.rpartition('aborted by: ')[2].split())[:200]})"
             ) from None
 
     # === Training ===

@@ -149,6 +149,7 @@ def fit(
             f"Received: epochs={epochs} with self_critical_epochs={self_critical_epochs}"
         )
     team = Team(strategy)
+    team.check_encoder(encoder, encoder_training)
     show_progress = show_progress and team.is_chief
     say = print if show_progress else _say_nothing
     with team.chief_first():

@@ -1,7 +1,7 @@
 """Run by test_distribution.py in processes of their own: trainings on several replicas, and the same on one.
 
-python together.py devices FOLDER          on two and on three logical CPUs, and on one
-python together.py host FOLDER [EPOCH]     on one of the hosts of TF_CONFIG; it kills itself in that epoch
+python together.py devices FOLDER                on two logical CPUs, and on one
+python together.py host FOLDER RESULT [EPOCH]    on one of the hosts of TF_CONFIG; it kills itself in that epoch
 """
 
 import json
@@ -11,69 +11,75 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
-KIND, FOLDER = sys.argv[1], Path(sys.argv[2])
-QUIET = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
-SIZES = {"encoder": "tiny", "embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4, "epochs": 3, "patience": None}
-# With bounds that the gradients exceed, and batches that leave some of three replicas without a caption.
-HARD = {"attention": "hard", "group_by": "image", "batch_size": 20, "num_samples": 2, "average_momentum": 0.5}
-HARD |= {
-    "clip_norm": 0.5,
-    "learning_rate": 0.02,
-    "schedule": "cosine",
-    "expectation_epochs": 1,
-    "attention_penalty_weight": 0.1,
-}
-SOFT = {"attention": "soft", "group_by": "length", "batch_size": 7, "epochs": 1, "clip_norm": 0.5, "optimizer": "sgd"}
-REWARDS = {"epochs": 1, "self_critical_epochs": 2, "num_drawn": 3, "self_critical_rate": 0.01}
+NO_DROPOUT = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
+SIZES = {"encoder": "tiny", "embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4, "patience": None}
+# All that is drawn by chance, gradients longer than their bound, and a last batch that is smaller than the others.
+HARD = {
+    "attention": "hard", "num_samples": 2, "expectation_epochs": 1, "group_by": "image", "batch_size": 20, "epochs": 3,
+    "clip_norm": 0.5, "learning_rate": 0.02, "schedule": "cosine", "average_momentum": 0.5,
+}  # fmt: skip
+# Captions of one length: some batches are of one caption, which is one too few for two replicas.
+SOFT = {"epochs": 1, "batch_size": 7, "optimizer": "sgd", "clip_norm": 0.5, "learning_rate": 0.1, "encoder_rate": 0.5}
+REWARDS = {"epochs": 0, "self_critical_epochs": 1, "num_drawn": 2, "self_critical_rate": 1e-3, "max_length": 8}
+
+
+def scenes():
+    from data_utils import DATASETS
+
+    return DATASETS["scenes"](None, num_scenes=12, seed=3)
 
 
 def train(folder, strategy=None, **options):
-    from data_utils import DATASETS
     import keras_sat
 
-    images = DATASETS["scenes"](None, num_scenes=20, seed=3)
-    return keras_sat.fit(
-        images, output_dir=folder, strategy=strategy, show_progress=False, **{**QUIET, **SIZES, **options}
-    )
+    options = {**NO_DROPOUT, **SIZES, **options}
+    return keras_sat.fit(scenes(), output_dir=folder, strategy=strategy, show_progress=False, **options)
 
 
-def report(name, captioner):
-    """Print what the training has come to."""
-    weights = [weight.numpy().tolist() for weight in captioner.weights if weight.dtype == "float32"]
-    history = {name: values for name, values in captioner.history.items() if name != "seconds"}
-    print(json.dumps({"name": name, "weights": weights, "history": history}), flush=True)
+def write_result(path, captioner):
+    """Write what a training has come to: all weights, and the curves."""
+    weights = {name: weight.numpy() for name, weight in captioner._named_weights().items()}
+    curves = {f"curve/{name}": values for name, values in captioner.history.items() if name != "seconds"}
+    np.savez(path, **weights, **curves)
 
 
-def train_on_devices():
+def train_on_devices(folder):
+    import tensorflow as tf
+
     cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     from keras_sat.distribution import several_gpus
 
-    three = several_gpus(3, kind="CPU")
-    for name, options in (("hard", HARD), ("soft", SOFT), ("rewards", {**HARD, **REWARDS})):
-        report(name, train(FOLDER / f"{name}-1", **options))
-        report(name, train(FOLDER / f"{name}-3", three, **options))
+    two = several_gpus(2, kind="CPU")
+    rewards = {**HARD, **REWARDS, "initial_model": folder / "hard-1" / "model"}
+    for name, options in (("hard", HARD), ("soft", SOFT), ("rewards", rewards)):
+        for count, strategy in ((1, None), (2, two)):
+            captioner = train(folder / f"{name}-{count}", strategy, **options)
+            write_result(folder / f"{name}-{count}.npz", captioner)
+    image = scenes()[0].image_path
+    print(json.dumps([captioner.caption(image).caption, captioner.history["reward"]]))
 
 
-def train_on_host(kill_in=None):
+def train_on_host(folder, result, kill_in=None):
     from keras_sat.distribution import Team, several_hosts
 
     strategy = several_hosts()
     share_state, epochs = Team.share_state, []
 
-    def count(self, captioner):
-        share_state(self, captioner)
+    def count(team, captioner):
+        share_state(team, captioner)
         epochs.append(True)
         if len(epochs) == kill_in:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 
     Team.share_state = count
-    report("host", train(FOLDER, strategy, **HARD))
+    write_result(result, train(folder, strategy, **HARD))
 
 
-if KIND == "devices":
-    train_on_devices()
-else:
-    train_on_host(*map(int, sys.argv[3:]))
+if __name__ == "__main__":
+    kind, folder, *further = sys.argv[1:]
+    if kind == "devices":
+        train_on_devices(Path(folder))
+    else:
+        train_on_host(Path(folder), further[0], *map(int, further[1:]))

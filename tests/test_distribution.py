@@ -1,0 +1,241 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from conftest import write_photos
+from together import HARD, SOFT, scenes, train
+
+import keras_sat
+from data_utils import Vocabulary, make_batches
+from keras_sat.__main__ import main
+from keras_sat.checkpoint import read_checkpoint
+from keras_sat.distribution import Team, read_tf_config, several_gpus
+
+TOGETHER = Path(__file__).with_name("together.py")
+SECONDS = 300  # for processes that take some ten on a free machine: then one of them hangs
+
+
+def tf_config(ports, index):
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+    return json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def run_hosts(commands):
+    """Run a command for each host, all at once; return (exit status, output, errors) of each."""
+    ports = free_ports(len(commands))
+    processes = [
+        subprocess.Popen(
+            [sys.executable, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "TF_CONFIG": tf_config(ports, index), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        for index, command in enumerate(commands)
+    ]  # fmt: skip
+    end = time.monotonic() + SECONDS
+    try:
+        outputs = [process.communicate(timeout=max(end - time.monotonic(), 1)) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, *output) for process, output in zip(processes, outputs)]
+
+
+@pytest.fixture(scope="module")
+def devices(tmp_path_factory):
+    """Trainings on two logical CPUs, and on one: the folder with their results, and what they printed."""
+    folder = tmp_path_factory.mktemp("devices")
+    command = [sys.executable, TOGETHER, "devices", folder]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS)
+    assert ran.returncode == 0, ran.stderr
+    return folder, json.loads(ran.stdout.splitlines()[-1])
+
+
+def assert_same(path, expected):
+    with np.load(path) as received, np.load(expected) as one:
+        assert received.files == one.files
+        for name in one.files:
+            np.testing.assert_allclose(received[name], one[name], rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["hard", "soft", "rewards"])
+def test_two_devices_train_as_one(devices, name):
+    folder, _ = devices
+    assert_same(folder / f"{name}-2.npz", folder / f"{name}-1.npz")
+
+
+def test_what_was_compared_is_not_trivial(devices):
+    folder, (caption, reward) = devices
+    assert caption and reward[0] > 0
+    with np.load(folder / "hard-1.npz") as hard:
+        assert hard["baseline"] < 0 and hard["curve/loss"][2] < hard["curve/loss"][0]
+    train_images = [image for image in scenes() if image.split == "train"]
+    vocabulary = Vocabulary.build(train_images)
+    sizes = [
+        len(batch[1])
+        for options in (HARD, SOFT)
+        for batch in make_batches(
+            train_images, vocabulary, image_size=16, batch_size=options["batch_size"],
+            group_by=options.get("group_by", "length"),
+        )
+    ]  # fmt: skip
+    assert min(sizes) == 1, "less than there are replicas"
+
+
+def test_a_host_is_killed_and_all_are_started_again(devices, tmp_path):
+    folder, _ = devices
+    command = [TOGETHER, "host", tmp_path / "run"]
+    started = time.monotonic()
+    (status, _, errors), (killed, *_) = run_hosts([[*command, tmp_path / "0.npz"], [*command, tmp_path / "1.npz", 3]])
+    assert killed < 0 and status == 1
+    assert "ConnectionError: Another host of this training has ended or cannot be reached" in errors
+    assert time.monotonic() - started < SECONDS
+    assert len(read_checkpoint(tmp_path / "run" / "checkpoint")[0]) == 2
+    assert not (tmp_path / "0.npz").exists()
+    for status, _, errors in run_hosts([[*command, tmp_path / f"{number}.npz"] for number in range(2)]):
+        assert status == 0, errors
+    for number in range(2):
+        assert_same(tmp_path / f"{number}.npz", folder / "hard-1.npz")
+    with np.load(tmp_path / "0.npz") as first, np.load(tmp_path / "1.npz") as second:
+        for name in first.files:
+            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def test_three_hosts_from_the_command_line(tmp_path, capsys):
+    write_photos(tmp_path / "photos", [f"{number}.jpg" for number in range(7)])
+    splits = ["train"] * 5 + ["dev"] * 2
+    rows = [f"{n}.jpg,a {'very ' * (n % 3)}{colour} dog,{splits[n]}" for n in range(7) for colour in ("red", "big")]
+    (tmp_path / "photos" / "captions.csv").write_text("\n".join(["image,caption,split", *rows]) + "\n")
+    options = ["fit", "--data", "folder", "--data-dir", str(tmp_path / "photos"), "--encoder", "tiny"]
+    sizes = {"image-size": 16, "hidden-dim": 6, "embedding-dim": 4, "attention-dim": 4}
+    options += [f"--{name}={value}" for name, value in {**sizes, "epochs": 2, "batch-size": 4, "dropout": 0}.items()]
+    assert main([*options, "--output-dir", str(tmp_path / "one")]) == 0
+    capsys.readouterr()
+    folders = [tmp_path / "three", tmp_path / "elsewhere", tmp_path / "elsewhere"]
+    command = ["-m", "keras_sat", *options, "--hosts", "--output-dir"]
+    results = run_hosts([[*command, folder] for folder in folders])
+    assert [status for status, *_ in results] == [0, 0, 0], results
+    assert "3 devices of 3 hosts" in results[0][1] and "epoch 2/2" in results[0][1]
+    for _, output, _ in results[1:]:
+        assert output.count("\n") == 1 and "waits for the others" in output
+    assert not (tmp_path / "elsewhere").exists(), "only the chief writes"
+    one, three = (keras_sat.Captioner.load(tmp_path / name / "model") for name in ("one", "three"))
+    for weight, other in zip(one.weights, three.weights):
+        np.testing.assert_allclose(other, weight, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("group_by", ["length", "image"])
+@pytest.mark.parametrize("count", [2, 5])
+def test_every_row_is_in_one_share(scene_images, scene_vocabulary, scene_cache, group_by, count):
+    options = {"batch_size": 7, "group_by": group_by, "split": "train", "seed": 2}
+    whole = make_batches(scene_images, scene_vocabulary, [scene_cache, scene_cache], **options)
+    hosts = [
+        make_batches(scene_images, scene_vocabulary, [scene_cache, scene_cache], shares=(numbers, count), **options)
+        for numbers in ([0], list(range(1, count)))
+    ]
+    assert len(hosts[0]) == len(whole) and len(hosts[1]) == (count - 1) * len(whole)
+    first, others = (host.as_numpy_iterator() for host in hosts)
+    num_fillers = num_captions = 0
+    for (features, input_ids), target_ids, token_weights in whole.as_numpy_iterator():
+        shares = [next(first), *(next(others) for _ in range(count - 1))]
+        kept = [share for share in shares if share[2].any()]
+        num_fillers += len(shares) - len(kept)
+        assert all(len(share[2]) > 0 for share in shares)
+        np.testing.assert_array_equal(np.concatenate([share[0][0] for share in kept]), features)
+        np.testing.assert_array_equal(np.concatenate([share[0][1] for share in kept]), input_ids)
+        np.testing.assert_array_equal(np.concatenate([share[1] for share in kept]), target_ids)
+        np.testing.assert_array_equal(np.concatenate([share[2] for share in kept]), token_weights)
+        num_captions += sum(share[2].reshape(-1, share[2].shape[-1]).any(axis=1).sum() for share in shares)
+    assert next(first, None) is None and next(others, None) is None
+    assert num_captions == sum(len(image.captions) for image in scene_images if image.split == "train")
+    assert num_fillers or (group_by, count) == ("image", 2)
+
+
+def test_shares_that_there_are_not(scene_images, scene_vocabulary):
+    for shares in (([2], 2), ([], 2), ([-1], 1)):
+        with pytest.raises(ValueError, match="Expected the numbers of shares"):
+            make_batches(scene_images, scene_vocabulary, image_size=16, shares=shares)
+
+
+def test_tf_config():
+    assert read_tf_config(tf_config([1, 2], 1)) == (("worker", 1), ["127.0.0.1:1", "127.0.0.1:2"])
+    chief = {"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}}
+    assert read_tf_config(json.dumps(chief)) == (("chief", 0), ["a:1", "b:1"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "it is not set"),
+        ("worker 0", "Expecting value"),
+        ("[]", "list indices"),
+        ('{"task": {"type": "worker", "index": 0}}', "it lacks 'cluster'"),
+        ('{"cluster": {"worker": ["a:1"]}}', "it lacks 'task'"),
+        ('{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
+        ('{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}', "address:port"),
+        ('{"cluster": {}, "task": {"type": "worker", "index": 0}}', "address:port"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}', "its task is none"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}', "its task is none"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": "0"}}', "its task is none"),
+        ('{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}', "nothing else"),
+    ],
+)
+def test_a_wrong_tf_config_is_one_line_and_status_2(monkeypatch, capsys, text, message):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    if text is not None:
+        monkeypatch.setenv("TF_CONFIG", text)
+    assert main(["fit", "--data", "scenes", "--hosts"]) == 2
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1 and message in errors and "TF_CONFIG must name all hosts" in errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--gpus", "99"], "GPUs on this computer. Received: gpus=99"),
+        (["--gpus", "0"], "`gpus` must be a whole number of at least 1"),
+        (["--gpus", "2", "--hosts"], "--hosts takes all GPUs of each host"),
+    ],
+)
+def test_wrong_devices_are_one_line_and_status_2(capsys, options, message):
+    assert main(["fit", "--data", "scenes", *options]) == 2
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1 and message in errors
+
+
+def test_what_is_no_strategy(tmp_path, monkeypatch):
+    parallel = keras.distribution.DataParallel(devices=["cpu:0"])
+    with pytest.raises(ValueError, match="Keras' own distributions do nothing"):
+        train(tmp_path, strategy=parallel)
+    for strategy in ("mirrored", 2, tf.distribute.OneDeviceStrategy("CPU:0")):
+        with pytest.raises(ValueError, match=r"Expected a tf\.distribute\.MirroredStrategy or MultiWorker"):
+            train(tmp_path, strategy=strategy)
+    monkeypatch.setattr(keras.distribution, "distribution", lambda: parallel)
+    captioner = keras_sat.Captioner(["a"], encoder=None)
+    for begin in (lambda: train(tmp_path), lambda: captioner.fit(tf.data.Dataset.range(1)), Team):
+        with pytest.raises(ValueError, match=r"keras\.distribution\.set_distribution\(None\)"):
+            begin()
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_encoder_of_which_there_is_one_copy_is_not_trained_on_several_devices():
+    encoder = keras_sat.ENCODERS["tiny"](image_size=16)
+    team = Team(several_gpus(1, kind="CPU"))
+    with pytest.raises(ValueError, match=r"made within `strategy\.scope\(\)`"):
+        team.check_encoder(encoder, "fine-tuned")
+    team.check_encoder(encoder, "frozen")
+    team.check_encoder(encoder, None)
