@@ -261,7 +261,8 @@ class Team:
                         called.on_train_batch_begin(step)
                         logs = train()
                         called.on_train_batch_end(step, logs)
-                        if not math.isfinite(logs["loss"]):  # it is the same on all hosts: they leave together
+                        # Hosts must leave together: all know the loss, and only the chief what its callbacks say.
+                        if not math.isfinite(logs["loss"]) or (captioner.stop_training and self.num_hosts == 1):
                             break
                     if measure:
                         with captioner.averaged_weights():
