@@ -82,23 +82,20 @@ def test_what_was_compared_is_not_trivial(devices):
     folder, (caption, reward) = devices
     assert caption and reward[0] > 0
     with np.load(folder / "hard-1.npz") as hard:
-        assert hard["baseline"] < 0 and hard["curve/loss"][2] < hard["curve/loss"][0]
-    train_images = [image for image in scenes() if image.split == "train"]
-    vocabulary = Vocabulary.build(train_images)
+        assert hard["baseline"] < 0 and hard["curve/loss"][1] < hard["curve/loss"][0]
+    images = scenes()
     options = {"batch_size": HARD["batch_size"], "group_by": HARD["group_by"], "image_size": 16}
-    sizes = [len(batch[1]) for batch in make_batches(train_images, vocabulary, **options)]
+    sizes = [len(batch[1]) for batch in make_batches(images, Vocabulary.build(images), **options)]
     assert min(sizes) == 1, "less than there are replicas"
 
 
 def test_a_host_is_killed_and_all_are_started_again(devices, tmp_path):
     folder, _ = devices
     command = [TOGETHER, "host", tmp_path / "run"]
-    started = time.monotonic()
-    (status, _, errors), (killed, *_) = run_hosts([[*command, tmp_path / "0.npz"], [*command, tmp_path / "1.npz", 3]])
+    (status, _, errors), (killed, *_) = run_hosts([[*command, tmp_path / "0.npz"], [*command, tmp_path / "1.npz", 2]])
     assert killed < 0 and status == 1
     assert "ConnectionError: Another host of this training has ended or cannot be reached" in errors
-    assert time.monotonic() - started < SECONDS
-    assert len(read_checkpoint(tmp_path / "run" / "checkpoint")[0]) == 2
+    assert len(read_checkpoint(tmp_path / "run" / "checkpoint")[0]) == 1
     assert not (tmp_path / "0.npz").exists()
     for status, _, errors in run_hosts([[*command, tmp_path / f"{number}.npz"] for number in range(2)]):
         assert status == 0, errors
@@ -132,6 +129,10 @@ def test_three_hosts_from_the_command_line(tmp_path, capsys):
     one, three = (keras_sat.Captioner.load(tmp_path / name / "model") for name in ("one", "three"))
     for weight, other in zip(one.weights, three.weights):
         np.testing.assert_allclose(other, weight, rtol=1e-5, atol=1e-5)
+    curves = [np.genfromtxt(tmp_path / name / "history.csv", delimiter=",", names=True) for name in ("one", "three")]
+    assert "val_loss" in curves[0].dtype.names and curves[0].dtype == curves[1].dtype
+    for name in set(curves[0].dtype.names) - {"seconds"}:
+        np.testing.assert_allclose(curves[1][name], curves[0][name], rtol=1e-4, err_msg=name)
 
 
 @pytest.mark.parametrize("group_by", ["length", "image"])
