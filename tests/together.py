@@ -57,7 +57,7 @@ def train_on_devices(folder):
         for count, strategy in ((1, None), (2, two)):
             captioner = train(folder / f"{name}-{count}", strategy, **options)
             write_result(folder / f"{name}-{count}.npz", captioner)
-    image = scenes()[0].image_path
+    image = scenes()[0].image_path  # the scope has ended: captions are those of any other captioner
     print(json.dumps([captioner.caption(image).caption, captioner.history["reward"]]))
 
 
