@@ -15,9 +15,10 @@ from together import HARD, scenes, train
 
 import keras_sat
 from data_utils import Vocabulary, make_batches
+from keras_sat import recipe
 from keras_sat.__main__ import main
 from keras_sat.checkpoint import read_checkpoint
-from keras_sat.distribution import Team, read_tf_config, several_gpus
+from keras_sat.distribution import SEED_STRIDE, Team, read_tf_config, several_gpus
 
 TOGETHER = Path(__file__).with_name("together.py")
 SECONDS = 300  # for processes that take some ten on a free machine: then one of them hangs
@@ -79,7 +80,7 @@ def test_two_devices_train_as_one(devices, name):
 
 
 def test_what_was_compared_is_not_trivial(devices):
-    folder, (caption, reward) = devices
+    folder, (caption, reward, _) = devices
     assert isinstance(caption, str) and reward[0] > 0
     with np.load(folder / "hard-1.npz") as hard:
         assert hard["baseline"] < 0 and hard["curve/loss"][1] < hard["curve/loss"][0]
@@ -87,6 +88,12 @@ def test_what_was_compared_is_not_trivial(devices):
     options = {"batch_size": HARD["batch_size"], "group_by": HARD["group_by"], "image_size": 16}
     sizes = [len(batch[1]) for batch in make_batches(images, Vocabulary.build(images), **options)]
     assert min(sizes) == 1, "less than there are replicas"
+
+
+def test_each_device_has_a_dropout_of_its_own_but_hard_attention_draws_alike(devices):
+    _, (*_, (dropout, hard_attention)) = devices
+    assert dropout[0] == [0, 0] and dropout[1] == [SEED_STRIDE, 0]
+    assert hard_attention[0] == hard_attention[1]
 
 
 def test_a_host_is_killed_and_all_are_started_again(devices, tmp_path):
@@ -236,3 +243,19 @@ def test_an_encoder_of_which_there_is_one_copy_is_not_trained_on_several_devices
         team.check_encoder(encoder, "fine-tuned")
     team.check_encoder(encoder, "frozen")
     team.check_encoder(encoder, None)
+
+
+def test_keras_fit_on_several_hosts_is_refused(monkeypatch):
+    captioner = keras_sat.Captioner(["a"], encoder=None)
+    hosts = object.__new__(tf.distribute.MultiWorkerMirroredStrategy)
+    monkeypatch.setattr(keras_sat.Captioner, "distribute_strategy", hosts)
+    with pytest.raises(ValueError, match="does not work on several hosts: use keras_sat.fit"):
+        captioner.fit(tf.data.Dataset.range(1))
+
+
+def test_hosts_that_were_told_different_things_are_refused():
+    same = {"seed": 1, "data": "8 photos"}
+    refuse = recipe._Training._refuse_differences
+    refuse(None, same, dict(same))
+    with pytest.raises(ValueError, match=r"On the first one they are: seed=1, epochs=None. Received: seed=2, epochs=3"):
+        refuse(None, {**same, "seed": 2, "epochs": 3}, same)

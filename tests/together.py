@@ -58,7 +58,21 @@ def train_on_devices(folder):
             captioner = train(folder / f"{name}-{count}", strategy, **options)
             write_result(folder / f"{name}-{count}.npz", captioner)
     image = scenes()[0].image_path  # the scope has ended: captions are those of any other captioner
-    print(json.dumps([captioner.caption(image).caption, captioner.history["reward"]]))
+    print(json.dumps([captioner.caption(image).caption, captioner.history["reward"], seeds_of_dropout(two)]))
+
+
+def seeds_of_dropout(strategy):
+    """Return the state of a dropout's random generator on each device, and that of hard attention's."""
+    from keras_sat import Captioner
+    from keras_sat.distribution import Team
+
+    with strategy.scope():
+        captioner = Captioner(["a"], encoder=None, attention="hard")
+    for _ in range(2):  # the second time nothing changes
+        Team(strategy).share_state(captioner)
+    generators = captioner.decoder.drop_before.seed_generator, captioner.random_generator
+    copies = [strategy.experimental_local_results(generator.state.value) for generator in generators]
+    return [[copy.numpy().tolist() for copy in of_generator] for of_generator in copies]
 
 
 def train_on_host(folder, result, kill_in=None):
