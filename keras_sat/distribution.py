@@ -54,13 +54,13 @@ def several_gpus(count, kind="GPU"):
     return tf.distribute.MirroredStrategy([device.name for device in devices[:count]])
 
 
-def several_hosts(say=print):
+def several_hosts():
     """Return the strategy that trains on all hosts that TF_CONFIG names, on all GPUs of each.
 
-    It waits for the other hosts, and must be made before TensorFlow computes anything.
+    It says that it waits for the other hosts, and must be made before TensorFlow computes anything.
     """
     (kind, index), hosts = read_tf_config(os.environ.get("TF_CONFIG"))
-    say(f"{kind} {index} of {', '.join(hosts)}: waits for the others")
+    print(f"{kind} {index} of {', '.join(hosts)}: waits for the others", flush=True)
     try:
         with _signals_end_the_process():
             return tf.distribute.MultiWorkerMirroredStrategy()
