@@ -647,5 +647,6 @@ def _summary(data_name, images, captioner, num_views, output_dir, team):
     gpus = tf.config.list_physical_devices("GPU")
     devices = f"{len(gpus)} GPU" if gpus else f"CPU, {os.cpu_count()} cores"
     if team.shares is not None:
-        devices = f"{team.shares[1]} devices of {team.num_hosts} hosts"
+        hosts = f" of {team.num_hosts} hosts" if team.num_hosts > 1 else ""
+        devices = f"{team.shares[1]} devices{hosts}"
     yield f"on {devices}; everything is kept in {output_dir}"
