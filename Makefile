@@ -7,7 +7,7 @@ INSTALLED := .venv/installed
 PYTEST := pytest --numprocesses 2 --dist loadfile
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: demo install test test-lowest lint bench bench-gpu notebooks notebooks-check clean
+.PHONY: demo install test test-lowest lint bench bench-gpu torture notebooks notebooks-check clean
 
 install: $(INSTALLED)
 
@@ -42,6 +42,10 @@ bench: .venv/bench
 # Where a GPU is: needs jax, keras and numpy in PYTHON, and takes PyTorch as the peer if it is there.
 bench-gpu:
 	$(PYTHON) benchmarks/bench_gpu.py
+
+# An hour or two; what was counted is added to benchmarks/torture.json, and torture.md is made from it.
+torture: $(INSTALLED)
+	$(BIN)/python benchmarks/torture.py --times 50
 
 # The tests again, with the oldest packages that setup.cfg allows.
 test-lowest:

@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_utils.files import write_whole
+from data_utils.files import read_bytes, write_whole
+
+MOST_LETTERS_IN_LINE = 1_000_000  # a line that is longer is no caption, and would take minutes to cut into words
 
 IMAGE_ENDINGS = (
     ".jpg",
@@ -84,19 +86,31 @@ def load_document(path):
     """Return a text file's content as one string, lines ended by "\\n".
 
     Byte order marks, UTF-16 and the line ends of any system are handled. Lines that are not UTF-8 are read as
-    Windows-1252, the usual reason, and counted in a warning.
+    Windows-1252, the usual reason, and counted in a warning. A file, or a line, that is far too long to be one of
+    captions is refused.
     """
     path = Path(path).expanduser()
-    content = path.read_bytes()
+    document = _unix_lines(_decoded(read_bytes(path), path))
+    if len(document) > MOST_LETTERS_IN_LINE:
+        for number, line in enumerate(document.split("\n"), start=1):
+            if len(line) > MOST_LETTERS_IN_LINE:
+                raise ValueError(
+                    f"{path}, line {number}: the line is too long to be read. Expected: a caption in each line. "
+                    f"Received: {len(line)} letters"
+                )
+    return document
+
+
+def _decoded(content, path):
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         try:
-            return _unix_lines(content.decode("utf-16"))
+            return content.decode("utf-16")
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{path}: the file begins as UTF-16, but byte {error.start} is not. Save it as UTF-8."
             ) from None
     try:
-        return _unix_lines(content.decode("utf-8-sig"))
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         skipped = Skipped()
         lines = []
@@ -107,7 +121,7 @@ def load_document(path):
                 lines.append(line.decode("cp1252", errors="replace"))
                 skipped.add("lines that are not UTF-8, read as Windows-1252", f"line {number}")
         skipped.warn(path)
-        return _unix_lines("\n".join(lines))
+        return "\n".join(lines)
 
 
 def _unix_lines(text):

@@ -121,7 +121,7 @@ def coco(data_dir, *, split_seed=None):
             raise ValueError(_no_split_message("dataset_coco.json", files[0]))
     photos = {}
     for folder in dict.fromkeys(["", "images", *folders, *(f"images/{folder}" for folder in folders)]):
-        if (data_dir / folder).is_dir():
+        if os.path.isdir(data_dir / folder):
             photos = _photos_in(data_dir / folder) | photos
     return _assemble(data_dir, captions, photos, splits, skipped, split_seed)
 
@@ -252,6 +252,8 @@ def _assemble(data_dir, captions, photos, splits, skipped, split_seed):
     for image_id in sorted(splits.keys() - (captions.keys() & photos.keys())):
         skipped.add("photos on a split list that are not there", image_id)
     kept = [image_id for image_id in captions if image_id in photos]
+    if not captions:
+        raise ValueError(f"There is no caption in the caption file: is it whole? Received: data_dir={str(data_dir)!r}")
     if not kept:
         raise ValueError(
             f"None of the {len(captions)} captioned photos was found (first: {next(iter(captions), None)}). Expected: "
@@ -278,7 +280,10 @@ def draw_split(image_ids, seed):
 def _existing_folder(data_dir):
     data_dir = Path(data_dir).expanduser()
     if not data_dir.is_dir():
-        raise ValueError(f"The data folder does not exist. Received: data_dir={str(data_dir)!r}")
+        raise ValueError(
+            "The data folder does not exist. Expected: the folder with the photos and their captions. "
+            f"Received: data_dir={str(data_dir)!r}"
+        )
     return data_dir
 
 
@@ -397,7 +402,7 @@ def _read_jsonl(path):
             captions = row["captions"] if "captions" in row else [row["caption"]]
             if not isinstance(captions, list) or not all(isinstance(text, str) for text in [row["image"], *captions]):
                 raise TypeError
-        except (json.JSONDecodeError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(
                 f'{path}, line {number}: expected an object like {{"image": "a.jpg", "caption": "a dog"}}. '
                 f"Received: {line[:80]!r}"
@@ -436,7 +441,7 @@ def _read_karpathy(path, skipped):
                 raise ValueError(
                     f"{place}: the photo {image_id!r} is in the splits {splits[image_id]!r} and {split!r}."
                 )
-            folders.append(image.get("filepath", ""))
+            folders.append(image.get("filepath", "") + "")  # must be text
             for sentence in image["sentences"]:
                 text = " ".join(sentence["raw"].split())
                 if text:

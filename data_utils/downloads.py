@@ -1,8 +1,10 @@
 """Fetch a data set once, whole, resumably and safely."""
 
 import contextlib
+import errno
 import hashlib
 import http.client
+import lzma
 import os
 import shutil
 import stat
@@ -17,7 +19,11 @@ from data_utils.captions import IMAGE_ENDINGS
 from data_utils.files import exclusive_lock, read_json, write_json
 from data_utils.progress import Progress
 
+MOST_EXPANSION = 100  # a zip that unpacks to more times its size is no data set, but made to fill the disk
+SMALL_BYTES = 100_000_000  # which does no harm, however small the zip
+
 _CHUNK_BYTES = 1 << 18
+_DISK_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EACCES, errno.EROFS}  # that no further try can mend
 _TRIES_WITHOUT_PROGRESS = 3
 _TIMEOUT_SECONDS = 60
 
@@ -89,12 +95,14 @@ def download(name, data_dir, *, mirror=None, show_progress=True):
     if source.by_hand:
         raise ValueError(f"{name} cannot be downloaded. {source.by_hand.format(data_dir=data_dir)}")
     if _is_finished(name, data_dir, source):
+        _remove_archives(data_dir, source)  # where it was killed just before
         return data_dir
     with exclusive_lock(data_dir / "download.lock", f"is downloading into {data_dir}"):
         if shutil.disk_usage(data_dir).free < source.disk_bytes:
             raise ValueError(
                 f"{name} needs {source.disk_bytes / 1e9:.1f} GB on the disk while it is unpacked, and "
-                f"{shutil.disk_usage(data_dir).free / 1e9:.1f} GB are free. Received: data_dir={str(data_dir)!r}"
+                f"{shutil.disk_usage(data_dir).free / 1e9:.1f} GB are free. Make room, or choose another folder. "
+                f"Received: data_dir={str(data_dir)!r}"
             )
         for file in source.files:
             url = file.url if mirror is None else f"{mirror.rstrip('/')}/{file.name}"
@@ -108,9 +116,14 @@ def download(name, data_dir, *, mirror=None, show_progress=True):
                 f"{', '.join(file.name for file in source.files)} from {data_dir} and download again."
             )
         write_json(data_dir / "download.json", {"name": name, "num_photos": num_photos})
-        for file in source.files:
-            (data_dir / file.name).unlink()
+        _remove_archives(data_dir, source)
     return data_dir
+
+
+def _remove_archives(data_dir, source):
+    for file in source.files:
+        with contextlib.suppress(OSError):  # it does no harm but to take room
+            (data_dir / file.name).unlink()
 
 
 def _is_finished(name, data_dir, source):
@@ -148,6 +161,7 @@ def fetch(url, path, *, md5=None, show_progress=True):
 
     Raises:
         ConnectionError: the file did not arrive; run again to go on.
+        OSError: it cannot be written; run again to go on.
         ValueError: what arrived, or lay there, is not the published file.
     """
     path = Path(path)
@@ -173,6 +187,8 @@ def fetch(url, path, *, md5=None, show_progress=True):
                 if error.code < 500:
                     break
             except (OSError, http.client.HTTPException) as error:
+                if getattr(error, "errno", None) in _DISK_ERRORS:
+                    raise OSError(error.errno, error.strerror, str(part)) from None
                 problem = str(error) or type(error).__name__
             tries = 0 if _size(part) > before else tries + 1
     if not is_whole:
@@ -233,8 +249,9 @@ def _md5(path):
 def extract(archive, data_dir, *, show_progress=True):
     """Unpack a zip into a folder; each file is verified, and appears whole or not at all.
 
-    Refused: entries that would leave the folder, links, and archives that are damaged or larger than the disk. Left
-    out: the __MACOSX folders and ._ files that macOS adds. Files that are there already with the right content stay.
+    Refused: entries that would leave the folder, links, and archives that are damaged, larger than the disk, or unpack
+    to more than MOST_EXPANSION times their size. Left out: the __MACOSX folders and ._ files that macOS adds. Files
+    that are there already with the right content stay.
     """
     archive, data_dir = Path(archive), Path(data_dir)
     try:
@@ -244,13 +261,29 @@ def extract(archive, data_dir, *, show_progress=True):
             ]
             for entry in entries:
                 _refuse_unsafe(entry, archive)
-            if sum(entry.file_size for entry in entries) > shutil.disk_usage(data_dir).free:
-                raise ValueError(f"{archive}: the disk is too small to unpack it into {data_dir}.")
+            size, packed_size = sum(entry.file_size for entry in entries), archive.stat().st_size
+            if size > max(MOST_EXPANSION * packed_size, SMALL_BYTES):
+                raise ValueError(
+                    f"{archive}: a zip of {packed_size} bytes that unpacks to {size} is no data set. Nothing was "
+                    "unpacked: remove it, and download it from elsewhere."
+                )
+            if size > shutil.disk_usage(data_dir).free:
+                raise ValueError(f"{archive}: the disk is too small to unpack it into {data_dir}. Make room.")
             with Progress(len(entries), label=archive.name, unit="files", show=show_progress) as progress:
                 for entry in entries:
                     _extract_entry(zip_file, entry, data_dir)
                     progress.advance(1)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
+    except (
+        zipfile.BadZipFile,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        zlib.error,
+        lzma.LZMAError,
+        OSError,
+    ) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # those are of damaged zips too
+            raise
         raise ValueError(f"{archive}: the zip is damaged ({error}). Remove it and download again.") from None
 
 
@@ -278,9 +311,11 @@ def _extract_entry(zip_file, entry, data_dir):
         with zip_file.open(entry) as source, part.open("wb") as file:
             shutil.copyfileobj(source, file, _CHUNK_BYTES)
         os.replace(part, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             part.unlink()
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(target)) from None
         raise
 
 

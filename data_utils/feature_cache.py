@@ -36,7 +36,7 @@ from data_utils.feature_shards import (
     shard_manifests,
     whole_manifest,
 )
-from data_utils.files import exclusive_lock, write_sealed_json
+from data_utils.files import clear_half_written, exclusive_lock, write_sealed_json
 from data_utils.images import load_image
 from data_utils.progress import Progress
 from data_utils.views import view_of
@@ -153,6 +153,7 @@ class FeatureCache:
         elif shard_manifests(directory):
             return cls._of_shards(directory, description, image_ids, image_paths, errors, verify)
         with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
+            clear_half_written(directory / "manifest.json", directory / "image_ids.json")
             encode = _encoding_function(encoder, dtype)
             if not _is_begun(directory):
                 _begin(directory, description, image_ids, image_paths, encode, batch_size)
@@ -459,7 +460,7 @@ def _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size):
 def _is_begun(directory):
     """Return whether the folder holds a cache; one whose beginning was interrupted counts as empty."""
     if (directory / "manifest.json").exists():
-        return read_manifest(directory, begun=False)["begun"]
+        return read_manifest(directory, begun=False).get("begun", False)
     if (directory / "features.npy").exists():
         raise ValueError(
             f"{directory} holds a features.npy but no manifest.json, so what made the features cannot be told. "

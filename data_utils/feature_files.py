@@ -20,6 +20,7 @@ from data_utils.files import read_sealed_json
 
 FORMAT_VERSION = 1
 NOT_DONE, DONE, UNREADABLE = 0, 1, 2
+SHARD_KEYS = {"number", "of", "photos", "digest"}  # of a manifest's "shard", see `data_utils.feature_shards`
 
 
 class FeatureFiles:
@@ -37,7 +38,8 @@ class FeatureFiles:
     def __init__(self, directory):
         self.directory = directory
         self.manifest = read_manifest(directory)
-        index = read_sealed_json(directory / "image_ids.json", "the photos of a feature cache")
+        index = read_sealed_json(directory / "image_ids.json", "the photos of a feature cache", _remove_hint(directory))
+        _refuse_incomplete(self.manifest, index, directory)
         self.image_ids, self.image_bytes = index["image_ids"], index["image_bytes"]
         shape = row_shape(self.manifest, len(self.image_ids))
         self.features = _open_array(directory / "features.npy", shape, self.manifest["dtype"], mmap_mode="r")
@@ -56,15 +58,34 @@ def read_manifest(directory, begun=True):
     path = directory / "manifest.json"
     if not path.exists():
         raise ValueError(f"There is no feature cache here; FeatureCache.build makes one. Received: {str(directory)!r}")
-    manifest = read_sealed_json(path, "the manifest of a feature cache")
+    manifest = read_sealed_json(path, "the manifest of a feature cache", _remove_hint(directory))
     if manifest.get("format") != "feature_cache" or manifest.get("version") != FORMAT_VERSION:
         raise ValueError(
             f"{path}: this is not the manifest of a feature cache of version {FORMAT_VERSION}. "
             f"Received: format={manifest.get('format')!r}, version={manifest.get('version')!r}"
         )
-    if begun and not manifest["begun"]:
+    shard = manifest.get("shard")
+    if shard is not None and not (isinstance(shard, dict) and shard.keys() >= SHARD_KEYS):
+        raise ValueError(f"{directory}: what describes the shard is incomplete. {_remove_hint(directory)}")
+    if begun and not manifest.get("begun"):
         raise ValueError(f"{directory}: the cache was only begun. Run FeatureCache.build again to complete it.")
     return manifest
+
+
+def _refuse_incomplete(manifest, index, directory):
+    """Raise ValueError where a manifest, or the list of photos, lacks what is relied on: a stranger wrote it."""
+    sizes = [manifest.get(name) for name in ("grid_shape", "image_size")]
+    sizes.append([manifest.get("feature_dim"), manifest.get("block_size")])
+    ids, file_sizes = index.get("image_ids"), index.get("image_bytes")
+    if not (
+        all(isinstance(pair, list) and len(pair) == 2 and all(type(n) is int and n > 0 for n in pair) for pair in sizes)
+        and manifest.get("dtype") in ("float16", "float32")
+        and isinstance(manifest.get("unreadable"), dict)
+        and all(isinstance(entries, list) for entries in (ids, file_sizes))
+        and len(ids) == len(file_sizes) > 0
+        and all(isinstance(image_id, str) for image_id in ids)
+    ):
+        raise ValueError(f"{directory}: what describes the cache is incomplete. {_remove_hint(directory)}")
 
 
 def _open_array(path, shape, dtype, mmap_mode=None):
@@ -78,6 +99,10 @@ def _open_array(path, shape, dtype, mmap_mode=None):
             f"{rebuild_hint(path.parent)}"
         )
     return array
+
+
+def _remove_hint(directory):
+    return f"Remove {directory}, and build the features again."
 
 
 def rebuild_hint(directory, manifest=None):
@@ -154,5 +179,6 @@ def refuse_full_disk(directory, needed_bytes):
     if needed_bytes > free_bytes:
         raise ValueError(
             f"The disk is too small for the features: they need {needed_bytes / 1e9:.1f} GB more, and "
-            f"{free_bytes / 1e9:.1f} GB are free. Received: directory={str(directory)!r}"
+            f"{free_bytes / 1e9:.1f} GB are free. Make room, or choose another folder. "
+            f"Received: directory={str(directory)!r}"
         )

@@ -9,11 +9,14 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+MOST_TEXT_BYTES = 500_000_000  # of a file that is read into memory as text: COCO's largest has 150 MB
+
 
 def write_whole(path, content):
     """Write text or bytes so that a reader finds the old file or the new one, never a part of it.
 
     The content goes to a temporary name in the same folder, is forced to the disk, and takes the name at the end.
+    Where that fails, the OSError names the file.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,9 +28,11 @@ def write_whole(path, content):
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.remove(temporary)
+        if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary)):
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
 
@@ -52,23 +57,54 @@ def whole_folder(path):
         raise
 
 
+def clear_half_written(*paths):
+    """Remove what `write_whole` left of these files where it was killed; nobody else may be writing them."""
+    for path in paths:
+        for leftover in path.parent.glob(f".{path.name}.*.part"):
+            with contextlib.suppress(OSError):  # it does no harm
+                leftover.unlink()
+
+
+def read_bytes(path):
+    """Return what a file of text holds; one that is too large to be that is a ValueError."""
+    path = Path(path)
+    size = path.stat().st_size
+    if size > MOST_TEXT_BYTES:
+        raise ValueError(
+            f"{path}: the file is too large to be read as text. Expected: at most {MOST_TEXT_BYTES / 1e6:.0f} MB. "
+            f"Received: {size / 1e6:.0f} MB"
+        )
+    return path.read_bytes()
+
+
 def write_json(path, value):
     """Write `value` as readable JSON, whole or not at all."""
-    write_whole(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
-
-
-def read_json(path, expected="JSON"):
-    """Return what a JSON file holds; a damaged file is a ValueError that names the file and the line."""
+    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
     try:
-        return json.loads(Path(path).read_bytes().decode("utf-8-sig"))
+        content = text.encode("utf-8")
+    except UnicodeEncodeError:  # names of files may hold what is no letter
+        content = (json.dumps(value, indent=1) + "\n").encode("ascii")
+    write_whole(path, content)
+
+
+def read_json(path, expected="JSON", way_out=""):
+    """Return what a JSON file holds; a damaged file is a ValueError that names the file and the line.
+
+    Args:
+        path: the file.
+        expected: what it should be, for the message.
+        way_out: what to do if it is not, a sentence for the message.
+    """
+    content = read_bytes(path)
+    hint = f"Expected: {expected}.{way_out and ' '}{way_out}"
+    try:
+        return json.loads(content.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{path}, line {error.lineno}: this is not valid JSON ({error.msg}). Expected: {expected}."
-        ) from None
-    except RecursionError:
-        raise ValueError(f"{path}: this is not JSON that can be read. Expected: {expected}.") from None
+        raise ValueError(f"{path}, line {error.lineno}: this is not valid JSON ({error.msg}). {hint}") from None
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: byte {error.start} is not UTF-8. Expected: {expected}.") from None
+        raise ValueError(f"{path}: byte {error.start} is not UTF-8. {hint}") from None
+    except (RecursionError, ValueError) as error:  # nested too deeply, or a number of thousands of digits
+        raise ValueError(f"{path}: this is not JSON that can be read ({error}). {hint}") from None
 
 
 def write_sealed_json(path, value):
@@ -76,14 +112,22 @@ def write_sealed_json(path, value):
     write_json(path, {**value, "digest": _digest(value)})
 
 
-def read_sealed_json(path, expected):
-    """Return the dict that `write_sealed_json` wrote; a file that was damaged since is a ValueError."""
-    value = read_json(path, expected)
+def read_sealed_json(path, expected, way_out=""):
+    """Return the dict that `write_sealed_json` wrote; a file that was damaged since is a ValueError.
+
+    Args: see `read_json`.
+    """
+    value = read_json(path, expected, way_out)
+    hint = f"Expected: {expected}.{way_out and ' '}{way_out}"
     if not isinstance(value, dict) or "digest" not in value:
-        raise ValueError(f"{path}: this is something else. Expected: {expected}.")
+        raise ValueError(f"{path}: this is something else. {hint}")
     digest = value.pop("digest")
-    if digest != _digest(value):
-        raise ValueError(f"{path}: the file is damaged: its content does not match its digest. Expected: {expected}.")
+    try:
+        is_whole = digest == _digest(value)
+    except RecursionError:
+        is_whole = False
+    if not is_whole:
+        raise ValueError(f"{path}: the file is damaged: its content does not match its digest. {hint}")
     return value
 
 
@@ -109,7 +153,10 @@ def exclusive_lock(path, holder_does):
             connection.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
             if "locked" not in str(error):
-                raise ValueError(f"{path}: the lock file cannot be used ({error}). Is the folder writable?") from None
+                raise ValueError(
+                    f"{path}: the lock file cannot be used ({error}). Choose a folder that can be written to; if this "
+                    "one can, remove that file."
+                ) from None
             raise ValueError(
                 f"Another process {holder_does}. Wait until it has ended, or stop it, and run this again. "
                 f"Received: lock file={path}"

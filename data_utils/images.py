@@ -7,6 +7,9 @@ import numpy as np
 
 from data_utils.progress import Progress
 
+# What Pillow reads by itself. Its other formats are rare, and one of them (EPS) would start another program.
+FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "HEIF", "JPEG2000", "PPM", "TGA", "ICO"]
+
 
 def load_image(image, image_size=None):
     """Return a picture as a uint8 array (height, width, 3), RGB 0..255.
@@ -66,7 +69,7 @@ def readable_photos(captioned_images, *, skip=False, show_progress=True):
 def _decoded(image, size, name):
     try:
         return np.array(_upright_rgb(image, size))
-    except (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, MemoryError) as error:
+    except Exception as error:  # Pillow's readers of damaged files raise errors of many kinds
         raise ValueError(f"{name}: the picture is damaged or incomplete ({error}).") from None
 
 
@@ -108,14 +111,15 @@ def _identified(file, path):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of large pictures first, and refuses at twice that size
-            return Image.open(file)
+            Image.init()
+            return Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
     except UnidentifiedImageError:
         raise ValueError(
             f"{path}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, GIF or BMP."
         ) from None
     except Image.DecompressionBombError as error:
         raise ValueError(f"{path}: the picture is too large to open safely ({error}).") from None
-    except (OSError, SyntaxError, ValueError) as error:
+    except Exception as error:  # as in _decoded
         raise ValueError(f"{path}: the picture is damaged ({error}).") from None
 
 

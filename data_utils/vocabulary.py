@@ -18,7 +18,7 @@ class Vocabulary:
 
     def __init__(self, words):
         words = list(words)
-        if len(set(words)) != len(words) or not all(isinstance(word, str) and word for word in words):
+        if not all(isinstance(word, str) and word for word in words) or len(set(words)) != len(words):
             raise ValueError("A vocabulary needs words that are different and not empty.")
         if set(words) & set(SPECIAL_TOKENS):
             raise ValueError(f"The special tokens {', '.join(SPECIAL_TOKENS)} are added by the vocabulary itself.")
@@ -112,10 +112,15 @@ class Vocabulary:
     def load(cls, path):
         """Load what `save` wrote; anything else is one clear error."""
         expected = "a vocabulary that Vocabulary.save wrote"
-        content = read_sealed_json(path, expected)
+        content = read_sealed_json(path, expected, "Copy it again, or build it anew from the captions.")
         if content.get("format") != "vocabulary" or content.get("version") != FORMAT_VERSION:
             raise ValueError(
                 f"{path}: this is not a vocabulary of version {FORMAT_VERSION}. Expected: {expected}. "
                 f"Received: format={content.get('format')!r}, version={content.get('version')!r}"
             )
-        return cls(content["words"])
+        if not isinstance(content.get("words"), list):
+            raise ValueError(f"{path}: there is no list of words in it. Expected: {expected}.")
+        try:
+            return cls(content["words"])
+        except ValueError as error:
+            raise ValueError(f"{path}: {error} Expected: {expected}.") from None

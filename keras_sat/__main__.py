@@ -6,6 +6,7 @@ line on standard error and exit status 2.
 
 import argparse
 import difflib
+import errno
 import glob
 import itertools
 import json
@@ -26,6 +27,11 @@ SCORING_NAMES = ("additive", "dot", "bilinear")
 CELL_NAMES = ("lstm", "gru")
 BASELINE_NAMES = ("greedy", "others")
 DEFAULT_MODEL = "flickr8k-mobilenet_v2"
+MAKE_ROOM = "Make room and run the same command again: it goes on where it was."
+NOT_WRITABLE = "Choose a folder that can be written to."
+WAYS_OUT = dict.fromkeys((errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)), MAKE_ROOM)
+WAYS_OUT |= dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), NOT_WRITABLE)
+WAYS_OUT[errno.ENOENT] = "Look whether the folder is still there, and run the same command again."
 
 
 class Parser(argparse.ArgumentParser):
@@ -601,10 +607,7 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
-        text = str(error)
-        if isinstance(error, OSError) and error.filename is not None and error.strerror:
-            text = f"{error.filename}: {error.strerror}"  # without the number that Python puts before
-        print(f"keras-sat: {' '.join(text.split())}", file=sys.stderr)
+        print(f"keras-sat: {one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("keras-sat: stopped; run the same command again to go on.", file=sys.stderr)
@@ -617,6 +620,16 @@ def main(argv=None):
         print(f"keras-sat: {reason[1] if reason else str(error).splitlines()[0]}", file=sys.stderr)
         return 2
     return 0
+
+
+def one_line(error):
+    """Return what an error says, and what to do about it, in one line."""
+    text = str(error)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        text = f"{error.filename}: {error.strerror}"  # without the number that Python puts before
+    if isinstance(error, OSError) and error.errno in WAYS_OUT:
+        text += f". {WAYS_OUT[error.errno]}"
+    return " ".join(text.split())
 
 
 def _import_tensorflow_quietly():

@@ -854,6 +854,7 @@ class Captioner(CaptionWriter, keras.Model):
         try:
             options = dict(settings["captioner"])
             feature_shape, grid_shape = settings["feature_shape"], tuple(settings["rows_and_columns"])
+            _refuse_claims(directory, options, len(vocabulary), feature_shape, arrays)
             trained, own = options["encoder_training"] != "frozen", settings["has_own_encoder"]
             saved_encoder, saved_weights, saved_grid = (
                 options[name] for name in ("encoder", "encoder_weights", "grid_shape")
@@ -876,7 +877,7 @@ class Captioner(CaptionWriter, keras.Model):
             options["encoder_weights"] = None if trained or finished else weights
             captioner = cls(vocabulary, **{**options, "grid_shape": grid_shape})
             captioner.build(((None, *feature_shape), (None, None)))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(
                 f"{directory}: the settings in config.json are incomplete or not of this version "
                 f"({type(error).__name__}: {error})."
@@ -1021,6 +1022,37 @@ class _Untracked:
         self.averages = []  # of the trained weights
         self.is_averaging = False  # whether a training is keeping them up to date
         self.spares_vectors = False  # whether weight decay is for matrices alone
+
+
+_SIZES = ("embedding_dim", "hidden_dim", "attention_dim", "num_layers", "feature_projection_dim")
+
+
+def _refuse_claims(directory, options, vocabulary_size, feature_shape, arrays):
+    """Raise ValueError for settings of a stranger's model that name objects, or sizes that its weights do not have.
+
+    Nothing is made before that: a matrix that is only claimed could be larger than the memory.
+    """
+    for name, value in options.items():
+        if isinstance(value, dict):
+            raise ValueError(f"{directory}: settings are numbers and names. Received: {name}={str(value)[:200]}")
+    size = {name: options.get(name) or 0 for name in _SIZES}  # a version that did not know one yet may have saved it
+    hidden_dim, projection_dim, (_, feature_dim) = size["hidden_dim"], size["feature_projection_dim"], feature_shape
+    additive = options.get("attention") != "none" and options.get("scoring") == "additive"
+    claimed = {  # numbers in one matrix of each
+        "embedding_dim": size["embedding_dim"] * vocabulary_size,
+        "hidden_dim": hidden_dim * hidden_dim,
+        "attention_dim": size["attention_dim"] * hidden_dim if additive else 0,
+        "num_layers": size["num_layers"] * hidden_dim * hidden_dim,
+        "feature_projection_dim": projection_dim * hidden_dim,
+        "feature_shape": 0 if options.get("trained_up_to") else feature_dim * (projection_dim or hidden_dim),
+    }
+    num_stored = sum(array.size for array in arrays.values())
+    for name, number in claimed.items():
+        if number > num_stored:
+            raise ValueError(
+                f"{directory}: the settings claim a larger model than the weights beside them. Expected: {number} "
+                f"numbers for {name} alone. Received: {num_stored} numbers"
+            )
 
 
 def _absolute(weights):

@@ -15,6 +15,10 @@ from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat.saved_model import read_arrays, write_arrays
 
 EXPECTED = "a training that keras_sat.fit wrote"
+STATE = re.compile(r"state-[0-9a-f]{16}\.npz")
+WAY_OUT = (
+    "It cannot be gone on with: train into another output_dir (with initial_model=FOLDER/model from its best weights)."
+)
 
 
 def write_checkpoint(directory, captioner, epochs):
@@ -30,7 +34,7 @@ def write_checkpoint(directory, captioner, epochs):
     name = write_arrays(directory, "state", arrays)
     write_sealed_json(directory / "progress.json", {"epochs": epochs, "state": name})
     for path in directory.iterdir():
-        if re.fullmatch(r"state-[0-9a-f]{16}\.npz|\..*\.part", path.name) and path.name != name:
+        if (STATE.fullmatch(path.name) or re.fullmatch(r"\..*\.part", path.name)) and path.name != name:
             with contextlib.suppress(OSError):  # a file that cannot be removed does no harm
                 path.unlink()
 
@@ -40,12 +44,15 @@ def read_checkpoint(directory):
     directory = Path(directory)
     if not (directory / "progress.json").exists():
         return [], {}
-    progress = read_sealed_json(directory / "progress.json", EXPECTED)
+    progress = read_sealed_json(directory / "progress.json", EXPECTED, WAY_OUT)
     try:
-        epochs, name = progress["epochs"], Path(progress["state"]).name
-    except (KeyError, TypeError):
-        raise ValueError(f"{directory / 'progress.json'}: this is something else. Expected: {EXPECTED}.") from None
-    return epochs, read_arrays(directory / name, EXPECTED)
+        epochs, name = [dict(figures) for figures in progress["epochs"]], progress["state"]
+        is_whole = STATE.fullmatch(name)
+    except (KeyError, TypeError, ValueError):
+        is_whole = False
+    if not is_whole:
+        raise ValueError(f"{directory / 'progress.json'}: this is something else. Expected: {EXPECTED}.")
+    return epochs, read_arrays(directory / name, EXPECTED, WAY_OUT)
 
 
 def restore_state(captioner, arrays):

@@ -16,6 +16,8 @@ from pathlib import Path
 import keras
 from keras import layers
 
+MOST_PIXELS = 4096  # a side: a batch of larger photos would not fit into memory
+
 # === Preprocessing, as the weights expect it ===
 
 
@@ -82,13 +84,14 @@ def load_encoder_weights(network, path):
             f"Received: weights={str(path)!r}"
         )
     try:
+        _refuse_claims(network, path)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # Keras only warns when a layer finds no weights in the file
             if path.name.endswith(".weights.h5"):
                 network.load_weights(path)
             else:
                 _load_legacy_weights(network, path)
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, IndexError, UserWarning) as error:
+    except Exception as error:  # readers of damaged files raise errors of many kinds
         reason = str(error).strip().split("\n")[0]
         if "layer_names" in reason and not path.name.endswith(".weights.h5"):
             reason += "; a file that Keras 3 saved must be called NAME.weights.h5"
@@ -97,6 +100,18 @@ def load_encoder_weights(network, path):
             "a .weights.h5 file that Keras 3 saved, or the .h5 file that keras.applications downloads. "
             f"Received: weights={str(path)!r}"
         ) from None
+
+
+def _refuse_claims(network, path):
+    """Raise ValueError for a file that claims to hold far more than the network: it would not fit into memory."""
+    import h5py
+
+    claimed = []
+    with h5py.File(path, "r") as file:
+        file.visititems(lambda name, item: claimed.append(item.nbytes) if isinstance(item, h5py.Dataset) else None)
+    expected = 4 * network.count_params()
+    if sum(claimed) > 2 * expected + 4_000_000_000:  # the top of VGG16 alone has 0.5 GB, and optimizers more
+        raise ValueError(f"it claims {sum(claimed) / 1e9:.1f} GB for a network of {expected / 1e9:.1f} GB")
 
 
 def _load_legacy_weights(network, path):
@@ -258,9 +273,12 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None):
     if name not in ENCODERS:
         raise ValueError(f"Expected one of: {', '.join(ENCODERS)}. Received: encoder={name!r}")
     sides = image_size if isinstance(image_size, (list, tuple)) else [image_size]
-    if image_size is not None and not all(isinstance(side, numbers.Integral) and side >= 1 for side in sides):
+    if image_size is not None and not all(
+        isinstance(side, numbers.Integral) and 1 <= side <= MOST_PIXELS for side in sides
+    ):
         raise ValueError(
-            f"`image_size` is a whole number of pixels, or (height, width). Received: image_size={image_size!r}"
+            f"`image_size` is a whole number of pixels, at most {MOST_PIXELS}, or (height, width). "
+            f"Received: image_size={image_size!r}"
         )
     weights = None if name == "tiny" and weights == "imagenet" else weights
     chosen = {"layer": layer, "image_size": image_size}

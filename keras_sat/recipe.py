@@ -14,13 +14,13 @@ import tensorflow as tf
 
 from data_utils.batches import make_batches
 from data_utils.feature_cache import FeatureCache
-from data_utils.files import exclusive_lock, read_sealed_json, write_sealed_json
+from data_utils.files import clear_half_written, exclusive_lock, read_sealed_json, write_sealed_json
 from data_utils.images import readable_photos
 from data_utils.sources import photos_of_split, read_data
 from data_utils.vocabulary import Vocabulary
 from keras_sat import callbacks as parts
 from keras_sat.captioner import Captioner
-from keras_sat.checkpoint import read_checkpoint, restore_state
+from keras_sat.checkpoint import WAY_OUT, read_checkpoint, restore_state
 from keras_sat.checks import check_above_zero, check_counts, check_rates
 from keras_sat.distribution import Team
 from keras_sat.saved_model import pretrained_names
@@ -488,8 +488,9 @@ class _Training:
         """Note what the result depends on; refuse a folder with another training."""
         self._refuse_differences(described, self.plan.team.tell(described))
         usual = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
+        clear_half_written(*(self.folder / name for name in ("arguments.json", "history.csv", BEFORE)))
         if self.epochs and (self.folder / BEFORE).exists():  # else it may stem from other arguments
-            self.before = [read_sealed_json(self.folder / BEFORE, "the scores before a training")]
+            self.before = [read_sealed_json(self.folder / BEFORE, "the scores before a training", WAY_OUT)]
         self.before = self.plan.team.tell(self.before)
         if self.plan.team.is_chief:
             note_arguments(self.folder, described, self.epochs, usual, has_ended=self.has_ended)

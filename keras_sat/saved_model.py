@@ -3,6 +3,7 @@
     config.json               settings, and the names and digests of the other two files
     vocabulary-DIGEST.json    the words
     weights-DIGEST.npz        the arrays, named, perhaps rounded: to 16 bits, or matrices to 8 and a scale per column
+    lock                      empty; it lets one process save at a time
 
 All of it is data: nothing in there is executed when it is read. Saving again into the same folder writes new files
 beside the old ones and then replaces config.json, so that a save which is killed leaves the model from before.
@@ -18,14 +19,15 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.files import read_json, read_sealed_json, write_sealed_json, write_whole
+from data_utils.files import exclusive_lock, read_json, read_sealed_json, write_sealed_json, write_whole
 from data_utils.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
 PRETRAINED = Path(__file__).parent / "pretrained"
 EXPECTED = "a captioner that Captioner.save wrote"
+WAY_OUT = "Copy the folder again, whole, or save the captioner again."
 OURS = re.compile(
-    r"config\.json|weights-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json|\.(config|weights|vocabulary).*\.part"
+    r"lock(-journal)?|config\.json|weights-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json|\.(config|weights|vocabulary).*\.part"
 )
 
 
@@ -47,15 +49,17 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32"):
         raise ValueError(f"Expected one of: {', '.join(PRECISIONS)}. Received: precision={precision!r}")
     _refuse_foreign_files(directory)
     json.dumps(settings)  # settings that JSON cannot hold are noticed before anything is written
-    weights = write_arrays(directory, "weights", _rounded(arrays, precision))
-    files = {"weights": weights, "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
-    content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
-    vocabulary.save(directory / files["vocabulary"])
-    write_sealed_json(directory / "config.json", content)
-    for path in directory.iterdir():
-        if OURS.fullmatch(path.name) and path.name not in ("config.json", *files.values()):
-            with contextlib.suppress(OSError):  # a file that cannot be removed does no harm
-                path.unlink()
+    arrays = _rounded(arrays, precision)
+    with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
+        weights = write_arrays(directory, "weights", arrays)
+        files = {"weights": weights, "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
+        content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
+        vocabulary.save(directory / files["vocabulary"])
+        write_sealed_json(directory / "config.json", content)
+        for path in directory.iterdir():
+            if OURS.fullmatch(path.name) and not path.name.startswith(("lock", "config.json", *files.values())):
+                with contextlib.suppress(OSError):  # a file that cannot be removed does no harm
+                    path.unlink()
 
 
 def _refuse_foreign_files(directory):
@@ -87,7 +91,7 @@ def read_model(directory):
         inside = directory / "model"
         hint = f" Did you mean {inside}?" if (inside / "config.json").is_file() else ""
         raise ValueError(f"{directory}: there is no config.json in this folder. Expected: {EXPECTED}.{hint}")
-    settings = read_sealed_json(directory / "config.json", EXPECTED)
+    settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
     if settings.pop("format", None) != "captioner":
         raise ValueError(f"{directory / 'config.json'}: this is something else. Expected: {EXPECTED}.")
     version = settings.pop("version", None)
@@ -98,18 +102,22 @@ def read_model(directory):
         )
     try:
         files = settings.pop("files")
-        path, words_path = (directory / Path(files[name]).name for name in ("weights", "vocabulary"))
+        names = [files[name] for name in ("weights", "vocabulary")]
+        is_whole = all(OURS.fullmatch(name) for name in names)
     except (KeyError, TypeError):
-        raise ValueError(f"{directory / 'config.json'}: it names no files. Expected: {EXPECTED}.") from None
+        is_whole = False
+    if not is_whole:
+        raise ValueError(f"{directory / 'config.json'}: it names no files. Expected: {EXPECTED}.")
+    path, words_path = (directory / name for name in names)
     try:
         vocabulary = Vocabulary.load(words_path)
     except FileNotFoundError as error:
-        raise ValueError(f"{error.filename}: this file of the model is missing. Expected: {EXPECTED}.") from None
+        raise ValueError(f"{error.filename}: this file of the model is missing. {WAY_OUT}") from None
     except OSError as error:
         raise ValueError(f"{error.filename}: this file of the model cannot be read ({error.strerror}).") from None
     if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
-        raise ValueError(f"{words_path}: this is the vocabulary of another model. Expected: {EXPECTED}.")
-    return settings, vocabulary, _unrounded(read_arrays(path, EXPECTED), path)
+        raise ValueError(f"{words_path}: this is the vocabulary of another model. {WAY_OUT}")
+    return settings, vocabulary, _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
 
 
 # === Rounding ===
@@ -151,7 +159,7 @@ def _unrounded(stored, path):
         if name.endswith(SCALE):
             continue
         if array.dtype == np.int8:
-            if name + SCALE not in stored:
+            if name + SCALE not in stored or stored[name + SCALE].shape != (1, *array.shape[1:]):
                 raise ValueError(f"{path}: the scales of {name} are missing. Expected: {EXPECTED}.")
             array = array * stored[name + SCALE]
         arrays[name] = array.astype(np.float32, copy=False)
@@ -171,21 +179,33 @@ def write_arrays(directory, kind, arrays):
     return name
 
 
-def read_arrays(path, expected):
-    """Return the dict of arrays that `write_arrays` wrote; a file that was damaged since is a ValueError."""
+def read_arrays(path, expected, way_out=""):
+    """Return the dict of arrays that `write_arrays` wrote; a file that was damaged since is a ValueError.
+
+    Args:
+        path: the file.
+        expected, way_out: see `read_json`.
+    """
+    hint = f"Expected: {expected}.{way_out and ' '}{way_out}"
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise ValueError(f"{path}: this file is missing. Expected: {expected}.") from None
+        raise ValueError(f"{path}: this file is missing. {hint}") from None
     except OSError as error:
         raise ValueError(f"{path}: this file cannot be read ({error.strerror}).") from None
     if not path.name.endswith(f"-{_digest(content)}.npz"):
-        raise ValueError(f"{path}: the file is damaged: its content does not match its digest. Expected: {expected}.")
+        raise ValueError(f"{path}: the file is damaged: its content does not match its digest. {hint}")
     try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > len(content):
+                raise ValueError("they claim to be larger than the file")
         with np.load(io.BytesIO(content), allow_pickle=False) as packed:
-            return {name: packed[name] for name in packed.files}
-    except (ValueError, OSError, zipfile.BadZipFile, KeyError) as error:
-        raise ValueError(f"{path}: the arrays cannot be read ({error}). Expected: {expected}.") from None
+            arrays = {name: packed[name] for name in packed.files}
+        if not all(array.dtype.kind in "biuf" for array in arrays.values()):
+            raise ValueError("they are no numbers")
+        return arrays
+    except Exception as error:  # numpy's parser of a header that a stranger wrote raises errors of many kinds
+        raise ValueError(f"{path}: the arrays cannot be read ({error}). {hint}") from None
 
 
 def pretrained_names():

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from data_utils.files import read_sealed_json, write_sealed_json
+from keras_sat.checkpoint import WAY_OUT
 
 
 def describe(arguments, images, initial_model):
@@ -77,7 +78,7 @@ def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
     if not epochs:  # nothing has been reached yet that other arguments could spoil
         write_sealed_json(path, described)
         return
-    before = {**usual, **read_sealed_json(path, "the arguments of a training")}
+    before = {**usual, **read_sealed_json(path, "the arguments of a training", WAY_OUT)}
     names = [name for name in described if before.get(name) != described[name]]
     names += [name for name in before if name not in described and name not in usual]
     # When to stop may change, unless the learning rate depends on it: the epochs so far would have been the same.

@@ -238,6 +238,24 @@ def test_download_goes_on_after_a_kill_while_unpacking(flickr, tmp_path, monkeyp
     assert len(flickr.requests) == 2  # the zips were still there
 
 
+def test_download_killed_at_the_very_end_leaves_no_zips(flickr, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(downloads, "_remove_archives", lambda *arguments: None)
+        download("flickr8k", tmp_path, show_progress=False)
+    assert list(tmp_path.glob("*.zip"))
+    download("flickr8k", tmp_path, show_progress=False)
+    assert not list(tmp_path.glob("*.zip")) and len(flickr.requests) == 2
+
+
+def test_a_disk_that_is_full_is_not_taken_for_a_broken_connection(server, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(downloads, "_fetch_rest", full)
+    with pytest.raises(OSError, match=r"No space left on device.*a\.bin\.part"):
+        fetch_quietly(server, tmp_path / "a.bin")
+
+
 def test_download_of_a_corrupt_zip_or_too_few_photos_is_not_taken_for_whole(flickr, tmp_path):
     good = flickr.files["photos.zip"]
     flickr.files["photos.zip"] = good[: len(good) // 2]

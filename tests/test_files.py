@@ -6,10 +6,12 @@ import textwrap
 import pytest
 
 from data_utils.files import (
+    clear_half_written,
     exclusive_lock,
     read_json,
     read_sealed_json,
     whole_folder,
+    write_json,
     write_sealed_json,
     write_whole,
 )
@@ -29,8 +31,9 @@ def test_write_whole_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", no_space)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=r"No space.*a\.txt") as full:
         write_whole(tmp_path / "a.txt", "new")
+    assert full.value.filename == str(tmp_path / "a.txt")
     assert (tmp_path / "a.txt").read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
 
@@ -47,6 +50,18 @@ def test_a_whole_folder_appears_at_the_end_or_not_at_all(tmp_path):
     with pytest.raises(OSError), whole_folder(tmp_path / "sub" / "new") as folder:
         write_whole(folder / "c.txt", "never replaces what is there")
     assert os.listdir(tmp_path / "sub") == ["new"] and os.listdir(tmp_path / "sub" / "new") == ["a"]
+
+
+def test_what_was_half_written_is_cleared_away(tmp_path):
+    for name in (".a.txt.0123abcd.part", ".b.txt.0123abcd.part", "a.txt", "mine.part"):
+        (tmp_path / name).write_text("x")
+    clear_half_written(tmp_path / "a.txt")
+    assert sorted(os.listdir(tmp_path)) == [".b.txt.0123abcd.part", "a.txt", "mine.part"]
+
+
+def test_names_that_are_no_letters_can_be_written(tmp_path):
+    write_json(tmp_path / "a.json", ["\udcff"])  # how Python shows a file name that is not UTF-8
+    assert read_json(tmp_path / "a.json") == ["\udcff"]
 
 
 def test_sealed_json_notices_damage(tmp_path):

@@ -108,6 +108,22 @@ def test_bad_use_is_one_line_with_a_hint(arguments, hint, capsys):
     assert stopped.value.code == 2 and hint in error and error.count("\n") == 1
 
 
+def test_a_full_disk_and_a_folder_that_cannot_be_used_have_a_way_out(monkeypatch, capsys):
+    for error, expected in (
+        (OSError(28, "No space left on device", "runs/a"), "runs/a: No space left on device. Make room and run"),
+        (PermissionError(13, "Permission denied", "runs"), "runs: Permission denied. Choose a folder"),
+        (FileNotFoundError(2, "No such file or directory", "a"), "a: No such file or directory. Look whether"),
+        (IsADirectoryError(21, "Is a directory", "a"), "a: Is a directory\n"),
+    ):
+
+        def fail(data, error=error, **options):
+            raise error
+
+        monkeypatch.setattr("keras_sat.recipe.fit", fail)
+        assert main(["fit", "--data", "scenes"]) == 2
+        assert capsys.readouterr().err.startswith(f"keras-sat: {expected}")
+
+
 def test_ctrl_c_before_there_is_anything_to_keep(monkeypatch, capsys):
     class Stopped:
         history = {}
