@@ -1035,6 +1035,10 @@ def _refuse_claims(directory, options, vocabulary_size, feature_shape, arrays):
     for name, value in options.items():
         if isinstance(value, dict):
             raise ValueError(f"{directory}: settings are numbers and names. Received: {name}={str(value)[:200]}")
+    if not isinstance(feature_shape, list) or len(feature_shape) != 2:
+        raise ValueError(
+            f"{directory}: feature_shape is two numbers. Received: feature_shape={str(feature_shape)[:80]}"
+        )
     size = {name: options.get(name) or 0 for name in _SIZES}  # a version that did not know one yet may have saved it
     hidden_dim, projection_dim, (_, feature_dim) = size["hidden_dim"], size["feature_projection_dim"], feature_shape
     additive = options.get("attention") != "none" and options.get("scoring") == "additive"
