@@ -116,7 +116,7 @@ class Team:
 
     Attributes:
         shares: which shares of a batch are those of this host, as make_batches takes them; None on a single device.
-        num_hosts: how many processes there are, each on a host of its own as a rule.
+        num_hosts, host_number: how many processes there are, each on a host of its own as a rule, and which this is.
         is_chief: whether this is the process that decides and writes.
     """
 
@@ -126,12 +126,14 @@ class Team:
         if strategy is None and tf.distribute.has_strategy():
             strategy = tf.distribute.get_strategy()
         self.strategy = strategy
-        self.shares, self.num_hosts, self.is_chief = None, 1, True
+        self.shares, self.num_hosts, self.host_number = None, 1, 0
         if strategy is not None:
             count = strategy.num_replicas_in_sync
             numbers = strategy.experimental_distribute_values_from_function(lambda at: at.replica_id_in_sync_group)
             numbers = [int(number) for number in strategy.experimental_local_results(numbers)]
-            self.shares, self.num_hosts, self.is_chief = (numbers, count), count // len(numbers), 0 in numbers
+            self.shares, self.num_hosts = (numbers, count), count // len(numbers)
+            self.host_number = min(numbers) // len(numbers)
+        self.is_chief = self.host_number == 0
         self._take_over = tf.function(self._take_over, input_signature=[tf.TensorSpec((None,), tf.float64)])
 
     def scope(self):
@@ -161,6 +163,8 @@ class Team:
 
     def _tell_bytes(self, content):
         """Return the chief's bytes, of which there must be as many on every host."""
+        if not content:
+            return content
         # The sum of the chief's and of zeros; float64, which every kind of sum knows, holds 32 bits exactly.
         words = np.frombuffer(content.ljust(-(-len(content) // 4) * 4, b"\0"), "<u4")
         with self._losses_named():
@@ -175,12 +179,12 @@ class Team:
         return self.strategy.experimental_local_results(self.strategy.run(add_up))[0]
 
     @contextlib.contextmanager
-    def chief_first(self):
-        """Let the others begin with the block when the chief has done with it: they may share its disk."""
-        if not self.is_chief:
+    def in_turn(self):
+        """Let one host after another do what is in the block, the chief first: they may share a disk."""
+        for _ in range(self.host_number):
             self.tell(None)
         yield
-        if self.is_chief:
+        for _ in range(self.host_number, self.num_hosts - 1):
             self.tell(None)
 
     @contextlib.contextmanager
@@ -196,7 +200,7 @@ class Team:
         """Write what lies in a folder of the chief into that of the others."""
         if self.num_hosts == 1:
             return
-        files = directory.iterdir() if self.is_chief and directory.exists() else []
+        files = [path for path in directory.glob("[!.]*") if path.is_file()] if self.is_chief else []
         for name, size in self.tell({path.name: path.stat().st_size for path in files}).items():
             content = self._tell_bytes((directory / name).read_bytes() if self.is_chief else b"\0" * size)
             if not self.is_chief:

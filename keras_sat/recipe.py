@@ -152,7 +152,7 @@ def fit(
     team.check_encoder(encoder, encoder_training)
     show_progress = show_progress and team.is_chief
     say = print if show_progress else _say_nothing
-    with team.chief_first():
+    with team.in_turn():
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = [image for image in images if image.captions]
     photos_of_split(images, "train")  # refuses data that has none
@@ -403,7 +403,7 @@ class _Photos:
                 f"Received: num_views={num_views} with encoder_training={captioner.encoder_training!r}"
             )
         if self.options is None:  # else it is done already, for an epoch of the other kind
-            with self.team.chief_first():
+            with self.team.in_turn():
                 self._prepare(captioner, num_views)
 
     def _prepare(self, captioner, num_views):
