@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from data_utils.captions import IMAGE_ENDINGS
-from data_utils.files import exclusive_lock, read_json, write_json
+from data_utils.files import clear_half_written, exclusive_lock, read_json, write_json
 from data_utils.progress import Progress
 
 MOST_EXPANSION = 100  # a zip that unpacks to more times its size is no data set, but made to fill the disk
@@ -98,6 +98,7 @@ def download(name, data_dir, *, mirror=None, show_progress=True):
         _remove_archives(data_dir, source)  # where it was killed just before
         return data_dir
     with exclusive_lock(data_dir / "download.lock", f"is downloading into {data_dir}"):
+        clear_half_written(data_dir / "download.json")
         if shutil.disk_usage(data_dir).free < source.disk_bytes:
             raise ValueError(
                 f"{name} needs {source.disk_bytes / 1e9:.1f} GB on the disk while it is unpacked, and "

@@ -304,7 +304,9 @@ def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
     if dropout is not None:
         options |= {"dropout_before_readout": dropout, "dropout_after_readout": dropout}
     settings = usual_preset(data, options) if preset is None else PRESETS[preset]
-    captioner = fit(data, strategy=strategy, **{**settings, **options})
+    if strategy is not None:
+        options["strategy"] = strategy
+    captioner = fit(data, **{**settings, **options})
     if not captioner.history:
         raise KeyboardInterrupt  # that ended it before there was anything to keep
 
