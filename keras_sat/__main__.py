@@ -31,7 +31,8 @@ MAKE_ROOM = "Make room and run the same command again: it goes on where it was."
 NOT_WRITABLE = "Choose a folder that can be written to."
 WAYS_OUT = dict.fromkeys((errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)), MAKE_ROOM)
 WAYS_OUT |= dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), NOT_WRITABLE)
-WAYS_OUT[errno.ENOENT] = "Look whether it is there, and run the same command again."
+GONE = "Look whether it is there, and run the same command again."
+WAYS_OUT |= dict.fromkeys((errno.ENOENT, errno.EEXIST, errno.ENOTDIR), GONE)  # a folder may vanish while it is made
 
 
 class Parser(argparse.ArgumentParser):
