@@ -77,6 +77,11 @@ def read_bytes(path):
     return path.read_bytes()
 
 
+def expectation(expected, way_out):
+    """Return the end of a message about a file: what it should be, and the way out, if there is one to name."""
+    return f"Expected: {expected}.{way_out and ' '}{way_out}"
+
+
 def write_json(path, value):
     """Write `value` as readable JSON, whole or not at all."""
     text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
@@ -96,7 +101,7 @@ def read_json(path, expected="JSON", way_out=""):
         way_out: what to do if it is not, a sentence for the message.
     """
     content = read_bytes(path)
-    hint = f"Expected: {expected}.{way_out and ' '}{way_out}"
+    hint = expectation(expected, way_out)
     try:
         return json.loads(content.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
@@ -118,7 +123,7 @@ def read_sealed_json(path, expected, way_out=""):
     Args: see `read_json`.
     """
     value = read_json(path, expected, way_out)
-    hint = f"Expected: {expected}.{way_out and ' '}{way_out}"
+    hint = expectation(expected, way_out)
     if not isinstance(value, dict) or "digest" not in value:
         raise ValueError(f"{path}: this is something else. {hint}")
     digest = value.pop("digest")

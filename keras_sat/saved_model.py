@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.files import exclusive_lock, read_json, read_sealed_json, write_sealed_json, write_whole
+from data_utils.files import exclusive_lock, expectation, read_json, read_sealed_json, write_sealed_json, write_whole
 from data_utils.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
@@ -186,7 +186,7 @@ def read_arrays(path, expected, way_out=""):
         path: the file.
         expected, way_out: see `read_json`.
     """
-    hint = f"Expected: {expected}.{way_out and ' '}{way_out}"
+    hint = expectation(expected, way_out)
     try:
         content = path.read_bytes()
     except FileNotFoundError:
