@@ -1,4 +1,5 @@
 import itertools
+import shutil
 import signal
 
 import keras
@@ -219,17 +220,18 @@ def test_ended_it_is_loaded(rewarded, monkeypatch, capsys):
         train(folder, epochs=2, **{**SELF_CRITICAL, "num_drawn": 4})
 
 
-@pytest.mark.parametrize("when", ["in-epoch", "in-save"])
-def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(rewarded, tmp_path, when):
+def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(rewarded, tmp_path):
     folder, captioner = rewarded
-    killed = run_training(tmp_path, when, "self-critical")
-    assert killed.returncode < 0, killed.stderr
-    ended = run_training(tmp_path, "", "self-critical")
+    again = tmp_path / "again"
+    shutil.copytree(folder, again, ignore=shutil.ignore_patterns("self_critical"))
+    for when, num_epochs in (("in-save", 1), ("in-epoch", 2)):
+        killed = run_training(again, when, "self-critical")
+        assert killed.returncode < 0, killed.stderr
+        assert len(read_checkpoint(again / "self_critical" / "checkpoint")[0]) == num_epochs
+    ended = run_training(again, "", "self-critical")
     assert ended.returncode == 0, ended.stderr
-    assert "goes on after self-critical epoch" in ended.stdout
-    (_, weights), (_, expected) = (
-        read_checkpoint(path / "self_critical" / "checkpoint") for path in (tmp_path, folder)
-    )
+    assert "goes on after self-critical epoch 2" in ended.stdout
+    (_, weights), (_, expected) = (read_checkpoint(path / "self_critical" / "checkpoint") for path in (again, folder))
     for name, values in expected.items():
         np.testing.assert_allclose(weights[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
 
