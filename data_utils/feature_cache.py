@@ -18,6 +18,7 @@ import numpy as np
 from data_utils.feature_files import (
     DONE,
     FORMAT_VERSION,
+    MADE_WITH,
     NOT_DONE,
     UNREADABLE,
     FeatureFiles,
@@ -513,7 +514,7 @@ def _refuse_differences(manifest, description, directory):
         )
     differences = [
         f"{name} {manifest.get(name, 0)!r} there, {description[name]!r} here"
-        for name in ("encoder", "layer", "weights_digest", "image_size", "dtype", "view")
+        for name in MADE_WITH
         if manifest.get(name, 0) != description[name]  # caches of before there were views hold view 0
     ]
     if differences:

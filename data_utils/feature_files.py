@@ -20,6 +20,7 @@ from data_utils.files import read_sealed_json
 
 FORMAT_VERSION = 1
 NOT_DONE, DONE, UNREADABLE = 0, 1, 2
+MADE_WITH = ("encoder", "layer", "weights_digest", "image_size", "dtype", "view")  # other features if one differs
 SHARD_KEYS = {"number", "of", "photos", "digest"}  # of a manifest's "shard", see `data_utils.feature_shards`
 
 

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_utils.feature_files import NOT_DONE, FeatureFiles, read_manifest
+from data_utils.feature_files import MADE_WITH, NOT_DONE, FeatureFiles, read_manifest
 
 MOST_SHARDS = 200  # each is a file that stays open, and some systems allow a process 256 of them
-FINGERPRINT = ("encoder", "layer", "weights_digest", "image_size", "dtype", "view", "grid_shape", "feature_dim")
+FINGERPRINT = (*MADE_WITH, "grid_shape", "feature_dim")
 OF_THE_LIST = {"of": "number of shards", "photos": "photos", "digest": "digest of the photos' ids"}
 
 

@@ -2,12 +2,6 @@
 
 import contextlib
 import inspect
-import json
-import os
-import warnings
-import zlib
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -17,59 +11,19 @@ from keras import ops
 from data_utils.vocabulary import Vocabulary
 from keras_sat import equations
 from keras_sat.adapter import FeatureAdapter
-from keras_sat.captioning import CaptionWriter, plain, read_photos, run_search
+from keras_sat.captioning import CaptionWriter, read_photos, run_search
 from keras_sat.checks import check_no_keras_distribution, check_rates, check_weights
 from keras_sat.decoder import CaptionDecoder
 from keras_sat.encoders import ENCODERS, make_encoder, make_encoder_top
-from keras_sat.export import export
-from keras_sat.saved_model import pretrained_directory, read_model, write_model
+from keras_sat.objective import CaptionObjective, as_rows
+from keras_sat.replicas import sums_on_first_replica
+from keras_sat.saving import CaptionerFiles, absolute
 
 ENCODER_TRAININGS = ("frozen", "fine-tuned", "scratch")
 COIN_FOR = ("image", "pass")
 
 
-class Objective(NamedTuple):
-    """What a batch costs.
-
-    Attributes:
-        mean: what is minimised: the mean over the captions of all replicas.
-        log_prob: log p(y | s, a) of each row (a caption, or one sample of its attention).
-        sampled: 1 for each row in which hard attention drew places, else 0.
-        figures: for each metric, its values and their weights.
-    """
-
-    mean: Any
-    log_prob: Any
-    sampled: Any
-    figures: dict
-
-
-class Reading(NamedTuple):
-    """What the decoder makes of captions that are given.
-
-    Attributes:
-        logits: of the words, without those for padding, (words, vocabulary).
-        targets: the words themselves, (words,).
-        places: where they stand, time * rows + row, (words,).
-        token_weights: (rows, time), 0 for padding.
-        attention_weights, selection: (rows, time, regions).
-    """
-
-    logits: Any
-    targets: Any
-    places: Any
-    token_weights: Any
-    attention_weights: Any
-    selection: Any
-
-    def put_back(self, values):
-        """Return values of the words, (words,), where the words stand: (rows, time), with 0 for padding."""
-        rows, time = ops.shape(self.token_weights)
-        by_time = ops.reshape(ops.scatter(self.places[:, None], values, (time * rows,)), (time, rows))
-        return ops.transpose(by_time)
-
-
-class Captioner(CaptionWriter, keras.Model):
+class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
     """Show, Attend and Tell.
 
     Args:
@@ -177,7 +131,7 @@ class Captioner(CaptionWriter, keras.Model):
         )
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.encoder_layer = encoder_layer
-        self.encoder_weights = _absolute(encoder_weights)
+        self.encoder_weights = absolute(encoder_weights)
         self.encoder_training = encoder_training
         self.trained_up_to = trained_up_to
         self.image_size = tuple(image_size) if isinstance(image_size, list) else image_size
@@ -347,7 +301,7 @@ class Captioner(CaptionWriter, keras.Model):
     def call(self, inputs, training=False, noise=None, sampled=None):
         features, input_ids = inputs
         features = self.adapter(self.features(features, training), training=training)
-        return self.decoder(features, _as_rows(input_ids), training=training, noise=noise, sampled=sampled)
+        return self.decoder(features, as_rows(input_ids), training=training, noise=noise, sampled=sampled)
 
     def compile(
         self,
@@ -557,164 +511,6 @@ class Captioner(CaptionWriter, keras.Model):
         metrics.pop("baseline", None)  # a matter of training
         return metrics
 
-    def objective(self, batch, training):
-        """Return the Objective of ((features, input_ids), target_ids, token_weights): equation (14), or (12)."""
-        (features, input_ids), target_ids, token_weights = batch
-        if not self.built:
-            self.build((features.shape, input_ids.shape))
-        is_photo = photos_with_words(token_weights, ops.shape(features)[0])
-        draws = self.num_samples if training and self.samples_attention else 1
-        input_ids, target_ids, token_weights = (
-            ops.repeat(_as_rows(x), draws, axis=0) for x in (input_ids, target_ids, token_weights)
-        )
-        is_caption = ops.cast(ops.any(token_weights > 0, axis=-1), "float32")
-        noise, sampled = self._chance(is_photo, input_ids) if training and self.samples_attention else (None, None)
-        adapted = self.adapter(self.features(features, training=training), training=training)
-        read = self.read(adapted, input_ids, target_ids, token_weights, training=training, noise=noise, sampled=sampled)
-        sampled = ops.zeros_like(is_caption) if sampled is None else sampled * is_caption
-        attention_weights, selection = read.attention_weights, read.selection
-        word_log_probs = read.put_back(equations.word_log_probs(read.logits, read.targets))
-        log_prob = smoothed_log_prob = equations.caption_log_prob(word_log_probs, token_weights)
-        if self.label_smoothing:
-            spread = read.put_back(equations.mean_log_probs(read.logits))
-            spread = equations.caption_log_prob(spread, token_weights)
-            smoothed_log_prob = (1 - self.label_smoothing) * log_prob + self.label_smoothing * spread
-        penalty = equations.attention_penalty(attention_weights, token_weights)
-        if self.decoder.attention == "none":
-            penalty = ops.zeros_like(penalty)  # nothing was chosen that could be punished
-        entropy = equations.attention_entropy(attention_weights)
-
-        gain = smoothed_log_prob
-        if noise is not None:
-            gain = equations.hard_attention_surrogate(
-                smoothed_log_prob,
-                equations.location_log_prob(attention_weights, selection, token_weights),
-                ops.sum(entropy * token_weights, axis=-1),
-                reward=log_prob - self.baseline if self.use_baseline else log_prob,
-                sampled=sampled,
-                reward_weight=self.reward_weight,
-                entropy_weight=self.entropy_weight,
-            )
-        weighted_penalty = self.attention_penalty_weight * penalty
-        num_captions = ops.maximum(sum_over_replicas(ops.sum(is_caption)), 1.0)
-        mean = ops.sum((weighted_penalty - gain) * is_caption) / num_captions
-
-        of_targets = ops.squeeze(ops.take_along_axis(read.logits, read.targets[:, None], axis=-1), -1)
-        right = read.put_back(ops.cast(of_targets >= ops.max(read.logits, axis=-1), "float32"))
-        figures = {
-            "loss": (weighted_penalty - smoothed_log_prob, is_caption),  # the surrogate's value would say nothing
-            "cross_entropy": (-word_log_probs, token_weights),
-            "penalty": (penalty, is_caption),
-            "token_accuracy": (right, token_weights),
-            "attention_entropy": (entropy, token_weights),
-        }
-        return Objective(mean, log_prob, sampled, figures)
-
-    def read(
-        self,
-        features,
-        input_ids,
-        target_ids,
-        token_weights,
-        *,
-        training=False,
-        noise=None,
-        sampled=None,
-        thinning=None,
-    ):
-        """Return the Reading of captions: how probable the decoder finds each of their words after those before.
-
-        Args:
-            features: what the adapter made of features, (photos, regions, feature_dim).
-            input_ids, target_ids, token_weights: (rows, time), as make_batches has them.
-            training, noise, sampled: see CaptionDecoder.
-            thinning: Thinning that takes the place of the readout's dropout, a row for each row.
-        """
-        unrolled = self.decoder.unroll(
-            features,
-            input_ids,
-            noise=noise,
-            sampled=sampled,
-            token_weights=None if self._needs_fixed_shapes else token_weights,
-            training=training,
-        )
-        places = self._places_of_words(token_weights)
-        embedded, hidden_states, context = (_take_words(x, places) for x in unrolled[:3])
-        if thinning is not None:
-            thinning = thinning.of_rows(places % ops.shape(input_ids)[0])
-        logits = self.decoder.readout(embedded, hidden_states, context, training, thinning)
-        targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), places)
-        maps = (ops.swapaxes(x, 0, 1) for x in unrolled[3:])
-        return Reading(logits, targets, places, token_weights, *maps)
-
-    @property
-    def _needs_fixed_shapes(self):
-        """Whether XLA compiles the training step: it cannot leave out what only the values say to be padding."""
-        return bool(self.compiled and self.jit_compile)
-
-    def _places_of_words(self, token_weights):
-        """Return the places of the real words, t * rows + row: only these need logits. (words,)"""
-        is_word = ops.reshape(ops.transpose(token_weights), (-1,)) > 0
-        if self._needs_fixed_shapes:
-            return ops.arange(ops.shape(is_word)[0])
-        return ops.cast(ops.nonzero(is_word)[0], "int32")
-
-    def _chance(self, is_photo, input_ids):
-        """Return the noise (rows, time, regions) and which rows are sampled (rows,), for hard attention."""
-        photos, (rows, time) = ops.shape(is_photo)[0], ops.shape(input_ids)
-        uniform = self.draw(is_photo, (rows // photos, time, self.num_regions))
-        uniform = ops.reshape(uniform, (rows, time, self.num_regions))
-        one_for_all = self.expectation_for == "pass"
-        coins = keras.random.uniform((1,), seed=self.random_generator) if one_for_all else self.draw(is_photo, ())
-        sampled = ops.cast(coins >= self.expectation_share, "float32")
-        return equations.gumbel(uniform), ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)
-
-    def draw(self, is_photo, shape):
-        """Return uniform noise (photos, *shape) that does not depend on how a batch is spread over replicas.
-
-        Each replica draws for the photos of the whole batch, with the same seed, and takes what belongs to its own.
-
-        Args:
-            is_photo: what `photos_with_words` returns.
-            shape: of the noise for each photo.
-        """
-        photos = ops.shape(is_photo)[0]
-        if num_replicas() == 1:
-            return keras.random.uniform((photos, *shape), seed=self.random_generator)
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        counts = sum_over_replicas(ops.one_hot(replica, num_replicas()) * ops.sum(is_photo))
-        before, total = (ops.cast(x, "int32") for x in (ops.cumsum(counts)[replica] - counts[replica], ops.sum(counts)))
-        noise = keras.random.uniform((total, *shape), seed=self.random_generator)
-        return ops.take(noise, ops.minimum(before + ops.arange(photos), total - 1), axis=0)
-
-    def update_baseline(self, objective):
-        """Move b towards log p of the sampled rows, after it was used; without any it stays."""
-        if self.samples_attention:
-            count = sum_over_replicas(ops.sum(objective.sampled))
-            total = sum_over_replicas(ops.sum(objective.sampled * objective.log_prob))
-            moved = equations.next_baseline(self.baseline, total / ops.maximum(count, 1.0))
-            self.baseline.assign(ops.where(count > 0, moved, self.baseline))
-
-    def _mean(self, name):
-        """Return the metric of that name, which is made when an objective of another kind first needs it."""
-        if name in self._means:
-            return self._means[name]
-        if name not in self._untracked.further_means:
-            with tf.init_scope():
-                self._untracked.further_means[name] = keras.metrics.Mean(name=name)
-        return self._untracked.further_means[name]
-
-    def update_metrics(self, objective):
-        """Return the means so far: loss and penalty for each caption, the others for each word."""
-        figures = objective.figures.values()
-        sums = ops.stack([ops.sum(part) for values, weights in figures for part in (values * weights, weights)])
-        sums = ops.unstack(sum_over_replicas(sums), num=2 * len(figures))
-        means = {name: self._mean(name) for name in objective.figures}
-        for mean, total, weight in zip(means.values(), sums[::2], sums[1::2]):
-            mean.update_state(total / ops.maximum(weight, equations.SMALLEST), sample_weight=weight)
-        means = {name: mean.result() for name, mean in means.items()}
-        return {**means, "baseline": ops.convert_to_tensor(self.baseline)} if self.samples_attention else means
-
     # === Captions ===
 
     def _encode(self, images):
@@ -780,235 +576,6 @@ class Captioner(CaptionWriter, keras.Model):
 
         return step, (state, times)
 
-    # === Save and load ===
-
-    def save(self, directory, overwrite=True, *, precision="float32"):
-        """Save settings, vocabulary and weights into a folder; see `keras_sat.saved_model`.
-
-        Args:
-            directory: made if it is not there.
-            overwrite: replace the model that is there; False refuses to.
-            precision: "float32", or to take less room "float16", or "int8" (convolutions get 16 bits there).
-
-        A frozen encoder is saved by its name and layer: its weights are those that Keras downloads, or the file of
-        `encoder_weights`. One that was trained, or begun with random weights, is saved whole. A frozen `keras.Model`
-        of your own is not saved: pass it to `load`. The optimizer is not saved.
-        """
-        if not self.built:
-            raise ValueError("A captioner has no weights before it has seen its first batch: there is nothing to save.")
-        if not overwrite and (Path(directory).expanduser() / "config.json").exists():
-            raise ValueError(f"There is a model in this folder already. Received: directory={str(directory)!r}")
-        settings = {key: plain(value) for key, value in self.get_config().items() if key != "vocabulary"}
-        arrays = {name: np.asarray(variable) for name, variable in self._named_weights().items()}
-        settings = {
-            "captioner": settings,
-            "feature_shape": list(self.feature_shape),
-            "rows_and_columns": list(self.rows_and_columns()),
-            "has_own_encoder": self.has_own_encoder,
-        }
-        write_model(directory, settings, self.vocabulary, arrays, precision)
-
-    def export(
-        self,
-        directory,
-        format="tf_saved_model",
-        *,
-        num_beams=3,
-        length_penalty=None,
-        max_length=20,
-        allow_unknown=False,
-        jpeg=True,
-    ):
-        """Write the captioner, encoder and search included, for programs that do not have keras_sat.
-
-        Args:
-            directory: made if it is not there. What is written is the folder `directory`/1, or the next number: an
-                export never replaces another.
-            format: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which
-                takes one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
-            num_beams, length_penalty, max_length, allow_unknown: of the search, as in `caption_features`.
-            jpeg: give the SavedModel a second signature, which takes JPEG or PNG files.
-
-        Returns: the path of the folder that was written.
-
-        Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any
-        size: they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and knows nothing of
-        the orientation that a camera notes in its files. Both give `captions` (photos,); `words` (photos, max_length),
-        "" behind the last; `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos,
-        max_length, rows, columns). model.tflite gives `token_ids` (1, max_length) instead of words; vocabulary.txt
-        beside it has the words.
-        """
-        options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
-        return export(self, directory, format, allow_unknown=allow_unknown, jpeg=jpeg, **options)
-
-    @classmethod
-    def load(cls, directory, *, encoder=None, encoder_weights=None):
-        """Return the captioner that was saved in a folder.
-
-        Args:
-            directory: the folder.
-            encoder: the encoder, where it was none of ENCODERS.
-            encoder_weights: a weights file for the frozen encoder, instead of Keras' download.
-        """
-        settings, vocabulary, arrays = read_model(directory)
-        try:
-            options = dict(settings["captioner"])
-            feature_shape, grid_shape = settings["feature_shape"], tuple(settings["rows_and_columns"])
-            _refuse_claims(directory, options, len(vocabulary), feature_shape, arrays)
-            trained, own = options["encoder_training"] != "frozen", settings["has_own_encoder"]
-            saved_encoder, saved_weights, saved_grid = (
-                options[name] for name in ("encoder", "encoder_weights", "grid_shape")
-            )
-            if own and trained and encoder is None:
-                raise ValueError(
-                    "This captioner trained an encoder that keras_sat does not know: pass one of the same architecture "
-                    f"as `encoder`. Received: encoder=None (it was called {saved_encoder!r})"
-                )
-            options["encoder"] = encoder if encoder is not None else None if own else saved_encoder
-            # A trained encoder needs no weights to begin with: it gets those of the folder, below.
-            if trained and encoder_weights is not None:
-                warnings.warn(
-                    f"This captioner brings the whole of its encoder along: encoder_weights={encoder_weights!r} is not "
-                    "used.",
-                    stacklevel=2,
-                )
-            weights = encoder_weights or saved_weights
-            finished = options.get("trained_up_to") is not None  # its last layers come from the folder too
-            options["encoder_weights"] = None if trained or finished else weights
-            captioner = cls(vocabulary, **{**options, "grid_shape": grid_shape})
-            captioner.build(((None, *feature_shape), (None, None)))
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(
-                f"{directory}: the settings in config.json are incomplete or not of this version "
-                f"({type(error).__name__}: {error})."
-            ) from None
-        if encoder is None:
-            captioner.encoder, captioner.has_own_encoder = saved_encoder, own
-        captioner.encoder_weights = saved_weights if trained else _absolute(weights)
-        captioner.grid_shape = saved_grid if saved_grid is None else tuple(saved_grid)
-        captioner._untracked.known_grid = grid_shape
-        captioner._assign(arrays, directory)
-        return captioner
-
-    @classmethod
-    def from_pretrained(cls, name, **options):
-        """Return a captioner that comes with keras_sat.
-
-        Args:
-            name: "flickr8k-mobilenet_v2", which speaks of photos (docs/model-card.md), or "scenes" or "scenes-hard",
-                which speak of the built-in scenes.
-            **options: see `load`.
-        """
-        return cls.load(pretrained_directory(name), **options)
-
-    def adapted(self, vocabulary=None, **options):
-        """Return a new captioner that goes on from the weights of this one.
-
-        Args:
-            vocabulary: Vocabulary. Words that both have keep their weights, new ones begin with random weights.
-            **options: see Captioner. Those that would change the shape of the weights are refused.
-        """
-        vocabulary = self.vocabulary if vocabulary is None else vocabulary
-        if not self.built:
-            raise ValueError(
-                "A captioner has no weights before it has seen its first batch: there is nothing to adapt."
-            )
-        if self.encoder_training != "frozen" and options.get("encoder_training") == "frozen":
-            raise ValueError(
-                "The encoder of this captioner was trained, and its weights are in no file that a frozen one could be "
-                f"read from. Received: encoder_training='frozen' (before: {self.encoder_training!r})"
-            )
-        before = self.get_config()
-        for name in ("encoder", "encoder_layer", "image_size"):
-            if options.get(name, before[name]) != before[name]:
-                raise ValueError(
-                    f"A captioner goes on with the encoder that it has: {name} is {before[name]!r}. "
-                    f"Received: {name}={options[name]!r}"
-                )
-        config = {**before, **options, "vocabulary": vocabulary, "encoder": self.encoder}
-        if self.encoder_training != "frozen" or self.trained_up_to is not None:
-            config["encoder_weights"] = None  # they are taken over from this one, below
-        if self.has_own_encoder:
-            config["encoder"] = self.encoder_model
-            if config["encoder_training"] != "frozen":  # trained apart from this captioner's
-                config["encoder"] = keras.models.clone_model(self.encoder_model)
-                config["encoder"].set_weights(self.encoder_model.get_weights())
-                config["encoder"].trainable = True
-        adapted = type(self)(**config)
-        adapted.encoder_weights = options.get("encoder_weights", self.encoder_weights)
-        adapted.build(((None, *self.feature_shape), (None, None)))
-        adapted._untracked.known_grid = self.rows_and_columns()
-        place_of = {token: place for place, token in enumerate(self.vocabulary.tokens)}
-        places = [place for place, token in enumerate(vocabulary.tokens) if token in place_of]
-        places_before = [place_of[vocabulary.tokens[place]] for place in places]
-        weights, axes = self._named_weights(), adapted.decoder.vocabulary_axes()
-        for name, weight in adapted._named_weights().items():
-            if name not in weights and name.startswith("encoder/"):
-                continue  # it was frozen so far, and has its weights already
-            axis = axes.get(weight.path)
-            shape = None if name not in weights else list(weights[name].shape)
-            if shape is not None and axis is not None and axis < len(shape):
-                shape[axis] = len(vocabulary)
-            if shape != list(weight.shape):
-                changed = [
-                    f"{key}={value!r} (it is {before.get(key)!r})"
-                    for key, value in options.items()
-                    if key != "seed" and before.get(key) != value
-                ]
-                raise ValueError(
-                    "A captioner goes on with the parts and sizes that it has: leave out what changes them. "
-                    f"Received: {', '.join(changed)}"
-                )
-            array = weights[name].numpy()
-            if axis is not None:
-                moved = np.moveaxis(weight.numpy().copy(), axis, 0)
-                moved[places] = np.moveaxis(array, axis, 0)[places_before]
-                array = np.moveaxis(moved, 0, axis)
-            weight.assign(array)
-        if lost := weights.keys() - adapted._named_weights().keys():
-            raise ValueError(
-                "A captioner goes on with all that it has learnt: leave out the options that would drop a part of it. "
-                f"Received: options that leave no place for {', '.join(sorted(lost))}"
-            )
-        return adapted
-
-    def restore_weights(self, directory):
-        """Take the weights of a captioner of the same settings that was saved in a folder."""
-        _, vocabulary, arrays = read_model(directory)
-        if vocabulary != self.vocabulary:
-            raise ValueError(f"{directory}: the captioner in this folder has another vocabulary.")
-        self._assign(arrays, directory)
-
-    def weights_digest(self):
-        """Return a short digest of the vocabulary and of the weights that `save` keeps."""
-        digest = zlib.crc32(json.dumps(self.vocabulary.words).encode())
-        for name, weight in self._named_weights().items():
-            digest = zlib.crc32(np.ascontiguousarray(weight.numpy()), zlib.crc32(name.encode(), digest))
-        return f"{digest:08x}"
-
-    def _assign(self, arrays, source):
-        weights = self._named_weights()
-        if {name: weight.shape for name, weight in weights.items()} != {name: x.shape for name, x in arrays.items()}:
-            raise ValueError(
-                f"{source}: the weights in this folder are not those of the model in its config.json. "
-                f"Expected: {len(weights)} arrays of its shapes. Received: {len(arrays)} arrays"
-            )
-        for name, weight in weights.items():
-            weight.assign(arrays[name])
-
-    @property
-    def _begins_with_random_weights(self):
-        return self.encoder_weights is None or (self.encoder == "tiny" and self.encoder_weights == "imagenet")
-
-    def _named_weights(self):
-        """Return what `save` keeps: dict from names to variables."""
-        parts = {"adapter": self.adapter.weights, "decoder": self.decoder.weights}
-        random = not self.has_own_encoder and self.encoder is not None and self._begins_with_random_weights
-        if self.encoder_training != "frozen" or random:
-            parts["encoder"] = self.encoder_model.weights
-        named = {f"{part}/{i:03d}/{w.name}": w for part, weights in parts.items() for i, w in enumerate(weights)}
-        return {**named, "baseline": self.baseline}
-
 
 class _Untracked:
     """What a Keras model must not take for a part of itself: the frozen encoder, and compiled functions."""
@@ -1022,46 +589,6 @@ class _Untracked:
         self.averages = []  # of the trained weights
         self.is_averaging = False  # whether a training is keeping them up to date
         self.spares_vectors = False  # whether weight decay is for matrices alone
-
-
-_SIZES = ("embedding_dim", "hidden_dim", "attention_dim", "num_layers", "feature_projection_dim")
-
-
-def _refuse_claims(directory, options, vocabulary_size, feature_shape, arrays):
-    """Raise ValueError for settings of a stranger's model that name objects, or sizes that its weights do not have.
-
-    Nothing is made before that: a matrix that is only claimed could be larger than the memory.
-    """
-    for name, value in options.items():
-        if isinstance(value, dict):
-            raise ValueError(f"{directory}: settings are numbers and names. Received: {name}={str(value)[:200]}")
-    if not isinstance(feature_shape, list) or len(feature_shape) != 2:
-        raise ValueError(
-            f"{directory}: feature_shape is two numbers. Received: feature_shape={str(feature_shape)[:80]}"
-        )
-    size = {name: options.get(name) or 0 for name in _SIZES}  # a version that did not know one yet may have saved it
-    hidden_dim, projection_dim, (_, feature_dim) = size["hidden_dim"], size["feature_projection_dim"], feature_shape
-    additive = options.get("attention") != "none" and options.get("scoring") == "additive"
-    claimed = {  # numbers in one matrix of each
-        "embedding_dim": size["embedding_dim"] * vocabulary_size,
-        "hidden_dim": hidden_dim * hidden_dim,
-        "attention_dim": size["attention_dim"] * hidden_dim if additive else 0,
-        "num_layers": size["num_layers"] * hidden_dim * hidden_dim,
-        "feature_projection_dim": projection_dim * hidden_dim,
-        "feature_shape": 0 if options.get("trained_up_to") else feature_dim * (projection_dim or hidden_dim),
-    }
-    num_stored = sum(array.size for array in arrays.values())
-    for name, number in claimed.items():
-        if number > num_stored:
-            raise ValueError(
-                f"{directory}: the settings claim a larger model than the weights beside them. Expected: {number} "
-                f"numbers for {name} alone. Received: {num_stored} numbers"
-            )
-
-
-def _absolute(weights):
-    """Return a path of encoder weights as it means the same from any other folder."""
-    return weights if weights in (None, "imagenet") else os.path.abspath(os.path.expanduser(weights))
 
 
 def _check_encoder(encoder):
@@ -1081,45 +608,3 @@ def _check_encoder(encoder):
 def _frozen(encoder):
     encoder.trainable = False
     return encoder
-
-
-def _as_rows(token_ids):
-    """Return (photos, captions, time) as (rows, time)."""
-    return token_ids if len(token_ids.shape) == 2 else ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))
-
-
-def _take_words(x, words):
-    """Return (words, dim) of (time, rows, dim)."""
-    return ops.take(ops.reshape(x, (-1, x.shape[-1])), words, axis=0)
-
-
-def photos_with_words(token_weights, photos):
-    """Return 1 for each of the photos that has a word, 0 for one that only fills a replica's share up: (photos,)."""
-    return ops.cast(ops.any(ops.reshape(token_weights > 0, (photos, -1)), axis=-1), "float32")
-
-
-# === On several devices, see `keras_sat.distribution` ===
-
-
-def num_replicas():
-    """Return how many devices train together."""
-    return tf.distribute.get_strategy().num_replicas_in_sync
-
-
-def sum_over_replicas(x):
-    """Return the sum over all devices that train together; on a single one, x itself."""
-    if num_replicas() == 1:
-        return x
-    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
-
-
-def sums_on_first_replica(gradients):
-    """Return the sums of gradients over all replicas on the first one, and zeros on the others.
-
-    An optimizer of Keras bounds what each replica gives it, and then adds it all up. But it is the sum that is to be
-    bounded: so the first replica gives it the whole of it, and the others nothing.
-    """
-    if num_replicas() == 1:
-        return gradients
-    is_first = ops.equal(tf.distribute.get_replica_context().replica_id_in_sync_group, 0)
-    return [total * ops.cast(is_first, total.dtype) for total in sum_over_replicas(gradients)]

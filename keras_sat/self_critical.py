@@ -16,9 +16,10 @@ import tensorflow as tf
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.captioner import Objective, photos_with_words, sum_over_replicas
 from keras_sat.captioning import run_search, special_tokens
 from keras_sat.checks import check_above_zero, check_counts
+from keras_sat.objective import Objective, photos_with_words
+from keras_sat.replicas import sum_over_replicas
 from keras_sat.scores import DocumentFrequencies, cider_of_vectors
 from keras_sat.search import allowed_logits
 
