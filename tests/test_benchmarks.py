@@ -262,6 +262,28 @@ def test_seeds_become_one_row(benchmarks, monkeypatch, tmp_path, capsys):
         seeds.main([f"soft={tmp_path}/soft-*.json"])
 
 
+# === Between two captioners ===
+
+
+def test_a_blend_lies_between_captioners(benchmarks, tmp_path):
+    import blend
+
+    captioners = [Captioner(["a", "dog"], encoder=None, seed=seed, hidden_dim=5) for seed in range(2)]
+    for captioner, name in zip(captioners, ("first", "second")):
+        captioner.build(((None, 4, 6), (None, None)))
+        captioner.save(tmp_path / name)
+    parts = [f"{tmp_path / 'first'}=.25", f"{tmp_path / 'second'}=.75"]
+    blend.main([str(tmp_path / "blended"), *parts])
+    blended = Captioner.load(tmp_path / "blended")
+    for weight, one, other in zip(blended.weights, *(captioner.weights for captioner in captioners)):
+        np.testing.assert_allclose(weight.numpy(), 0.25 * one.numpy() + 0.75 * other.numpy(), rtol=1e-5, atol=1e-7)
+    with pytest.raises(SystemExit, match="must add up to 1"):
+        blend.main([str(tmp_path / "blended"), *parts[:1]])
+    Captioner.from_pretrained("scenes").save(tmp_path / "first")
+    with pytest.raises(SystemExit, match="same words and sizes"):
+        blend.main([str(tmp_path / "blended"), *parts])
+
+
 # === A sweep ===
 
 

@@ -1,0 +1,52 @@
+"""The weighted mean of several captioners' weights: `python benchmarks/flickr8k/blend.py OUT A=.25 B=.75`.
+
+A and B are folders that were saved, the one trained further from the other. Between a captioner and what self-critical
+training has made of it lie some that are better than both, see tried.md. `--precision int8` makes OUT small.
+"""
+
+import argparse
+import sys
+
+import numpy as np
+
+from keras_sat.recipe import load_captioner
+
+
+def blend(captioners, shares):
+    """Return the last of the captioners, with the weighted mean of the weights of all.
+
+    Args:
+        captioners: list of Captioner with the same sizes and the same words.
+        shares: how much of each; they add up to 1.
+    """
+    if not np.isclose(sum(shares), 1):
+        raise ValueError(f"The shares must add up to 1. Received: shares={shares}")
+    *others, blended = captioners
+    shapes = [weight.shape for weight in blended.weights]
+    for other in others:
+        if other.vocabulary != blended.vocabulary or [weight.shape for weight in other.weights] != shapes:
+            raise ValueError(
+                f"Expected captioners with the same words and sizes. Received: {len(captioners)} that differ"
+            )
+    weights = [captioner.get_weights() for captioner in captioners]
+    blended.set_weights([sum(share * one for share, one in zip(shares, same)) for same in zip(*weights)])
+    return blended
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("out", help="the folder to write")
+    parser.add_argument("parts", nargs="+", metavar="MODEL=SHARE")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--encoder-weights", help="a weights file for the encoder, instead of Keras' download")
+    arguments = parser.parse_args(arguments)
+    try:
+        names, shares = zip(*(part.rsplit("=", 1) for part in arguments.parts))
+        captioners = [load_captioner(name, encoder_weights=arguments.encoder_weights) for name in names]
+        blend(captioners, [float(share) for share in shares]).save(arguments.out, precision=arguments.precision)
+    except ValueError as error:
+        sys.exit(f"blend: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
