@@ -403,6 +403,7 @@ class _Photos:
                 f"Received: num_views={num_views} with encoder_training={captioner.encoder_training!r}"
             )
         if self.options is None:  # else it is done already, for an epoch of the other kind
+            _ = captioner.encoder_model  # a frozen one is made now: its variables need all hosts at once
             with self.team.in_turn():
                 self._prepare(captioner, num_views)
 

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from conftest import write_photos
-from together import HARD, scenes, train
+from together import HARD, WEIGHTS, scenes, train
 
 import keras_sat
 from data_utils import Vocabulary, make_batches
@@ -21,6 +22,7 @@ from keras_sat.checkpoint import read_checkpoint
 from keras_sat.distribution import SEED_STRIDE, Team, read_tf_config, several_gpus
 
 TOGETHER = Path(__file__).with_name("together.py")
+LOST = "ConnectionError: Another host of this training has ended or cannot be reached"
 SECONDS = 300  # for processes that take some ten on a free machine: then one of them hangs
 
 
@@ -96,21 +98,27 @@ def test_each_device_has_a_dropout_of_its_own_but_hard_attention_draws_alike(dev
     assert hard_attention[0] == hard_attention[1]
 
 
-def test_a_host_is_killed_and_all_are_started_again(devices, tmp_path):
+def test_hosts_are_killed_and_all_are_started_again(devices, tmp_path):
+    """One training after another: the second host dies in the first, the chief in self-critical epochs of the next."""
     folder, _ = devices
-    command = [TOGETHER, "host", tmp_path / "run"]
-    (status, _, errors), (killed, *_) = run_hosts([[*command, tmp_path / "0.npz"], [*command, tmp_path / "1.npz", 2]])
+    shutil.copy(folder / WEIGHTS, tmp_path)
+    hosts = [[TOGETHER, "host", tmp_path, number] for number in range(2)]
+    (status, _, errors), (killed, *_) = run_hosts([hosts[0], [*hosts[1], 6]])
     assert killed < 0 and status == 1
-    assert "ConnectionError: Another host of this training has ended or cannot be reached" in errors
-    assert len(read_checkpoint(tmp_path / "run" / "checkpoint")[0]) == 1
-    assert not (tmp_path / "0.npz").exists()
-    for status, _, errors in run_hosts([[*command, tmp_path / f"{number}.npz"] for number in range(2)]):
+    assert LOST in errors
+    assert len(read_checkpoint(tmp_path / "hard" / "checkpoint")[0]) == 1
+    assert not (tmp_path / "hard-0.npz").exists()
+    (killed, *_), (status, _, errors) = run_hosts([[*hosts[0], 14], hosts[1]])
+    assert killed < 0 and status == 1, errors
+    assert LOST in errors
+    assert len(read_checkpoint(tmp_path / "frozen" / "self_critical" / "checkpoint")[0]) == 1
+    for status, _, errors in run_hosts(hosts):
         assert status == 0, errors
-    for number in range(2):
-        assert_same(tmp_path / f"{number}.npz", folder / "hard-1.npz")
-    with np.load(tmp_path / "0.npz") as first, np.load(tmp_path / "1.npz") as second:
-        for name in first.files:
-            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+    for name in ("hard", "frozen"):
+        assert_same(tmp_path / f"{name}-0.npz", folder / f"{name}-1.npz")
+        with np.load(tmp_path / f"{name}-0.npz") as first, np.load(tmp_path / f"{name}-1.npz") as second:
+            for key in first.files:
+                np.testing.assert_array_equal(first[key], second[key], err_msg=f"{name}: {key}")
 
 
 def test_three_hosts_from_the_command_line(tmp_path, capsys):

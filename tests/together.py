@@ -1,7 +1,7 @@
 """Run by test_distribution.py in processes of their own: trainings on several replicas, and the same on one.
 
 python together.py devices FOLDER                on two logical CPUs, and on one
-python together.py host FOLDER RESULT [EPOCH]    on one of the hosts of TF_CONFIG; it kills itself in that epoch
+python together.py host FOLDER NUMBER [BATCH]    on one of the hosts of TF_CONFIG; it kills itself in that batch
 """
 
 import json
@@ -21,6 +21,10 @@ HARD = {
 }  # fmt: skip
 REWARDS = {"epochs": 0, "self_critical_epochs": 1, "self_critical_rate": 1e-3, "num_drawn": 2, "max_length": 8}
 REWARDS |= {"reward_baseline": "others"}
+# Features that are kept, of an encoder that each host makes when it needs it: when it goes on, for rewards alone.
+FROZEN = {"encoder_training": "frozen", "learning_rate": 0.02, "group_by": "image", "batch_size": 15}
+FROZEN |= {**REWARDS, "epochs": 1, "self_critical_epochs": 2, "clip_norm": 0.5}
+WEIGHTS = "tiny.weights.h5"  # of that encoder
 
 
 def scenes():
@@ -49,9 +53,12 @@ def train_on_devices(folder):
 
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    import keras_sat
     from keras_sat.distribution import several_gpus
 
     two = several_gpus(2, kind="CPU")
+    keras_sat.ENCODERS["tiny"](image_size=SIZES["image_size"]).save_weights(folder / WEIGHTS)
+    write_result(folder / "frozen-1.npz", train(folder / "frozen-1", **FROZEN, encoder_weights=folder / WEIGHTS))
     rewards = {**HARD, **REWARDS, "initial_model": folder / "hard-1" / "model"}
     for name, options in (("hard", HARD), ("rewards", rewards)):
         for count, strategy in ((1, None), (2, two)):
@@ -75,20 +82,23 @@ def seeds_of_dropout(strategy):
     return [[copy.numpy().tolist() for copy in of_generator] for of_generator in copies]
 
 
-def train_on_host(folder, result, kill_in=None):
-    from keras_sat.distribution import Team, several_hosts
+def train_on_host(folder, number, kill_in=None):
+    import keras
+
+    from keras_sat.distribution import several_hosts
 
     strategy = several_hosts()
-    share_state, epochs = Team.share_state, []
+    begin_batch, batches = keras.callbacks.CallbackList.on_train_batch_begin, []
 
-    def count(team, captioner):
-        share_state(team, captioner)
-        epochs.append(True)
-        if len(epochs) == kill_in:
+    def count(called, batch, logs=None):
+        begin_batch(called, batch, logs)
+        batches.append(batch)
+        if len(batches) == kill_in:
             os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 
-    Team.share_state = count
-    write_result(result, train(folder, strategy, **HARD))
+    keras.callbacks.CallbackList.on_train_batch_begin = count
+    for name, options in (("hard", HARD), ("frozen", {**FROZEN, "encoder_weights": folder / WEIGHTS})):
+        write_result(folder / f"{name}-{number}.npz", train(folder / name, strategy, **options))
 
 
 if __name__ == "__main__":
@@ -96,4 +106,4 @@ if __name__ == "__main__":
     if kind == "devices":
         train_on_devices(Path(folder))
     else:
-        train_on_host(Path(folder), further[0], *map(int, further[1:]))
+        train_on_host(Path(folder), *map(int, further))
