@@ -122,9 +122,9 @@ class Team:
 
     def __init__(self, strategy=None):
         check_no_keras_distribution()
-        _check_strategy(strategy)
         if strategy is None and tf.distribute.has_strategy():
             strategy = tf.distribute.get_strategy()
+        _check_strategy(strategy)
         self.strategy = strategy
         self.shares, self.num_hosts, self.host_number = None, 1, 0
         if strategy is not None:

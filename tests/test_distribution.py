@@ -236,6 +236,9 @@ def test_what_is_no_strategy(tmp_path, monkeypatch):
     for strategy in ("mirrored", 2, tf.distribute.OneDeviceStrategy("CPU:0")):
         with pytest.raises(ValueError, match=r"Expected a tf\.distribute\.MirroredStrategy or MultiWorker"):
             train(tmp_path, strategy=strategy)
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope(), pytest.raises(ValueError, match="Received: strategy=.*One"):
+        train(tmp_path)
+    assert Team().strategy is None
     monkeypatch.setattr(keras.distribution, "distribution", lambda: parallel)
     captioner = keras_sat.Captioner(["a"], encoder=None)
     for begin in (lambda: train(tmp_path), lambda: captioner.fit(tf.data.Dataset.range(1)), Team):
