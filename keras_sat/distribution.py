@@ -161,6 +161,17 @@ class Team:
         size = int(np.frombuffer(self._tell_bytes(np.int64(len(content)).tobytes()), np.int64)[0])
         return json.loads(self._tell_bytes(content[:size].ljust(size)))
 
+    def check_same(self, described):
+        """Refuse a host where something is other than on the chief: dict of what JSON can hold."""
+        told = self.tell(described)
+        names = [name for name in {**told, **described} if told.get(name) != described.get(name)]
+        if names:
+            raise ValueError(
+                "All hosts must be given the same data, weights and arguments. On the first one they are: "
+                f"{', '.join(f'{name}={told.get(name)!r}' for name in names)}. "
+                f"Received: {', '.join(f'{name}={described.get(name)!r}' for name in names)}"
+            )
+
     def _tell_bytes(self, content):
         """Return the chief's bytes, of which there must be as many on every host."""
         if not content:

@@ -406,6 +406,8 @@ class _Photos:
             _ = captioner.encoder_model  # a frozen one is made now: its variables need all hosts at once
             with self.team.in_turn():
                 self._prepare(captioner, num_views)
+            weights_digest = None if self.cache is None else self.cache.manifest["weights_digest"]
+            self.team.check_same({"readable_photos": _checksum(self.images), "weights_digest": weights_digest})
 
     def _prepare(self, captioner, num_views):
         if captioner.encoder_training != "frozen":
@@ -417,10 +419,9 @@ class _Photos:
         self.cache = self._built(folder, self.images, captioner, errors=errors)
         self.images = [image for image in self.images if image.image_id not in self.cache.unreadable]
         train = self.of_split("train")
-        # Another split has other photos to train on.
-        digest = f"{zlib.crc32(json.dumps([image.image_id for image in train]).encode()):08x}"
+        views = f"-{_checksum(train)}"  # another split has other photos to train on
         self.views = [
-            self._built(folder / f"view{view}-{digest}", train, captioner, view=view) for view in range(1, num_views)
+            self._built(folder / f"view{view}{views}", train, captioner, view=view) for view in range(1, num_views)
         ]
         self.options = {}
 
@@ -439,6 +440,11 @@ class _Photos:
         options |= {"batch_size": plan.batch_size, "group_by": group_by or plan.group_by, "seed": plan.seed}
         options |= {"shares": self.team.shares}
         return make_batches(self.of_split(split), captioner.vocabulary, views, **options, **self.options)
+
+
+def _checksum(images):
+    """Return what tells photos from others by their ids."""
+    return f"{zlib.crc32(json.dumps([image.image_id for image in images]).encode()):08x}"
 
 
 def _photo_options(captioner, images):
@@ -487,7 +493,7 @@ class _Training:
 
     def note(self, described):
         """Note what the result depends on; refuse a folder with another training."""
-        self._refuse_differences(described, self.plan.team.tell(described))
+        self.plan.team.check_same(described)
         usual = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
         clear_half_written(*(self.folder / name for name in ("arguments.json", "history.csv", BEFORE)))
         if self.epochs and (self.folder / BEFORE).exists():  # else it may stem from other arguments
@@ -497,15 +503,6 @@ class _Training:
             note_arguments(self.folder, described, self.epochs, usual, has_ended=self.has_ended)
         if self.epochs:
             parts.write_history(self.folder / "history.csv", self.epochs)
-
-    def _refuse_differences(self, described, told):
-        names = [name for name in {**told, **described} if told.get(name) != described.get(name)]
-        if names:
-            raise ValueError(
-                "All hosts must be given the same data and arguments. On the first one they are: "
-                f"{', '.join(f'{name}={told.get(name)!r}' for name in names)}. "
-                f"Received: {', '.join(f'{name}={described.get(name)!r}' for name in names)}"
-            )
 
     @property
     def has_ended(self):

@@ -15,7 +15,7 @@ from conftest import write_photos
 from together import HARD, WEIGHTS, scenes, train
 
 import keras_sat
-from data_utils import Vocabulary, make_batches
+from data_utils import CaptionedImage, Vocabulary, make_batches
 from keras_sat import recipe
 from keras_sat.__main__ import main
 from keras_sat.checkpoint import read_checkpoint
@@ -264,9 +264,24 @@ def test_keras_fit_on_several_hosts_is_refused(monkeypatch):
         captioner.fit(tf.data.Dataset.range(1))
 
 
-def test_hosts_that_were_told_different_things_are_refused():
-    same = {"seed": 1, "data": "8 photos"}
-    refuse = recipe._Training._refuse_differences
-    refuse(None, same, dict(same))
-    with pytest.raises(ValueError, match=r"On the first one they are: seed=1, epochs=None. Received: seed=2, epochs=3"):
-        refuse(None, {**same, "seed": 2, "epochs": 3}, same)
+@pytest.mark.parametrize("differs", ["readable_photos", "weights_digest"])
+def test_hosts_with_other_photos_or_features_are_refused(tmp_path, monkeypatch, differs):
+    """What looks the same at first: a photo that is damaged on one host alone, other weights under the same name."""
+    write_photos(tmp_path, ["a.jpg", "b.jpg"])
+    images = [CaptionedImage(name, tmp_path / name, ["a dog"], "train") for name in ("a.jpg", "b.jpg")]
+    encoder = keras_sat.ENCODERS["tiny"](image_size=16)
+    encoder.save_weights(tmp_path / WEIGHTS)
+    options = {"encoder": "tiny", "encoder_training": "frozen", "encoder_weights": tmp_path / WEIGHTS, "image_size": 16}
+    options |= {"skip_unreadable": True, "show_progress": False}
+    said = []
+    monkeypatch.setattr(recipe._Training, "run", lambda training, captioner, *_: (captioner, True, []))
+    monkeypatch.setattr(Team, "tell", lambda team, value: said.append(value) or value)
+    keras_sat.fit(images, output_dir=tmp_path / "chief", **options)
+    if differs == "readable_photos":
+        (tmp_path / "a.jpg").write_bytes(b"x" * (tmp_path / "a.jpg").stat().st_size)
+    else:
+        encoder.set_weights([weight + 1 for weight in encoder.get_weights()])
+        encoder.save_weights(tmp_path / WEIGHTS)
+    monkeypatch.setattr(Team, "tell", lambda team, value: said.pop(0))
+    with pytest.raises(ValueError, match=f"On the first one they are: {differs}='.*'. Received: {differs}='"):
+        keras_sat.fit(images, output_dir=tmp_path / "other", **options)
