@@ -264,6 +264,18 @@ def test_keras_fit_on_several_hosts_is_refused(monkeypatch):
         captioner.fit(tf.data.Dataset.range(1))
 
 
+def test_hosts_that_were_told_different_things_are_refused(tmp_path):
+    write_photos(tmp_path, ["a.jpg"])
+    (tmp_path / "captions.csv").write_text("image,caption,split\na.jpg,a dog,train\n")
+    command = ["-m", "keras_sat", "fit", "--data", "folder", "--data-dir", tmp_path, "--encoder", "tiny", "--hosts"]
+    command += ["--output-dir", tmp_path / "run", "--seed"]
+    chief, other = run_hosts([[*command, 1], [*command, 2]])
+    assert chief[0] == other[0] == 2
+    assert "Another host of this training has ended" in chief[2].splitlines()[-1]
+    assert other[2].endswith("On the first one they are: seed=1. Received: seed=2\n")
+    assert not (tmp_path / "run" / "model").exists()
+
+
 @pytest.mark.parametrize("differs", ["readable_photos", "weights_digest"])
 def test_hosts_with_other_photos_or_features_are_refused(tmp_path, monkeypatch, differs):
     """What looks the same at first: a photo that is damaged on one host alone, other weights under the same name."""
