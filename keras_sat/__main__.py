@@ -618,9 +618,13 @@ def main(argv=None):
     except Exception as error:
         if not type(error).__module__.startswith("tensorflow."):
             raise
+        from keras_sat.callbacks import reason_of
+
         # TensorFlow wraps what went wrong in its threads, a photo that vanished for example, into an error of its own.
-        reason = re.search(r"(?:ValueError|\w*Error): (.+)", str(error))
-        print(f"keras-sat: {reason[1] if reason else str(error).splitlines()[0]}", file=sys.stderr)
+        wrapped = re.search(r"(?:ValueError|\w*Error): (.+)", str(error))
+        reason = wrapped[1] if wrapped else reason_of(error)
+        way_out = next((f". {way}" for number, way in WAYS_OUT.items() if reason.endswith(os.strerror(number))), "")
+        print(f"keras-sat: {reason}{way_out}", file=sys.stderr)
         return 2
     return 0
 

@@ -4,9 +4,11 @@ import contextlib
 import csv
 import io
 import math
+import re
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -181,11 +183,24 @@ class KeepTraining(keras.callbacks.Callback):
             write_checkpoint(self.directory / "checkpoint", self.model, epochs)
             self.epochs = epochs
             write_history(self.directory / "history.csv", epochs)
-            if self._writer is None:
-                self._writer = tf.summary.create_file_writer(str(self.directory / "logs"))
-            _write_for_tensorboard(self._writer, figures, epoch)
+            self._write_log(figures, epoch)
         if is_at_its_best([*self.before, *self.epochs], self.patience, self.monitored):
             self.model.stop_training = True
+
+    def _write_log(self, figures, epoch):
+        """Write for TensorBoard what history.csv has as well: where that fails, the training goes on."""
+        folder = self.directory / "logs"
+        try:
+            if self._writer is None:
+                self._writer = tf.summary.create_file_writer(str(folder))
+            _write_for_tensorboard(self._writer, figures, epoch)
+        except tf.errors.OpError as error:
+            self._writer = None  # the next epoch begins a new file
+            warnings.warn(
+                f"{folder}: epoch {epoch + 1} cannot be written for TensorBoard ({reason_of(error)}). history.csv has "
+                "the same figures.",
+                stacklevel=2,
+            )
 
     def on_train_end(self, logs=None):
         if self._writer is not None:
@@ -333,6 +348,11 @@ def _write_for_tensorboard(writer, figures, epoch):
         for name, value in figures.items():
             tf.summary.write(name, tf.constant(value, tf.float32), step=epoch + 1, metadata=metadata)
     writer.flush()
+
+
+def reason_of(error):
+    """Return what an error of TensorFlow says, without the names of its operations."""
+    return re.sub(r"\{\{.*?\}\} *| *\[Op:.*", "", str(error).partition("\n")[0])
 
 
 @contextlib.contextmanager

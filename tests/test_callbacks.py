@@ -4,7 +4,7 @@ import pytest
 from data_utils import DATASETS, Vocabulary, make_batches
 from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions
 from keras_sat.callbacks import Curves, best_epoch, is_at_its_best, write_history
-from keras_sat.checkpoint import state_of
+from keras_sat.checkpoint import read_checkpoint, state_of
 from keras_sat.scores import bleu
 
 
@@ -88,6 +88,26 @@ def test_nothing_is_kept_of_an_epoch_without_a_loss(captioner_and_batches, tmp_p
     keep.on_epoch_begin(0)
     keep.on_epoch_end(0, {"loss": float("nan")})
     assert keep.epochs == [] and not list(tmp_path.iterdir())
+
+
+def test_an_epoch_is_kept_where_the_log_for_tensorboard_cannot_be_written(captioner_and_batches, tmp_path):
+    captioner, batches = captioner_and_batches
+    captioner.build_for(batches)
+    keep = KeepTraining(tmp_path)
+    keep.set_model(captioner)
+    (tmp_path / "logs").write_text("a file of that name")
+    for epoch in range(2):
+        keep.on_epoch_begin(epoch)
+        if epoch == 0:
+            with pytest.warns(UserWarning, match=r"logs: epoch 1 cannot be .* \(Not a directory\)"):
+                keep.on_epoch_end(epoch, {"loss": 1.0})
+            (tmp_path / "logs").unlink()
+        else:
+            keep.on_epoch_end(epoch, {"loss": 0.5})
+        assert len(read_checkpoint(tmp_path / "checkpoint")[0]) == epoch + 1
+        assert (tmp_path / "history.csv").read_text().count("\n") == epoch + 2
+    keep.on_train_end()
+    assert [path.stat().st_size > 0 for path in (tmp_path / "logs").iterdir()] == [True]
 
 
 def test_curves_and_their_table(tmp_path):

@@ -325,18 +325,25 @@ def test_the_next_export_has_the_next_number(tmp_path):
     assert _next_version(tmp_path) == tmp_path / "11"
 
 
-def test_it_is_written_whole_or_not_at_all(exported, tmp_path, monkeypatch):
+# As TensorFlow's own writers say it; beyond `ulimit -f` it is an OutOfRangeError, with "File too large".
+NO_SPACE = "{{function_node __wrapped__SaveV2_device_CPU:0}} variables/part-0; No space left on device [Op:SaveV2]"
+
+
+def test_it_is_written_whole_or_not_at_all(exported, tmp_path, monkeypatch, capsys):
     def full(*arguments, **options):
         (Path(arguments[1]) / "saved_model.pb").write_bytes(b"half")
-        raise OSError(28, "No space left on device")
+        raise tf.errors.ResourceExhaustedError(None, None, NO_SPACE)
 
     before = {path: path.stat().st_mtime_ns for path in exported.rglob("*")}
     captioner = Captioner.from_pretrained("scenes")
     monkeypatch.setattr(tf.saved_model, "save", full)
     for folder in (exported, tmp_path / "new"):
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(tf.errors.OpError, match="No space"):
             captioner.export(folder)
     assert {path: path.stat().st_mtime_ns for path in exported.rglob("*")} == before
+    assert main(["export", "scenes", str(tmp_path / "new")]) == 2
+    expected = "keras-sat: variables/part-0; No space left on device. Make room and run the same command again"
+    assert capsys.readouterr().err.startswith(expected)
     assert list((tmp_path / "new").iterdir()) == []
 
 
