@@ -26,6 +26,7 @@ ATTENTION_NAMES = ("soft", "hard", "none")
 SCORING_NAMES = ("additive", "dot", "bilinear")
 CELL_NAMES = ("lstm", "gru")
 BASELINE_NAMES = ("greedy", "others")
+SELF_CRITICAL = ("self_critical_rate", "num_drawn", "drawing_temperature", "reward_baseline")
 DEFAULT_MODEL = "flickr8k-mobilenet_v2"
 MAKE_ROOM = "Make room and run the same command again: it goes on where it was."
 NOT_WRITABLE = "Choose a folder that can be written to."
@@ -299,6 +300,12 @@ def run_demo(**options):
 
 def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
     """Train with the settings of a preset and those that were given."""
+    idle = [name for name in SELF_CRITICAL if name in options and not options.get("self_critical_epochs")]
+    if idle:
+        raise ValueError(
+            "This is about self-critical epochs, and there are none: pass --self-critical-epochs too, or leave it out. "
+            f"Received: --{idle[0].replace('_', '-')} {options[idle[0]]}"
+        )
     strategy = _strategy(gpus, hosts)  # first of all: hosts can only be connected before TensorFlow computes
     from keras_sat.recipe import fit
 

@@ -8,6 +8,7 @@ from PIL import Image
 
 from data_utils import FeatureCache
 from keras_sat import __main__ as command_line
+from keras_sat import recipe
 from keras_sat.__main__ import main
 from keras_sat.attention import ATTENTIONS, SCORINGS
 from keras_sat.decoder import CELLS
@@ -40,6 +41,7 @@ def test_names_that_are_written_out_so_that_help_needs_no_tensorflow():
     assert tuple(SCORINGS) == command_line.SCORING_NAMES
     assert tuple(CELLS) == command_line.CELL_NAMES
     assert BASELINES == command_line.BASELINE_NAMES
+    assert {"self_critical_epochs", *command_line.SELF_CRITICAL} == {*recipe._SELF_CRITICAL}
     assert command_line.DEFAULT_MODEL in pretrained_names()
 
 
@@ -122,6 +124,17 @@ def test_a_full_disk_and_a_folder_that_cannot_be_used_have_a_way_out(monkeypatch
         monkeypatch.setattr("keras_sat.recipe.fit", fail)
         assert main(["fit", "--data", "scenes"]) == 2
         assert capsys.readouterr().err.startswith(f"keras-sat: {expected}")
+
+
+@pytest.mark.parametrize(
+    "option", ["--self-critical-rate 0.1", "--num-drawn 3", "--drawing-temperature 0.5", "--reward-baseline others"]
+)
+def test_options_of_self_critical_epochs_without_them(option, monkeypatch, capsys):
+    monkeypatch.setattr(recipe, "fit", None)
+    for further in ([], ["--self-critical-epochs", "0"]):
+        assert main(["fit", "--data", "scenes", *option.split(), *further]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and error.endswith(f"or leave it out. Received: {option}\n")
 
 
 def test_ctrl_c_before_there_is_anything_to_keep(monkeypatch, capsys):
