@@ -34,7 +34,8 @@ class Comparison:
         lines = [f"{'':9}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
         for name, row in self.rows.items():
             unit, digits = (1, 3) if name == "cider" else (100, 1)
-            sides = (_mean_and_deviation(unit * np.array(row[side]), digits) for side in ("first", "second"))
+            sides = (unit * np.array(row[side]) for side in ("first", "second"))
+            sides = (mean_and_deviation(side, digits, digits + 1) for side in sides)
             low, high = (f"{unit * end:+.{digits + 1}f}" for end in row["interval"])
             difference = f"{unit * row['difference']:+.{digits + 1}f}"
             lines.append(
@@ -145,7 +146,7 @@ def _names(first, second):
     )
 
 
-def _mean_and_deviation(values, digits):
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
-    return f"{values.mean():.{digits}f} ± {values.std(ddof=1):.{digits + 1}f}"
+def mean_and_deviation(values, digits, deviation_digits):
+    """Return the mean of an array as text, "22.2 ± 0.4", and of several values their deviation."""
+    mean = f"{values.mean():.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {values.std(ddof=1):.{deviation_digits}f}"

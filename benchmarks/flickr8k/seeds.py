@@ -12,6 +12,7 @@ import numpy as np
 
 from data_utils import tokenise
 from keras_sat import ScoreTable
+from keras_sat.comparison import mean_and_deviation
 from keras_sat.evaluation import COLUMNS
 
 OPEN_WORDS = "a an the in on at of with and or to by for from his her their its is are wearing"
@@ -27,7 +28,7 @@ def row(tables):
     for name in COLUMNS:
         values = [table.scores.get(name) for table in tables]
         unit, digits = (1, 3) if name == "cider" else (100, 1)
-        cells.append("" if None in values else _mean_and_deviation(unit * np.array(values), digits))
+        cells.append("" if None in values else mean_and_deviation(unit * np.array(values), digits, digits))
     for name in ("distinct_captions", "vocabulary_used"):
         cells.append(f"{np.mean([table.statistics[name] for table in tables]):.0f}")
     endings = [[bad_ending(tokenise(entry["caption"])) for entry in table.captions] for table in tables]
@@ -46,11 +47,6 @@ def bad_ending(words):
         return "breaks off"
     repeats = any(len(words) >= 2 * n and words[-n:] == words[-2 * n : -n] for n in (1, 2, 3))
     return "repeats" if repeats else None
-
-
-def _mean_and_deviation(values, digits):
-    mean = f"{values.mean():.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {values.std(ddof=1):.{digits}f}"
 
 
 def main(patterns):
