@@ -267,7 +267,8 @@ class FeatureCache:
                 unreadable[self.image_ids[row]] = reason
             else:
                 self._done[row] = NOT_DONE
-                self.image_bytes[row] = _file_size(path_of[self.image_ids[row]])
+        for row in np.flatnonzero(self._done == NOT_DONE):  # the size that counts is that of what is encoded now
+            self.image_bytes[row] = _file_size(path_of[self.image_ids[row]])
         if self.image_bytes != before:
             _write_index(self.directory, self.image_ids, self.image_bytes)
         if unreadable and errors == "raise":

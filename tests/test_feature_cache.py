@@ -308,6 +308,17 @@ def test_unreadable_photos_raise_or_are_left_out(tmp_path, photos):
     np.testing.assert_array_equal(mended.features(ids), whole)
 
 
+def test_a_photo_that_was_mended_before_it_was_encoded_may_have_another_size(tmp_path, photos):
+    ids, paths = photos
+    whole = Path(paths[9]).read_bytes()
+    Path(paths[9]).write_bytes(b"torn")
+    with pytest.raises(ValueError, match="photo09.png: .*Mend or remove it"):
+        build(tmp_path / "cache", photos)
+    Path(paths[9]).write_bytes(whole)
+    for _ in range(2):
+        np.testing.assert_allclose(build(tmp_path / "cache", photos).features(ids), expected_features(paths), rtol=1e-3)
+
+
 # === Damage ===
 
 
