@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import os
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -447,7 +448,7 @@ def _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size):
             f"Received: {len(image_ids)} image_ids, {len(image_paths)} image_paths"
         )
     if len(set(image_ids)) != len(image_ids):
-        twice = next(image_id for i, image_id in enumerate(image_ids) if image_id in image_ids[:i])
+        twice = next(image_id for image_id, times in Counter(image_ids).items() if times > 1)
         raise ValueError(f"Each photo has one row: the image ids must differ. Received: {twice!r} more than once")
     if dtype not in ("float16", "float32"):
         raise ValueError(f"Expected: 'float16' or 'float32'. Received: dtype={dtype!r}")
