@@ -154,6 +154,9 @@ class FeatureCache:
             directory = directory / shard.folder_name
         elif shard_manifests(directory):
             return cls._of_shards(directory, description, image_ids, image_paths, errors, verify)
+        cache = None if verify else cls._finished(directory, description, image_ids, image_paths, errors)
+        if cache is not None:
+            return cache  # without the lock: others may use it too, and it may lie where nothing can be written
         with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
             clear_half_written(directory / "manifest.json", directory / "image_ids.json")
             encode = _encoding_function(encoder, dtype)
@@ -226,6 +229,23 @@ class FeatureCache:
         if lost and errors == "raise":
             raise ValueError(f"{cache.unreadable[lost[0]]} {_UNREADABLE_HINT}")
         return cache
+
+    @classmethod
+    def _finished(cls, directory, description, image_ids, image_paths, errors):
+        """Open a cache to which building it with these photos would add nothing; None if there is something to do."""
+        if not _is_begun(directory):
+            return None
+        cache = cls(directory)
+        _refuse_differences(cache.manifest, description, directory)
+        cache._refuse_other_photos(image_ids, image_paths)
+        if set(image_ids) != set(cache.image_ids):
+            return cache  # some of those that it has
+        path_of, image_size = dict(zip(image_ids, image_paths)), tuple(cache.manifest["image_size"])
+        lost = [cache.image_ids[row] for row in np.flatnonzero(cache._done == UNREADABLE)]
+        if (cache._done == NOT_DONE).any() or (lost and errors == "raise"):
+            return None
+        reasons = {image_id: _try_to_load(path_of[image_id], image_size)[1] for image_id in lost}
+        return cache if reasons == cache.unreadable else None
 
     def _refuse_other_photos(self, image_ids, image_paths):
         """A cache is completed with the photos that it was begun with; any that it has can be asked for."""

@@ -186,6 +186,35 @@ def test_a_second_writer_is_refused(tmp_path, photos):
     with exclusive_lock(tmp_path / "cache" / "lock", "is building"), pytest.raises(ValueError, match="Another process"):
         build(tmp_path / "cache", photos)
     build(tmp_path / "cache", photos)
+    with (
+        exclusive_lock(tmp_path / "cache" / "lock", "is building"),
+        pytest.raises(ValueError, match="Another process"),
+    ):
+        build(tmp_path / "cache", photos, verify=True)
+
+
+def test_a_finished_cache_is_used_without_the_lock(tmp_path, photos):
+    """Several trainings may use it at a time, and it may lie where nothing can be written."""
+    ids, paths = photos
+    Path(paths[5]).write_bytes(b"torn")
+    whole = build(tmp_path / "cache", photos, errors="skip")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}
+    with exclusive_lock(tmp_path / "cache" / "lock", "is building"):
+        assert build(tmp_path / "cache", photos, errors="skip").unreadable == whole.unreadable
+        assert len(build(tmp_path / "cache", (ids[:5], paths[:5]))) == 22
+        with pytest.raises(ValueError, match="Another process"):
+            build(tmp_path / "cache", photos)  # a photo is missing
+        with pytest.raises(ValueError, match="made differently: dtype"):
+            build(tmp_path / "cache", photos, errors="skip", dtype="float32")
+        with pytest.raises(ValueError, match="begun with 23 photos"):
+            build(tmp_path / "cache", ([*ids, "new"], [*paths, paths[0]]), errors="skip")
+        Path(paths[5]).write_bytes(Path(paths[6]).read_bytes())
+        with pytest.raises(ValueError, match="Another process"):
+            build(tmp_path / "cache", photos, errors="skip")  # the photo was mended
+        Path(paths[7]).write_bytes(b"changed")
+        with pytest.raises(ValueError, match="The photo 'photo07' has changed"):
+            build(tmp_path / "cache", photos, errors="skip")
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}, "nothing was written"
 
 
 # === Refused ===

@@ -291,6 +291,7 @@ def test_a_killed_shard_is_no_part_of_a_whole_until_it_went_on(tmp_path, photos,
 
 
 def test_two_machines_do_not_build_one_shard(photos, shards):
+    shutil.rmtree(shards / "shard-0002-of-0004")
     with exclusive_lock(shards / "shard-0002-of-0004" / "lock", "is building"):
         with pytest.raises(ValueError, match="Another process is building the features in .*shard-0002-of-0004"):
             build(shards, photos, shard="2/4")
