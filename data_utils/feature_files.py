@@ -21,7 +21,7 @@ from data_utils.files import read_sealed_json
 FORMAT_VERSION = 1
 NOT_DONE, DONE, UNREADABLE = 0, 1, 2
 MADE_WITH = ("encoder", "layer", "weights_digest", "image_size", "dtype", "view")  # other features if one differs
-SHARD_KEYS = {"number", "of", "photos", "digest"}  # of a manifest's "shard", see `data_utils.feature_shards`
+MOST_SHARDS = 200  # each is a file that stays open, and some systems allow a process 256 of them
 
 
 class FeatureFiles:
@@ -65,12 +65,20 @@ def read_manifest(directory, begun=True):
             f"{path}: this is not the manifest of a feature cache of version {FORMAT_VERSION}. "
             f"Received: format={manifest.get('format')!r}, version={manifest.get('version')!r}"
         )
-    shard = manifest.get("shard")
-    if shard is not None and not (isinstance(shard, dict) and shard.keys() >= SHARD_KEYS):
-        raise ValueError(f"{directory}: what describes the shard is incomplete. {_remove_hint(directory)}")
+    if "shard" in manifest and not _describes_a_shard(manifest["shard"]):
+        raise ValueError(f"{directory}: what describes the shard is incomplete or wrong. {_remove_hint(directory)}")
     if begun and not manifest.get("begun"):
         raise ValueError(f"{directory}: the cache was only begun. Run FeatureCache.build again to complete it.")
     return manifest
+
+
+def _describes_a_shard(shard):
+    """Return whether this is what `Shard.description` of `data_utils.feature_shards` returned."""
+    if not isinstance(shard, dict):
+        return False
+    number, of, photos, digest = (shard.get(name) for name in ("number", "of", "photos", "digest"))
+    are_counts = all(type(count) is int for count in (number, of, photos))
+    return are_counts and isinstance(digest, str) and 1 <= number <= of <= MOST_SHARDS
 
 
 def _refuse_incomplete(manifest, index, directory):

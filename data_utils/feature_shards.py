@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_utils.feature_files import MADE_WITH, NOT_DONE, FeatureFiles, read_manifest
+from data_utils.feature_files import MADE_WITH, MOST_SHARDS, NOT_DONE, FeatureFiles, read_manifest
 
-MOST_SHARDS = 200  # each is a file that stays open, and some systems allow a process 256 of them
 FINGERPRINT = (*MADE_WITH, "grid_shape", "feature_dim")
 OF_THE_LIST = {"of": "number of shards", "photos": "photos", "digest": "digest of the photos' ids"}
 
@@ -93,7 +92,7 @@ def _manifest_of_shard(folder):
         if not (folder / "manifest.json").exists():
             return {}
         manifest = read_manifest(folder, begun=False)
-        return manifest if manifest["begun"] else {}
+        return manifest if manifest.get("begun") else {}
     try:
         manifest = read_manifest(folder)
     except (ValueError, OSError):  # the views of an ordinary cache, or anybody's folder

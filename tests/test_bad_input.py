@@ -261,6 +261,32 @@ def test_feature_caches(name, tmp_path):
     check()
 
 
+def test_shards_of_feature_caches(tmp_path):
+    write_photos(tmp_path / "photos", ["a.png", "b.png"])
+    paths = [tmp_path / "photos" / "a.png", tmp_path / "photos" / "b.png"]
+    for shard in ("1/2", "2/2"):
+        options = {"image_size": 16, "show_progress": False, "shard": shard}
+        cache = FeatureCache.build(tmp_path / "cache", ["a", "b"], paths, mean_colour_encoder, **options)
+    value = read_json(cache.directory / "manifest.json")
+    del value["digest"]
+    of_a_shard = altered(value["shard"]).map(lambda shard: {**value, "shard": shard})
+
+    @examples(50)
+    @given(st.one_of(of_a_shard, altered(value).filter(lambda value: isinstance(value, dict))))
+    def check(value):
+        write_sealed_json(cache.directory / "manifest.json", value)
+        refused_or_read(lambda: FeatureCache.open(tmp_path / "cache").features(["a", "b"]), tmp_path / "cache")
+
+    check()
+    value["shard"]["of"] = 3_000_000
+    write_sealed_json(cache.directory / "manifest.json", value)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="what describes the shard is incomplete or wrong"):
+        FeatureCache.open(tmp_path / "cache")
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+
+
 def test_checkpoints(tmp_path):
     value = {"epochs": [{"loss": 1.5}], "state": write_arrays(tmp_path, "state", {"a": np.ones(3)})}
 
