@@ -99,12 +99,7 @@ def download(name, data_dir, *, mirror=None, show_progress=True):
         return data_dir
     with exclusive_lock(data_dir / "download.lock", f"is downloading into {data_dir}"):
         clear_half_written(data_dir / "download.json")
-        if shutil.disk_usage(data_dir).free < source.disk_bytes:
-            raise ValueError(
-                f"{name} needs {source.disk_bytes / 1e9:.1f} GB on the disk while it is unpacked, and "
-                f"{shutil.disk_usage(data_dir).free / 1e9:.1f} GB are free. Make room, or choose another folder. "
-                f"Received: data_dir={str(data_dir)!r}"
-            )
+        _refuse_full_disk(name, data_dir, source)
         for file in source.files:
             url = file.url if mirror is None else f"{mirror.rstrip('/')}/{file.name}"
             fetch(url, data_dir / file.name, md5=file.md5, show_progress=show_progress)
@@ -119,6 +114,20 @@ def download(name, data_dir, *, mirror=None, show_progress=True):
         write_json(data_dir / "download.json", {"name": name, "num_photos": num_photos})
         _remove_archives(data_dir, source)
     return data_dir
+
+
+def _refuse_full_disk(name, data_dir, source):
+    """Raise ValueError where a data set will not find room; what has arrived of it takes its room already."""
+    archives = [data_dir / file.name for file in source.files]
+    if all(archive.exists() for archive in archives):
+        return  # `extract` knows better how much is missing
+    needed = source.disk_bytes - sum(_size(archive) + _size(_part_of(archive)) for archive in archives)
+    free = shutil.disk_usage(data_dir).free
+    if free < needed:
+        raise ValueError(
+            f"{name} needs {needed / 1e9:.1f} GB more on the disk while it is unpacked, and {free / 1e9:.1f} GB are "
+            f"free. Make room, or choose another folder. Received: data_dir={str(data_dir)!r}"
+        )
 
 
 def _remove_archives(data_dir, source):
@@ -174,7 +183,7 @@ def fetch(url, path, *, md5=None, show_progress=True):
             )
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
+    part = _part_of(path)
     tries, is_whole, problem = 0, False, ""
     with Progress(None, label=path.name, unit="MB", show=show_progress) as progress:
         while not is_whole and tries < _TRIES_WITHOUT_PROGRESS:
@@ -238,6 +247,10 @@ def _fetch_rest(url, part, progress):
     return total
 
 
+def _part_of(path):
+    return path.with_name(path.name + ".part")
+
+
 def _size(path):
     return path.stat().st_size if path.exists() else 0
 
@@ -268,7 +281,8 @@ def extract(archive, data_dir, *, show_progress=True):
                     f"{archive}: a zip of {packed_size} bytes that unpacks to {size} is no data set. Nothing was "
                     "unpacked: remove it, and download it from elsewhere."
                 )
-            if size > shutil.disk_usage(data_dir).free:
+            there = sum(entry.file_size for entry in entries if _size(_target(entry, data_dir)) == entry.file_size)
+            if size - there > shutil.disk_usage(data_dir).free:
                 raise ValueError(f"{archive}: the disk is too small to unpack it into {data_dir}. Make room.")
             with Progress(len(entries), label=archive.name, unit="files", show=show_progress) as progress:
                 for entry in entries:
@@ -302,12 +316,16 @@ def _refuse_unsafe(entry, archive):
         )
 
 
+def _target(entry, data_dir):
+    return data_dir / entry.filename.replace("\\", "/")
+
+
 def _extract_entry(zip_file, entry, data_dir):
-    target = data_dir / entry.filename.replace("\\", "/")
+    target = _target(entry, data_dir)
     if target.is_file() and target.stat().st_size == entry.file_size and _crc32(target) == entry.CRC:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
+    part = _part_of(target)
     try:
         with zip_file.open(entry) as source, part.open("wb") as file:
             shutil.copyfileobj(source, file, _CHUNK_BYTES)

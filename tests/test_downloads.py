@@ -1,10 +1,12 @@
 import hashlib
 import http.server
 import io
+import shutil
 import stat
 import threading
 import zipfile
 
+import numpy as np
 import pytest
 
 from data_utils import downloads
@@ -282,6 +284,36 @@ def test_disk_too_small_is_said_before_anything_is_fetched(flickr, tmp_path, mon
     with pytest.raises(ValueError, match="needs 1000000000.0 GB"):
         download("flickr8k", tmp_path, show_progress=False)
     assert flickr.requests == []
+
+
+def test_what_has_arrived_needs_no_more_room(flickr, tmp_path, monkeypatch):
+    """A disk of 1 MB, of which a download takes 0.9: what one that was interrupted left there is no obstacle."""
+
+    def usage(path):
+        taken = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+        return shutil._ntuple_diskusage(10**6, taken, 10**6 - taken)
+
+    def killed(data_dir):
+        raise KeyboardInterrupt
+
+    random = np.random.default_rng(0)
+    photos = zip_of({f"Flicker8k_Dataset/{number}.jpg": random.bytes(149_000) for number in range(3)})
+    flickr.files["photos.zip"] = photos
+    files = DOWNLOADS["flickr8k"].files
+    monkeypatch.setitem(DOWNLOADS, "flickr8k", DataSource(files, num_photos=3, disk_bytes=900_000))
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    (tmp_path / "text.zip").write_bytes(flickr.files["text.zip"])
+    (tmp_path / "photos.zip.part").write_bytes(photos[:300_000])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(downloads, "_count_photos", killed)
+        download("flickr8k", tmp_path, show_progress=False)
+    assert usage(tmp_path).free < 149_000
+    download("flickr8k", tmp_path, show_progress=False)
+    (tmp_path / "Flicker8k_Dataset" / "1.jpg").unlink()
+    (tmp_path / "photos.zip").write_bytes(photos)
+    (tmp_path / "mine").write_bytes(bytes(200_000))
+    with pytest.raises(ValueError, match="the disk is too small to unpack it"):
+        extract(tmp_path / "photos.zip", tmp_path, show_progress=False)
 
 
 def test_data_sets_behind_a_form_say_where_to_go(tmp_path):
