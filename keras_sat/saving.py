@@ -260,6 +260,12 @@ def _refuse_claims(directory, options, vocabulary_size, feature_shape, arrays):
         raise ValueError(
             f"{directory}: feature_shape is two numbers. Received: feature_shape={str(feature_shape)[:80]}"
         )
+    claims = {name: options.get(name) for name in _SIZES} | dict(zip(("regions", "feature_dim"), feature_shape))
+    for name, value in claims.items():
+        if value is not None and not (type(value) is int and 0 <= value < 2**31):
+            raise ValueError(
+                f"{directory}: a size is a whole number from 0 to 2**31, or none. Received: {name}={str(value)[:80]}"
+            )
     size = {name: options.get(name) or 0 for name in _SIZES}  # a version that did not know one yet may have saved it
     hidden_dim, projection_dim, (_, feature_dim) = size["hidden_dim"], size["feature_projection_dim"], feature_shape
     additive = options.get("attention") != "none" and options.get("scoring") == "additive"

@@ -497,6 +497,16 @@ def test_settings_that_claim_a_huge_model(name, model_dir):
         Captioner.load(model_dir)
 
 
+@pytest.mark.parametrize("value", ["x", "x" * 100, True, -1, 1.5, [1, 2], 10**400], ids=lambda value: str(value)[:4])
+def test_sizes_that_are_no_numbers_allocate_nothing(value, model_dir):
+    stranger(model_dir, attention_dim=value, hidden_dim=300_000_000)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"a size is a whole number .*Received: attention_dim=") as caught:
+        Captioner.load(model_dir)
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000 and str(model_dir) in str(caught.value)
+    tracemalloc.stop()
+
+
 def test_encoder_weights_that_claim_to_be_huge(tmp_path):
     for name in ("huge.weights.h5", "huge.h5"):
         with h5py.File(tmp_path / name, "w") as file:
