@@ -279,7 +279,10 @@ def evaluate_captions(captions, data, *, data_dir=None, split="test", split_seed
     if missing or foreign:
         parts = [f"no caption for {len(missing)} of its {len(keys)} photos (first: {missing[0]!r})"] if missing else []
         parts += [f"{len(foreign)} captions of other photos (first: {foreign[0]!r})"] if foreign else []
-        raise ValueError(f"Expected one caption for each photo of the split {split!r}. Received: {' and '.join(parts)}")
+        raise ValueError(
+            f"{_source_of(captions)}: Expected one caption for each photo of the split {split!r}. "
+            f"Received: {' and '.join(parts)}"
+        )
     settings = _settings(data, split, split_seed=split_seed)
     return _score_table(images, [texts[key] for key in keys], settings, every, beside)
 
@@ -374,9 +377,8 @@ def _name(data):
 
 def _read_captions(captions):
     """Return the dict from photo to caption that a file or a list holds."""
-    source = "captions"
+    source = _source_of(captions)
     if isinstance(captions, (str, Path)):
-        source = captions
         captions = read_json(Path(captions).expanduser(), "a list of objects with image_id and caption")
         captions = captions.get("captions") if isinstance(captions, dict) else captions
     expected = "Expected a list of objects with image_id and caption"
@@ -393,6 +395,11 @@ def _read_captions(captions):
             raise ValueError(f"{source}: there are two captions of one photo. Received: image_id={image_id!r}")
         texts[key] = text
     return texts
+
+
+def _source_of(captions):
+    """Return what a message calls captions: their file, if they lie in one."""
+    return captions if isinstance(captions, (str, Path)) else "captions"
 
 
 def _caption_key(image_id):

@@ -89,7 +89,7 @@ class CaptionerFiles:
         try:
             options = dict(settings["captioner"])
             feature_shape, grid_shape = settings["feature_shape"], tuple(settings["rows_and_columns"])
-            _refuse_claims(directory, options, len(vocabulary), feature_shape, arrays)
+            _refuse_claims(options, len(vocabulary), feature_shape, arrays)
             trained, own = options["encoder_training"] != "frozen", settings["has_own_encoder"]
             saved_encoder, saved_weights, saved_grid = (
                 options[name] for name in ("encoder", "encoder_weights", "grid_shape")
@@ -112,16 +112,18 @@ class CaptionerFiles:
             options["encoder_weights"] = None if trained or finished else weights
             captioner = cls(vocabulary, **{**options, "grid_shape": grid_shape})
             captioner.build(((None, *feature_shape), (None, None)))
+            if encoder is None:
+                captioner.encoder, captioner.has_own_encoder = saved_encoder, own
+            captioner.encoder_weights = saved_weights if trained else absolute(weights)
+            captioner.grid_shape = saved_grid if saved_grid is None else tuple(saved_grid)
+            captioner._untracked.known_grid = grid_shape
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(
                 f"{directory}: the settings in config.json are incomplete or not of this version "
                 f"({type(error).__name__}: {error})."
             ) from None
-        if encoder is None:
-            captioner.encoder, captioner.has_own_encoder = saved_encoder, own
-        captioner.encoder_weights = saved_weights if trained else absolute(weights)
-        captioner.grid_shape = saved_grid if saved_grid is None else tuple(saved_grid)
-        captioner._untracked.known_grid = grid_shape
+        except ValueError as error:
+            raise ValueError(f"{directory}: {error}") from None
         captioner._assign(arrays, directory)
         return captioner
 
@@ -248,24 +250,20 @@ class CaptionerFiles:
 _SIZES = ("embedding_dim", "hidden_dim", "attention_dim", "num_layers", "feature_projection_dim")
 
 
-def _refuse_claims(directory, options, vocabulary_size, feature_shape, arrays):
+def _refuse_claims(options, vocabulary_size, feature_shape, arrays):
     """Raise ValueError for settings of a stranger's model that name objects, or sizes that its weights do not have.
 
     Nothing is made before that: a matrix that is only claimed could be larger than the memory.
     """
     for name, value in options.items():
         if isinstance(value, dict):
-            raise ValueError(f"{directory}: settings are numbers and names. Received: {name}={str(value)[:200]}")
+            raise ValueError(f"settings are numbers and names. Received: {name}={str(value)[:200]}")
     if not isinstance(feature_shape, list) or len(feature_shape) != 2:
-        raise ValueError(
-            f"{directory}: feature_shape is two numbers. Received: feature_shape={str(feature_shape)[:80]}"
-        )
+        raise ValueError(f"feature_shape is two numbers. Received: feature_shape={str(feature_shape)[:80]}")
     claims = {name: options.get(name) for name in _SIZES} | dict(zip(("regions", "feature_dim"), feature_shape))
     for name, value in claims.items():
         if value is not None and not (type(value) is int and 0 <= value < 2**31):
-            raise ValueError(
-                f"{directory}: a size is a whole number from 0 to 2**31, or none. Received: {name}={str(value)[:80]}"
-            )
+            raise ValueError(f"a size is a whole number from 0 to 2**31, or none. Received: {name}={str(value)[:80]}")
     size = {name: options.get(name) or 0 for name in _SIZES}  # a version that did not know one yet may have saved it
     hidden_dim, projection_dim, (_, feature_dim) = size["hidden_dim"], size["feature_projection_dim"], feature_shape
     additive = options.get("attention") != "none" and options.get("scoring") == "additive"
@@ -281,8 +279,8 @@ def _refuse_claims(directory, options, vocabulary_size, feature_shape, arrays):
     for name, number in claimed.items():
         if number > num_stored:
             raise ValueError(
-                f"{directory}: the settings claim a larger model than the weights beside them. Expected: {number} "
-                f"numbers for {name} alone. Received: {num_stored} numbers"
+                f"the settings claim a larger model than the weights beside them. Expected: {number} numbers for "
+                f"{name} alone. Received: {num_stored} numbers"
             )
 
 

@@ -204,7 +204,7 @@ def test_captions_to_be_scored(tmp_path, quick_meteor):
     def check_captions(value):
         (tmp_path / "captions.json").write_text(json.dumps(value))
         score = lambda: evaluate_captions(tmp_path / "captions.json", "flickr8k", data_dir=tmp_path)  # noqa: E731
-        refused_or_read(score, "")
+        refused_or_read(score, "captions.json")
 
     @examples(60)
     @given(altered(read_json(tmp_path / "table.json")))
@@ -337,7 +337,7 @@ def test_settings_of_models(model_dir):
     @given(altered(value).filter(lambda value: isinstance(value, dict)))
     def check(value):
         write_sealed_json(model_dir / "config.json", value)
-        refused_or_read(lambda: Captioner.load(model_dir), "")
+        refused_or_read(lambda: Captioner.load(model_dir), model_dir)
 
     check()
 
