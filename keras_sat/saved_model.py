@@ -85,6 +85,25 @@ def _refuse_foreign_files(directory):
 def read_model(directory):
     """Return settings, Vocabulary and arrays; anything but a whole model folder is one clear ValueError."""
     directory = Path(directory).expanduser()
+    while True:
+        before = _state_of(directory / "config.json")
+        try:
+            return _read_model(directory)
+        except ValueError:
+            if _state_of(directory / "config.json") == before:
+                raise  # else another process has replaced the model meanwhile, and removed the files of the old one
+
+
+def _state_of(path):
+    """Return what changes when a file is replaced."""
+    try:
+        return path.stat().st_ino, path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _read_model(directory):
+    """Read a model once, see `read_model`."""
     if not directory.is_dir():
         raise ValueError(f"There is no such model folder. Received: directory={str(directory)!r}")
     if not (directory / "config.json").is_file():

@@ -5,6 +5,7 @@ import pytest
 
 from data_utils import Vocabulary
 from data_utils.files import write_sealed_json
+from keras_sat import saved_model
 from keras_sat.saved_model import read_model, write_model
 
 SETTINGS = {"captioner": {"cell": "gru"}, "feature_shape": [49, 8]}
@@ -41,6 +42,26 @@ def test_a_save_that_is_cut_off_leaves_the_old_model(model_dir, monkeypatch):
         write_model(model_dir, {"captioner": {}}, Vocabulary(["cat"]), {"a": np.ones(3)})
     settings, vocabulary, _ = read_model(model_dir)
     assert settings == SETTINGS and vocabulary.words == ["dog", "runs"]
+
+
+@pytest.mark.parametrize("part", ["Vocabulary.load", "read_arrays"])
+def test_a_model_that_is_replaced_while_it_is_read_is_read_again(part, model_dir, monkeypatch):
+    words = iter(["cat", "mouse"])
+
+    def read_late(*arguments):
+        word = next(words, None)
+        if word is not None:
+            write_model(model_dir, SETTINGS, Vocabulary([word]), {"a": np.ones(len(word))})
+        return read(*arguments)
+
+    read = Vocabulary.load if part == "Vocabulary.load" else saved_model.read_arrays
+    monkeypatch.setattr(f"keras_sat.saved_model.{part}", read_late)
+    _, vocabulary, arrays = read_model(model_dir)
+    assert vocabulary.words == ["mouse"] and arrays["a"].shape == (5,)
+    for path in model_dir.glob("*.npz"):
+        path.unlink()
+    with pytest.raises(ValueError, match="this file is missing"):
+        read_model(model_dir)
 
 
 def test_every_kind_of_damage_is_one_clear_error(model_dir):
