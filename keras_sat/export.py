@@ -5,14 +5,16 @@
     DIRECTORY/1/vocabulary.txt                a token a line; the number of the line, from 0 on, is its id
 
 Both hold the captioner's own search as a graph, from pixels on, the encoder included; there is no second copy of it.
-A folder DIRECTORY/2 is the next export: TensorFlow Serving serves the one with the greatest number.
+A folder DIRECTORY/2 is the next export: TensorFlow Serving serves the one with the greatest number. The file .lock is
+empty; it lets one process export at a time.
 """
 
+import shutil
 from pathlib import Path
 
 import tensorflow as tf
 
-from data_utils.files import whole_folder, write_whole
+from data_utils.files import exclusive_lock, whole_folder, write_whole
 from keras_sat.checks import check_counts, check_weights
 from keras_sat.fused import without_xla
 from keras_sat.search import SearchResult
@@ -37,15 +39,20 @@ def export(
     length_penalty = captioner.length_penalty if length_penalty is None else length_penalty
     check_weights(length_penalty=length_penalty)
     _check_captioner(captioner, formats)
-    folder = _next_version(Path(directory).expanduser())
+    directory = Path(directory).expanduser()
+    _next_version(directory)  # refuses what is no folder of exports before anything is written into it
     greedy = {"max_length": max_length, "allow_unknown": allow_unknown}
     beams = {"num_beams": num_beams, "num_results": 1, "length_penalty": length_penalty}
-    with whole_folder(folder) as temporary, without_xla():
-        if "tf_saved_model" in formats:
-            _write_saved_model(captioner, temporary, greedy | beams if num_beams > 1 else greedy, jpeg)
-        if "litert" in formats:
-            write_whole(temporary / "model.tflite", _litert_model(captioner, greedy))
-        write_whole(temporary / "vocabulary.txt", "\n".join(captioner.vocabulary.tokens) + "\n")
+    with exclusive_lock(directory / ".lock", f"is exporting into {directory}"), without_xla():
+        for leftover in directory.glob(".[0-9]*.part"):  # of an export that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
+        folder = _next_version(directory)
+        with whole_folder(folder) as temporary:
+            if "tf_saved_model" in formats:
+                _write_saved_model(captioner, temporary, greedy | beams if num_beams > 1 else greedy, jpeg)
+            if "litert" in formats:
+                write_whole(temporary / "model.tflite", _litert_model(captioner, greedy))
+            write_whole(temporary / "vocabulary.txt", "\n".join(captioner.vocabulary.tokens) + "\n")
     return folder
 
 

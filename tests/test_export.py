@@ -17,7 +17,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from test_readme import ROOT, python_blocks
 
 from data_utils import draw_scenes, load_image, photos_of_split
-from data_utils.files import write_whole
+from data_utils.files import exclusive_lock, write_whole
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
 from keras_sat.export import _decoded, _next_version, _stretched
@@ -108,7 +108,7 @@ def test_the_captions_elsewhere_are_those_of_the_captioner(exported, scenes, tmp
 
 
 def test_it_is_what_tensorflow_serving_expects(exported):
-    assert sorted(path.name for path in exported.iterdir()) == ["1", "2"]
+    assert sorted(path.name for path in exported.iterdir()) == [".lock", "1", "2"]
     with_beams, greedy = (tf.saved_model.load(exported / version) for version in ("1", "2"))
     assert set(with_beams.signatures) == {"serving_default", "serving_jpeg"}
     assert set(greedy.signatures) == {"serving_default"}
@@ -335,6 +335,7 @@ def test_it_is_written_whole_or_not_at_all(exported, tmp_path, monkeypatch, caps
         raise tf.errors.ResourceExhaustedError(None, None, NO_SPACE)
 
     before = {path: path.stat().st_mtime_ns for path in exported.rglob("*")}
+    (tmp_path / "new" / ".1.0123abcd.part" / "variables").mkdir(parents=True)  # what a killed process left
     captioner = Captioner.from_pretrained("scenes")
     monkeypatch.setattr(tf.saved_model, "save", full)
     for folder in (exported, tmp_path / "new"):
@@ -344,7 +345,16 @@ def test_it_is_written_whole_or_not_at_all(exported, tmp_path, monkeypatch, caps
     assert main(["export", "scenes", str(tmp_path / "new")]) == 2
     expected = "keras-sat: variables/part-0; No space left on device. Make room and run the same command again"
     assert capsys.readouterr().err.startswith(expected)
-    assert list((tmp_path / "new").iterdir()) == []
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [".lock"]
+
+
+def test_one_process_exports_at_a_time(tmp_path):
+    captioner = Captioner.from_pretrained("scenes")
+    with (
+        exclusive_lock(tmp_path / ".lock", "is exporting"),
+        pytest.raises(ValueError, match="is exporting into .*Wait"),
+    ):
+        captioner.export(tmp_path, "litert")
 
 
 # === The command line, and real photos ===
