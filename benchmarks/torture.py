@@ -114,19 +114,23 @@ def run(command, output, *, disturb=None, wrapper=()):
     environment = os.environ | ENVIRONMENT
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(arguments, env=environment, text=True, errors="replace", **pipes) as process:
-        read = threading.Thread(target=lambda: said.extend(process.communicate(timeout=HANGS_AFTER)))
-        said = []
+
+        def listen():
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs, and nothing is said
+                said.extend(process.communicate(timeout=HANGS_AFTER))
+
+        said, read = [], threading.Thread(target=listen)
         read.start()
-        while process.poll() is None and _identity(journal) in (None, before):
+        while read.is_alive() and process.poll() is None and _identity(journal) in (None, before):
             time.sleep(0.002)
-        started = time.monotonic()
-        if disturb is not None and process.poll() is None:
+        started, works = time.monotonic(), read.is_alive() and process.poll() is None
+        if disturb is not None and works:
             disturb(process)
         read.join()
         if not said:
             process.kill()
             return Ended(-1, "", f"it hung for {HANGS_AFTER} s", HANGS_AFTER)
-    seconds = time.monotonic() - started
+    seconds = time.monotonic() - started if works else 0.0
     status = None if process.returncode == -signal.SIGKILL else process.returncode
     return Ended(status, *said, seconds, bool(half_written(output)))
 
@@ -147,11 +151,12 @@ def kill_at(seconds, output=None):
     """Return a function that kills a process after some seconds of work; or at its next write, where `output` is."""
 
     def disturb(process):
-        moment = time.monotonic() + seconds
-        while process.poll() is None and time.monotonic() < moment:
+        begun = time.monotonic()
+        while process.poll() is None and time.monotonic() < begun + seconds:
             time.sleep(0.001)
         while output is not None and process.poll() is None and not half_written(output):
-            pass
+            if time.monotonic() > begun + HANGS_AFTER:
+                break
         process.kill()
 
     return disturb
@@ -267,10 +272,12 @@ class Features(Command):
         return ["-m", "keras_sat", "features", *data, *encoder, "--batch-size", "2", "--cache-dir", output]
 
     def look(self, output):
-        with contextlib.suppress(ValueError):  # there is no cache yet, or it was only begun: the message is tested
-            cache, whole = FeatureCache.open(output), FeatureCache.open(self.whole)
-            done = [image_id for image_id in cache.image_ids if image_id in cache]
-            must(np.array_equal(cache.features(done), whole.features(done)), "a row that is done is wrong")
+        try:
+            cache = FeatureCache.open(output)
+        except ValueError:  # there is no cache yet, or it was only begun: the message is tested
+            return
+        done, whole = [image_id for image_id in cache.image_ids if image_id in cache], FeatureCache.open(self.whole)
+        must(np.array_equal(cache.features(done), whole.features(done)), "a row that is done is wrong")
 
 
 class Training(Features):
@@ -476,7 +483,8 @@ class Torture:
                 ended = run(command, output, disturb=kill_at(seconds, output if in_write else None))
                 if ended.status is not None:
                     self.count(what, came_after_its_end=1)
-                    command.usual_seconds = (command.usual_seconds + ended.seconds) / 2  # machines are busier at times
+                    if ended.seconds:  # else there was nothing left to do; machines are busier at times
+                        command.usual_seconds = (command.usual_seconds + ended.seconds) / 2
                     break
                 killed, ended = killed + 1, None
                 self.count(what, times=1, half_written=int(bool(half_written(output))))

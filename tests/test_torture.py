@@ -1,5 +1,7 @@
 """Nothing is lost: a little of what benchmarks/torture.py does with real processes. `make torture` does all of it."""
 
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -70,3 +72,23 @@ def test_a_fault_would_be_noticed(torture, counted, tmp_path):
         (tmp_path / path.relative_to(command.whole)).write_bytes(path.read_bytes())
     torture.must_end_right("a test", command, tmp_path, Ended(0, "", "", 0.0))
     assert "Flickr8k.token.txt" in torture.counts["a test"]["faults"][0]
+    command = torture.command("features")
+    shutil.copytree(command.whole, tmp_path / "features")
+    with open(tmp_path / "features" / "features.npy", "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x7f")
+    assert not torture.check("a test", command.look, tmp_path / "features")
+    assert "is damaged" in torture.counts["a test"]["faults"][1]
+
+
+@pytest.mark.parametrize("code", ["", "open('lock-journal', 'w').close(); "], ids=["before its work", "in its work"])
+def test_a_command_that_hangs_is_a_fault(torture, tmp_path, monkeypatch, code):
+    from torture import Command, kill_at, run
+
+    class Hangs(Command):
+        def arguments(self, output):
+            return ["-c", f"import os, time; os.chdir({str(output)!r}); {code}time.sleep(600)"]
+
+    monkeypatch.setattr("torture.HANGS_AFTER", 2)
+    ended = run(Hangs(tmp_path), tmp_path, disturb=kill_at(0.1, tmp_path))
+    assert "it hung for 2 s" in ended.fault
