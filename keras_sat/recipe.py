@@ -23,7 +23,7 @@ from keras_sat.captioner import Captioner
 from keras_sat.checkpoint import WAY_OUT, read_checkpoint, restore_state
 from keras_sat.checks import check_above_zero, check_counts, check_rates
 from keras_sat.distribution import Team
-from keras_sat.saved_model import pretrained_names
+from keras_sat.saved_model import pretrained_names, read_model
 from keras_sat.self_critical import SelfCritical, check_drawing
 from keras_sat.training_folder import describe, note_arguments
 
@@ -541,6 +541,7 @@ class _Training:
             its epochs.
         """
         plan, team, dev_images = self.plan, self.plan.team, self.plan.photos.of_split("dev")
+        self._refuse_damaged_model()
         captioner.build_for(batches)
         if self.state:
             restore_state(captioner, self.state)
@@ -575,6 +576,16 @@ class _Training:
         self.epochs, is_lost = team.tell([keep.epochs, lost.is_lost])
         team.share_folder(self.folder / "model")
         return self._best(captioner, is_lost), is_whole and not is_lost, self.epochs
+
+    def _refuse_damaged_model(self):
+        """Look at the model before an epoch is spent, not only when a better one is to replace it."""
+        if self.state or (self.folder / "model" / "config.json").exists():
+            try:
+                read_model(self.folder / "model")
+            except ValueError as error:
+                raise ValueError(
+                    f"{error} The best captioner should lie there: copy it back, or train into another output_dir."
+                ) from None
 
     def _search_options(self):
         return {"cache": self.plan.photos.cache, **{name: getattr(self.plan, name) for name in SEARCH}}

@@ -69,10 +69,12 @@ def _refuse_foreign_files(directory):
     if not directory.is_dir():
         foreign = True
     elif (directory / "config.json").exists():
+        way_out = "Choose another folder, or remove this file if the folder was that of a model."
         try:
-            foreign = read_json(directory / "config.json").get("format") != "captioner"
-        except (ValueError, OSError, AttributeError):
-            foreign = True
+            settings = read_json(directory / "config.json", EXPECTED, way_out)
+        except OSError:
+            settings = None
+        foreign = not isinstance(settings, dict) or settings.get("format") != "captioner"
     else:
         foreign = any(not OURS.fullmatch(path.name) for path in directory.iterdir())
     if foreign:

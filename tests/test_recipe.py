@@ -166,6 +166,26 @@ def test_a_damaged_checkpoint_is_one_clear_error(whole_training, tmp_path):
             train(copy)
 
 
+@pytest.mark.parametrize("damage", ["missing", "torn", "torn before the first epoch was kept"])
+def test_a_damaged_model_is_noticed_before_an_epoch_is_spent(whole_training, tmp_path, monkeypatch, damage):
+    folder = tmp_path / "copy"
+    shutil.copytree(whole_training[0], folder)
+    epochs, _ = read_checkpoint(folder / "checkpoint")
+    (state,) = (folder / "checkpoint").glob("state-*")
+    write_sealed_json(folder / "checkpoint" / "progress.json", {"epochs": epochs[:2], "state": state.name})
+    if damage == "missing":
+        shutil.rmtree(folder / "model")
+    else:
+        config = folder / "model" / "config.json"
+        config.write_bytes(config.read_bytes()[:50])
+    if "before" in damage:
+        shutil.rmtree(folder / "checkpoint")
+    monkeypatch.setattr(Captioner, "fit", None)
+    what = "no such model folder" if damage == "missing" else r"config\.json, line .* not valid JSON"
+    with pytest.raises(ValueError, match=f"{what}.*copy it back, or train into another output_dir"):
+        train(folder)
+
+
 def test_two_processes_do_not_train_into_one_folder(tmp_path):
     from data_utils.files import exclusive_lock
 

@@ -103,6 +103,16 @@ def test_a_folder_with_other_things_is_not_written_into(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
 
 
+def test_a_model_whose_settings_are_damaged_is_not_replaced(model_dir):
+    config = (model_dir / "config.json").read_bytes()
+    (model_dir / "config.json").write_bytes(config[:40])
+    with pytest.raises(ValueError, match=r"config\.json, line .*not valid JSON.*Choose another folder, or remove this"):
+        write_model(model_dir, SETTINGS, Vocabulary(["cat"]), ARRAYS)
+    (model_dir / "config.json").unlink()
+    write_model(model_dir, SETTINGS, Vocabulary(["cat"]), ARRAYS)
+    assert read_model(model_dir)[1].words == ["cat"]
+
+
 def test_files_of_others_are_never_lost(tmp_path, model_dir):
     other = tmp_path / "other"
     other.mkdir()
