@@ -103,14 +103,12 @@ def make_batches(
                 yield members, drawn, number
 
     def arrays(members, drawn, number):
-        image_numbers, *ids_and_weights = grouping.arrays(members)
-        if count > 1:
-            rows = np.array_split(np.arange(len(members)), count)[number]
-            weighs = len(rows) > 0
-            rows = rows if weighs else [-1]
-            image_numbers, drawn, *ids_and_weights = (x[rows] for x in (image_numbers, drawn, *ids_and_weights))
-            ids_and_weights[-1] *= weighs
-        return source.rows(image_numbers, drawn), *ids_and_weights
+        rows = np.array_split(np.arange(len(members)), count)[number]
+        weighs = len(rows) > 0
+        rows = rows if weighs else [-1]
+        image_numbers, *ids_and_weights = grouping.arrays(members, rows)
+        ids_and_weights[-1] *= weighs
+        return source.rows(image_numbers, drawn[rows]), *ids_and_weights
 
     def tensors(members, drawn, number):
         dtypes = (tf.as_dtype(source.dtype), tf.int32, tf.int32, tf.float32)
@@ -130,14 +128,15 @@ def make_batches(
 # === The shift, the padding and the weights ===
 
 
-def inputs_and_targets(captions, vocabulary):
+def inputs_and_targets(captions, vocabulary, longest=None):
     """Return input_ids, target_ids (int32) and token_weights (float32), each (captions, longest caption + 1).
 
     Args:
         captions: list of lists of word ids, without special tokens.
         vocabulary: Vocabulary.
+        longest: the number of words to leave room for; None: of the longest of these captions.
     """
-    time = max(map(len, captions), default=0) + 1
+    time = (max(map(len, captions), default=0) if longest is None else longest) + 1
     input_ids = np.full((len(captions), time), vocabulary.pad_token_id, dtype=np.int32)
     target_ids = np.full_like(input_ids, vocabulary.pad_token_id)
     token_weights = np.zeros(input_ids.shape, dtype=np.float32)
@@ -200,7 +199,9 @@ class _OneLength:
             batches += [members[i : i + self.batch_size] for i in range(0, len(members), self.batch_size)]
         return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
-    def arrays(self, members):
+    def arrays(self, members, rows):
+        """Return the numbers of the photos, and the ids and weights, of some rows of a batch."""
+        members = members[rows]
         captions = [self.captions[member] for member in members]
         return self.image_numbers[members], *inputs_and_targets(captions, self.vocabulary)
 
@@ -239,10 +240,12 @@ class _WholeImages:
         batches.append(np.array(batch))
         return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
-    def arrays(self, members):
-        most = self.num_captions[members].max()
+    def arrays(self, members, rows):
+        """Return the numbers of the photos, and the ids and weights, of some rows of a batch, padded as it is."""
+        most, longest = self.num_captions[members].max(), self.longest[members].max()
+        members = members[rows]
         every = [ids for member in members for ids in self.captions[member] + [[]] * (most - self.num_captions[member])]
-        shifted = inputs_and_targets(every, self.vocabulary)
+        shifted = inputs_and_targets(every, self.vocabulary, longest)
         no_caption = np.array([not ids for ids in every])
         for array in shifted:
             array[no_caption] = 0  # a place that no caption fills: <pad>, weight 0
