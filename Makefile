@@ -2,8 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
-# Two processes: most of a test is TensorFlow's tracing, which takes one core. One file stays in one process, since its
-# tests share what they trained.
+# Two processes with one thread each: most of a test is TensorFlow's tracing, which takes one core. One file stays in
+# one process, since its tests share what they trained.
 PYTEST := pytest --numprocesses 2 --dist loadfile
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
@@ -20,7 +20,7 @@ demo: $(INSTALLED)
 	$(BIN)/python -m keras_sat demo
 
 test: $(INSTALLED)
-	$(BIN)/python -m $(PYTEST)
+	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -52,7 +52,7 @@ test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python tests/lowest.py > .venv-lowest/constraints.txt
 	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable ".[test]"
-	.venv-lowest/bin/python -m $(PYTEST)
+	TF_NUM_INTRAOP_THREADS=1 .venv-lowest/bin/python -m $(PYTEST)
 
 notebooks-check: $(INSTALLED)
 	$(BIN)/python notebooks/check.py

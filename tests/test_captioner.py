@@ -18,6 +18,10 @@ from keras_sat.decoder import CELLS
 from keras_sat.encoders import ENCODERS
 
 KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
+PAIRS = [  # any two of an attention, a scoring and a cell
+    ("soft", "additive", "lstm"), ("soft", "dot", "gru"), ("soft", "bilinear", "lstm"), ("hard", "additive", "gru"),
+    ("hard", "dot", "lstm"), ("hard", "bilinear", "gru"), ("none", "additive", "lstm"), ("none", "additive", "gru"),
+]  # fmt: skip
 CAPTIONS = [
     "a red dog runs", "two cats sleep on a sofa", "a man rides", "the sea at night", "snow on a green hill",
     "a girl reads a book", "birds", "an old car in the rain",
@@ -65,7 +69,7 @@ def first_batch(eight, **options):
 # === Training ===
 
 
-@pytest.mark.parametrize("attention, scoring, cell", KINDS)
+@pytest.mark.parametrize("attention, scoring, cell", PAIRS)
 def test_every_kind_learns_its_captions_by_heart(eight, attention, scoring, cell, tmp_path):
     images, vocabulary, cache = eight
     captioner = Captioner(vocabulary, encoder=None, attention=attention, scoring=scoring, cell=cell, **SMALL, **QUIET)

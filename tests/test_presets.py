@@ -71,7 +71,18 @@ def test_the_preset_for_mobilenet_trains(tmp_path):
     next(layer for layer in network.layers if layer.name.endswith("trunk")).save_weights(weights)
     sizes = {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "feature_projection_dim": 8, "num_views": 2}
     fit = ["fit", "--data", "flickr8k", "--data-dir", str(tmp_path / "data"), "--encoder", "mobilenet_v2"]
-    fit += ["--encoder-weights", str(weights), "--image-size", "64", "--epochs", "1", "--dtype", "mixed_bfloat16"]
+    fit += [
+        "--encoder-weights",
+        str(weights),
+        "--image-size",
+        "64",
+        "--epochs",
+        "1",
+        "--dtype",
+        "mixed_bfloat16",
+        "--num-beams",
+        "1",
+    ]
     fit += [f"--{name.replace('_', '-')}={size}" for name, size in sizes.items()]
     assert main([*fit, "--output-dir", str(tmp_path / "run")]) == 0
     captioner = Captioner.load(tmp_path / "run" / "model")

@@ -56,8 +56,8 @@ def test_what_cannot_be_written_is_said_and_done_later(torture, counted, kind, w
 
 
 def test_damage_is_mended_or_said(torture, counted):
-    torture.damage(9)
-    assert sum(counted(what)["times"] for what in list(torture.counts)) == 9
+    torture.damage(6)
+    assert sum(counted(what)["times"] for what in list(torture.counts)) == 6
 
 
 def test_a_fault_would_be_noticed(torture, counted, tmp_path):
