@@ -2,9 +2,8 @@
 
 WHEN: "in-epoch" kills the process in the middle of its third epoch, "in-save" while the second checkpoint is written;
 "interrupt" sends it Ctrl-C in the third epoch. KIND "self-critical": these are self-critical epochs, after two of
-cross-entropy. KIND "deterministic": the same after a training with soft attention in a folder of its own, both of them
-to be repeated bit for bit. Hard attention with dropout needs every part of the state: weights, optimizer, learning
-rate, baseline, and all random generators.
+cross-entropy. KIND "deterministic": three epochs, to be repeated bit for bit. Hard attention with dropout needs every
+part of the state: weights, optimizer, learning rate, baseline, and all random generators.
 """
 
 import os
@@ -90,8 +89,6 @@ if __name__ == "__main__":
         callbacks.append(At(2, lambda: signal.raise_signal(signal.SIGINT)))
     if kind == "deterministic":
         options = {"deterministic": True, "epochs": 3, "splits": ["train"]}
-        train(f"{folder}/soft", attention="soft", group_by="length", **options)
-        folder = f"{folder}/hard"
     captioner = train(folder, callbacks=callbacks, show_progress=True, **options)
     print("epochs in the history:", len(captioner.history["loss"]))
     print("digest:", captioner.weights_digest())

@@ -25,20 +25,17 @@ def test_two_processes_end_with_the_same_bits_though_one_was_killed(tmp_path):
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     again = run_training(tmp_path / "killed", "", "deterministic")
     assert "goes on after epoch 2" in again.stdout, again.stderr
-    for attention in ("soft", "hard"):
-        (epochs, expected), (epochs_again, received) = (
-            read_checkpoint(tmp_path / name / attention / "checkpoint") for name in ("whole", "killed")
-        )
-        assert len(epochs) == 3 and expected.keys() == received.keys()
-        for name, values in expected.items():
-            np.testing.assert_array_equal(received[name], values, err_msg=f"{attention} {name}")
-        figures = [[{**one, "seconds": None} for one in some] for some in (epochs, epochs_again)]
-        assert figures[0] == figures[1]
-        digests = [
-            Captioner.load(tmp_path / name / attention / "model").weights_digest() for name in ("whole", "killed")
-        ]
-        assert digests[0] == digests[1]
-        assert read_sealed_json(tmp_path / "whole" / attention / "arguments.json", "arguments")["deterministic"]
+    (epochs, expected), (epochs_again, received) = (
+        read_checkpoint(tmp_path / name / "checkpoint") for name in ("whole", "killed")
+    )
+    assert len(epochs) == 3 and expected.keys() == received.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(received[name], values, err_msg=name)
+    figures = [[{**one, "seconds": None} for one in some] for some in (epochs, epochs_again)]
+    assert figures[0] == figures[1]
+    digests = [Captioner.load(tmp_path / name / "model").weights_digest() for name in ("whole", "killed")]
+    assert digests[0] == digests[1]
+    assert read_sealed_json(tmp_path / "whole" / "arguments.json", "arguments")["deterministic"]
 
 
 class Enabled(Exception):
