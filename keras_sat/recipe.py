@@ -419,9 +419,9 @@ class _Photos:
         self.cache = self._built(folder, self.images, captioner, errors=errors)
         self.images = [image for image in self.images if image.image_id not in self.cache.unreadable]
         train = self.of_split("train")
-        views = f"-{_checksum(train)}"  # another split has other photos to train on
+        digest = _checksum(train)  # another split has other photos to train on
         self.views = [
-            self._built(folder / f"view{view}{views}", train, captioner, view=view) for view in range(1, num_views)
+            self._built(folder / f"view{view}-{digest}", train, captioner, view=view) for view in range(1, num_views)
         ]
         self.options = {}
 
