@@ -48,7 +48,7 @@ import numpy as np
 
 from data_utils import DATASETS, FeatureCache
 from data_utils.downloads import DOWNLOADS, DataSource, RemoteFile, download
-from data_utils.files import read_json, write_json, write_whole
+from data_utils.files import identity_of, read_json, write_json, write_whole
 from keras_sat.__main__ import one_line
 from keras_sat.checkpoint import read_checkpoint
 from keras_sat.saved_model import read_model
@@ -109,7 +109,7 @@ def run(command, output, *, disturb=None, wrapper=()):
         wrapper: a command that the other one is an argument of.
     """
     journal = output / f"{command.lock}-journal"  # SQLite has one as long as it holds the lock
-    before = _identity(journal)
+    before = identity_of(journal)
     arguments = [*wrapper, sys.executable, *map(str, command.arguments(output))]
     environment = os.environ | ENVIRONMENT
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -121,7 +121,7 @@ def run(command, output, *, disturb=None, wrapper=()):
 
         said, read = [], threading.Thread(target=listen)
         read.start()
-        while read.is_alive() and process.poll() is None and _identity(journal) in (None, before):
+        while read.is_alive() and process.poll() is None and identity_of(journal) in (None, before):
             time.sleep(0.002)
         started, works = time.monotonic(), read.is_alive() and process.poll() is None
         if disturb is not None and works:
@@ -133,13 +133,6 @@ def run(command, output, *, disturb=None, wrapper=()):
     seconds = time.monotonic() - started if works else 0.0
     status = None if process.returncode == -signal.SIGKILL else process.returncode
     return Ended(status, *said, seconds, bool(half_written(output)))
-
-
-def _identity(path):
-    try:
-        return path.stat().st_ino, path.stat().st_mtime_ns
-    except OSError:
-        return None
 
 
 def half_written(folder):

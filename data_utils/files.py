@@ -167,3 +167,11 @@ def exclusive_lock(path, holder_does):
                 f"Received: lock file={path}"
             ) from None
         yield
+
+
+def identity_of(path):
+    """Return what changes when a file is replaced; None if there is none."""
+    try:
+        return path.stat().st_ino, path.stat().st_mtime_ns
+    except OSError:
+        return None

@@ -19,7 +19,15 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.files import exclusive_lock, expectation, read_json, read_sealed_json, write_sealed_json, write_whole
+from data_utils.files import (
+    exclusive_lock,
+    expectation,
+    identity_of,
+    read_json,
+    read_sealed_json,
+    write_sealed_json,
+    write_whole,
+)
 from data_utils.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
@@ -88,20 +96,12 @@ def read_model(directory):
     """Return settings, Vocabulary and arrays; anything but a whole model folder is one clear ValueError."""
     directory = Path(directory).expanduser()
     while True:
-        before = _state_of(directory / "config.json")
+        before = identity_of(directory / "config.json")
         try:
             return _read_model(directory)
         except ValueError:
-            if _state_of(directory / "config.json") == before:
+            if identity_of(directory / "config.json") == before:
                 raise  # else another process has replaced the model meanwhile, and removed the files of the old one
-
-
-def _state_of(path):
-    """Return what changes when a file is replaced."""
-    try:
-        return path.stat().st_ino, path.stat().st_mtime_ns
-    except OSError:
-        return None
 
 
 def _read_model(directory):
