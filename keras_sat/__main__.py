@@ -123,13 +123,13 @@ def _add_search(parser):
     parser.add_argument("--max-length", type=int, help="most words of a caption; default: 20")
 
 
-def _add_model(parser):
+def _add_model(parser, usual=DEFAULT_MODEL):
     parser.add_argument(
         "--model",
         action="append",
         default=None,
         help=f"a folder that was saved, or the name of a pretrained model; given several times, the models write one "
-        f"caption together; default: {DEFAULT_MODEL}",
+        f"caption together; default: {usual}",
     )
 
 
@@ -225,7 +225,7 @@ def _add_caption(parser):
 
 
 def _add_evaluate(parser):
-    _add_model(parser)
+    _add_model(parser, f'{DEFAULT_MODEL}, or "scenes" with --data scenes')
     parser.add_argument(
         "--captions",
         default=None,
@@ -358,6 +358,9 @@ def run_caption(images, model, encoder_weights=None, plot=None, html=None, gif=N
             for option, write in (("plot", display.save), ("html", display.to_html), ("gif", display.animate)):
                 if option in drawings:
                     write(drawings[option][path])
+    for option, out in (("plot", plot), ("html", html), ("gif", gif)):
+        if out is not None and len(unreadable) < len(paths):
+            print(f"keras-sat: --{option}: {Path(out).expanduser()}", file=sys.stderr)
     if unreadable:
         raise ValueError("; ".join(unreadable))
 
@@ -423,7 +426,9 @@ def _drawing_paths(option, out, paths):
     if out.suffix and out.suffix[1:].lower() not in kinds:
         raise ValueError(f"A drawing can be one of: {', '.join(kinds)}. Received: --{option} {out}")
     if out.suffix and len(paths) > 1:
-        raise ValueError(f"Several pictures are drawn into a folder. Received: --{option} {out}")
+        raise ValueError(
+            f"Several pictures are drawn into a folder: leave out {out.suffix}. Received: --{option} {out}"
+        )
     if out.suffix:
         drawings = {paths[0]: out}
     else:
@@ -617,7 +622,7 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
-        print(f"keras-sat: {one_line(error)}", file=sys.stderr)
+        print(f"keras-sat: {_as_options(one_line(error), arguments)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("keras-sat: stopped; run the same command again to go on.", file=sys.stderr)
@@ -644,6 +649,13 @@ def one_line(error):
     if isinstance(error, OSError) and error.errno in WAYS_OUT:
         text += f". {WAYS_OUT[error.errno]}"
     return " ".join(text.split())
+
+
+def _as_options(text, arguments):
+    """Return a message that names arguments in Python's way, with options in their place: num_beams is --num-beams."""
+    for name in filter(lambda name: "_" in name, arguments):
+        text = re.sub(rf"(?<![\w./-]){name}(?=[`=\s,;:.]|$)", f"--{name.replace('_', '-')}", text)
+    return text
 
 
 def _import_tensorflow_quietly():

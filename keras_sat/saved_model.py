@@ -10,6 +10,7 @@ beside the old ones and then replaces config.json, so that a save which is kille
 """
 
 import contextlib
+import difflib
 import hashlib
 import io
 import json
@@ -238,7 +239,9 @@ def pretrained_directory(name):
     """Return the folder of a model that comes with keras_sat."""
     names = pretrained_names()
     if name not in names:
-        raise ValueError(f"Expected one of: {', '.join(names)}. Received: name={name!r}")
+        near = difflib.get_close_matches(str(name), names, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise ValueError(f"Expected one of: {', '.join(names)}. Received: name={name!r}.{hint}")
     return PRETRAINED / name
 
 

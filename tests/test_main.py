@@ -193,7 +193,9 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     folder, _ = whole_training
     model = ["--model", str(folder / "model"), "--num-beams", "1", "--max-length", "4"]
     assert main(["caption", str(pictures / "*.png"), *model, "--plot", str(tmp_path / "one.png")]) == 0
-    assert capsys.readouterr().out.count("\n") == 1 and (tmp_path / "one.png").stat().st_size > 1000
+    output, error = capsys.readouterr()
+    assert output.count("\n") == 1 and error == f"keras-sat: --plot: {tmp_path / 'one.png'}\n"
+    assert (tmp_path / "one.png").stat().st_size > 1000
     both = [str(pictures / "a.png"), str(pictures / "b.jpg")]
     assert main(["caption", *both, *model, "--plot", str(tmp_path / "drawn")]) == 0
     assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == ["a-attention.png", "b-attention.png"]
@@ -202,9 +204,10 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([str(pictures / "*.gif")], "no such file"),
         ([both[0], "--model", "nonsense"], "no pretrained model"),
         ([both[0], "--plot", both[0]], "would replace the picture itself"),
-        ([*both, "--plot", str(tmp_path / "one.png")], "into a folder"),
+        ([*both, "--plot", str(tmp_path / "one.png")], "into a folder: leave out .png"),
         ([both[0], "--plot", str(tmp_path / "one.json")], "A drawing can be one of: "),
-        ([str(pictures / "a.png"), "--num-beams", "0"], "`num_beams` must be"),
+        ([str(pictures / "a.png"), "--num-beams", "0"], "`--num-beams` must be"),
+        ([both[0], "--model", "scens"], "Did you mean scenes?"),
     ):
         assert main(["caption", *model, *arguments]) == 2
         output, error = capsys.readouterr()

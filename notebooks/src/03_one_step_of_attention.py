@@ -149,7 +149,7 @@ print("context", z.shape, " gate", beta.round(3))
 # %% [markdown]
 # ## 4. Remember, (1) to (3)
 #
-# An LSTM with four gates. Each gate sees the last word, the last state and the context.
+# An LSTM with three gates and a modulator. Each of them sees the last word, the last state and the context.
 #
 # $$\begin{pmatrix} \mathbf{i}_t \\ \mathbf{f}_t \\ \mathbf{o}_t \\ \mathbf{g}_t \end{pmatrix} =
 #   \begin{pmatrix} \sigma \\ \sigma \\ \sigma \\ \tanh \end{pmatrix} T_{D+m+n,n}
@@ -157,8 +157,9 @@ print("context", z.shape, " gate", beta.round(3))
 #   \mathbf{c}_t = \mathbf{f}_t \odot \mathbf{c}_{t-1} + \mathbf{i}_t \odot \mathbf{g}_t \quad
 #   \mathbf{h}_t = \mathbf{o}_t \odot \tanh(\mathbf{c}_t)$$
 #
-# The forget gate $\mathbf{f}$ says what of the memory is kept, the input gate $\mathbf{i}$ what is added of the new
-# $\mathbf{g}$, the output gate $\mathbf{o}$ what is shown. $T$ is three matrices side by side, one for each input.
+# The forget gate $\mathbf{f}$ says what of the memory is kept, the input gate $\mathbf{i}$ what is added of the new,
+# the modulator $\mathbf{g}$, the output gate $\mathbf{o}$ what is shown. $T$ is three matrices side by side,
+# one for each input.
 
 # %%
 gates = E[y] @ T_y + h @ T_h + z @ T_z + T_bias
