@@ -8,6 +8,7 @@ from PIL import Image
 
 from data_utils import FeatureCache
 from keras_sat import __main__ as command_line
+from keras_sat import arguments as offered
 from keras_sat import recipe
 from keras_sat.__main__ import main
 from keras_sat.attention import ATTENTIONS, SCORINGS
@@ -36,13 +37,13 @@ def test_help_of_every_command_needs_no_tensorflow():
 
 
 def test_names_that_are_written_out_so_that_help_needs_no_tensorflow():
-    assert tuple(ENCODERS) == command_line.ENCODER_NAMES
-    assert tuple(ATTENTIONS) == command_line.ATTENTION_NAMES
-    assert tuple(SCORINGS) == command_line.SCORING_NAMES
-    assert tuple(CELLS) == command_line.CELL_NAMES
-    assert BASELINES == command_line.BASELINE_NAMES
-    assert {"self_critical_epochs", *command_line.SELF_CRITICAL} == {*recipe._SELF_CRITICAL}
-    assert command_line.DEFAULT_MODEL in pretrained_names()
+    assert tuple(ENCODERS) == offered.ENCODER_NAMES
+    assert tuple(ATTENTIONS) == offered.ATTENTION_NAMES
+    assert tuple(SCORINGS) == offered.SCORING_NAMES
+    assert tuple(CELLS) == offered.CELL_NAMES
+    assert BASELINES == offered.BASELINE_NAMES
+    assert {"self_critical_epochs", *offered.SELF_CRITICAL} == {*recipe._SELF_CRITICAL}
+    assert offered.DEFAULT_MODEL in pretrained_names()
 
 
 def test_features_of_your_own_pictures(tmp_path, capsys):

@@ -16,7 +16,8 @@ import data_utils
 import keras_sat
 from data_utils import DATASETS
 from keras_sat import ENCODERS
-from keras_sat.__main__ import build_parser, main
+from keras_sat.__main__ import main
+from keras_sat.arguments import build_parser
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -16,7 +16,7 @@ import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
 from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, recipe
-from keras_sat.__main__ import build_parser
+from keras_sat.arguments import build_parser
 from keras_sat.checkpoint import read_checkpoint
 from keras_sat.training_folder import describe
 
@@ -478,7 +478,7 @@ def test_learning_rates():
 
 def test_the_command_line_offers_what_fit_takes():
     arguments = vars(build_parser().parse_args(["fit", "--data", "scenes", "--epochs", "3", "--dropout", "0.1"]))
-    assert arguments == {"command": "fit", "run": arguments["run"], "data": "scenes", "epochs": 3, "dropout": 0.1}
+    assert arguments == {"command": "fit", "data": "scenes", "epochs": 3, "dropout": 0.1}
     fit = inspect.signature(keras_sat.fit).parameters
     known = {*fit, *inspect.signature(Captioner).parameters, *inspect.signature(keras_sat.CaptionDecoder).parameters}
     parser = build_parser()._subparsers._group_actions[0].choices["fit"]
@@ -487,7 +487,6 @@ def test_the_command_line_offers_what_fit_takes():
         "preset",
         "dropout",
         "dtype",
-        "run",
         "gpus",
         "hosts",
     }
