@@ -21,11 +21,15 @@ from keras_sat.arguments import DEFAULT_MODEL, SELF_CRITICAL, build_parser
 from keras_sat.presets import PRESETS, usual_preset
 
 MAKE_ROOM = "Make room and run the same command again: it goes on where it was."
-NOT_WRITABLE = "Choose a folder that can be written to."
-WAYS_OUT = dict.fromkeys((errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)), MAKE_ROOM)
-WAYS_OUT |= dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), NOT_WRITABLE)
-GONE = "Look whether it is there, and run the same command again."
-WAYS_OUT |= dict.fromkeys((errno.ENOENT, errno.EEXIST, errno.ENOTDIR), GONE)  # a folder may vanish while it is made
+WAYS_OUT = {
+    errno.ENOSPC: MAKE_ROOM,
+    errno.EFBIG: MAKE_ROOM,
+    getattr(errno, "EDQUOT", errno.ENOSPC): MAKE_ROOM,  # Windows has none
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Choose a folder that can be written to."),
+    **dict.fromkeys(  # a folder may vanish while it is made
+        (errno.ENOENT, errno.EEXIST, errno.ENOTDIR), "Look whether it is there, and run the same command again."
+    ),
+}
 
 
 def run_demo(**options):

@@ -1,37 +1,30 @@
 """The whole of a training in one call, made of public parts only: data, vocabulary, features, batches, captioner."""
 
 import inspect
-import json
 import numbers
 import os
-import warnings
-import zlib
 from pathlib import Path
 from types import SimpleNamespace
 
 import keras
 import tensorflow as tf
 
-from data_utils.batches import make_batches
-from data_utils.feature_cache import FeatureCache
-from data_utils.files import clear_half_written, exclusive_lock, read_sealed_json, write_sealed_json
-from data_utils.images import readable_photos
+from data_utils.files import exclusive_lock
 from data_utils.sources import photos_of_split, read_data
 from data_utils.vocabulary import Vocabulary
 from keras_sat import callbacks as parts
 from keras_sat.captioner import Captioner
-from keras_sat.checkpoint import WAY_OUT, read_checkpoint, restore_state
+from keras_sat.checkpoint import read_checkpoint
 from keras_sat.checks import check_above_zero, check_counts, check_rates
 from keras_sat.distribution import Team
-from keras_sat.saved_model import pretrained_names, read_model
+from keras_sat.saved_model import pretrained_names
 from keras_sat.self_critical import SelfCritical, check_drawing
-from keras_sat.training_folder import describe, note_arguments
+from keras_sat.training import Training
+from keras_sat.training_folder import describe
+from keras_sat.training_photos import TrainingPhotos
 
 SCHEDULES = ("constant", "cosine")
-KEEP_IMAGES_BYTES = 1_000_000_000
-SEARCH = ("num_beams", "max_length")  # how the dev split is captioned after each epoch
 SELF_CRITICAL_FOLDER = "self_critical"  # within that of the training before
-BEFORE = "before.json"  # scores of the captioner that a training began with
 
 
 def fit(
@@ -162,8 +155,12 @@ def fit(
     named |= {"image_size": image_size, "attention": attention, "scoring": scoring, "cell": cell}
     chosen = {name: value for name, value in named.items() if value is not None} | captioner_options
     output_dir = Path(output_dir or _usual_output_dir(data_name, chosen, initial_model)).expanduser()
-    photos = _Photos(images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, team)
-    plan = SimpleNamespace(**locals())
+    photos = TrainingPhotos(images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, team)
+    usual = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
+    plan = SimpleNamespace(
+        **arguments, arguments=arguments, usual=usual, chosen=chosen, initial_model=initial_model, images=images,
+        photos=photos, data_name=data_name, callbacks=callbacks, show_progress=show_progress, say=say, team=team,
+    )  # fmt: skip
     if deterministic:
         tf.config.experimental.enable_op_determinism()
     with team.folder(output_dir) as plan.output_dir, team.scope(), _lock(plan.output_dir):
@@ -201,9 +198,9 @@ def _lock(folder):
 
 
 def _train_on_words(plan):
-    """Train with cross-entropy; return what `_Training.run` does."""
+    """Train with cross-entropy; return what `Training.run` does."""
     arguments = {name: value for name, value in plan.arguments.items() if name not in _SELF_CRITICAL}
-    training = _Training(plan, plan.output_dir, plan.epochs)
+    training = Training(plan, plan.output_dir, plan.epochs)
     further, _ = read_checkpoint(plan.output_dir / SELF_CRITICAL_FOLDER / "checkpoint")
     if further and not training.has_ended:
         raise ValueError(
@@ -234,7 +231,7 @@ def _train_on_words(plan):
 
 
 def _train_on_rewards(plan, before):
-    """Train a captioner on with CIDEr as its reward; return what `_Training.run` does."""
+    """Train a captioner on with CIDEr as its reward; return what `Training.run` does."""
     names = ("batch_size", "seed", "deterministic", "optimizer", "clip_norm", "weight_decay", "average_momentum")
     names += ("encoder_rate", "patience", "num_beams", "max_length", *_SELF_CRITICAL)
     arguments = {name: plan.arguments[name] for name in names}
@@ -246,7 +243,7 @@ def _train_on_rewards(plan, before):
     captioner = before.adapted(**{"seed": plan.seed, **options})
     captioner.check_encoder_rate(plan.encoder_rate)
     folder = plan.output_dir / SELF_CRITICAL_FOLDER
-    training = _Training(plan, folder, plan.self_critical_epochs, kind="self-critical ", monitored="val_cider")
+    training = Training(plan, folder, plan.self_critical_epochs, kind="self-critical ", monitored="val_cider")
     training.note(describe(arguments, plan.images, captioner))
     if training.has_ended:
         return training.loaded()
@@ -373,254 +370,6 @@ def _learning_rate(learning_rate, schedule, warmup_steps, num_steps):
             warmup_steps=warmup_steps,
         )
     return keras.optimizers.schedules.PolynomialDecay(0.0, warmup_steps, learning_rate)
-
-
-# === The photos ===
-
-
-class _Photos:
-    """The photos of a training, which are encoded, or found to be readable, when a captioner is there.
-
-    Args:
-        images: list of CaptionedImage.
-        data_dir, cache_dir, output_dir, skip_unreadable, show_progress: see `fit`.
-        team: the Team that trains.
-    """
-
-    def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, team):
-        self.images = images
-        self.data_dir, self.cache_dir, self.output_dir = data_dir, cache_dir, output_dir
-        self.skip_unreadable = skip_unreadable
-        self.show_progress = show_progress
-        self.team = team
-        self.cache, self.views, self.options = None, [], None
-
-    def prepare(self, captioner, num_views):
-        """Build the features of all photos (`evaluate` will want those of the test split) and of the further views."""
-        if captioner.encoder_training != "frozen" and num_views > 1:
-            raise ValueError(
-                "Views are for features that are kept; an encoder that is trained gets the photos themselves. "
-                f"Received: num_views={num_views} with encoder_training={captioner.encoder_training!r}"
-            )
-        if self.options is None:  # else it is done already, for an epoch of the other kind
-            _ = captioner.encoder_model  # a frozen one is made now: its variables need all hosts at once
-            with self.team.in_turn():
-                self._prepare(captioner, num_views)
-            weights_digest = None if self.cache is None else self.cache.manifest["weights_digest"]
-            self.team.check_same({"readable_photos": _checksum(self.images), "weights_digest": weights_digest})
-
-    def _prepare(self, captioner, num_views):
-        if captioner.encoder_training != "frozen":
-            self.images = readable_photos(self.images, skip=self.skip_unreadable, show_progress=self.show_progress)
-            self.options = _photo_options(captioner, self.images)
-            return
-        folder = Path(self.cache_dir or _usual_cache_dir(captioner, self.data_dir, self.output_dir))
-        errors = "skip" if self.skip_unreadable else "raise"
-        self.cache = self._built(folder, self.images, captioner, errors=errors)
-        self.images = [image for image in self.images if image.image_id not in self.cache.unreadable]
-        train = self.of_split("train")
-        digest = _checksum(train)  # another split has other photos to train on
-        self.views = [
-            self._built(folder / f"view{view}-{digest}", train, captioner, view=view) for view in range(1, num_views)
-        ]
-        self.options = {}
-
-    def _built(self, folder, images, captioner, **options):
-        ids, paths = ([getattr(image, name) for image in images] for name in ("image_id", "image_path"))
-        encoder = captioner.encoder_model
-        return FeatureCache.build(folder, ids, paths, encoder, show_progress=self.show_progress, **options)
-
-    def of_split(self, split):
-        """Return the photos of a split; none where there is no such."""
-        return [image for image in self.images if image.split == split]
-
-    def batches(self, split, captioner, plan, *, group_by=None, whole=False, **options):
-        """Return the batches of a split; `whole` leaves out the further views."""
-        views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
-        options |= {"batch_size": plan.batch_size, "group_by": group_by or plan.group_by, "seed": plan.seed}
-        options |= {"shares": self.team.shares}
-        return make_batches(self.of_split(split), captioner.vocabulary, views, **options, **self.options)
-
-
-def _checksum(images):
-    """Return what tells photos from others by their ids."""
-    return f"{zlib.crc32(json.dumps([image.image_id for image in images]).encode()):08x}"
-
-
-def _photo_options(captioner, images):
-    """Return the options of make_batches for photos: those on the disk stay in memory, if they are not too many."""
-    height, width = captioner.encoder_model.input_shape[1:3]
-    fit_in = len(images) * height * width * 3 <= KEEP_IMAGES_BYTES
-    on_disk = isinstance(images[0].image_path, (str, os.PathLike))
-    return {"image_size": (height, width), "keep_images": fit_in and on_disk}
-
-
-def _usual_cache_dir(captioner, data_dir, output_dir):
-    if data_dir is None:
-        return output_dir / "features"
-    size = captioner.image_size
-    chosen = (
-        captioner.encoder,
-        captioner.encoder_layer,
-        size and "x".join(map(str, [size] if isinstance(size, int) else size)),
-    )
-    return Path(data_dir).expanduser() / "-".join(["features", *filter(None, chosen)])
-
-
-# === A training in its folder ===
-
-
-class _Training:
-    """A training in a folder: begun, gone on with or loaded, it ends with its best captioner.
-
-    Args:
-        plan: what `fit` was asked for.
-        folder: of this training.
-        num_epochs: of this training, at most.
-        kind: what its epochs are called.
-        monitored: the figure that tells the best epoch.
-    """
-
-    def __init__(self, plan, folder, num_epochs, kind="", monitored=parts.MONITORED):
-        self.plan = plan
-        self.folder = folder
-        self.num_epochs = num_epochs
-        self.kind = kind
-        self.monitored = monitored
-        self.before = []  # the figures of the captioner that it began with, where these count
-        self.epochs, self.state = read_checkpoint(folder / "checkpoint")
-        self.epochs = plan.team.tell(self.epochs)
-
-    def note(self, described):
-        """Note what the result depends on; refuse a folder with another training."""
-        self.plan.team.check_same(described)
-        usual = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
-        clear_half_written(*(self.folder / name for name in ("arguments.json", "history.csv", BEFORE)))
-        if self.epochs and (self.folder / BEFORE).exists():  # else it may stem from other arguments
-            self.before = [read_sealed_json(self.folder / BEFORE, "the scores before a training", WAY_OUT)]
-        self.before = self.plan.team.tell(self.before)
-        if self.plan.team.is_chief:
-            note_arguments(self.folder, described, self.epochs, usual, has_ended=self.has_ended)
-        if self.epochs:
-            parts.write_history(self.folder / "history.csv", self.epochs)
-
-    @property
-    def has_ended(self):
-        known = [*self.before, *self.epochs]
-        return len(self.epochs) >= self.num_epochs or parts.is_at_its_best(known, self.plan.patience, self.monitored)
-
-    def loaded(self):
-        """Return what `run` returned when it ended."""
-        self.plan.say(
-            f"{self.folder}: this training has ended after {len(self.epochs)} {self.kind}epochs; the best captioner is "
-            "loaded"
-        )
-        self.plan.team.share_folder(self.folder / "model")
-        own, initial_model = self.plan.encoder, self.plan.initial_model
-        if not isinstance(own, keras.Model):
-            own = initial_model.encoder_model if initial_model is not None and initial_model.has_own_encoder else None
-        return Captioner.load(self.folder / "model", encoder=own), True, self.epochs
-
-    def begin_with(self, captioner):
-        """Keep a captioner and its scores as what is to be improved."""
-        if self.epochs:
-            return
-        captioner.save(self.folder / "model")
-        scores, dev_images = {}, self.plan.photos.of_split("dev")
-        if dev_images and self.plan.team.is_chief:
-            scores = parts.score_captions(captioner, dev_images, **self._search_options())
-            shown = f"CIDEr {scores['val_cider']:.3f}, BLEU-4 {100 * scores['val_bleu_4']:.1f}"
-            self.plan.say(f"before {self.kind}training: {shown} on dev")
-        write_sealed_json(self.folder / BEFORE, scores)
-        self.before = self.plan.team.tell([scores])
-
-    def run(self, captioner, batches, steps=()):
-        """Train a captioner that was compiled.
-
-        Returns: the best captioner; whether the training came to its end, neither interrupted nor lost; the figures of
-            its epochs.
-        """
-        plan, team, dev_images = self.plan, self.plan.team, self.plan.photos.of_split("dev")
-        self._refuse_damaged_model()
-        captioner.build_for(batches)
-        if self.state:
-            restore_state(captioner, self.state)
-            plan.say(f"goes on after {self.kind}epoch {len(self.epochs)}")
-        lost = parts.StopWhenLost()
-        known = {"epochs": self.epochs, "before": self.before, "monitored": self.monitored}
-        keep = parts.KeepTraining(self.folder, patience=plan.patience, **known)
-        steps, dev_batches, search_options = [lost, *steps], None, self._search_options()
-        if dev_images:
-            dev_batches = plan.photos.batches("dev", captioner, plan, whole=True, shuffle=False)
-            steps.append(parts.ScoreCaptions(dev_images, **search_options))
-        if plan.show_progress:
-            steps.append(parts.ShowProgress(self.num_epochs, label=f"{self.kind}epoch", **known))
-            shown = dev_images or plan.photos.of_split("train")
-            steps.append(parts.ShowCaptions(shown, **search_options))
-        is_whole = True
-        try:
-            team.fit(
-                captioner,
-                batches,
-                validation_data=dev_batches,
-                initial_epoch=len(self.epochs),
-                epochs=self.num_epochs,
-                callbacks=[*steps, *plan.callbacks, keep],
-            )
-        except KeyboardInterrupt:
-            if team.num_hosts > 1:
-                raise  # the others cannot go on alone: they end as this process does
-            is_whole = False
-            if keep.epochs:
-                plan.say("\nstopped; called again with the same arguments, it goes on after the last complete epoch")
-        self.epochs, is_lost = team.tell([keep.epochs, lost.is_lost])
-        team.share_folder(self.folder / "model")
-        return self._best(captioner, is_lost), is_whole and not is_lost, self.epochs
-
-    def _refuse_damaged_model(self):
-        """Look at the model before an epoch is spent, not only when a better one is to replace it."""
-        if self.state or (self.folder / "model" / "config.json").exists():
-            try:
-                read_model(self.folder / "model")
-            except ValueError as error:
-                raise ValueError(
-                    f"{error} The best captioner should lie there: copy it back, or train into another output_dir."
-                ) from None
-
-    def _search_options(self):
-        return {"cache": self.plan.photos.cache, **{name: getattr(self.plan, name) for name in SEARCH}}
-
-    def _best(self, captioner, is_lost):
-        """Return the captioner with the weights of its best epoch."""
-        captioner.expectation_share.assign(captioner.expectation_probability)
-        advice = "Lower the learning rate, or clip_norm, and train into another output_dir."
-        if self.kind:
-            advice = "Lower self_critical_rate, or clip_norm: with epochs=0, another output_dir, and initial_model="
-            advice += f"{str(self.folder.parent / 'model')!r}." if self.plan.epochs else "the same."
-        if not self.epochs and not self.before:
-            if is_lost:
-                raise ValueError(
-                    f"The loss became infinite or no number in the first epoch: nothing was learnt. {advice}"
-                )
-            warnings.warn("Stopped before the first epoch was complete: nothing is kept on the disk.", stacklevel=5)
-            return captioner
-        best = parts.best_epoch([*self.before, *self.epochs], self.monitored) - len(self.before)
-        name = f"The captioner of epoch {best + 1}" if best >= 0 else "The captioner from before"
-        if is_lost:
-            warnings.warn(
-                f"The loss became infinite or no number in epoch {len(self.epochs) + 1}. {name}, the best one, is "
-                f"returned. {advice}",
-                stacklevel=5,
-            )
-        captioner.restore_weights(self.folder / "model")
-        if best < 0:
-            line = f"none of {len(self.epochs)} {self.kind}epochs was better; the captioner from before is"
-        else:
-            figure = self.epochs[best].get(self.monitored)
-            score = "" if figure is None else f", {parts.as_text(self.monitored, figure)} on dev"
-            line = f"the best of {len(self.epochs)} {self.kind}epochs was {best + 1}{score}; it is saved"
-        self.plan.say(f"{line} in {self.folder / 'model'}")
-        return captioner
 
 
 # === What is going to happen ===

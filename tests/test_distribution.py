@@ -16,10 +16,10 @@ from together import HARD, WEIGHTS, scenes, train
 
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
-from keras_sat import recipe
 from keras_sat.__main__ import main
 from keras_sat.checkpoint import read_checkpoint
 from keras_sat.distribution import SEED_STRIDE, Team, read_tf_config, several_gpus
+from keras_sat.training import Training
 
 TOGETHER = Path(__file__).with_name("together.py")
 LOST = "ConnectionError: Another host of this training has ended or cannot be reached"
@@ -286,7 +286,7 @@ def test_hosts_with_other_photos_or_features_are_refused(tmp_path, monkeypatch, 
     options = {"encoder": "tiny", "encoder_training": "frozen", "encoder_weights": tmp_path / WEIGHTS, "image_size": 16}
     options |= {"skip_unreadable": True, "show_progress": False}
     said = []
-    monkeypatch.setattr(recipe._Training, "run", lambda training, captioner, *_: (captioner, True, []))
+    monkeypatch.setattr(Training, "run", lambda training, captioner, *_: (captioner, True, []))
     monkeypatch.setattr(Team, "tell", lambda team, value: said.append(value) or value)
     keras_sat.fit(images, output_dir=tmp_path / "chief", **options)
     if differs == "readable_photos":
