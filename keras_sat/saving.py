@@ -132,8 +132,8 @@ class CaptionerFiles:
         """Return a captioner that comes with keras_sat.
 
         Args:
-            name: "flickr8k-mobilenet_v2", which speaks of photos (docs/model-card.md), or "scenes" or "scenes-hard",
-                which speak of the built-in scenes.
+            name: "flickr8k-mobilenet_v2" or "flickr8k-mobilenet_v2-hard", which speak of photos (docs/model-card.md),
+                or "scenes" or "scenes-hard", which speak of the built-in scenes.
             **options: see `load`.
         """
         return cls.load(pretrained_directory(name), **options)

@@ -238,6 +238,13 @@ def test_mistakes_are_counted_word_by_word(benchmarks):
     assert counts == {"red": (2, 1, 0, 0), "dog": (1, 1, 1, 1), "cat": (2, 1, 1, 1)}
 
 
+def test_how_much_maps_say(benchmarks):
+    from spread import spread
+
+    even, sharp = np.full((2, 2), 0.25), np.array([[0.0, 1.0], [0.0, 0.0]])
+    np.testing.assert_allclose(spread(np.array([even, sharp])), [np.log(4) / 2, np.log(4), 0.5])
+
+
 def test_seeds_become_one_row(benchmarks, monkeypatch, tmp_path, capsys):
     import seeds
 

@@ -11,7 +11,9 @@ from keras_sat.recipe import load_captioner
 from keras_sat.saved_model import pretrained_directory, pretrained_names
 from keras_sat.scores import bleu, cider
 
-LARGEST = {"scenes": 1_000_000, "scenes-hard": 1_000_000, "flickr8k-mobilenet_v2": 15_000_000}
+FLICKR8K = ("flickr8k-mobilenet_v2", "flickr8k-mobilenet_v2-hard")
+LARGEST = {"scenes": 1_000_000, "scenes-hard": 1_000_000}
+LARGEST |= dict.fromkeys(FLICKR8K, 15_000_000)
 
 
 @pytest.mark.parametrize("name, truth, mass", [("scenes", 0.9, 0.8), ("scenes-hard", 0.8, 0.7)])
@@ -43,24 +45,30 @@ def test_a_folder_of_the_same_name_does_not_hide_it(tmp_path, monkeypatch):
     assert load_captioner("scenes").decoder.attention == "hard"
 
 
-def test_the_flickr8k_model_loads_without_network(monkeypatch):
+@pytest.mark.parametrize("name", FLICKR8K)
+def test_the_flickr8k_models_load_without_network(name, monkeypatch):
     monkeypatch.setattr(socket, "socket", None)  # whoever asks for one fails
-    captioner = keras_sat.Captioner.from_pretrained("flickr8k-mobilenet_v2")
+    captioner = keras_sat.Captioner.from_pretrained(name)
+    assert captioner.decoder.attention == ("hard" if "hard" in name else "soft")
     features = np.random.default_rng(0).random((2, *captioner.feature_shape), dtype=np.float32)
     result = captioner.caption_features(features)[0]
     assert result.words and result.attention_weights.shape[1:] == (7, 7)
     assert captioner.encoder_weights == "imagenet"
 
 
+def flickr8k_captioner_of(name, real_data):
+    return keras_sat.Captioner.from_pretrained(name, encoder_weights=real_data / "mobilenet_v2_notop.weights.h5")
+
+
 @pytest.fixture(scope="module")
 def flickr8k_captioner(real_data):
-    weights = real_data / "mobilenet_v2_notop.weights.h5"
-    return keras_sat.Captioner.from_pretrained("flickr8k-mobilenet_v2", encoder_weights=weights)
+    return flickr8k_captioner_of(FLICKR8K[0], real_data)
 
 
-def test_the_flickr8k_model_describes_photos_that_it_has_not_seen(flickr8k_captioner, flickr8k_images):
+@pytest.mark.parametrize("name", FLICKR8K)
+def test_the_flickr8k_models_describe_photos_that_they_have_not_seen(name, real_data, flickr8k_images):
     chosen = photos_of_split(flickr8k_images, "dev")[:200]
-    captions = [result.caption for result in flickr8k_captioner.caption(chosen)]
+    captions = [result.caption for result in flickr8k_captioner_of(name, real_data).caption(chosen)]
     assert bleu([image.captions for image in chosen], captions)["bleu_4"] > 0.19  # the model card: all 1,000
     assert len(set(captions)) > 150
 

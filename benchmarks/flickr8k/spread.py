@@ -1,0 +1,45 @@
+"""How much do a captioner's maps say? `python benchmarks/flickr8k/spread.py FLICKR8K MODEL [--encoder-weights FILE]`.
+
+Of the captions of dev photos: the mean entropy of a word's map beside that of looking everywhere alike, and how many
+words give some cell more than twice its even share.
+"""
+
+import argparse
+
+import numpy as np
+
+from data_utils import DATASETS, photos_of_split
+from keras_sat.recipe import load_captioner
+
+
+def spread(maps):
+    """Return (mean entropy, the entropy of an even look, share of the words with a cell above twice its even share).
+
+    Args:
+        maps: (words, rows, columns), each of which adds up to 1.
+
+    >>> even, sharp = [[0.25, 0.25], [0.25, 0.25]], [[0.0, 1.0], [0.0, 0.0]]
+    >>> [round(float(figure), 3) for figure in spread(np.array([even, sharp]))]
+    [0.693, 1.386, 0.5]
+    """
+    maps = np.reshape(maps, (len(maps), -1)).astype(float)
+    entropies = -np.sum(maps * np.log(np.maximum(maps, 1e-30)), axis=1)
+    return entropies.mean(), np.log(maps.shape[1]), np.mean(maps.max(axis=1) > 2 / maps.shape[1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data_dir")
+    parser.add_argument("model")
+    parser.add_argument("--encoder-weights")
+    parser.add_argument("--photos", type=int, default=300)
+    arguments = parser.parse_args()
+    photos = photos_of_split(DATASETS["flickr8k"](arguments.data_dir), "dev")[: arguments.photos]
+    captioner = load_captioner(arguments.model, encoder_weights=arguments.encoder_weights)
+    results = captioner.caption([image.image_path for image in photos])
+    entropy, even, above = spread(np.concatenate([result.attention_weights for result in results]))
+    print(f"{len(photos)} photos: entropy {entropy:.2f} of {even:.2f}; more than twice the even share: {above:.0%}")
+
+
+if __name__ == "__main__":
+    main()
