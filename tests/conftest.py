@@ -37,6 +37,16 @@ def same_chance_in_every_run():
     keras.utils.set_random_seed(0)
 
 
+@pytest.fixture
+def without_graphs():
+    """Run TensorFlow step by step: for tests of what surrounds a few updates, whose time would mostly be tracing."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 def write_copy_of_data_set(name, directory, num_photos=8):
     """Write a small data set in the layout of Flickr8k, Flickr30k or COCO: five captions a photo, and its splits."""
     folder = {"flickr8k": "Flicker8k_Dataset", "flickr30k": "flickr30k-images", "coco": "val2014"}[name]

@@ -107,6 +107,7 @@ def test_other_arguments_are_refused_and_named(whole_training):
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "lock"}
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_more_epochs_go_on_with_a_constant_learning_rate(tmp_path):
     constant = {"schedule": "constant", "warmup_steps": 0, "patience": None}
     train(tmp_path / "two", epochs=1, **constant)
@@ -116,6 +117,7 @@ def test_more_epochs_go_on_with_a_constant_learning_rate(tmp_path):
     assert len(longer.history["loss"]) == 2
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_a_mistake_can_be_corrected_before_anything_was_reached(tmp_path):
     with pytest.raises(ValueError, match="`hidden_dim` must be"):
         train(tmp_path, hidden_dim=-1)
@@ -207,6 +209,7 @@ class LoseTheWeights(keras.callbacks.Callback):
             kernel.assign(kernel.numpy() * np.nan)
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_a_loss_that_is_no_number_ends_the_training_and_keeps_the_best(whole_training, tmp_path):
     batches = []
     count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: batches.append(batch))
@@ -250,6 +253,7 @@ class LoseTheWeightsAtTheEnd(keras.callbacks.Callback):
 
 
 @pytest.mark.parametrize("splits", ["train and dev", "train"])
+@pytest.mark.usefixtures("without_graphs")
 def test_weights_that_are_lost_in_the_last_update_are_not_kept(tmp_path, splits):
     images = DATASETS["scenes"](None, num_scenes=40, seed=3)
     images = images if splits == "train and dev" else [image for image in images if image.split == "train"]
@@ -261,6 +265,7 @@ def test_weights_that_are_lost_in_the_last_update_are_not_kept(tmp_path, splits)
     assert len(captioner.history["loss"]) == 1
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_ctrl_c_before_anything_was_reached(tmp_path):
     stop = At(0, lambda: signal.raise_signal(signal.SIGINT))
     with pytest.warns(UserWarning, match="before the first epoch was complete"):
@@ -268,6 +273,7 @@ def test_ctrl_c_before_anything_was_reached(tmp_path):
     assert not captioner.history and not (tmp_path / "model").exists()
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_ctrl_c_waits_until_an_epoch_is_kept_whole(tmp_path, monkeypatch):
     save, saved = Captioner.save, []
 
@@ -282,6 +288,7 @@ def test_ctrl_c_waits_until_an_epoch_is_kept_whole(tmp_path, monkeypatch):
     assert captioner.weights_digest() == saved[0] and len(read_checkpoint(tmp_path / "checkpoint")[0]) == 1
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_photos_that_cannot_be_read_are_found_before_the_training(tmp_path):
     write_photos(tmp_path / "mine", ["0.jpg", "1.jpg", "2.jpg"])
     (tmp_path / "mine" / "1.jpg").write_bytes(b"nothing")
@@ -313,6 +320,7 @@ def test_early_stopping_follows_the_score_of_free_running_captions(tmp_path, mon
     assert train(tmp_path, epochs=6, patience=3).history["val_bleu_4"] == captioner.history["val_bleu_4"]
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_going_on_from_a_model_on_other_photos(whole_training, tmp_path):
     folder, before = whole_training
     rng = np.random.default_rng(0)
@@ -344,6 +352,7 @@ def test_going_on_from_a_model_on_other_photos(whole_training, tmp_path):
         keras_sat.fit(mine, output_dir=tmp_path / "other", initial_model="nonsense")
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_views_and_averages_of_a_frozen_encoder(tmp_path):
     write_photos(tmp_path / "photos", [f"{number}.png" for number in range(6)], size=(32, 32))
     images = [
@@ -404,6 +413,7 @@ def test_a_training_with_views_and_the_last_layers_of_an_encoder_goes_on_as_if_n
     np.testing.assert_allclose(again.history["loss"], whole.history["loss"], rtol=1e-6)
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_a_frozen_encoder_gets_a_cache_beside_the_photos(tmp_path):
     write_photos(tmp_path / "mine", [f"{i}.jpg" for i in range(6)])
     rows = [f"{i}.jpg,a {word} dog" for i in range(6) for word in ("red", "big")]
@@ -422,6 +432,7 @@ def test_a_frozen_encoder_gets_a_cache_beside_the_photos(tmp_path):
     assert len(table.captions) == 1 and table.settings["encoder"] == "mobilenet_v2"
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_no_dev_split_keeps_the_last_epoch(tmp_path):
     images = [
         CaptionedImage(i.image_id, i.image_path, i.captions, "train") for i in DATASETS["scenes"](None, num_scenes=10)
@@ -448,6 +459,7 @@ def test_what_it_says(tmp_path, capsys):
         assert text in output, text
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_errors(tmp_path):
     images = DATASETS["scenes"](None, num_scenes=10)
     for options, message in (
