@@ -74,11 +74,8 @@ def run_caption(images, model, encoder_weights=None, plot=None, html=None, gif=N
     as_json = options.pop("json")
     paths = list(dict.fromkeys(_pictures(images)))
     captioner = _captioner_of(model, encoder_weights)
-    drawings = {
-        option: _drawing_paths(option, out, paths)
-        for option, out in (("plot", plot), ("html", html), ("gif", gif))
-        if out is not None
-    }
+    places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
+    drawings = {option: _drawing_paths(option, out, paths) for option, out in places.items()}
     unreadable = []
     for path, result in _results(captioner, paths, options):
         if isinstance(result, Exception):
@@ -98,8 +95,8 @@ def run_caption(images, model, encoder_weights=None, plot=None, html=None, gif=N
             for option, write in (("plot", display.save), ("html", display.to_html), ("gif", display.animate)):
                 if option in drawings:
                     write(drawings[option][path])
-    for option, out in (("plot", plot), ("html", html), ("gif", gif)):
-        if out is not None and len(unreadable) < len(paths):
+    if len(unreadable) < len(paths):
+        for option, out in places.items():
             print(f"keras-sat: --{option}: {Path(out).expanduser()}", file=sys.stderr)
     if unreadable:
         raise ValueError("; ".join(unreadable))

@@ -11,6 +11,11 @@ from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat.checkpoint import WAY_OUT
 
 
+def checksum(value):
+    """Return eight digits that tell what JSON can hold from anything else."""
+    return f"{zlib.crc32(json.dumps(value).encode()):08x}"
+
+
 def describe(arguments, images, initial_model):
     """Return what the result of a training depends on, as JSON can hold it.
 
@@ -20,7 +25,7 @@ def describe(arguments, images, initial_model):
         initial_model: the Captioner that it goes on from, or None.
     """
     photos = [[image.image_id, image.captions, image.split, _picture(image.image_path)] for image in images]
-    described = {"data": f"{len(images)} photos, checksum {zlib.crc32(json.dumps(photos).encode()):08x}"}
+    described = {"data": f"{len(images)} photos, checksum {checksum(photos)}"}
     described["initial_model"] = None
     if initial_model is not None:
         settings = json.dumps(initial_model.get_config(), sort_keys=True, default=repr)

@@ -1,13 +1,12 @@
 """The photos of a training: encoded once, or found to be readable, and dealt out in batches."""
 
-import json
 import os
-import zlib
 from pathlib import Path
 
 from data_utils.batches import make_batches
 from data_utils.feature_cache import FeatureCache
 from data_utils.images import readable_photos
+from keras_sat.training_folder import checksum
 
 KEEP_IMAGES_BYTES = 1_000_000_000
 
@@ -78,7 +77,7 @@ class TrainingPhotos:
 
 def _checksum(images):
     """Return what tells photos from others by their ids."""
-    return f"{zlib.crc32(json.dumps([image.image_id for image in images]).encode()):08x}"
+    return checksum([image.image_id for image in images])
 
 
 def _photo_options(captioner, images):

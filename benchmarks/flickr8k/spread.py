@@ -9,6 +9,7 @@ import argparse
 import numpy as np
 
 from data_utils import DATASETS, photos_of_split
+from keras_sat import equations
 from keras_sat.recipe import load_captioner
 
 
@@ -22,8 +23,8 @@ def spread(maps):
     >>> [round(float(figure), 3) for figure in spread(np.array([even, sharp]))]
     [0.693, 1.386, 0.5]
     """
-    maps = np.reshape(maps, (len(maps), -1)).astype(float)
-    entropies = -np.sum(maps * np.log(np.maximum(maps, 1e-30)), axis=1)
+    maps = np.reshape(maps, (len(maps), -1))
+    entropies = np.array(equations.attention_entropy(maps))
     return entropies.mean(), np.log(maps.shape[1]), np.mean(maps.max(axis=1) > 2 / maps.shape[1])
 
 
