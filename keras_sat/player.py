@@ -85,7 +85,7 @@ def where(attention_map):
     """Return in words where a map (rows, columns) is greatest: what a picture says to those who see it.
 
     >>> where(np.array([[0.1, 0.0], [0.0, 0.9]]))
-    'looks most at the bottom right, 90 % of it in one of 4 cells.'
+    'looks most at the bottom right, 90 % of it in one of 4 cells: 3.6 times an even share.'
     """
     unknown = np.count_nonzero(~np.isfinite(attention_map))
     if unknown:
@@ -98,7 +98,9 @@ def where(attention_map):
     vertical = ("top", "", "bottom")[int(3 * (row + 0.5) / rows)]
     horizontal = ("left", "", "right")[int(3 * (column + 0.5) / columns)]
     place = " ".join(filter(None, (vertical, horizontal))) or "centre"
-    return f"looks most at the {place}, {100 * peak:.0f} % of it in one of {attention_map.size} cells."
+    size = attention_map.size
+    in_cell = f"{100 * peak:.0f} % of it in one of {size} cells: {size * peak:.1f} times an even share"
+    return f"looks most at the {place}, {in_cell}."
 
 
 def data_uri(image, largest_side=LARGEST_SIDE):

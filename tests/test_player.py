@@ -117,7 +117,7 @@ def test_maps_are_bytes_and_nan_is_told_apart():
 def test_where_a_map_looks_in_words():
     middle = np.zeros((3, 3))
     middle[1, 1] = 1
-    assert where(middle) == "looks most at the centre, 100 % of it in one of 9 cells."
+    assert where(middle) == "looks most at the centre, 100 % of it in one of 9 cells: 9.0 times an even share."
     assert "at the top, 60 %" in where(np.array([[0.1, 0.6, 0.1], [0, 0.1, 0], [0, 0.1, 0]]))
     assert where(np.full((4, 4), 1 / 16)) == "looks everywhere alike."
     assert where(np.array([[np.nan, 0.5]])) == "the attention is no number in 1 of 2 cells."
