@@ -310,7 +310,7 @@ def _is_leftover(name):
 def _refuse_unsafe(entry, archive):
     path = PurePosixPath(entry.filename.replace("\\", "/"))
     is_link = stat.S_ISLNK(entry.external_attr >> 16)
-    if path.is_absolute() or ".." in path.parts or ":" in entry.filename or is_link:
+    if not path.parts or path.is_absolute() or ".." in path.parts or ":" in entry.filename or is_link:
         raise ValueError(
             f"{archive}: unsafe entry {entry.filename!r}, which would leave the folder. Nothing was unpacked."
         )

@@ -182,6 +182,15 @@ def test_extract_refuses_what_would_leave_the_folder(tmp_path, name):
     assert list(target.iterdir()) == [] and [path.name for path in tmp_path.iterdir() if path.is_file()] == ["a.zip"]
 
 
+def test_extract_refuses_an_entry_that_is_the_folder_itself(tmp_path):
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside.part").write_text("somebody's")
+    (tmp_path / "a.zip").write_bytes(zip_of({"./.": "x"}))
+    with pytest.raises(ValueError, match="unsafe entry"):
+        extract(tmp_path / "a.zip", tmp_path / "inside", show_progress=False)
+    assert (tmp_path / "inside.part").read_text() == "somebody's"
+
+
 def test_extract_refuses_links(tmp_path):
     link = zipfile.ZipInfo("link")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
