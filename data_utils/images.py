@@ -133,16 +133,26 @@ def _register_heif(path):
     pillow_heif.register_heif_opener()
 
 
+def _orientation(image):
+    """Return how the camera was held, as EXIF says it; 1, upright, where that part of the file is damaged."""
+    from PIL import ExifTags
+
+    try:
+        return image.getexif().get(ExifTags.Base.Orientation, 1)
+    except Exception:  # Pillow's reader of damaged metadata raises errors of many kinds, and the pixels are whole
+        return 1
+
+
 def _upright_rgb(image, size):
     """Decode a PIL image: upright, RGB, over white, resized."""
-    from PIL import ExifTags, Image, ImageOps
+    from PIL import Image, ImageOps
 
     if size is not None and image.format == "JPEG":
         image.draft(None, (2 * max(size), 2 * max(size)))  # large JPEGs are decoded at a fraction of their size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of odd metadata, which does not touch the pixels
         image.load()
-        if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
+        if _orientation(image) != 1:
             image = ImageOps.exif_transpose(image)
     if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
         image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))

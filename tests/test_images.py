@@ -54,6 +54,11 @@ def test_every_usual_format_gives_the_same_picture(picture, tmp_path, name, mode
     assert load_image(path, 32).shape == (32, 32, 3)
 
 
+def test_damaged_exif_keeps_no_whole_picture_from_being_read(picture, tmp_path):
+    path = saved(picture, tmp_path / "a.png", exif=b"Exif\0\0no header of TIFF")
+    assert_red_and_blue(load_image(path))
+
+
 def test_exif_turns_the_picture_upright(picture, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was turned: the picture is stored lying on its side
