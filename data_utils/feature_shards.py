@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_utils.feature_files import MADE_WITH, MOST_SHARDS, NOT_DONE, FeatureFiles, read_manifest
+from data_utils.feature_files import MADE_WITH, MOST_SHARDS, NOT_DONE, UNREADABLE, FeatureFiles, read_manifest
 
 FINGERPRINT = (*MADE_WITH, "grid_shape", "feature_dim")
 OF_THE_LIST = {"of": "number of shards", "photos": "photos", "digest": "digest of the photos' ids"}
@@ -156,7 +156,9 @@ def open_shards(directory, manifests):
     if missing:
         problems.append(f"missing: {_ranges(missing)} of {num_shards}")
     for number, one in files.items():
-        num_missing = int((one.done == NOT_DONE).sum())
+        lost = np.flatnonzero(one.done == UNREADABLE)  # the manifest is the last that a build writes: it may lack some
+        unlisted = sum(one.image_ids[row] not in one.manifest["unreadable"] for row in lost)
+        num_missing = int((one.done == NOT_DONE).sum()) + unlisted
         if num_missing:
             problems.append(f"shard {number} lacks {num_missing} of its {len(one.done)} photos")
     if problems:

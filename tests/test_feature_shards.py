@@ -15,7 +15,7 @@ from conftest import mean_colour_encoder, write_photos
 from test_feature_cache import KILLED_BUILD, build
 
 import keras_sat
-from data_utils import FeatureCache
+from data_utils import FeatureCache, feature_cache
 from data_utils.feature_shards import JoinedRows, Shard
 from data_utils.files import exclusive_lock
 from keras_sat.__main__ import main
@@ -344,3 +344,25 @@ def test_a_training_on_shards_is_that_on_one_cache(tmp_path, capsys, quick_meteo
         for cache in ("whole", "shards")
     ]
     assert tables[0].captions == tables[1].captions and tables[0].scores == tables[1].scores
+
+
+def test_a_shard_that_was_killed_before_it_listed_what_cannot_be_read(photos, tmp_path, monkeypatch):
+    ids, paths = photos
+    (tmp_path / "photos" / f"{sorted(ids)[0]}.png").write_bytes(b"no picture")
+    write = feature_cache.write_sealed_json
+
+    def killed(path, value):
+        if value.get("unreadable"):
+            raise KeyboardInterrupt
+        write(path, value)
+
+    build(tmp_path / "shards", photos, shard="2/2", errors="skip")
+    monkeypatch.setattr(feature_cache, "write_sealed_json", killed)
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "shards", photos, shard="1/2", errors="skip")
+    monkeypatch.undo()
+    for use in (FeatureCache.open, lambda folder: build(folder, photos, never, errors="skip")):
+        with pytest.raises(ValueError, match="shard 1 lacks 1 of its 11 photos.*--shard i/2"):
+            use(tmp_path / "shards")
+    build(tmp_path / "shards", photos, shard="1/2", errors="skip")
+    assert list(FeatureCache.open(tmp_path / "shards").unreadable) == [sorted(ids)[0]]
