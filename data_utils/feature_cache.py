@@ -422,7 +422,7 @@ def _read_images(photos, image_size, block_size, view):
     def load(number):
         path, image_id = photos[number]
         image, reason = _try_to_load(path, image_size)
-        return view_of(image, view, image_id), reason.encode()
+        return view_of(image, view, image_id), reason.encode(errors="surrogateescape")
 
     def load_in_graph(number):
         image, reason = tf.numpy_function(load, [number], [tf.uint8, tf.string], stateful=False)
@@ -433,7 +433,7 @@ def _read_images(photos, image_size, block_size, view):
     dataset = tf.data.Dataset.range(len(photos)).map(load_in_graph, num_parallel_calls=NUM_READERS, deterministic=True)
     dataset = dataset.batch(block_size).prefetch(2).with_options(reading_options())
     for images, reasons in dataset.as_numpy_iterator():
-        yield images, [reason.decode() for reason in reasons]
+        yield images, [reason.decode(errors="surrogateescape") for reason in reasons]
 
 
 def reading_options():

@@ -384,3 +384,12 @@ def test_bits_flipped_anywhere_never_give_wrong_features(tmp_path, photos):
         except ValueError:
             continue  # one clear error
         np.testing.assert_array_equal(features, whole)
+
+
+@pytest.mark.skipif(os.name == "nt" or sys.platform == "darwin", reason="names of files are letters there")
+def test_a_photo_that_cannot_be_read_and_whose_name_is_no_utf_8(tmp_path, photos):
+    ids, paths = photos
+    paths = [*paths[:-1], os.fsdecode(os.fsencode(tmp_path) + b"/\xff.png")]
+    Path(paths[-1]).write_bytes(b"no picture")
+    for _ in range(2):
+        assert list(build(tmp_path / "cache", (ids, paths), errors="skip").unreadable) == [ids[-1]]
