@@ -16,11 +16,15 @@ def write_whole(path, content):
     """Write text or bytes so that a reader finds the old file or the new one, never a part of it.
 
     The content goes to a temporary name in the same folder, is forced to the disk, and takes the name at the end.
-    Where that fails, the OSError names the file.
+    Where that fails, the OSError names the file. What is no file, such as /dev/null or a pipe, is written to as it is:
+    it must not be replaced.
     """
-    path = Path(path)
+    path = Path(os.path.expanduser(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     content = content.encode("utf-8") if isinstance(content, str) else content
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_bytes(content)
+        return
     temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
     try:
         with open(temporary, "xb") as file:
@@ -67,7 +71,7 @@ def clear_half_written(*paths):
 
 def read_bytes(path):
     """Return what a file of text holds; one that is too large to be that is a ValueError."""
-    path = Path(path)
+    path = Path(os.path.expanduser(path))
     size = path.stat().st_size
     if size > MOST_TEXT_BYTES:
         raise ValueError(

@@ -24,6 +24,22 @@ def test_write_whole_replaces_and_leaves_nothing_behind(tmp_path):
     assert os.listdir(tmp_path / "sub") == ["a.txt"]
 
 
+def test_a_path_that_begins_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    write_json("~/sub/a.json", [1])
+    assert read_json("~/sub/a.json") == read_json(tmp_path / "sub" / "a.json") == [1]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(tmp_path / "pipe", "words")
+    assert os.read(reader, 99) == b"words" and (tmp_path / "pipe").is_fifo() and os.listdir(tmp_path) == ["pipe"]
+    os.close(reader)
+
+
 def test_write_whole_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     write_whole(tmp_path / "a.txt", "old")
 
