@@ -70,9 +70,16 @@ def _checked(images, split_seed):
                 f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage. "
                 f"Received: data with an element of type {type(image).__name__}"
             )
-        if isinstance(image.captions, str):
+        if not isinstance(image.image_id, str):
+            raise ValueError(f"`image_id` is a string. Received: image_id={image.image_id!r}")
+        is_list = isinstance(image.captions, (list, tuple))
+        if not is_list or not all(isinstance(caption, str) for caption in image.captions):
             raise ValueError(
                 f"`captions` is a list of captions. Received: captions={image.captions!r} of {image.image_id!r}"
+            )
+        if image.split not in (*SPLITS, None):
+            raise ValueError(
+                f"Expected one of: {', '.join(SPLITS)}, or None. Received: split={image.split!r} of {image.image_id!r}"
             )
     twice = [image_id for image_id, count in Counter(image.image_id for image in images).items() if count > 1]
     if twice or not images:

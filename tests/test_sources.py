@@ -54,6 +54,10 @@ def test_a_list_is_checked():
         (["a.jpg"], "element of type str"),
         (3, "element of type int"),
         ([CaptionedImage("a", "a.jpg", "a dog")], "list of captions"),
+        ([CaptionedImage("a", "a.jpg", ["a dog", float("nan")])], "list of captions.*nan"),
+        ([CaptionedImage("a", "a.jpg", None)], "list of captions.*None"),
+        ([CaptionedImage(391895, "a.jpg", ["a dog"])], "`image_id` is a string. Received: image_id=391895"),
+        ([photo("a", "val")], "train, dev, test, or None. Received: split='val' of 'a'"),
     ):
         with pytest.raises(ValueError, match=message):
             read_data(bad)
