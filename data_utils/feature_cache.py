@@ -9,6 +9,7 @@ was killed at any moment goes on where it was, and ends with the same files as o
 
 import hashlib
 import itertools
+import numbers
 import os
 import zlib
 from collections import Counter
@@ -44,6 +45,7 @@ from data_utils.progress import Progress
 from data_utils.views import view_of
 
 NUM_READERS = 2
+MOST_TOGETHER = 100_000  # photos in a block: more would not fit into memory, however small they are
 
 
 class FeatureCache:
@@ -122,8 +124,8 @@ class FeatureCache:
 
         Args:
             directory: the folder of the cache; made if it is not there.
-            image_ids, image_paths: the photos, one row each, in this order; a picture in memory may take the place
-                of its path.
+            image_ids, image_paths: the photos, one row each, in this order. Ids are strings; a picture in memory may
+                take the place of its path.
             encoder: a `keras.Model` or any function from float32 RGB 0..255 (batch, height, width, 3) to
                 (batch, rows, columns, feature_dim).
             image_size: side of the square that photos are stretched to, or (height, width); None asks the model.
@@ -356,7 +358,7 @@ def _describe_encoder(encoder, name, layer, image_size):
                 "The encoder takes photos of any size: pass image_size=224, say. Received: image_size=None"
             )
         image_size = input_shape[1:3]
-    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    height, width = (image_size, image_size) if isinstance(image_size, numbers.Integral) else image_size
     return {
         "encoder": name or getattr(encoder, "name", None) or getattr(encoder, "__name__", type(encoder).__name__),
         "layer": layer or getattr(encoder, "encoder_layer", None),
@@ -467,6 +469,9 @@ def _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size):
             "A cache needs at least one photo, and one path for each id. "
             f"Received: {len(image_ids)} image_ids, {len(image_paths)} image_paths"
         )
+    other = [image_id for image_id in image_ids if not isinstance(image_id, str)]
+    if other:
+        raise ValueError(f"The ids of photos are strings. Received: image_ids with {other[0]!r}")
     if len(set(image_ids)) != len(image_ids):
         twice = next(image_id for image_id, times in Counter(image_ids).items() if times > 1)
         raise ValueError(f"Each photo has one row: the image ids must differ. Received: {twice!r} more than once")
@@ -476,8 +481,11 @@ def _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size):
         raise ValueError(f"The number of a view is 0 or above. Received: view={view!r}")
     if errors not in ("raise", "skip"):
         raise ValueError(f"Expected: 'raise' or 'skip'. Received: errors={errors!r}")
-    if batch_size < 1:
-        raise ValueError(f"At least one photo is encoded at a time. Received: batch_size={batch_size}")
+    if not isinstance(batch_size, numbers.Integral) or not 1 <= batch_size <= MOST_TOGETHER:
+        raise ValueError(
+            f"A whole number of photos, from 1 to {MOST_TOGETHER}, is encoded at a time. "
+            f"Received: batch_size={batch_size!r}"
+        )
 
 
 def _is_begun(directory):
@@ -508,7 +516,7 @@ def _begin(directory, description, image_ids, image_paths, encode, batch_size):
         **description,
         "grid_shape": [int(side) for side in grid.shape[1:3]],
         "feature_dim": int(grid.shape[3]),
-        "block_size": batch_size,
+        "block_size": int(batch_size),
         "unreadable": {},
     }
     shape = row_shape(manifest, len(image_ids))

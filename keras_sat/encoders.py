@@ -272,14 +272,16 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None):
     """
     if name not in ENCODERS:
         raise ValueError(f"Expected one of: {', '.join(ENCODERS)}. Received: encoder={name!r}")
-    sides = image_size if isinstance(image_size, (list, tuple)) else [image_size]
-    if image_size is not None and not all(
-        isinstance(side, numbers.Integral) and 1 <= side <= MOST_PIXELS for side in sides
+    sides = image_size if isinstance(image_size, (list, tuple)) else [image_size, image_size]
+    if image_size is not None and not (
+        len(sides) == 2 and all(isinstance(side, numbers.Integral) and 1 <= side <= MOST_PIXELS for side in sides)
     ):
         raise ValueError(
             f"`image_size` is a whole number of pixels, at most {MOST_PIXELS}, or (height, width). "
             f"Received: image_size={image_size!r}"
         )
+    if isinstance(image_size, numbers.Integral):
+        image_size = int(image_size)
     weights = None if name == "tiny" and weights == "imagenet" else weights
     chosen = {"layer": layer, "image_size": image_size}
     return ENCODERS[name](weights=weights, **{key: value for key, value in chosen.items() if value is not None})

@@ -155,6 +155,9 @@ def test_tiny_has_the_place_of_each_cell_and_can_be_trained(tmp_path):
     np.testing.assert_array_equal(again(np.ones((1, 64, 64, 3))), encoder(np.ones((1, 64, 64, 3))))
     with pytest.raises(ValueError, match="image_size=63"):
         ENCODERS["tiny"](image_size=63)
+    assert make_encoder("tiny", image_size=np.int64(16)).output_shape == (None, 2, 2, 66)
+    with pytest.raises(ValueError, match=r"or \(height, width\). Received: image_size=\[8, 8, 8\]"):
+        make_encoder("tiny", image_size=[8, 8, 8])
 
 
 def test_space_to_depth_takes_two_by_two_pixels_together():

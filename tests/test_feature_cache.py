@@ -393,3 +393,17 @@ def test_a_photo_that_cannot_be_read_and_whose_name_is_no_utf_8(tmp_path, photos
     Path(paths[-1]).write_bytes(b"no picture")
     for _ in range(2):
         assert list(build(tmp_path / "cache", (ids, paths), errors="skip").unreadable) == [ids[-1]]
+
+
+def test_arguments_of_numpy_and_those_that_make_no_cache(tmp_path, photos):
+    ids, paths = photos
+    cache = build(tmp_path / "cache", (np.array(ids), paths), batch_size=np.int64(5), image_size=np.int64(16))
+    assert cache.manifest["block_size"] == 5 and len(build(tmp_path / "cache", photos)) == 23
+    for wrong, options, message in (
+        ([*ids[:-1], 7], {}, "ids of photos are strings. Received: image_ids with 7"),
+        (ids, {"batch_size": 2.5}, "Received: batch_size=2.5"),
+        (ids, {"batch_size": 10**30}, "from 1 to 100000"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build(tmp_path / "none", (wrong, paths), **options)
+    assert not (tmp_path / "none").exists()
