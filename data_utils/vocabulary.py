@@ -20,6 +20,9 @@ class Vocabulary:
         words = list(words)
         if not all(isinstance(word, str) and word for word in words) or len(set(words)) != len(words):
             raise ValueError("A vocabulary needs words that are different and not empty.")
+        if any(word.split() != [word] for word in words):
+            spaced = next(word for word in words if word.split() != [word])
+            raise ValueError(f"A word has no blank and no line break in it. Received: {spaced[:80]!r}")
         if set(words) & set(SPECIAL_TOKENS):
             raise ValueError(f"The special tokens {', '.join(SPECIAL_TOKENS)} are added by the vocabulary itself.")
         self.words = words

@@ -83,3 +83,9 @@ def test_errors(images):
         Vocabulary(["<pad>"])
     with pytest.raises(ValueError, match="Received: 99"):
         Vocabulary(["a"]).ids_to_caption([99])
+
+
+@pytest.mark.parametrize("word", ["a\nb", "big dog", "\t", "dog ", "a\u2028b"])
+def test_a_word_has_no_blank_in_it(word):
+    with pytest.raises(ValueError, match="A word has no blank and no line break in it. Received: "):
+        Vocabulary(["dog", word])
