@@ -22,7 +22,8 @@ from typing import Any
 
 from data_utils.files import read_bytes, write_whole
 
-MOST_LETTERS_IN_LINE = 1_000_000  # a line that is longer is no caption, and would take minutes to cut into words
+MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may hold several captions
+MOST_LETTERS_IN_CAPTION = 10_000  # a longer one is none: it would take hours to read, and more memory than there is
 
 IMAGE_ENDINGS = (
     ".jpg",
