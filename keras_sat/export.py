@@ -40,6 +40,11 @@ def export(
     check_weights(length_penalty=length_penalty)
     _check_captioner(captioner, formats)
     directory = Path(directory).expanduser()
+    if "[" in str(directory) and "tf_saved_model" in formats:
+        raise ValueError(
+            "TensorFlow takes [ in a path for a pattern, and could not load what lies there. Choose another folder. "
+            f"Received: directory={str(directory)!r}"
+        )
     _next_version(directory)  # refuses what is no folder of exports before anything is written into it
     greedy = {"max_length": max_length, "allow_unknown": allow_unknown}
     beams = {"num_beams": num_beams, "num_results": 1, "length_penalty": length_penalty}

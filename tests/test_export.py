@@ -291,6 +291,7 @@ def test_what_cannot_be_exported(tmp_path):
     [
         ({"num_beams": 0}, "`num_beams` must be a whole number of at least 1. Received: num_beams=0"),
         ({"max_length": 2.5}, "`max_length` must be a whole number"),
+        ({"num_beams": 10**20}, "`num_beams` must be a whole number of at most 2147483647"),
         ({"length_penalty": -1}, "`length_penalty` must be a number of at least 0"),
         (
             {"format": "onnx"},
@@ -314,6 +315,8 @@ def test_an_export_has_a_folder_of_its_own(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ValueError, match="Expected the name of a folder, and this is a file"):
         captioner.export(tmp_path / "file")
+    with pytest.raises(ValueError, match=r"TensorFlow takes \[ in a path for a pattern.*Received: directory=.*v\[2\]"):
+        captioner.export(tmp_path / "v[2]")
     with pytest.raises(ValueError, match="the file in it is called model.tflite"):
         captioner.export(tmp_path / "captioner.tflite", "litert")
 
