@@ -70,7 +70,7 @@ def several_hosts():
 
 @contextlib.contextmanager
 def _signals_end_the_process():
-    """Let Ctrl-C end the wait for the others, of which Python knows nothing, and SIGTERM the process at any time."""
+    """Let Ctrl-C end the wait for the others, of which Python knows nothing, and SIGTERM the process once it is over."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -96,6 +96,8 @@ def read_tf_config(text):
             raise ValueError("its cluster may have a chief and workers, and nothing else")
         if not hosts or not all(isinstance(host, str) and ":" in host for host in hosts):
             raise ValueError("its hosts must be given as address:port")
+        if len(set(hosts)) < len(hosts):  # each would wait for the other without end
+            raise ValueError("its hosts must have different addresses")
         if not isinstance(index, int) or not 0 <= index < len(cluster.get(kind, [])):
             raise ValueError("its task is none of its cluster")
     except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -164,7 +166,8 @@ class Team:
     def check_same(self, described):
         """Refuse a host where something is other than on the chief: dict of what JSON can hold."""
         told = self.tell(described)
-        names = [name for name in {**told, **described} if told.get(name) != described.get(name)]
+        everywhere = {**told, **described}  # compared as JSON, where what is no number equals itself
+        names = [name for name in everywhere if json.dumps(told.get(name)) != json.dumps(described.get(name))]
         if names:
             raise ValueError(
                 "All hosts must be given the same data, weights and arguments. On the first one they are: "

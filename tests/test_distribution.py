@@ -199,6 +199,7 @@ def test_tf_config():
         ('{"cluster": {"worker": ["a:1"]}}', "it lacks 'task'"),
         ('{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
         ('{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}', "address:port"),
+        ('{"cluster": {"worker": ["a:1", "a:1"]}, "task": {"type": "worker", "index": 0}}', "different addresses"),
         ('{"cluster": {}, "task": {"type": "worker", "index": 0}}', "address:port"),
         ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}', "its task is none"),
         ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}', "its task is none"),
