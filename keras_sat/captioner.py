@@ -335,6 +335,8 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
             raise ValueError("The captioner brings its own loss and metrics. Received: loss or metrics")
         if optimizer is None:
             raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
+        rates = {"average_momentum": average_momentum, "encoder_rate": encoder_rate, "weight_decay": weight_decay}
+        check_rates(**rates, clip_norm=clip_norm)
         given = optimizer
         if isinstance(optimizer, str):
             config = {"learning_rate": learning_rate, "global_clipnorm": clip_norm}
@@ -343,7 +345,6 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
             optimizer = keras.optimizers.get({"class_name": optimizer, "config": config})
         if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:  # else Keras does it
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-        check_rates(average_momentum=average_momentum, encoder_rate=encoder_rate, weight_decay=weight_decay)
         self.average_momentum = average_momentum
         self.encoder_rate = encoder_rate
         self._untracked.averages, self._untracked.is_averaging = [], False

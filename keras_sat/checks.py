@@ -4,11 +4,13 @@ import math
 import numbers
 
 
-def check_counts(least=1, **counts):
-    """Refuse what is no whole number of at least `least`."""
+def check_counts(least=1, most=2**31 - 1, **counts):
+    """Refuse what is no whole number from `least` to `most`, which is the largest that TensorFlow counts to."""
     for name, count in counts.items():
         if not isinstance(count, numbers.Integral) or count < least:
             raise ValueError(f"`{name}` must be a whole number of at least {least}. Received: {name}={count!r}")
+        if count > most:
+            raise ValueError(f"`{name}` must be a whole number of at most {most}. Received: {name}={count!r}")
 
 
 def check_weights(**weights):
@@ -32,8 +34,10 @@ def check_shares(**shares):
             raise ValueError(f"`{name}` must be a share from 0 to below 1. Received: {name}={share!r}")
 
 
-def check_rates(*, average_momentum, encoder_rate, weight_decay):
+def check_rates(*, average_momentum, encoder_rate, weight_decay, clip_norm):
     """Refuse what `Captioner.compile` cannot train with."""
+    if clip_norm is not None:
+        check_above_zero(clip_norm=clip_norm)  # with one below 0 the training would go uphill
     if average_momentum is not None:
         check_shares(average_momentum=average_momentum)
     if weight_decay is not None:

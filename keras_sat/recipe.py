@@ -135,7 +135,7 @@ def fit(
     """
     arguments = {name: value for name, value in locals().items() if name not in _NOT_ABOUT_THE_RESULT}
     _check(**{name: arguments[name] for name in inspect.signature(_check).parameters})
-    check_rates(average_momentum=average_momentum, encoder_rate=encoder_rate, weight_decay=weight_decay)
+    check_rates(**{name: arguments[name] for name in inspect.signature(check_rates).parameters})
     if not epochs and (initial_model is None or not self_critical_epochs):
         raise ValueError(
             "`epochs` must be at least 1, or 0 where an initial_model is to be trained for self_critical_epochs alone. "
@@ -155,6 +155,7 @@ def fit(
     named |= {"image_size": image_size, "attention": attention, "scoring": scoring, "cell": cell}
     chosen = {name: value for name, value in named.items() if value is not None} | captioner_options
     output_dir = Path(output_dir or _usual_output_dir(data_name, chosen, initial_model)).expanduser()
+    _check_cache_dir(cache_dir, output_dir)
     photos = TrainingPhotos(images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, team)
     usual = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
     plan = SimpleNamespace(
@@ -289,6 +290,7 @@ def _check(
     warmup_steps,
     expectation_epochs,
     patience,
+    seed,
     schedule,
     learning_rate,
     self_critical_rate,
@@ -302,6 +304,7 @@ def _check(
     check_counts(num_beams=num_beams, max_length=max_length, num_views=num_views)
     check_counts(0, epochs=epochs, self_critical_epochs=self_critical_epochs)
     check_counts(0, warmup_steps=warmup_steps, expectation_epochs=expectation_epochs)
+    check_counts(0, 2**32 - 1, seed=seed)
     if patience is not None:
         check_counts(patience=patience)
     if isinstance(learning_rate, numbers.Real):
@@ -309,6 +312,18 @@ def _check(
     check_above_zero(self_critical_rate=self_critical_rate)
     check_above_zero(drawing_temperature=drawing_temperature)
     check_drawing(num_drawn=num_drawn, reward_baseline=reward_baseline)
+
+
+def _check_cache_dir(cache_dir, output_dir):
+    """Refuse folders that lock or refuse each other: a training's own, and those of its models."""
+    if not cache_dir:
+        return
+    taken = (output_dir, output_dir / "model", output_dir / SELF_CRITICAL_FOLDER / "model")
+    if Path(cache_dir).expanduser().resolve() in [folder.resolve() for folder in taken]:
+        raise ValueError(
+            "The features need a folder of their own: the training, or its model, has this one. "
+            f"Received: cache_dir={str(cache_dir)!r} with output_dir={str(output_dir)!r}"
+        )
 
 
 def _usual_output_dir(data_name, chosen, initial_model):

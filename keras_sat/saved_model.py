@@ -185,6 +185,8 @@ def _unrounded(stored, path):
                 raise ValueError(f"{path}: the scales of {name} are missing. Expected: {EXPECTED}.")
             array = array * stored[name + SCALE]
         arrays[name] = array.astype(np.float32, copy=False)
+        if not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{path}: the weights {name} are infinite or no numbers. {expectation(EXPECTED, WAY_OUT)}")
     return arrays
 
 

@@ -65,7 +65,7 @@ def sample_search(step, state, noise, *, num_samples=1, temperature=1.0, top_k=N
         top_k: draw from the k most probable words only.
         top_p: draw from the fewest words that together have this probability.
     """
-    if temperature <= 0:
+    if not temperature > 0:
         raise ValueError(f"Expected a number above 0; greedy search is the limit. Received: temperature={temperature}")
     if top_k is not None and top_k < 1:
         raise ValueError(f"Expected at least 1. Received: top_k={top_k}")

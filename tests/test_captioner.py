@@ -415,6 +415,9 @@ def test_a_captioner_of_mixed_precision_among_others(eight, dtype, compute):
         {"average_momentum": 1},
         {"average_momentum": "x"},
         {"weight_decay": -1},
+        {"clip_norm": -1.0},
+        {"clip_norm": 0},
+        {"clip_norm": float("nan")},
         {"encoder_rate": 0},
         {"encoder_rate": 2},
     ],
@@ -866,6 +869,10 @@ def test_weights_of_another_model_are_refused(eight, tmp_path):
     arrays.pop("baseline")
     write_model(tmp_path / "model", settings, vocabulary, arrays)
     with pytest.raises(ValueError, match=r"not those of the model in its config.json"):
+        Captioner.load(tmp_path / "model")
+    arrays["baseline"] = np.array(np.nan, np.float32)
+    write_model(tmp_path / "model", settings, vocabulary, arrays)
+    with pytest.raises(ValueError, match=r"weights-.*npz: the weights baseline are infinite or no numbers. Expected"):
         Captioner.load(tmp_path / "model")
 
 

@@ -274,7 +274,9 @@ def test_impossible_options(search, options, received):
         search(model.step, model.state(), **{**OPTIONS, **options})
 
 
-@pytest.mark.parametrize("options", [{"temperature": 0.0}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.5}])
+@pytest.mark.parametrize(
+    "options", [{"temperature": 0.0}, {"temperature": float("nan")}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.5}]
+)
 def test_impossible_sampling(options):
     name, value = next(iter(options.items()))
     with pytest.raises(ValueError, match=f"Received: {name}={value}"):
