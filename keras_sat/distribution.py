@@ -70,7 +70,7 @@ def several_hosts():
 
 @contextlib.contextmanager
 def _signals_end_the_process():
-    """Let Ctrl-C end the wait for the others, of which Python knows nothing, and SIGTERM the process once it is over."""
+    """Let Ctrl-C end the wait for the others, of which Python knows nothing, and SIGTERM the process after it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -68,10 +68,10 @@ class CaptionerFiles:
 
         Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any
         size: they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and knows nothing of
-        the orientation that a camera notes in its files, nor of transparency. Both give `captions` (photos,); `words` (photos, max_length),
-        "" behind the last; `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos,
-        max_length, rows, columns). model.tflite gives `token_ids` (1, max_length) instead of words; vocabulary.txt
-        beside it has the words.
+        the orientation that a camera notes in its files, nor of transparency. Both give `captions` (photos,); `words`
+        (photos, max_length), "" behind the last; `num_words`, `log_prob` and `is_finished` (photos,);
+        `attention_weights` (photos, max_length, rows, columns). model.tflite gives `token_ids` (1, max_length) instead
+        of words; vocabulary.txt beside it has the words.
         """
         options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
         return export(self, directory, format, allow_unknown=allow_unknown, jpeg=jpeg, **options)
