@@ -26,8 +26,9 @@ WAYS_OUT = {
     errno.EFBIG: MAKE_ROOM,
     getattr(errno, "EDQUOT", errno.ENOSPC): MAKE_ROOM,  # Windows has none
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Choose a folder that can be written to."),
-    **dict.fromkeys(  # a folder may vanish while it is made
-        (errno.ENOENT, errno.EEXIST, errno.ENOTDIR), "Look whether it is there, and run the same command again."
+    **dict.fromkeys(  # a folder may vanish while it is made, or it is a file
+        (errno.ENOENT, errno.EEXIST, errno.ENOTDIR),
+        "Look whether it is there, and a file or a folder as it should be, and run the same command again.",
     ),
 }
 
@@ -157,16 +158,17 @@ def _drawing_paths(option, out, paths):
     from matplotlib.backend_bases import FigureCanvasBase
 
     out = Path(out).expanduser()
+    is_file = bool(out.suffix) and not out.is_dir()
     kinds = {"plot": sorted(FigureCanvasBase.get_supported_filetypes()), "html": ["html", "htm"], "gif": ["gif"]}[
         option
     ]
-    if out.suffix and out.suffix[1:].lower() not in kinds:
+    if is_file and out.suffix[1:].lower() not in kinds:
         raise ValueError(f"A drawing can be one of: {', '.join(kinds)}. Received: --{option} {out}")
-    if out.suffix and len(paths) > 1:
+    if is_file and len(paths) > 1:
         raise ValueError(
             f"Several pictures are drawn into a folder: leave out {out.suffix}. Received: --{option} {out}"
         )
-    if out.suffix:
+    if is_file:
         drawings = {paths[0]: out}
     else:
         drawings, names = {}, set()
@@ -184,8 +186,21 @@ def _drawing_paths(option, out, paths):
     for drawing in drawings.values():
         if drawing.resolve() in pictures:
             raise ValueError(f"The drawing would replace the picture itself. Received: --{option} {out}")
+        _refuse_place(option, drawing)
         drawing.parent.mkdir(parents=True, exist_ok=True)
     return drawings
+
+
+def _refuse_place(option, path):
+    """Raise ValueError, before any work is done, where no file could be written in the end."""
+    parents = Path(path).expanduser().absolute().parents
+    nearest = next(parent for parent in parents if parent.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"{nearest}: this is a file, and a folder is needed there. Received: --{option} {path}")
+    if not os.access(nearest, os.W_OK):
+        raise ValueError(
+            f"{nearest}: this folder cannot be written to. Choose another one. Received: --{option} {path}"
+        )
 
 
 def run_evaluate(
@@ -206,8 +221,12 @@ def run_evaluate(
     for name, path in (("json", json), ("csv", csv), ("coco-results", coco_results)):
         if path is not None and Path(path).expanduser().is_dir():
             raise ValueError(f"Expected the name of a file to write, and this is a folder. Received: --{name} {path}")
+        if path is not None:
+            _refuse_place(name, path)
     if gallery is not None and Path(gallery).expanduser().is_file():
         raise ValueError(f"Expected the name of a folder, and this is a file. Received: --gallery {gallery}")
+    if gallery is not None:
+        _refuse_place("gallery", Path(gallery) / "index.html")
     if grounding and data != "scenes":
         raise ValueError(f"Only of the scenes is the place of every word known. Received: --grounding --data {data}")
     if captions is None:
@@ -372,10 +391,17 @@ def main(argv=None):
     except (ValueError, OSError) as error:
         print(f"keras-sat: {_as_options(one_line(error), arguments)}", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        reason = f" ({one_line(error)})" if str(error) else ""
+        print(f"keras-sat: There is not enough memory for this{reason}. Use smaller numbers.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("keras-sat: stopped; run the same command again to go on.", file=sys.stderr)
         return 130
     except Exception as error:
+        if isinstance(error, RuntimeError) and "home directory" in str(error):  # as Path.expanduser says it
+            print("keras-sat: A path begins with ~ and the name of no user here. Write it out.", file=sys.stderr)
+            return 2
         if not type(error).__module__.startswith("tensorflow."):
             raise
         from keras_sat.callbacks import reason_of
@@ -409,6 +435,7 @@ def _as_options(text, arguments):
 def _import_tensorflow_quietly():
     """TensorFlow greets on standard error from C++, before any setting of its own could keep it from that."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever else is usual on this computer
     sys.stderr.flush()
     standard_error, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:

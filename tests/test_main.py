@@ -323,3 +323,54 @@ def test_commands_as_processes_end_without_a_traceback(whole_training, pictures)
     ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.returncode == 2 and ran.stdout.count("\t") == 2
     assert "damaged.jpg" in ran.stderr and ran.stderr.count("\n") == 1, "TensorFlow's greetings are kept back"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["caption", "a.jpg", "--model", "~no such user/model"],
+        ["evaluate", "--data", "folder", "--data-dir", "~no such user/photos"],
+        ["info", "--data-dir", "~no such user"],
+    ],
+)
+def test_the_home_of_nobody_is_one_line_and_status_2(arguments, capsys):
+    assert main(arguments) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == "keras-sat: A path begins with ~ and the name of no user here. Write it out."
+
+
+def test_numbers_that_are_too_large_for_the_memory(whole_training, pictures, capsys):
+    command = ["caption", str(pictures / "a.png"), "--model", str(whole_training[0] / "model"), "--max-length"]
+    assert main([*command, str(2**31)]) == 2
+    assert "`--max-length` must be a whole number of at most 2147483647" in capsys.readouterr().err
+
+
+def test_not_enough_memory_is_one_line_and_status_2(monkeypatch, capsys):
+    for error, expected in (
+        (MemoryError("Unable to allocate 9 TiB"), " (Unable to allocate 9 TiB)"),
+        (MemoryError(), ""),
+    ):
+        monkeypatch.setattr("keras_sat.recipe.fit", lambda data, error=error, **options: raise_(error))
+        assert main(["fit", "--data", "scenes"]) == 2
+        line = f"keras-sat: There is not enough memory for this{expected}. Use smaller numbers.\n"
+        assert capsys.readouterr().err == line
+
+
+def raise_(error):
+    raise error
+
+
+@pytest.mark.parametrize("option", ["json", "csv", "coco-results", "gallery"])
+def test_scores_that_could_not_be_written_are_not_computed(option, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.setattr("keras_sat.evaluation.evaluate", None)
+    assert main(["evaluate", "--data", "scenes", f"--{option}", str(tmp_path / "file" / "sub" / "out")]) == 2
+    assert f"{tmp_path / 'file'}: this is a file, and a folder is needed there" in capsys.readouterr().err
+
+
+def test_a_folder_for_drawings_may_have_a_dot_in_its_name(pictures, tmp_path):
+    (tmp_path / "run1.5").mkdir()
+    drawings = command_line._drawing_paths("plot", tmp_path / "run1.5", [str(pictures / "a.png")])
+    assert list(drawings.values()) == [tmp_path / "run1.5" / "a-attention.png"]
+    with pytest.raises(ValueError, match="notes.txt: this is a file, and a folder is needed there. Received: --plot"):
+        command_line._drawing_paths("plot", pictures / "notes.txt" / "a.png", [str(pictures / "a.png")])
