@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import keras
 import tensorflow as tf
 
+from data_utils.batches import GROUPINGS
 from data_utils.files import exclusive_lock
 from data_utils.sources import photos_of_split, read_data
 from data_utils.vocabulary import Vocabulary
@@ -291,6 +292,8 @@ def _check(
     expectation_epochs,
     patience,
     seed,
+    batch_size,
+    group_by,
     schedule,
     learning_rate,
     self_critical_rate,
@@ -301,7 +304,9 @@ def _check(
     """Refuse at once what would otherwise be noticed after an epoch, or never."""
     if schedule not in SCHEDULES:
         raise ValueError(f"Expected one of: {', '.join(SCHEDULES)}. Received: schedule={schedule!r}")
-    check_counts(num_beams=num_beams, max_length=max_length, num_views=num_views)
+    if group_by not in GROUPINGS:
+        raise ValueError(f"Expected one of: {', '.join(GROUPINGS)}. Received: group_by={group_by!r}")
+    check_counts(batch_size=batch_size, num_beams=num_beams, max_length=max_length, num_views=num_views)
     check_counts(0, epochs=epochs, self_critical_epochs=self_critical_epochs)
     check_counts(0, warmup_steps=warmup_steps, expectation_epochs=expectation_epochs)
     check_counts(0, 2**32 - 1, seed=seed)

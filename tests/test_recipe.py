@@ -470,6 +470,8 @@ def test_errors(tmp_path):
         ({"learning_rate": float("nan")}, "`learning_rate` must be above 0"),
         ({"image_size": 0}, "`image_size` is a whole number"),
         ({"clip_norm": -5.0}, "`clip_norm` must be above 0"),
+        ({"batch_size": 0}, "`batch_size` must be"),
+        ({"group_by": "words"}, "Expected one of: length, image. Received: group_by='words'"),
         ({"seed": 2**32}, "`seed` must be a whole number of at most 4294967295"),
         ({"dropout_words": float("nan")}, "`dropout_words` must be a share from 0 to below 1"),
         ({"cache_dir": tmp_path}, "features need a folder of their own"),
