@@ -3,14 +3,18 @@
 import math
 import numbers
 
+MOST_WORDS = 10_000  # of a caption: memory for all of them is taken at once
+MOST = 2**31 - 1  # TensorFlow counts no further
 
-def check_counts(least=1, most=2**31 - 1, **counts):
-    """Refuse what is no whole number from `least` to `most`, which is the largest that TensorFlow counts to."""
+
+def check_counts(least=1, most=MOST, **counts):
+    """Refuse what is no whole number from `least` to `most`; `max_length`, wherever it is, is at most MOST_WORDS."""
     for name, count in counts.items():
-        if not isinstance(count, numbers.Integral) or count < least:
+        greatest = min(most, MOST_WORDS) if name == "max_length" else most
+        if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < least:
             raise ValueError(f"`{name}` must be a whole number of at least {least}. Received: {name}={count!r}")
-        if count > most:
-            raise ValueError(f"`{name}` must be a whole number of at most {most}. Received: {name}={count!r}")
+        if count > greatest:
+            raise ValueError(f"`{name}` must be a whole number of at most {greatest}. Received: {name}={count!r}")
 
 
 def check_weights(**weights):

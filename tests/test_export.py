@@ -290,6 +290,11 @@ def test_what_cannot_be_exported(tmp_path):
     "options, message",
     [
         ({"num_beams": 0}, "`num_beams` must be a whole number of at least 1. Received: num_beams=0"),
+        ({"num_beams": True}, "`num_beams` must be a whole number of at least 1. Received: num_beams=True"),
+        (
+            {"max_length": 10**9},
+            "`max_length` must be a whole number of at most 10000. Received: max_length=1000000000",
+        ),
         ({"max_length": 2.5}, "`max_length` must be a whole number"),
         ({"num_beams": 10**20}, "`num_beams` must be a whole number of at most 2147483647"),
         ({"length_penalty": -1}, "`length_penalty` must be a number of at least 0"),
