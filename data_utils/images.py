@@ -18,7 +18,7 @@ def load_image(image, image_size=None):
     brought to 8; stretched to `image_size`, so that every part of the photo is seen.
 
     Args:
-        image: a path, a PIL image, or an array (height, width, 3) or (height, width) with values 0..255.
+        image: a path, a PIL image, or an array or tensor (height, width, 3) or (height, width) with values 0..255.
         image_size: the side of a square, or (height, width); None keeps the picture's own size.
 
     Raises:
@@ -28,10 +28,15 @@ def load_image(image, image_size=None):
     from PIL import Image
 
     size = None if image_size is None else _height_and_width(image_size)
-    if isinstance(image, np.ndarray):
-        return _decoded(Image.fromarray(_as_uint8(image)), size, "the array")
     if isinstance(image, Image.Image):
         return _decoded(image, size, "the picture")
+    if hasattr(image, "__array__"):
+        return _decoded(Image.fromarray(_as_uint8(np.asarray(image))), size, "the array")
+    if not isinstance(image, (str, os.PathLike)):
+        raise ValueError(
+            "Expected a path, a PIL image, or an array with values 0..255. "
+            f"Received: an image of type {type(image).__name__}"
+        )
     path = os.path.expanduser(os.fspath(image))
     with open(path, "rb") as file:
         return _decoded(_identified(file, path), size, path)

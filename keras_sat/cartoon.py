@@ -1,6 +1,7 @@
 """The cartoon of attention: a GIF in which the caption appears word by word, while the light moves over the photo."""
 
 import io
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from data_utils.files import write_whole
 MOVES = 2  # pictures on the way from a word to the next
 MOVE_SECONDS = 0.06
 LAST_SECONDS = 2.0
+MOST_SECONDS = 60  # GIF has room for 655
 NO_NUMBER = (230, 0, 160)
 INK, CURRENT, PAPER = (27, 27, 31), (29, 78, 216), (255, 255, 255)
 
@@ -29,12 +31,12 @@ def write_cartoon(path, image, words, maps, *, seconds_per_word, width, opacity)
     path = Path(path).expanduser()
     if path.suffix.lower() != ".gif":
         raise ValueError(f"Expected the name of a GIF, ending in .gif. Received: {str(path)!r}")
-    if not 64 <= width <= 2000 or seconds_per_word <= MOVES * MOVE_SECONDS:
+    if not 64 <= width <= 2000 or not MOVES * MOVE_SECONDS < seconds_per_word <= MOST_SECONDS:
         raise ValueError(
-            f"Expected a width from 64 to 2000, and more than {MOVES * MOVE_SECONDS:.2f} seconds for a word. "
-            f"Received: width={width}, seconds_per_word={seconds_per_word}"
+            f"Expected a width from 64 to 2000, and more than {MOVES * MOVE_SECONDS:.2f} seconds for a word, at most "
+            f"{MOST_SECONDS}. Received: width={width}, seconds_per_word={seconds_per_word}"
         )
-    draw = _Easel(image, words, width)
+    draw = _Easel(image, words, round(width))
     pictures, seconds = [draw(image, 0)], [seconds_per_word]
     before = image
     for number, attention_map in enumerate(maps, start=1):
@@ -76,11 +78,12 @@ class _Easel:
         self.font = ImageFont.truetype(str(font_file), font_size)
         self.margin, line_height = font_size // 2, round(1.5 * font_size)
         self.places, x, y = [], self.margin, height + self.margin
+        leftwards = _runs_leftwards("".join(map(str, words)))
         for word in (" ".join(str(word).split()) for word in words):
             length = self.font.getlength(word)
             if x > self.margin and x + length > width - self.margin:
                 x, y = self.margin, y + line_height
-            self.places.append((x, y, word))
+            self.places.append((width - x - length if leftwards else x, y, word))
             x += length + self.font.getlength(" ")
         self.photo_size = width, height
         self.size = width, y + line_height + self.margin
@@ -94,3 +97,9 @@ class _Easel:
         for number, (x, y, word) in enumerate(self.places[:num_words], start=1):
             pen.text((x, y), word, fill=CURRENT if number == num_words else INK, font=self.font)
         return picture.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+
+
+def _runs_leftwards(text):
+    """Return whether the first letter with a direction is of a script that is written from right to left."""
+    directions = map(unicodedata.bidirectional, text)
+    return next((direction != "L" for direction in directions if direction in ("L", "R", "AL")), False)

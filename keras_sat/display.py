@@ -1,7 +1,10 @@
 """Pictures of attention: the photo, and for each word of its caption where the model looked."""
 
+import csv
 import io
 import math
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +49,8 @@ class AttentionDisplay:
                 "Expected the photo as an array (height, width, 3). Results that were made from features alone have "
                 "none: pass it as `image`. Received: image=None"
             )
+        if isinstance(self.words, str):
+            raise ValueError(f"Expected a list of words, such as a result's `words`. Received: words={self.words!r}")
         maps = np.asarray(self.attention_weights, dtype=float)
         if maps.ndim != 3 or len(maps) != len(self.words) or 0 in maps.shape[1:]:
             raise ValueError(
@@ -85,7 +90,7 @@ class AttentionDisplay:
             ax: an array of axes, one more than there are words at least; None makes a new figure.
             columns: panels side by side in a new figure.
             opacity: how dark a place becomes that was not looked at, from 0 to 1.
-            colour_map: the name of one of matplotlib's, such as "jet": its colours instead, transparent where the
+            colour_map: one of matplotlib's or its name, such as "jet": its colours instead, transparent where the
                 model did not look; `opacity` is then that of the greatest attention.
 
         Returns: the array of axes; those that are not needed are switched off.
@@ -164,12 +169,12 @@ class AttentionDisplay:
         attention_map = self.upsampled(position)
         known = np.isfinite(attention_map)
         greatest = max(attention_map[known].max(initial=0), 1e-12)
-        colours = matplotlib.colormaps["gray" if colour_map is None else colour_map].with_extremes(bad=NO_NUMBER)
+        colours = matplotlib.colormaps.get_cmap("gray" if colour_map is None else colour_map)
         alpha = opacity
         if colour_map is not None:
             alpha = opacity * np.where(known, attention_map / greatest, 1)
         panel.imshow(self.image)
-        panel.imshow(attention_map, cmap=colours, alpha=alpha, vmin=0, vmax=greatest)
+        panel.imshow(attention_map, cmap=colours.with_extremes(bad=NO_NUMBER), alpha=alpha, vmin=0, vmax=greatest)
 
     def _grid(self, columns):
         return math.ceil((len(self.words) + 1) / columns), columns
@@ -222,12 +227,21 @@ def plot_history(history, ax=None):
 
     Args:
         history: what `captioner.history` is after `fit`: a mapping from a name to its value in each epoch. Keras' own
-            History has it too.
+            History has it too, and so has the folder that `fit` kept the training in (its history.csv).
         ax: an array of axes, one for each kind of figure that the history has; None makes a new figure.
 
     Returns: the array of axes.
     """
-    history = getattr(history, "history", history)
+    given = type(history).__name__
+    if isinstance(history, (str, os.PathLike)):
+        history = _read_history(Path(history).expanduser())
+    while hasattr(history, "history"):  # a captioner has Keras' History, which has a dict
+        history = history.history
+    if not isinstance(history, Mapping):
+        raise ValueError(
+            "Expected what `captioner.history` is after `fit`, or the folder of the training. A captioner that was "
+            f"loaded has no history. Received: history of type {given}"
+        )
     kinds = {
         title: [name for name in names if name in history and np.isfinite(history[name]).any()]
         for title, names in CURVES.items()
@@ -254,6 +268,17 @@ def plot_history(history, ax=None):
         panel.xaxis.get_major_locator().set_params(integer=True)
         panel.legend()
     return ax
+
+
+def _read_history(path):
+    """Return what the history.csv of a training has: a dict from a name to its value in each epoch."""
+    path = path / "history.csv" if path.is_dir() else path
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            names, *rows = csv.reader(file)
+        return dict(zip(names, np.array(rows, dtype=float).T.tolist(), strict=True))
+    except (ValueError, csv.Error):
+        raise ValueError(f"{path}: this is no history.csv that `fit` has written.") from None
 
 
 def _as_photo(image):

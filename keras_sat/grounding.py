@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from keras_sat.checks import check_counts
+
 CENTRE_WIDTH = 0.25  # deviation of the map in the middle, as a share of the photo's sides
 
 
@@ -67,6 +69,7 @@ def ground(results, places, *, word_classes=("colour", "shape"), enlarge=1):
         word_classes: those that count: of scenes "colour", "shape", "size", "relation", "number". None takes all.
         enlarge: count so many cells around an object as its own: what a cell knows of its neighbours reaches over.
     """
+    check_counts(0, enlarge=enlarge)
     results, places = list(results), list(places)
     if len(results) != len(places):
         raise ValueError(

@@ -64,6 +64,9 @@ def gallery(results, path, *, images=None, names=None, references=None, title="C
 
 def _scores(results, references):
     """Return the dict of a list with a score for each photo."""
+    for number, captions in enumerate(references):
+        if isinstance(captions, str):
+            raise ValueError(f"Expected a list of captions for each photo. Received: references[{number}]={captions!r}")
     references = [[tokenise(caption) for caption in captions] for captions in references]
     candidates = [tokenise(result.caption) for result in results]
     return {

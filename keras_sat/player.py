@@ -85,12 +85,14 @@ def where(attention_map):
     """Return in words where a map (rows, columns) is greatest: what a picture says to those who see it.
 
     >>> where(np.array([[0.1, 0.0], [0.0, 0.9]]))
-    'looks most at the bottom right, 90 % of it in one of 4 cells: 3.6 times an even share.'
+    'looks most at the bottom right; one of 4 cells gets 90 %: 3.6 times an even share.'
     """
     unknown = np.count_nonzero(~np.isfinite(attention_map))
     if unknown:
         return f"the attention is no number in {unknown} of {attention_map.size} cells."
     peak, least = attention_map.max(), attention_map.min()
+    if peak <= 0:
+        return "looks nowhere."
     if peak - least <= 1e-6 * max(abs(peak), 1e-12):
         return "looks everywhere alike."
     row, column = np.unravel_index(attention_map.argmax(), attention_map.shape)
@@ -99,8 +101,8 @@ def where(attention_map):
     horizontal = ("left", "", "right")[int(3 * (column + 0.5) / columns)]
     place = " ".join(filter(None, (vertical, horizontal))) or "centre"
     size = attention_map.size
-    in_cell = f"{100 * peak:.0f} % of it in one of {size} cells: {size * peak:.1f} times an even share"
-    return f"looks most at the {place}, {in_cell}."
+    in_cell = f"one of {size} cells gets {100 * peak:.0f} %: {size * peak:.1f} times an even share"
+    return f"looks most at the {place}; {in_cell}."
 
 
 def data_uri(image, largest_side=LARGEST_SIDE):

@@ -68,6 +68,10 @@ def test_from_a_result_and_errors(photo, maps):
     assert AttentionDisplay.from_result(without, image=photo).image is photo
     with pytest.raises(ValueError, match="one map"):
         AttentionDisplay(photo, ["a"], maps)
+    with pytest.raises(ValueError, match="a list of words.*Received: words='abc'"):
+        AttentionDisplay(photo, "abc", maps)
+    with pytest.raises(ValueError, match="Received: an image of type int"):
+        AttentionDisplay(3, ["a", "dog", "runs"], maps)
     with pytest.raises(ValueError, match="Received: columns=0"):
         AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(columns=0)
     with pytest.raises(ValueError, match="from 0 to 1. Received: opacity=75"):
@@ -83,6 +87,11 @@ def test_colours_that_let_the_photo_through(photo, maps):
     assert drawn.get_cmap().name == "jet" and alpha.shape == photo.shape[:2]
     assert alpha.max() == pytest.approx(0.5)
     np.testing.assert_allclose(alpha, 0.5 * drawn.get_array() / drawn.get_array().max())
+    display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
+    axes = display.plot(Figure().subplots(1, 4), colour_map=matplotlib.colormaps["jet"])
+    assert axes[2].get_images()[1].get_cmap().name == "jet"
+    with pytest.raises(ValueError, match="'jett' is not a valid value"):
+        display.plot(Figure().subplots(1, 4), colour_map="jett")
 
 
 @pytest.mark.parametrize("colour_map", [None, "viridis"])
@@ -185,11 +194,23 @@ def test_impossible_cartoons(photo, maps, tmp_path):
         ("a.png", {}, "ending in .gif"),
         ("a.gif", {"width": 3}, "Received: width=3"),
         ("a.gif", {"seconds_per_word": 0.1}, "seconds_per_word=0.1"),
+        ("a.gif", {"seconds_per_word": 700}, "at most 60. Received: width=240, seconds_per_word=700"),
+        ("a.gif", {"seconds_per_word": math.nan}, "seconds_per_word=nan"),
         ("a.gif", {"opacity": 2}, "opacity=2"),
     ):
         with pytest.raises(ValueError, match=message):
             display.animate(tmp_path / path, **options)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("words", "begins"), [(["a", "dog"], 0), (["كلب", "بني"], 1), (["2", "כלב"], 1)])
+def test_words_stand_on_the_side_where_their_script_begins(words, begins, tmp_path):
+    photo = np.full((60, 60, 3), 128, np.uint8)
+    AttentionDisplay(photo, words, np.ones((2, 2, 2))).animate(tmp_path / "dog.gif", width=240.0)
+    with Image.open(tmp_path / "dog.gif") as cartoon:
+        cartoon.seek(3)
+        columns = (np.array(cartoon.convert("L"), dtype=int)[242:] < 128).any(axis=0)
+    assert [columns[:120].any(), columns[120:].any()] == [begins == 0, begins == 1]
 
 
 # === Curves ===
@@ -222,3 +243,20 @@ def test_the_history_that_fit_returns():
     history = Curves([{"cross_entropy": 3.0, "val_bleu_1": 0.3}, {"cross_entropy": 2.0, "val_bleu_1": 0.4}])
     assert len(plot_history(history)) == 2
     plt.close("all")
+
+
+def test_the_history_that_a_folder_has(tmp_path):
+    from keras_sat.callbacks import write_history
+
+    write_history(tmp_path / "history.csv", [{"cross_entropy": 3.0}, {"cross_entropy": 2.0, "val_cider": 0.4}])
+    for path in (tmp_path, str(tmp_path / "history.csv")):
+        loss, cider = plot_history(path, Figure().subplots(1, 2))
+        np.testing.assert_array_equal(loss.get_lines()[0].get_xydata(), [[1, 3], [2, 2]])
+        np.testing.assert_array_equal(cider.get_lines()[0].get_ydata(), [math.nan, 0.4])
+    (tmp_path / "history.csv").write_text("epoch,cross_entropy\n1,low\n")
+    with pytest.raises(ValueError, match="history.csv: this is no history.csv"):
+        plot_history(tmp_path)
+    with pytest.raises(
+        ValueError, match="A captioner that was loaded has no history. Received: history of type object"
+    ):
+        plot_history(object())

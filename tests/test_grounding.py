@@ -110,6 +110,8 @@ def test_any_data_with_boxes(scenes):
         ground([result], [places, places])
     with pytest.raises(ValueError, match="a word that the caption does not have. Received: position=4"):
         ground([result], [[WordPlace(4, "far", "noun", (), (40, 80))]], word_classes=None)
+    with pytest.raises(ValueError, match="Received: enlarge=-1"):
+        ground([result], [places], enlarge=-1)
 
 
 def test_maps_without_numbers_are_not_hidden(scenes):

@@ -96,6 +96,12 @@ def test_pictures_and_arrays_are_taken_too(picture):
     array = np.array(picture)
     np.testing.assert_array_equal(load_image(array), array)
     np.testing.assert_array_equal(load_image(array.astype(np.float32)), array)
+
+    class Tensor:
+        def __array__(self, dtype=None, copy=None):
+            return array
+
+    np.testing.assert_array_equal(load_image(Tensor()), array)
     assert load_image(array[..., 0]).shape == (20, 40, 3)
     with pytest.raises(ValueError, match=r"Received: shape=\(3,\)"):
         load_image(np.zeros(3))
@@ -135,6 +141,9 @@ def test_errors(picture, tmp_path):
         assert name in str(error.value)
     with pytest.raises(FileNotFoundError, match="missing.jpg"):
         load_image(tmp_path / "missing.jpg")
+    for odd in (3, whole.getvalue(), [[0, 255]]):
+        with pytest.raises(ValueError, match=f"Received: an image of type {type(odd).__name__}"):
+            load_image(odd)
     with pytest.raises(ValueError, match="image_size=0"):
         load_image(picture, 0)
 

@@ -53,6 +53,7 @@ def test_impossible_requests(tmp_path):
     for options, message in (
         ({"names": ["one"]}, "one for each of 3 results. Received: 1 names"),
         ({"references": []}, "Received: 0 references"),
+        ({"references": [["a dog"], "a cat", ["a bird"]]}, r"a list of captions.*references\[1\]='a cat'"),
     ):
         with pytest.raises(ValueError, match=message):
             gallery(results_of(CAPTIONS), tmp_path, **options)

@@ -117,9 +117,10 @@ def test_maps_are_bytes_and_nan_is_told_apart():
 def test_where_a_map_looks_in_words():
     middle = np.zeros((3, 3))
     middle[1, 1] = 1
-    assert where(middle) == "looks most at the centre, 100 % of it in one of 9 cells: 9.0 times an even share."
-    assert "at the top, 60 %" in where(np.array([[0.1, 0.6, 0.1], [0, 0.1, 0], [0, 0.1, 0]]))
+    assert where(middle) == "looks most at the centre; one of 9 cells gets 100 %: 9.0 times an even share."
+    assert "at the top; one of 9 cells gets 60 %" in where(np.array([[0.1, 0.6, 0.1], [0, 0.1, 0], [0, 0.1, 0]]))
     assert where(np.full((4, 4), 1 / 16)) == "looks everywhere alike."
+    assert where(np.zeros((4, 4))) == "looks nowhere."
     assert where(np.array([[np.nan, 0.5]])) == "the attention is no number in 1 of 2 cells."
     assert where(np.array([[0.3, 0.7]])).startswith("looks most at the right")
 
@@ -288,6 +289,19 @@ def test_the_keyboard_is_enough(page):
     assert float(opacity) == pytest.approx(0.73)
     outline = "return getComputedStyle(document.activeElement).outlineStyle"
     assert page.browser.execute_script(outline) == "solid"
+
+
+def test_arrows_go_where_they_point(browser, photo, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    display_of(photo, "كلب بني يجري").to_html(tmp_path / "leftwards.html")
+    browser.get((tmp_path / "leftwards.html").as_uri())
+    page = Page(browser)
+    assert page.word(0).location["x"] > page.word(1).location["x"]
+    page.press(Keys.TAB, Keys.ARROW_LEFT)
+    assert page.step == 1
+    page.press(Keys.ARROW_RIGHT)
+    assert page.step == 0
 
 
 def test_a_screen_reader_finds_names_for_everything(page):
