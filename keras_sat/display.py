@@ -49,14 +49,19 @@ class AttentionDisplay:
                 "Expected the photo as an array (height, width, 3). Results that were made from features alone have "
                 "none: pass it as `image`. Received: image=None"
             )
-        if isinstance(self.words, str):
-            raise ValueError(f"Expected a list of words, such as a result's `words`. Received: words={self.words!r}")
+        words = self.words if isinstance(self.words, str) else list(self.words)
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            raise ValueError(
+                "Expected a list of words as text, such as a result's `words`; bytes of an exported model have "
+                f"decode(). Received: words={words!r}"
+            )
         maps = np.asarray(self.attention_weights, dtype=float)
-        if maps.ndim != 3 or len(maps) != len(self.words) or 0 in maps.shape[1:]:
+        if maps.ndim != 3 or len(maps) != len(words) or 0 in maps.shape[1:]:
             raise ValueError(
                 "Expected one map (rows, columns) for each word. "
-                f"Received: {len(self.words)} words, attention_weights of shape {maps.shape}"
+                f"Received: {len(words)} words, attention_weights of shape {maps.shape}"
             )
+        object.__setattr__(self, "words", words)
         object.__setattr__(self, "image", _as_photo(self.image))
         object.__setattr__(self, "attention_weights", maps)
 

@@ -68,8 +68,10 @@ def test_from_a_result_and_errors(photo, maps):
     assert AttentionDisplay.from_result(without, image=photo).image is photo
     with pytest.raises(ValueError, match="one map"):
         AttentionDisplay(photo, ["a"], maps)
-    with pytest.raises(ValueError, match="a list of words.*Received: words='abc'"):
-        AttentionDisplay(photo, "abc", maps)
+    for words, shown in (("abc", "'abc'"), (np.array([b"a", b"dog", b"runs"]), r"\[b?.*b'dog'")):
+        with pytest.raises(ValueError, match=f"a list of words as text.*Received: words={shown}"):
+            AttentionDisplay(photo, words, maps)
+    AttentionDisplay(photo, np.array(["a", "dog", "runs"]), maps)._repr_html_()
     with pytest.raises(ValueError, match="Received: an image of type int"):
         AttentionDisplay(3, ["a", "dog", "runs"], maps)
     with pytest.raises(ValueError, match="Received: columns=0"):

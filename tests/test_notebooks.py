@@ -76,6 +76,14 @@ def test_it_has_exercises_and_links_to_the_next(source, cells):
     assert f"]({following[STORIES.index(source.stem)]})" in text[text.index("Exercises") :]
 
 
+def test_the_captioner_for_photos_has_the_scores_of_its_model_card():
+    card = (FOLDER.parent / "docs" / "model-card.md").read_text(encoding="utf-8")
+    _, _, _, bleu_4, meteor, _, cider = re.search(r"^\| this model \| (.*) \|$", card, re.MULTILINE)[1].split(" | ")
+    story = (FOLDER / "src" / "09_how_good_is_it.py").read_text(encoding="utf-8")
+    assert f"the shipped captioner has BLEU-4 {bleu_4} and a person" in story
+    assert f"METEOR ({meteor} and" in story and f"CIDEr ({f'{float(cider):.2f}'[1:]} and" in story
+
+
 def test_its_links_lead_to_files(cells):
     known = {f"{name}.ipynb" for name in STORIES} | {"README.md"}
     links = {link for kind, text in cells if kind == "markdown" for link in re.findall(r"\]\(([^)]+)\)", text)}

@@ -50,7 +50,7 @@ lines = [
     "beach.jpg#0\tTwo children's buckets , left in the sand .",
     "beach.jpg#1\tA snow-white dog isn't far from 2 buckets !",
     "street.jpg#0\tA man waits for the 5:30 bus .",
-    "street.jpg#1\tAn U.S. flag above a café",
+    "street.jpg#1\tA U.S. flag above a café",
 ]
 (folder / "token.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

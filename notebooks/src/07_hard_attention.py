@@ -117,7 +117,8 @@ print(f"L_s = {float(bound):.3f}, log p(y | a) = {marginal:.3f}; {len(exact)} we
 # %% [markdown]
 # ## REINFORCE
 #
-# With 196 regions and ten words nobody lists all paths. Equation (12) draws some instead:
+# With 196 regions and ten words nobody lists all paths. Equation (12) draws some instead. With what section 4.1 then
+# adds to it, the baseline $b$, the entropy $H$ and two weights, it is
 #
 # $$\frac{\partial L_s}{\partial W} \approx \frac1N \sum_{n=1}^N \Big[ \frac{\partial \log p(y \mid \tilde s^n, a)}
 # {\partial W} + \lambda_r \big(\log p(y \mid \tilde s^n, a) - b\big) \frac{\partial \log p(\tilde s^n \mid a)}
