@@ -8,6 +8,7 @@ from PIL import Image
 
 from keras_sat import AttentionDisplay, CaptionResult, plot_history
 from keras_sat.callbacks import Curves
+from keras_sat.cartoon import CURRENT
 from keras_sat.cartoon import NO_NUMBER as MARKED
 from keras_sat.display import NO_NUMBER
 
@@ -188,6 +189,18 @@ def test_the_caption_appears_word_by_word(photo, tmp_path):
     for frame, (row, column) in zip(held[1:], ((0, 0), (1, 1), (0, 1))):
         corners = frame[[10, 10, 110, 110], [10, 110, 10, 110]]
         assert corners.argmax() == 2 * row + column and corners.max() - np.median(corners) > 100
+
+
+def test_light_that_fades_has_no_rings(tmp_path):
+    photo = np.full((60, 60, 3), 230, np.uint8)
+    across = np.linspace(0, 1, 4) * np.ones((4, 1))
+    AttentionDisplay(photo, ["dog"], across[None]).animate(tmp_path / "dog.gif")
+    with Image.open(tmp_path / "dog.gif") as cartoon:
+        cartoon.seek(3)
+        picture = np.array(cartoon.convert("RGB"), dtype=int)
+    brightness = picture[100, 30:210, 0]  # goes up by one grey in each pixel or so
+    assert np.ptp(brightness) > 150 and np.abs(np.diff(brightness)).max() <= 5
+    assert (picture[-3:] == 255).all() and (picture[240:] == CURRENT).all(axis=-1).any()
 
 
 def test_impossible_cartoons(photo, maps, tmp_path):
