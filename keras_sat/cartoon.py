@@ -96,7 +96,9 @@ class _Easel:
         pen = ImageDraw.Draw(picture)
         for number, (x, y, word) in enumerate(self.places[:num_words], start=1):
             pen.text((x, y), word, fill=CURRENT if number == num_words else INK, font=self.font)
-        return picture.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        palette = picture.quantize(256, Image.Quantize.FASTOCTREE)
+        # Without dither, light that fades would show the few greys of the palette as rings.
+        return picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
 
 
 def _runs_leftwards(text):

@@ -190,6 +190,18 @@ def test_the_caption_appears_word_by_word(photo, tmp_path):
         assert corners.argmax() == 2 * row + column and corners.max() - np.median(corners) > 100
 
 
+def test_light_that_fades_has_no_rings(tmp_path):
+    display = AttentionDisplay(np.full((60, 60, 3), 230, np.uint8), ["dog"], np.linspace(0, 1, 16).reshape(1, 4, 4))
+    display.animate(tmp_path / "dog.gif")
+    with Image.open(tmp_path / "dog.gif") as cartoon:
+        cartoon.seek(3)
+        drawn = np.array(cartoon.convert("L"), dtype=int)[:240]
+    light = display.upsampled(0)
+    lit = 0.25 * 230 + 0.75 * 255 * light / light.max()
+    off = drawn.reshape(30, 8, 30, 8).mean(axis=(1, 3)) - lit.reshape(30, 2, 30, 2).mean(axis=(1, 3))
+    assert np.ptp(lit) > 150 and np.abs(off[1:-1, 1:-1]).max() < 4  # a ring is off by half its step, 6 or more
+
+
 def test_impossible_cartoons(photo, maps, tmp_path):
     display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
     for path, options, message in (
