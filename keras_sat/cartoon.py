@@ -96,21 +96,9 @@ class _Easel:
         pen = ImageDraw.Draw(picture)
         for number, (x, y, word) in enumerate(self.places[:num_words], start=1):
             pen.text((x, y), word, fill=CURRENT if number == num_words else INK, font=self.font)
-        return _in_256_colours(picture, height=self.photo_size[1])
-
-
-def _in_256_colours(picture, *, height):
-    """Return the picture with a palette: 240 colours for the photo above `height`, where fewer greys show as rings."""
-    from PIL import Image
-
-    photo = picture.crop((0, 0, picture.width, height)).quantize(240, Image.Quantize.MEDIANCUT)
-    inks = np.linspace(PAPER, (INK, CURRENT), 8).round().astype(int).ravel().tolist()  # letters have soft edges
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(inks)
-    words = picture.crop((0, height, *picture.size)).quantize(palette=palette, dither=Image.Dither.NONE)
-    drawing = Image.fromarray(np.vstack([photo, np.array(words) + 240]).astype(np.uint8))
-    drawing.putpalette([*photo.getpalette(), *[0] * 720][:720] + inks)
-    return drawing
+        palette = picture.quantize(256, Image.Quantize.FASTOCTREE)
+        # Without dither, light that fades would show the few greys of the palette as rings.
+        return picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
 
 
 def _runs_leftwards(text):
