@@ -102,6 +102,15 @@ def load_document(path):
     return document
 
 
+def refuse_long_caption(text, image_id, source):
+    """Raise ValueError if a caption is far too long to be one; the source is what the message calls its file."""
+    if len(text) > MOST_LETTERS_IN_CAPTION:
+        raise ValueError(
+            f"{source}: a caption is too long to be one. Expected: at most {MOST_LETTERS_IN_CAPTION} letters. "
+            f"Received: {len(text)} letters for image_id={image_id!r}"
+        )
+
+
 def _decoded(content, path):
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         try:

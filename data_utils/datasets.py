@@ -17,12 +17,12 @@ from pathlib import Path
 
 from data_utils.captions import (
     IMAGE_ENDINGS,
-    MOST_LETTERS_IN_CAPTION,
     CaptionedImage,
     Skipped,
     image_id_of,
     load_descriptions,
     load_document,
+    refuse_long_caption,
 )
 from data_utils.files import read_json, write_whole
 
@@ -261,12 +261,7 @@ def _assemble(data_dir, captions, photos, splits, skipped, split_seed):
             f"the photos in the folder itself or in one of its usual folders. Received: data_dir={str(data_dir)!r}"
         )
     for image_id in kept:
-        longest = max(map(len, captions[image_id]))
-        if longest > MOST_LETTERS_IN_CAPTION:
-            raise ValueError(
-                f"A caption is too long to be one. Expected: at most {MOST_LETTERS_IN_CAPTION} letters. "
-                f"Received: {longest} letters for the photo {image_id!r} in {str(data_dir)!r}"
-            )
+        refuse_long_caption(max(captions[image_id], key=len), image_id, data_dir)
     if split_seed is not None:
         splits = draw_split(kept, split_seed)
     skipped.warn(data_dir)

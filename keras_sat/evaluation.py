@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.captions import MOST_LETTERS_IN_CAPTION, image_id_of, tokenise
+from data_utils.captions import image_id_of, refuse_long_caption, tokenise
 from data_utils.files import read_json, write_json, write_whole
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
@@ -393,11 +393,7 @@ def _read_captions(captions):
         key = _caption_key(image_id)
         if key in texts:
             raise ValueError(f"{source}: there are two captions of one photo. Received: image_id={image_id!r}")
-        if len(text) > MOST_LETTERS_IN_CAPTION:
-            raise ValueError(
-                f"{source}: a caption is too long to be one. Expected: at most {MOST_LETTERS_IN_CAPTION} letters. "
-                f"Received: {len(text)} letters for image_id={image_id!r}"
-            )
+        refuse_long_caption(text, image_id, source)
         texts[key] = text
     return texts
 

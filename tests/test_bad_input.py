@@ -441,7 +441,7 @@ def test_a_caption_without_end(tmp_path):
     write_photos(tmp_path, ["a.jpg"])
     line = json.dumps({"image": "a.jpg", "caption": "a" + "\u0301\u0323" * 5000})  # sorted in quadratic time
     (tmp_path / "captions.jsonl").write_text(line)
-    with pytest.raises(ValueError, match="too long to be one.*at most 10000 letters.*10001 letters for the photo 'a'"):
+    with pytest.raises(ValueError, match="too long to be one.*at most 10000 letters.*10001 letters for image_id='a'"):
         DATASETS["folder"](tmp_path)
     with pytest.raises(ValueError, match="captions: a caption is too long to be one.*10001 letters for image_id='a'"):
         evaluate_captions([{"image_id": "a", "caption": "a" * 10_001}], [])
