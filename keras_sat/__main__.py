@@ -193,7 +193,10 @@ def _drawing_paths(option, out, paths):
 
 def _refuse_place(option, path):
     """Raise ValueError, before any work is done, where no file could be written in the end."""
-    parents = Path(path).expanduser().absolute().parents
+    path = Path(path).expanduser()
+    if path.is_dir():
+        raise ValueError(f"Expected the name of a file to write, and this is a folder. Received: --{option} {path}")
+    parents = path.absolute().parents
     nearest = next(parent for parent in parents if parent.exists())
     if not nearest.is_dir():
         raise ValueError(f"{nearest}: this is a file, and a folder is needed there. Received: --{option} {path}")
@@ -219,8 +222,6 @@ def run_evaluate(
     from keras_sat.evaluation import evaluate, evaluate_captions
 
     for name, path in (("json", json), ("csv", csv), ("coco-results", coco_results)):
-        if path is not None and Path(path).expanduser().is_dir():
-            raise ValueError(f"Expected the name of a file to write, and this is a folder. Received: --{name} {path}")
         if path is not None:
             _refuse_place(name, path)
     if gallery is not None and Path(gallery).expanduser().is_file():

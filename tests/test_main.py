@@ -201,8 +201,10 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     assert main(["caption", *both, *model, "--plot", str(tmp_path / "drawn")]) == 0
     assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == ["a-attention.png", "b-attention.png"]
     capsys.readouterr()
+    (tmp_path / "taken" / "a-attention.png").mkdir(parents=True)
     for arguments, message in (
         ([str(pictures / "*.gif")], "no such file"),
+        ([both[0], "--plot", str(tmp_path / "taken")], "this is a folder. Received: --plot"),
         ([both[0], "--model", "nonsense"], "no pretrained model"),
         ([both[0], "--plot", both[0]], "would replace the picture itself"),
         ([*both, "--plot", str(tmp_path / "one.png")], "into a folder: leave out .png"),
