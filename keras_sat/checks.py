@@ -1,4 +1,4 @@
-"""Checks of numbers that a user passes: each raises a ValueError that names the argument and what was expected."""
+"""Checks of what a user passes, mostly numbers: each raises a ValueError with the argument and what was expected."""
 
 import math
 import numbers
@@ -48,6 +48,14 @@ def check_rates(*, average_momentum, encoder_rate, weight_decay, clip_norm):
         check_weights(weight_decay=weight_decay)
     if not isinstance(encoder_rate, numbers.Real) or not 0 < encoder_rate <= 1:
         raise ValueError(f"`encoder_rate` must be above 0 and at most 1. Received: encoder_rate={encoder_rate!r}")
+
+
+def check_list_of_results(results):
+    """Refuse one CaptionResult where there is a list of them, and a list of what goes with each."""
+    if hasattr(results, "attention_weights"):
+        raise ValueError(
+            f"Expected a list of CaptionResult: put the one into [ ]. Received: one {type(results).__name__}"
+        )
 
 
 def check_no_keras_distribution():

@@ -13,6 +13,7 @@ import numpy as np
 
 from data_utils.files import write_whole
 from data_utils.images import load_image
+from keras_sat.checks import check_list_of_results
 from keras_sat.player import OPACITY, player_frame, player_page, shown_aspect
 
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
@@ -131,6 +132,7 @@ class AttentionDisplay:
 
         Returns: the array of axes.
         """
+        check_list_of_results(displays)
         displays = [
             item if isinstance(item, AttentionDisplay) else AttentionDisplay.from_result(item) for item in displays
         ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_sat.checks import check_counts
+from keras_sat.checks import check_counts, check_list_of_results
 
 CENTRE_WIDTH = 0.25  # deviation of the map in the middle, as a share of the photo's sides
 
@@ -70,6 +70,7 @@ def ground(results, places, *, word_classes=("colour", "shape"), enlarge=1):
         enlarge: count so many cells around an object as its own: what a cell knows of its neighbours reaches over.
     """
     check_counts(0, enlarge=enlarge)
+    check_list_of_results(results)
     results, places = list(results), list(places)
     if len(results) != len(places):
         raise ValueError(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from data_utils.captions import tokenise
 from data_utils.files import write_whole
+from keras_sat.checks import check_list_of_results
 from keras_sat.display import AttentionDisplay
 from keras_sat.player import escaped, figure_values, fill, policy, template, template_part
 from keras_sat.scores import bleu_counts, bleu_of_counts, cider_of_photos
@@ -32,6 +33,7 @@ def gallery(results, path, *, images=None, names=None, references=None, title="C
 
     Returns: the path of the page.
     """
+    check_list_of_results(results)
     results = list(results)
     for name, values in (("images", images), ("names", names), ("references", references)):
         if values is not None and len(values) != len(results):

@@ -157,6 +157,7 @@ def test_soft_and_hard_one_above_the_other(photo, maps):
     assert AttentionDisplay.compare([soft], ax=own, colour_map="jet") is own
     for arguments, message in (
         ({"displays": []}, "at least one display"),
+        ({"displays": soft}, "a list of CaptionResult.*Received: one CaptionResult"),
         ({"displays": [soft], "names": ["a", "b"]}, "Received: 1 displays, 2 names"),
         ({"displays": [soft, hard], "ax": own}, "2 rows. Received: shape"),
     ):

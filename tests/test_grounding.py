@@ -106,6 +106,8 @@ def test_any_data_with_boxes(scenes):
     assert (found.num_words, found.pointing) == (2, 1) and found.mass == pytest.approx(0.9)
     assert found.uniform_mass == pytest.approx((1 / 8 + 2 / 8) / 2)
     assert ground([result], [places]).num_words == 0, "colours and shapes are the usual ones"
+    with pytest.raises(ValueError, match="Received: one CaptionResult"):
+        ground(result, [places])
     with pytest.raises(ValueError, match="1 results, places of 2 photos"):
         ground([result], [places, places])
     with pytest.raises(ValueError, match="a word that the caption does not have. Received: position=4"):
