@@ -20,11 +20,11 @@ from data_utils.datasets import DATASETS
 from keras_sat.arguments import DEFAULT_MODEL, SELF_CRITICAL, build_parser
 from keras_sat.presets import PRESETS, usual_preset
 
-MAKE_ROOM = "Make room and run the same command again: it goes on where it was."
+GO_ON = "and run the same command again: it goes on where it was."
 WAYS_OUT = {
-    errno.ENOSPC: MAKE_ROOM,
-    errno.EFBIG: MAKE_ROOM,
-    getattr(errno, "EDQUOT", errno.ENOSPC): MAKE_ROOM,  # Windows has none
+    errno.ENOSPC: f"Make room {GO_ON}",
+    getattr(errno, "EDQUOT", errno.ENOSPC): f"Make room {GO_ON}",  # Windows has none
+    errno.EFBIG: f"Allow larger files (`ulimit -f` shows the limit) {GO_ON}",
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Choose a folder that can be written to."),
     **dict.fromkeys(  # a folder may vanish while it is made, or it is a file
         (errno.ENOENT, errno.EEXIST, errno.ENOTDIR),

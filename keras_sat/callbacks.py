@@ -351,8 +351,10 @@ def _write_for_tensorboard(writer, figures, epoch):
 
 
 def reason_of(error):
-    """Return what an error of TensorFlow says, without the names of its operations."""
-    return re.sub(r"\{\{.*?\}\} *| *\[Op:.*", "", str(error).partition("\n")[0])
+    """Return the first line of what an error of TensorFlow says, without its operations and where they were defined."""
+    around = ("Graph execution error:", "Detected at ", "  File ")
+    lines = [line for line in str(error).split("\n") if line.strip() and not line.startswith(around)]
+    return re.sub(r"\{\{.*?\}\} *| *\[Op:.*", "", lines[0] if lines else str(error))
 
 
 @contextlib.contextmanager

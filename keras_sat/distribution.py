@@ -22,8 +22,10 @@ import contextlib
 import json
 import math
 import os
+import re
 import signal
 import tempfile
+import textwrap
 import threading
 from pathlib import Path
 
@@ -63,9 +65,17 @@ def several_hosts():
     print(f"{kind} {index} of {', '.join(hosts)}: waits for the others", flush=True)
     try:
         with _signals_end_the_process():
-            return tf.distribute.MultiWorkerMirroredStrategy()
+            strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
         raise ValueError(f"Hosts can only be connected before TensorFlow is used for anything else: {error}") from None
+    except tf.errors.OpError as error:
+        raise ValueError(
+            "This host cannot listen at its own address: is it that of another computer, or is a process there "
+            f"already, such as a host with the same index? ({error.message}.) "
+            f"Received: {kind} {index} of {', '.join(hosts)}"
+        ) from None
+    print("all hosts are here; the first one says how it goes", flush=True)
+    return strategy
 
 
 @contextlib.contextmanager
@@ -90,23 +100,32 @@ def read_tf_config(text):
             raise ValueError("it is not set")
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
+        if not isinstance(cluster, dict) or not isinstance(task, dict):
+            raise ValueError("its cluster and its task must be objects")
         hosts = [host for kind in ("chief", "worker") for host in cluster.get(kind, [])]
         kind, index = task["type"], task["index"]
         if set(cluster) - {"chief", "worker"}:
             raise ValueError("its cluster may have a chief and workers, and nothing else")
-        if not hosts or not all(isinstance(host, str) and ":" in host for host in hosts):
+        if not hosts or not all(isinstance(host, str) and _is_address(host) for host in hosts):
             raise ValueError("its hosts must be given as address:port")
+        if len(cluster.get("chief", [])) > 1:
+            raise ValueError("its cluster may have one chief")
         if len(set(hosts)) < len(hosts):  # each would wait for the other without end
             raise ValueError("its hosts must have different addresses")
-        if not isinstance(index, int) or not 0 <= index < len(cluster.get(kind, [])):
+        if type(index) is not int or not 0 <= index < len(cluster.get(kind, [])):
             raise ValueError("its task is none of its cluster")
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(
             f"The environment variable TF_CONFIG must name all hosts, and which of them this one is: {reason}. "
             f"Expected, on the first of two hosts: {example}. Received: TF_CONFIG={text!r}"
         ) from None
     return (kind, index), hosts
+
+
+def _is_address(host):
+    address = re.fullmatch(r"(?:[^\s/:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", host)
+    return bool(address) and 0 < int(address[1]) < 2**16
 
 
 class Team:
@@ -243,9 +262,20 @@ class Team:
                 raise
             raise ConnectionError(
                 "Another host of this training has ended or cannot be reached, and without it the training cannot go "
-                "on. Run the same command on all hosts again: it goes on after the last epoch that was completed. "
-                f"(TensorFlow says: {' '.join(error.message.rpartition('aborted by: ')[2].split())[:200]})"
+                "on. Look at what the other hosts say, and run the same command on all of them again: it goes on after "
+                f"the last epoch that was completed. (TensorFlow says: {_aborted_by(error)})"
             ) from None
+        except tf.errors.InternalError as error:
+            if "joining a group" not in error.message:
+                raise
+            raise ValueError(
+                "The hosts were told of different numbers of hosts: the cluster of TF_CONFIG must be the same on each. "
+                f"(TensorFlow says: {_aborted_by(error)})"
+            ) from None
+        except RuntimeError as error:
+            if "KeyboardInterrupt" not in str(error):  # Ctrl-C while TensorFlow was saying that a host was lost
+                raise
+            raise KeyboardInterrupt from None
 
     # === Training ===
 
@@ -310,6 +340,11 @@ class Team:
             return {name: self.strategy.experimental_local_results(x)[0] for name, x in figures.items()}
 
         return lambda: {name: float(value) for name, value in run(iterator).items()}
+
+
+def _aborted_by(error):
+    reason = error.message.rpartition("aborted by: ")[2].partition("\n")[0]
+    return textwrap.shorten(reason, 200, placeholder=" ...")
 
 
 def _check_strategy(strategy):

@@ -427,5 +427,5 @@ def _summary(data_name, images, captioner, num_views, output_dir, team):
     devices = f"{len(gpus)} GPU" if gpus else f"CPU, {os.cpu_count()} cores"
     if team.shares is not None:
         hosts = f" of {team.num_hosts} hosts" if team.num_hosts > 1 else ""
-        devices = f"{team.shares[1]} devices{hosts}"
+        devices = f"{team.shares[1]} device{'s' * (team.shares[1] > 1)}{hosts}"
     yield f"on {devices}; everything is kept in {output_dir}"

@@ -139,7 +139,7 @@ def test_three_hosts_from_the_command_line(tmp_path, capsys):
     assert [status for status, *_ in results] == [0, 0, 0], results
     assert "3 devices of 3 hosts" in results[0][1] and "epoch 2/2" in results[0][1]
     for _, output, _ in results[1:]:
-        assert output.count("\n") == 1 and "waits for the others" in output
+        assert output.count("\n") == 2 and "waits for the others" in output and "all hosts are here" in output
     assert not (tmp_path / "elsewhere").exists(), "only the chief writes"
     one, three = (keras_sat.Captioner.load(tmp_path / name / "model") for name in ("one", "three"))
     for weight, other in zip(one.weights, three.weights):
@@ -177,6 +177,35 @@ def test_every_row_is_in_one_share(scene_images, scene_vocabulary, scene_cache, 
     assert num_fillers or (group_by, count) == ("image", 2)
 
 
+def test_what_hosts_say_of_each_other():
+    team = Team()
+    team.num_hosts = 2
+    for error, expected, message in (
+        (tf.errors.UnavailableError(None, None, "x aborted by: nobody answers"), ConnectionError, r"nobody answers\)"),
+        (
+            tf.errors.InternalError(None, None, "is joining a group with size3"),
+            ValueError,
+            "TF_CONFIG must be the same",
+        ),
+        (tf.errors.InternalError(None, None, "something else"), tf.errors.InternalError, "something else"),
+        (RuntimeError("UnavailableError REPLACED BY KeyboardInterrupt"), KeyboardInterrupt, "^$"),
+        (RuntimeError("something else"), RuntimeError, "something else"),
+    ):
+        with pytest.raises(expected, match=message), team._losses_named():
+            raise error
+
+
+def test_an_address_that_is_taken():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        environment = {"TF_CONFIG": tf_config([taken.getsockname()[1], *free_ports(1)], 0), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        command = [sys.executable, "-m", "keras_sat", "fit", "--data", "scenes", "--hosts"]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=os.environ | environment)
+    assert ran.returncode == 2 and ran.stderr.count("\n") == 1
+    assert (
+        "This host cannot listen at its own address" in ran.stderr and "Received: worker 0 of 127.0.0.1:" in ran.stderr
+    )
+
+
 def test_shares_that_there_are_not(scene_images, scene_vocabulary):
     for shares in (([2], 2), ([], 2), ([-1], 1)):
         with pytest.raises(ValueError, match="Expected the numbers of shares"):
@@ -195,6 +224,13 @@ def test_tf_config():
         (None, "it is not set"),
         ("worker 0", "Expecting value"),
         ("[]", "list indices"),
+        ('{"cluster": ["a:1"], "task": {"type": "worker", "index": 0}}', "must be objects"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": "worker"}', "must be objects"),
+        ('{"cluster": {"worker": ["a:99999"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
+        ('{"cluster": {"worker": ["a:1 ", "a:1"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
+        ('{"cluster": {"worker": ["http://a:1"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
+        ('{"cluster": {"chief": ["a:1", "b:1"]}, "task": {"type": "chief", "index": 0}}', "one chief"),
+        ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": true}}', "its task is none"),
         ('{"task": {"type": "worker", "index": 0}}', "it lacks 'cluster'"),
         ('{"cluster": {"worker": ["a:1"]}}', "it lacks 'task'"),
         ('{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
