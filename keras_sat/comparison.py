@@ -45,7 +45,8 @@ class Comparison:
             f"{name} ({count} seed{'s' if count > 1 else ''})" for name, count in zip(self.names, self.num_seeds)
         ]
         lines.append(f"first: {counted[0]}; second: {counted[1]}; {self.num_photos} photos")
-        lines.append("Intervals: photos, and seeds, drawn anew with repetition; METEOR is here the mean over photos.")
+        lines.append("Intervals: photos, and seeds, drawn anew with repetition; METEOR is here the mean over photos,")
+        lines.append("another number than that of all captions together, which `evaluate` prints.")
         if "meteor" not in self.rows:
             lines.append("METEOR is left out: not all of them have it, or it is not the same one.")
         return "\n".join(lines)
