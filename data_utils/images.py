@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 
+from data_utils.files import check_is_file
 from data_utils.progress import Progress
 
 # What Pillow reads by itself. Its other formats are rare, and one of them (EPS) would start another program.
@@ -24,6 +25,7 @@ def load_image(image, image_size=None):
     Raises:
         ValueError: the file cannot be read as a picture; the message names the file and what is wrong.
         FileNotFoundError: there is no such file.
+        IsADirectoryError: it is a folder.
     """
     from PIL import Image
 
@@ -38,6 +40,7 @@ def load_image(image, image_size=None):
             f"Received: an image of type {type(image).__name__}"
         )
     path = os.path.expanduser(os.fspath(image))
+    check_is_file(path, "picture")
     with open(path, "rb") as file:
         return _decoded(_identified(file, path), size, path)
 

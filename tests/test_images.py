@@ -1,4 +1,5 @@
 import io
+import os
 import struct
 import zlib
 
@@ -146,6 +147,16 @@ def test_errors(picture, tmp_path):
             load_image(odd)
     with pytest.raises(ValueError, match="image_size=0"):
         load_image(picture, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_nobody_waits_for_a_pipe_among_pictures(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    for path in (tmp_path / "pipe.jpg", "/dev/zero"):
+        with pytest.raises(ValueError, match=f"{path}: this is not a picture that can be read, but a pipe or a device"):
+            load_image(path)
+    with pytest.raises(IsADirectoryError):
+        load_image(tmp_path)
 
 
 def test_a_picture_torn_anywhere_is_refused(picture, tmp_path):
