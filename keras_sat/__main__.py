@@ -147,7 +147,7 @@ def _results(captioner, paths, options, batch_size=64):
             except IsADirectoryError:
                 batch.append((path, ValueError(f"{path}: there is no picture in this folder.")))
             except (OSError, ValueError) as error:
-                batch.append((path, error))
+                batch.append((path, ValueError(_without_number(error))))
         results = iter(captioner.caption(readable, **options) if readable else [])
         for path, error in batch:
             yield path, error or next(results)
@@ -182,9 +182,9 @@ def _drawing_paths(option, out, paths):
             )
             names.add(name)
             drawings[path] = out / name
-    pictures = {Path(path).resolve() for path in paths}
+    pictures = {os.path.realpath(path) for path in paths}  # Path.resolve raises an error where links go in circles
     for drawing in drawings.values():
-        if drawing.resolve() in pictures:
+        if os.path.realpath(drawing) in pictures:
             raise ValueError(f"The drawing would replace the picture itself. Received: --{option} {out}")
         _refuse_place(option, drawing)
         drawing.parent.mkdir(parents=True, exist_ok=True)
@@ -196,10 +196,10 @@ def _refuse_place(option, path):
     path = Path(path).expanduser()
     if path.is_dir():
         raise ValueError(f"Expected the name of a file to write, and this is a folder. Received: --{option} {path}")
-    parents = path.absolute().parents
-    nearest = next(parent for parent in parents if parent.exists())
+    nearest = next(filter(os.path.lexists, path.absolute().parents))
     if not nearest.is_dir():
-        raise ValueError(f"{nearest}: this is a file, and a folder is needed there. Received: --{option} {path}")
+        kind = "a file" if nearest.exists() else "a link that leads nowhere"
+        raise ValueError(f"{nearest}: this is {kind}, and a folder is needed there. Received: --{option} {path}")
     if not os.access(nearest, os.W_OK):
         raise ValueError(
             f"{nearest}: this folder cannot be written to. Choose another one. Received: --{option} {path}"
@@ -418,12 +418,17 @@ def main(argv=None):
 
 def one_line(error):
     """Return what an error says, and what to do about it, in one line."""
-    text = str(error)
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        text = f"{error.filename}: {error.strerror}"  # without the number that Python puts before
+    text = _without_number(error)
     if isinstance(error, OSError) and error.errno in WAYS_OUT:
         text += f". {WAYS_OUT[error.errno]}"
     return " ".join(text.split())
+
+
+def _without_number(error):
+    """Return what an error says; of the operating system's, without the number that Python puts before."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _as_options(text, arguments):

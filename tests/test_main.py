@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -188,6 +189,27 @@ def test_caption_goes_on_past_what_it_cannot_read(whole_training, pictures, caps
     for line, result in zip(lines, expected):
         assert (line["caption"], line["words"]) == (result.caption, result.words)
         assert line["log_prob"] == pytest.approx(result.log_prob, abs=1e-4)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(whole_training, pictures, tmp_path, capsys):
+    loop, pipe, drawn = pictures / "loop.jpg", pictures / "pipe.jpg", tmp_path / "drawn"
+    loop.symlink_to(loop)
+    os.mkfifo(pipe)
+    (pictures / "damaged.jpg").unlink()
+    command = ["caption", str(pictures), "--model", str(whole_training[0] / "model"), "--num-beams", "1"]
+    assert main([*command, "--plot", str(drawn)]) == 2
+    output, error = capsys.readouterr()
+    assert output.count("\n") == 2 and len(list(drawn.iterdir())) == 2
+    assert error.splitlines()[-1] == (
+        f"keras-sat: {loop}: Too many levels of symbolic links; "
+        f"{pipe}: this is not a picture that can be read, but a pipe or a device."
+    )
+    for option, out in (("--plot", loop / "sub"), ("--html", loop / "a" / "b")):
+        assert main([*command, option, str(out)]) == 2
+        output, error = capsys.readouterr()
+        assert error.count("\n") == 1 and not output
+        assert f"{loop}: this is a link that leads nowhere, and a folder is needed there. Received: {option}" in error
 
 
 def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, capsys):
