@@ -103,6 +103,10 @@ def test_the_module_runs_as_a_command(tmp_path):
         (["captoin", "a.jpg"], "Did you mean caption?"),
         (["fit", "--data", "folder", "--epochs", "two"], "invalid int value: 'two'"),
         (["evaluate"], "required: --data"),
+        (["caption", "a.jpg", "--gif", ""], "keras-sat: argument --gif: the path or name is empty. `keras-sat caption"),
+        (["caption", "a.jpg", ""], "argument IMAGE: the path or name is empty"),
+        (["export", "", "exp"], "argument MODEL: the path or name is empty"),
+        (["export", "scenes", ""], "argument DIRECTORY: the path or name is empty"),
     ],
 )
 def test_bad_use_is_one_line_with_a_hint(arguments, hint, capsys):
