@@ -77,6 +77,7 @@ def run_caption(images, model, encoder_weights=None, plot=None, html=None, gif=N
     captioner = _captioner_of(model, encoder_weights)
     places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
     drawings = {option: _drawing_paths(option, out, paths) for option, out in places.items()}
+    _refuse_one_place_for_two({option: drawn[paths[0]] for option, drawn in drawings.items()})
     unreadable = []
     for path, result in _results(captioner, paths, options):
         if isinstance(result, Exception):
@@ -186,13 +187,12 @@ def _drawing_paths(option, out, paths):
     for drawing in drawings.values():
         if os.path.realpath(drawing) in pictures:
             raise ValueError(f"The drawing would replace the picture itself. Received: --{option} {out}")
-        _refuse_place(option, drawing)
-        drawing.parent.mkdir(parents=True, exist_ok=True)
+        _make_place(option, drawing)
     return drawings
 
 
-def _refuse_place(option, path):
-    """Raise ValueError, before any work is done, where no file could be written in the end."""
+def _make_place(option, path):
+    """Make the folder of a file; raise an error, before any work is done, where none could be written in the end."""
     path = Path(path).expanduser()
     if path.is_dir():
         raise ValueError(f"Expected the name of a file to write, and this is a folder. Received: --{option} {path}")
@@ -204,6 +204,16 @@ def _refuse_place(option, path):
         raise ValueError(
             f"{nearest}: this folder cannot be written to. Choose another one. Received: --{option} {path}"
         )
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _refuse_one_place_for_two(places):
+    """Raise ValueError where one file would replace another: `places` is a dict from options to paths."""
+    taken = {}
+    for option, path in places.items():
+        first = taken.setdefault(os.path.realpath(Path(path).expanduser()), option)
+        if first != option:
+            raise ValueError(f"One file cannot be both. Received: --{first} and --{option} {path}")
 
 
 def run_evaluate(
@@ -221,13 +231,14 @@ def run_evaluate(
     """Score a captioner, or captions, and write what was asked for."""
     from keras_sat.evaluation import evaluate, evaluate_captions
 
-    for name, path in (("json", json), ("csv", csv), ("coco-results", coco_results)):
-        if path is not None:
-            _refuse_place(name, path)
     if gallery is not None and Path(gallery).expanduser().is_file():
         raise ValueError(f"Expected the name of a folder, and this is a file. Received: --gallery {gallery}")
-    if gallery is not None:
-        _refuse_place("gallery", Path(gallery) / "index.html")
+    page = None if gallery is None else Path(gallery) / "index.html"
+    places = {"json": json, "csv": csv, "coco-results": coco_results, "gallery": page}
+    places = {option: path for option, path in places.items() if path is not None}
+    _refuse_one_place_for_two(places)
+    for option, path in places.items():
+        _make_place(option, path)
     if grounding and data != "scenes":
         raise ValueError(f"Only of the scenes is the place of every word known. Received: --grounding --data {data}")
     if captions is None:
@@ -257,8 +268,8 @@ def run_evaluate(
     for path, write in ((json, table.to_json), (csv, table.to_csv), (coco_results, table.to_coco_results)):
         if path is not None:
             write(path)
-    if gallery is not None:
-        _write_gallery(table, Path(gallery).expanduser() / "index.html")
+    if page is not None:
+        _write_gallery(table, page)
 
 
 def _write_gallery(table, path):

@@ -233,6 +233,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([both[0], "--plot", str(tmp_path / "taken")], "this is a folder. Received: --plot"),
         ([both[0], "--model", "nonsense"], "no pretrained model"),
         ([both[0], "--plot", both[0]], "would replace the picture itself"),
+        ([both[0], *(f"--{kind}={tmp_path / 'a.gif'}" for kind in ("plot", "gif"))], "One file cannot be both"),
         ([*both, "--plot", str(tmp_path / "one.png")], "into a folder: leave out .png"),
         ([both[0], "--plot", str(tmp_path / "one.json")], "A drawing can be one of: "),
         ([str(pictures / "a.png"), "--num-beams", "0"], "`--num-beams` must be"),
@@ -394,6 +395,19 @@ def test_scores_that_could_not_be_written_are_not_computed(option, tmp_path, mon
     monkeypatch.setattr("keras_sat.evaluation.evaluate", None)
     assert main(["evaluate", "--data", "scenes", f"--{option}", str(tmp_path / "file" / "sub" / "out")]) == 2
     assert f"{tmp_path / 'file'}: this is a file, and a folder is needed there" in capsys.readouterr().err
+
+
+def test_one_file_for_two_kinds_of_scores_and_a_folder_that_cannot_be_made(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("keras_sat.evaluation.evaluate", None)
+    evaluate, same = ["evaluate", "--data", "scenes"], tmp_path / "index.html"
+    for others in (["--csv", str(tmp_path / "." / "index.html")], ["--gallery", str(tmp_path)]):
+        assert main([*evaluate, "--json", str(same), *others]) == 2
+        assert (
+            capsys.readouterr().err == f"keras-sat: One file cannot be both. Received: --json and {others[0]} {same}\n"
+        )
+    monkeypatch.setattr("pathlib.Path.mkdir", lambda *args, **options: raise_(FileNotFoundError(2, "Gone", "sub")))
+    assert main([*evaluate, "--json", str(tmp_path / "sub" / "x.json")]) == 2
+    assert capsys.readouterr().err.startswith("keras-sat: sub: Gone. Look whether it is there")
 
 
 def test_a_folder_for_drawings_may_have_a_dot_in_its_name(pictures, tmp_path):
