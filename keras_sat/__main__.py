@@ -158,11 +158,12 @@ def _drawing_paths(option, out, paths):
     """Return where the drawing of each picture goes: the file that was named, or one in that folder for each."""
     from matplotlib.backend_bases import FigureCanvasBase
 
+    from keras_sat.player import PAGE_ENDINGS
+
     out = Path(out).expanduser()
     is_file = bool(out.suffix) and not out.is_dir()
-    kinds = {"plot": sorted(FigureCanvasBase.get_supported_filetypes()), "html": ["html", "htm"], "gif": ["gif"]}[
-        option
-    ]
+    pages = [ending[1:] for ending in PAGE_ENDINGS]
+    kinds = {"plot": sorted(FigureCanvasBase.get_supported_filetypes()), "html": pages, "gif": ["gif"]}[option]
     if is_file and out.suffix[1:].lower() not in kinds:
         raise ValueError(f"A drawing can be one of: {', '.join(kinds)}. Received: --{option} {out}")
     if is_file and len(paths) > 1:

@@ -14,7 +14,7 @@ import numpy as np
 from data_utils.files import write_whole
 from data_utils.images import load_image
 from keras_sat.checks import check_list_of_results
-from keras_sat.player import OPACITY, player_frame, player_page, shown_aspect
+from keras_sat.player import OPACITY, PAGE_ENDINGS, player_frame, player_page, shown_aspect
 
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 NO_NUMBER = (0.9, 0.0, 0.63)  # the colour of cells whose attention is NaN: one that no map has
@@ -162,6 +162,8 @@ class AttentionDisplay:
         from matplotlib.figure import Figure
 
         path = Path(path).expanduser()
+        if path.is_dir():
+            raise ValueError(f"Expected the name of a picture file, and this is a folder. Received: {str(path)!r}")
         path = path if path.suffix else path.with_suffix(".png")
         _check_options(columns, 0)
         figure = Figure(figsize=self._size(columns), layout="constrained")
@@ -216,13 +218,16 @@ class AttentionDisplay:
         Hovering over a word, or focusing it, shows its map; play walks through the caption.
 
         Args:
-            path: of the file.
+            path: of the file, ending in .html.
             title: of the page; None takes the caption.
             opacity: of the map at first, from 0 to 1.
         """
+        path = Path(path).expanduser()
+        if path.suffix.lower() not in PAGE_ENDINGS:
+            raise ValueError(f"Expected the name of a page, ending in .html. Received: {str(path)!r}")
         _check_options(1, opacity)
         page = player_page(self.image, self.words, self.attention_weights, title=title, opacity=opacity)
-        write_whole(Path(path).expanduser(), page)
+        write_whole(path, page)
 
     def _repr_html_(self):
         page = player_page(self.image, self.words, self.attention_weights)

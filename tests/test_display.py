@@ -59,6 +59,20 @@ def test_axes_of_your_own_and_files(photo, maps, tmp_path):
         assert picture.width > 200
 
 
+def test_places_where_nothing_is_drawn(photo, maps, tmp_path):
+    display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
+    (tmp_path / "photos").mkdir()
+    for write, path, message in (
+        (display.save, tmp_path / "photos", "and this is a folder. Received: '.*photos'"),
+        (display.save, "", r"and this is a folder. Received: '\.'"),
+        (display.to_html, tmp_path / "w.png", "a page, ending in .html. Received: '.*w.png'"),
+        (display.to_html, "", r"ending in .html. Received: '\.'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            write(path)
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+
 def test_from_a_result_and_errors(photo, maps):
     result = CaptionResult("a dog runs", ["a", "dog", "runs"], -1.0, maps, image=photo)
     assert AttentionDisplay.from_result(result).words == result.words
