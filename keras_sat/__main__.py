@@ -25,6 +25,7 @@ WAYS_OUT = {
     errno.ENOSPC: MAKE_ROOM,
     errno.EFBIG: MAKE_ROOM,
     getattr(errno, "EDQUOT", errno.ENOSPC): MAKE_ROOM,  # Windows has none
+    errno.EISDIR: "Name a file instead.",
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Choose a folder that can be written to."),
     **dict.fromkeys(  # a folder may vanish while it is made, or it is a file
         (errno.ENOENT, errno.EEXIST, errno.ENOTDIR),

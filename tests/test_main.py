@@ -121,7 +121,8 @@ def test_a_full_disk_and_a_folder_that_cannot_be_used_have_a_way_out(monkeypatch
         (OSError(28, "No space left on device", "runs/a"), "runs/a: No space left on device. Make room and run"),
         (PermissionError(13, "Permission denied", "runs"), "runs: Permission denied. Choose a folder"),
         (FileNotFoundError(2, "No such file or directory", "a"), "a: No such file or directory. Look whether"),
-        (IsADirectoryError(21, "Is a directory", "a"), "a: Is a directory\n"),
+        (IsADirectoryError(21, "Is a directory", "a"), "a: Is a directory. Name a file instead.\n"),
+        (OSError(5, "Input/output error", "a"), "a: Input/output error\n"),
     ):
 
         def fail(data, error=error, **options):
@@ -330,6 +331,8 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     assert "95 % interval" in capsys.readouterr().out
     assert main(["compare", str(tmp_path / "scores.json"), str(results)]) == 2
     assert "results.json: expected an object" in capsys.readouterr().err
+    assert main(["compare", str(tmp_path / "scores.json"), str(pictures)]) == 2
+    assert capsys.readouterr().err == f"keras-sat: {pictures}: Is a directory. Name a file instead.\n"
 
 
 def test_does_it_look_at_what_it_names(tmp_path, capsys, quick_meteor):
