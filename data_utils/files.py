@@ -1,12 +1,14 @@
 """Write files whole or not at all, and let one process write at a time, on any operating system."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import secrets
 import shutil
 import sqlite3
+import stat
 from pathlib import Path
 
 MOST_TEXT_BYTES = 500_000_000  # of a file that is read into memory as text: COCO's largest has 150 MB
@@ -69,9 +71,19 @@ def clear_half_written(*paths):
                 leftover.unlink()
 
 
+def check_is_file(path, kind="file"):
+    """Raise an error for what is there and is no file: whoever opened a pipe would wait for its writer for ever."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{path}: this is not a {kind} that can be read, but a pipe or a device.")
+
+
 def read_bytes(path):
-    """Return what a file of text holds; one that is too large to be that is a ValueError."""
+    """Return what a file of text holds; one that is too large to be that is a ValueError, and so is a pipe."""
     path = Path(os.path.expanduser(path))
+    check_is_file(path)
     size = path.stat().st_size
     if size > MOST_TEXT_BYTES:
         raise ValueError(

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 
+from data_utils.files import check_is_file
 from data_utils.progress import Progress
 
 # What Pillow reads by itself. Its other formats are rare, and one of them (EPS) would start another program.
@@ -24,6 +25,7 @@ def load_image(image, image_size=None):
     Raises:
         ValueError: the file cannot be read as a picture; the message names the file and what is wrong.
         FileNotFoundError: there is no such file.
+        IsADirectoryError: it is a folder.
     """
     from PIL import Image
 
@@ -38,6 +40,7 @@ def load_image(image, image_size=None):
             f"Received: an image of type {type(image).__name__}"
         )
     path = os.path.expanduser(os.fspath(image))
+    check_is_file(path, "picture")
     with open(path, "rb") as file:
         return _decoded(_identified(file, path), size, path)
 
@@ -71,9 +74,18 @@ def readable_photos(captioned_images, *, skip=False, show_progress=True):
     return readable
 
 
+class _OddFloats(ValueError):
+    """The picture is whole, and its numbers have no usual meaning."""
+
+
 def _decoded(image, size, name):
     try:
         return np.array(_upright_rgb(image, size))
+    except _OddFloats as error:
+        raise ValueError(
+            f"{name}: pictures of floating-point numbers are not read, unless they are 0..255 as in one of 8 bits. "
+            f"Save it with 8 bits. Received: {error}"
+        ) from None
     except Exception as error:  # Pillow's readers of damaged files raise errors of many kinds
         raise ValueError(f"{name}: the picture is damaged or incomplete ({error}).") from None
 
@@ -162,7 +174,11 @@ def _upright_rgb(image, size):
     if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
         image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
     elif image.mode == "F":
-        image = Image.fromarray(_as_uint8(np.array(image)))
+        numbers = np.array(image)
+        try:
+            image = Image.fromarray(_as_uint8(numbers))
+        except ValueError:
+            raise _OddFloats(f"{numbers.min()} to {numbers.max()}") from None
     if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")

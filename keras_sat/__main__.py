@@ -25,6 +25,7 @@ WAYS_OUT = {
     errno.ENOSPC: f"Make room {GO_ON}",
     getattr(errno, "EDQUOT", errno.ENOSPC): f"Make room {GO_ON}",  # Windows has none
     errno.EFBIG: f"Allow larger files (`ulimit -f` shows the limit) {GO_ON}",
+    errno.EISDIR: "Name a file instead.",
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Choose a folder that can be written to."),
     **dict.fromkeys(  # a folder may vanish while it is made, or it is a file
         (errno.ENOENT, errno.EEXIST, errno.ENOTDIR),
@@ -77,6 +78,7 @@ def run_caption(images, model, encoder_weights=None, plot=None, html=None, gif=N
     captioner = _captioner_of(model, encoder_weights)
     places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
     drawings = {option: _drawing_paths(option, out, paths) for option, out in places.items()}
+    _refuse_one_place_for_two({option: drawn[paths[0]] for option, drawn in drawings.items()})
     unreadable = []
     for path, result in _results(captioner, paths, options):
         if isinstance(result, Exception):
@@ -147,7 +149,7 @@ def _results(captioner, paths, options, batch_size=64):
             except IsADirectoryError:
                 batch.append((path, ValueError(f"{path}: there is no picture in this folder.")))
             except (OSError, ValueError) as error:
-                batch.append((path, error))
+                batch.append((path, ValueError(_without_number(error))))
         results = iter(captioner.caption(readable, **options) if readable else [])
         for path, error in batch:
             yield path, error or next(results)
@@ -157,11 +159,12 @@ def _drawing_paths(option, out, paths):
     """Return where the drawing of each picture goes: the file that was named, or one in that folder for each."""
     from matplotlib.backend_bases import FigureCanvasBase
 
+    from keras_sat.player import PAGE_ENDINGS
+
     out = Path(out).expanduser()
     is_file = bool(out.suffix) and not out.is_dir()
-    kinds = {"plot": sorted(FigureCanvasBase.get_supported_filetypes()), "html": ["html", "htm"], "gif": ["gif"]}[
-        option
-    ]
+    pages = [ending[1:] for ending in PAGE_ENDINGS]
+    kinds = {"plot": sorted(FigureCanvasBase.get_supported_filetypes()), "html": pages, "gif": ["gif"]}[option]
     if is_file and out.suffix[1:].lower() not in kinds:
         raise ValueError(f"A drawing can be one of: {', '.join(kinds)}. Received: --{option} {out}")
     if is_file and len(paths) > 1:
@@ -182,28 +185,37 @@ def _drawing_paths(option, out, paths):
             )
             names.add(name)
             drawings[path] = out / name
-    pictures = {Path(path).resolve() for path in paths}
+    pictures = {os.path.realpath(path) for path in paths}  # Path.resolve raises an error where links go in circles
     for drawing in drawings.values():
-        if drawing.resolve() in pictures:
+        if os.path.realpath(drawing) in pictures:
             raise ValueError(f"The drawing would replace the picture itself. Received: --{option} {out}")
-        _refuse_place(option, drawing)
-        drawing.parent.mkdir(parents=True, exist_ok=True)
+        _make_place(option, drawing)
     return drawings
 
 
-def _refuse_place(option, path):
-    """Raise ValueError, before any work is done, where no file could be written in the end."""
+def _make_place(option, path):
+    """Make the folder of a file; raise an error, before any work is done, where none could be written in the end."""
     path = Path(path).expanduser()
     if path.is_dir():
         raise ValueError(f"Expected the name of a file to write, and this is a folder. Received: --{option} {path}")
-    parents = path.absolute().parents
-    nearest = next(parent for parent in parents if parent.exists())
+    nearest = next(filter(os.path.lexists, path.absolute().parents))
     if not nearest.is_dir():
-        raise ValueError(f"{nearest}: this is a file, and a folder is needed there. Received: --{option} {path}")
+        kind = "a file" if nearest.exists() else "a link that leads nowhere"
+        raise ValueError(f"{nearest}: this is {kind}, and a folder is needed there. Received: --{option} {path}")
     if not os.access(nearest, os.W_OK):
         raise ValueError(
             f"{nearest}: this folder cannot be written to. Choose another one. Received: --{option} {path}"
         )
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _refuse_one_place_for_two(places):
+    """Raise ValueError where one file would replace another: `places` is a dict from options to paths."""
+    taken = {}
+    for option, path in places.items():
+        first = taken.setdefault(os.path.realpath(Path(path).expanduser()), option)
+        if first != option:
+            raise ValueError(f"One file cannot be both. Received: --{first} and --{option} {path}")
 
 
 def run_evaluate(
@@ -221,13 +233,14 @@ def run_evaluate(
     """Score a captioner, or captions, and write what was asked for."""
     from keras_sat.evaluation import evaluate, evaluate_captions
 
-    for name, path in (("json", json), ("csv", csv), ("coco-results", coco_results)):
-        if path is not None:
-            _refuse_place(name, path)
     if gallery is not None and Path(gallery).expanduser().is_file():
         raise ValueError(f"Expected the name of a folder, and this is a file. Received: --gallery {gallery}")
-    if gallery is not None:
-        _refuse_place("gallery", Path(gallery) / "index.html")
+    page = None if gallery is None else Path(gallery) / "index.html"
+    places = {"json": json, "csv": csv, "coco-results": coco_results, "gallery": page}
+    places = {option: path for option, path in places.items() if path is not None}
+    _refuse_one_place_for_two(places)
+    for option, path in places.items():
+        _make_place(option, path)
     if grounding and data != "scenes":
         raise ValueError(f"Only of the scenes is the place of every word known. Received: --grounding --data {data}")
     if captions is None:
@@ -257,8 +270,8 @@ def run_evaluate(
     for path, write in ((json, table.to_json), (csv, table.to_csv), (coco_results, table.to_coco_results)):
         if path is not None:
             write(path)
-    if gallery is not None:
-        _write_gallery(table, Path(gallery).expanduser() / "index.html")
+    if page is not None:
+        _write_gallery(table, page)
 
 
 def _write_gallery(table, path):
@@ -418,12 +431,17 @@ def main(argv=None):
 
 def one_line(error):
     """Return what an error says, and what to do about it, in one line."""
-    text = str(error)
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        text = f"{error.filename}: {error.strerror}"  # without the number that Python puts before
+    text = _without_number(error)
     if isinstance(error, OSError) and error.errno in WAYS_OUT:
         text += f". {WAYS_OUT[error.errno]}"
     return " ".join(text.split())
+
+
+def _without_number(error):
+    """Return what an error says; of the operating system's, without the number that Python puts before."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _as_options(text, arguments):

@@ -53,10 +53,16 @@ def build_parser():
         ("export", _add_export, "write a captioner for programs without keras_sat", EXPORT),
         ("info", _add_info, "print what a bug report needs", INFO),
     ):
-        add_arguments(
-            commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
-        )
+        command = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
+        command.register("type", None, _path_or_name)  # of every argument without a type
+        add_arguments(command)
     return parser
+
+
+def _path_or_name(text):
+    if not text:  # pathlib would take it for the current folder
+        raise argparse.ArgumentTypeError("the path or name is empty")
+    return text
 
 
 DEMO = """Train a captioner on drawn scenes (a few minutes on two CPU cores), score it on scenes that it has never seen,

@@ -50,6 +50,19 @@ def check_rates(*, average_momentum, encoder_rate, weight_decay, clip_norm):
         raise ValueError(f"`encoder_rate` must be above 0 and at most 1. Received: encoder_rate={encoder_rate!r}")
 
 
+def check_axes(ax):
+    """Refuse what is neither matplotlib axes nor an array of them."""
+    import numpy as np
+    from matplotlib.axes import Axes
+
+    for panel in np.asarray(ax, dtype=object).ravel():
+        if not isinstance(panel, Axes):
+            raise ValueError(
+                "Expected matplotlib axes, as plt.subplots() returns them, or None for a new figure. "
+                f"Received: ax with {panel!r}"
+            )
+
+
 def check_list_of_results(results):
     """Refuse one CaptionResult where there is a list of them, and a list of what goes with each."""
     if hasattr(results, "attention_weights"):

@@ -13,8 +13,8 @@ import numpy as np
 
 from data_utils.files import write_whole
 from data_utils.images import load_image
-from keras_sat.checks import check_list_of_results
-from keras_sat.player import OPACITY, player_frame, player_page, shown_aspect
+from keras_sat.checks import check_axes, check_counts, check_list_of_results
+from keras_sat.player import OPACITY, PAGE_ENDINGS, player_frame, player_page, shown_aspect
 
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 NO_NUMBER = (0.9, 0.0, 0.63)  # the colour of cells whose attention is NaN: one that no map has
@@ -107,6 +107,7 @@ class AttentionDisplay:
             import matplotlib.pyplot as plt
 
             _, ax = plt.subplots(*self._grid(columns), figsize=self._size(columns), layout="constrained", squeeze=False)
+        check_axes(ax)
         panels = np.asarray(ax).ravel()
         if len(panels) < num_panels:
             raise ValueError(f"A caption of {len(self.words)} words needs {num_panels} axes. Received: {len(panels)}")
@@ -136,6 +137,8 @@ class AttentionDisplay:
         displays = [
             item if isinstance(item, AttentionDisplay) else AttentionDisplay.from_result(item) for item in displays
         ]
+        if isinstance(names, str):
+            raise ValueError(f"Expected a list of a name for each row. Received: names={names!r}")
         names = [""] * len(displays) if names is None else list(names)
         if not displays or len(names) != len(displays):
             raise ValueError(
@@ -150,6 +153,7 @@ class AttentionDisplay:
             _, ax = plt.subplots(
                 len(displays), columns, figsize=(2 * columns, height), layout="constrained", squeeze=False
             )
+        check_axes(ax)
         if np.ndim(ax) != 2 or len(ax) != len(displays):
             raise ValueError(f"Expected axes (rows, columns), {len(displays)} rows. Received: shape {np.shape(ax)}")
         for row, display, name in zip(ax, displays, names):
@@ -162,6 +166,8 @@ class AttentionDisplay:
         from matplotlib.figure import Figure
 
         path = Path(path).expanduser()
+        if path.is_dir():
+            raise ValueError(f"Expected the name of a picture file, and this is a folder. Received: {str(path)!r}")
         path = path if path.suffix else path.with_suffix(".png")
         _check_options(columns, 0)
         figure = Figure(figsize=self._size(columns), layout="constrained")
@@ -216,13 +222,16 @@ class AttentionDisplay:
         Hovering over a word, or focusing it, shows its map; play walks through the caption.
 
         Args:
-            path: of the file.
+            path: of the file, ending in .html.
             title: of the page; None takes the caption.
             opacity: of the map at first, from 0 to 1.
         """
+        path = Path(path).expanduser()
+        if path.suffix.lower() not in PAGE_ENDINGS:
+            raise ValueError(f"Expected the name of a page, ending in .html. Received: {str(path)!r}")
         _check_options(1, opacity)
         page = player_page(self.image, self.words, self.attention_weights, title=title, opacity=opacity)
-        write_whole(Path(path).expanduser(), page)
+        write_whole(path, page)
 
     def _repr_html_(self):
         page = player_page(self.image, self.words, self.attention_weights)
@@ -262,6 +271,7 @@ def plot_history(history, ax=None):
 
         _, ax = plt.subplots(1, len(kinds), figsize=(4 * len(kinds), 3), layout="constrained", squeeze=False)
         ax = ax[0]
+    check_axes(ax)
     panels = np.asarray(ax).ravel()
     if len(panels) < len(kinds):
         raise ValueError(f"This history needs {len(kinds)} axes: {', '.join(kinds)}. Received: {len(panels)}")
@@ -298,7 +308,6 @@ def _as_photo(image):
 
 
 def _check_options(columns, opacity):
-    if columns < 1:
-        raise ValueError(f"Expected at least 1. Received: columns={columns}")
+    check_counts(columns=columns)
     if not 0 <= opacity <= 1:
         raise ValueError(f"Expected a number from 0 to 1. Received: opacity={opacity}")

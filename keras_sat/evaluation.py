@@ -17,6 +17,7 @@ from data_utils.files import read_json, write_json, write_whole
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from data_utils.sources import photos_of_split, read_data
+from keras_sat.checks import check_axes
 from keras_sat.meteor import score_meteor
 from keras_sat.published import PUBLISHED
 from keras_sat.scores import bleu_counts, bleu_of_counts, cider_of_photos, rouge_l_of_photos
@@ -96,6 +97,7 @@ class ScoreTable:
             import matplotlib.pyplot as plt
 
             _, ax = plt.subplots(figsize=(9, 3.5), layout="constrained")
+        check_axes(ax)
         rows = self._rows(self.beside or PUBLISHED.get(self.settings["data"], {}))
         width = 0.8 / len(rows)
         for number, (label, scores) in enumerate(rows.items()):

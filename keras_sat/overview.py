@@ -10,7 +10,7 @@ from data_utils.captions import tokenise
 from data_utils.files import write_whole
 from keras_sat.checks import check_list_of_results
 from keras_sat.display import AttentionDisplay
-from keras_sat.player import escaped, figure_values, fill, policy, template, template_part
+from keras_sat.player import PAGE_ENDINGS, escaped, figure_values, fill, policy, template, template_part
 from keras_sat.scores import bleu_counts, bleu_of_counts, cider_of_photos
 
 TEMPLATE = Path(__file__).with_name("overview.html")
@@ -41,7 +41,7 @@ def gallery(results, path, *, images=None, names=None, references=None, title="C
     if not results:
         raise ValueError("Expected at least one CaptionResult. Received: results=[]")
     path = Path(path).expanduser()
-    path = path if path.suffix.lower() in (".html", ".htm") else path / "index.html"
+    path = path if path.suffix.lower() in PAGE_ENDINGS else path / "index.html"
     scores = None if references is None else _scores(results, references)
     photos = []
     for number, result in enumerate(results):

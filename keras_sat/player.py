@@ -19,6 +19,7 @@ import numpy as np
 OPACITY = 0.75
 """How much of the map is seen over the photo, unless asked otherwise."""
 
+PAGE_ENDINGS = (".html", ".htm")
 LARGEST_SIDE = 640  # of the photo in a page, in pixels
 SMALL_SIDE, SMALL_FILE = 128, 12_000  # pixels and bytes: what is smaller as PNG, a drawing, is kept as it is
 STEEPEST_ASPECT = 5  # a strip longer than that would be a line

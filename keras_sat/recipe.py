@@ -324,7 +324,7 @@ def _check_cache_dir(cache_dir, output_dir):
     if not cache_dir:
         return
     taken = (output_dir, output_dir / "model", output_dir / SELF_CRITICAL_FOLDER / "model")
-    if Path(cache_dir).expanduser().resolve() in [folder.resolve() for folder in taken]:
+    if os.path.realpath(Path(cache_dir).expanduser()) in map(os.path.realpath, taken):
         raise ValueError(
             "The features need a folder of their own: the training, or its model, has this one. "
             f"Received: cache_dir={str(cache_dir)!r} with output_dir={str(output_dir)!r}"

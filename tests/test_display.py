@@ -59,6 +59,20 @@ def test_axes_of_your_own_and_files(photo, maps, tmp_path):
         assert picture.width > 200
 
 
+def test_places_where_nothing_is_drawn(photo, maps, tmp_path):
+    display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
+    (tmp_path / "photos").mkdir()
+    for write, path, message in (
+        (display.save, tmp_path / "photos", "and this is a folder. Received: '.*photos'"),
+        (display.save, "", r"and this is a folder. Received: '\.'"),
+        (display.to_html, tmp_path / "w.png", "a page, ending in .html. Received: '.*w.png'"),
+        (display.to_html, "", r"ending in .html. Received: '\.'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            write(path)
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+
 def test_from_a_result_and_errors(photo, maps):
     result = CaptionResult("a dog runs", ["a", "dog", "runs"], -1.0, maps, image=photo)
     assert AttentionDisplay.from_result(result).words == result.words
@@ -74,8 +88,10 @@ def test_from_a_result_and_errors(photo, maps):
     AttentionDisplay(photo, np.array(["a", "dog", "runs"]), maps)._repr_html_()
     with pytest.raises(ValueError, match="Received: an image of type int"):
         AttentionDisplay(3, ["a", "dog", "runs"], maps)
-    with pytest.raises(ValueError, match="Received: columns=0"):
-        AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(columns=0)
+    for options in ({"columns": 0}, {"columns": "x"}, {"columns": 1.5}, {"ax": "x"}, {"ax": [None] * 4}):
+        name = next(iter(options))
+        with pytest.raises(ValueError, match=f"(whole number of at least 1|matplotlib axes).*Received: {name}"):
+            AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(**options)
     with pytest.raises(ValueError, match="from 0 to 1. Received: opacity=75"):
         AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(opacity=75)
 
@@ -159,7 +175,9 @@ def test_soft_and_hard_one_above_the_other(photo, maps):
         ({"displays": []}, "at least one display"),
         ({"displays": soft}, "a list of CaptionResult.*Received: one CaptionResult"),
         ({"displays": [soft], "names": ["a", "b"]}, "Received: 1 displays, 2 names"),
+        ({"displays": [soft, hard], "names": "ab"}, "a list of a name for each row. Received: names='ab'"),
         ({"displays": [soft, hard], "ax": own}, "2 rows. Received: shape"),
+        ({"displays": [soft], "ax": "x"}, "matplotlib axes.*Received: ax with 'x'"),
     ):
         with pytest.raises(ValueError, match=message):
             AttentionDisplay.compare(**arguments)
@@ -246,6 +264,8 @@ def test_the_curves_of_a_training():
     assert set(lines) == {"training", "dev"}
     np.testing.assert_array_equal(lines["dev"].get_xydata(), [[1, 3.1], [2, 2.9]])
     np.testing.assert_array_equal(axes[1].get_lines()[0].get_ydata(), [0, 10])
+    with pytest.raises(ValueError, match="matplotlib axes.*Received: ax with 'x'"):
+        plot_history(history, "x")
     with pytest.raises(ValueError, match="needs 3 axes"):
         plot_history(history, Figure().subplots(1, 2))
     with pytest.raises(ValueError, match="Expected at least one of: cross_entropy.*Received: history with nothing"):

@@ -55,6 +55,8 @@ def test_bars_beside_the_rows_of_the_paper(described):
     table = replace(evaluate_captions(entries(), described), settings={"data": "flickr8k"})
     ax = Figure().subplots()
     assert table.plot(ax) is ax
+    with pytest.raises(ValueError, match="matplotlib axes.*Received: ax with 'x'"):
+        table.plot("x")
     paper = list(PUBLISHED["flickr8k"])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
         "these captions",

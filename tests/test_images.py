@@ -1,4 +1,5 @@
 import io
+import os
 import struct
 import zlib
 
@@ -148,6 +149,16 @@ def test_errors(picture, tmp_path):
         load_image(picture, 0)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_nobody_waits_for_a_pipe_among_pictures(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    for path in (tmp_path / "pipe.jpg", "/dev/zero"):
+        with pytest.raises(ValueError, match=f"{path}: this is not a picture that can be read, but a pipe or a device"):
+            load_image(path)
+    with pytest.raises(IsADirectoryError):
+        load_image(tmp_path)
+
+
 def test_a_picture_torn_anywhere_is_refused(picture, tmp_path):
     for kind in ("JPEG", "PNG", "WEBP", "BMP", "GIF"):
         whole = io.BytesIO()
@@ -182,6 +193,7 @@ def test_pictures_of_floating_point_numbers(tmp_path):
     grey = np.linspace(0, 255, 48, dtype=np.float32).reshape(6, 8)
     Image.fromarray(grey).save(tmp_path / "grey.tif")
     np.testing.assert_array_equal(load_image(tmp_path / "grey.tif")[:, :, 1], np.rint(grey))
-    Image.fromarray(grey / 255).save(tmp_path / "shares.tif")
-    with pytest.raises(ValueError, match="shares.tif: .*these look like 0..1"):
-        load_image(tmp_path / "shares.tif")
+    for odd, received in ((grey / 255, "0.0 to 1.0"), (grey - 1, "-1.0 to 254.0"), (grey * np.nan, "nan to nan")):
+        Image.fromarray(odd).save(tmp_path / "odd.tif")
+        with pytest.raises(ValueError, match=f"odd.tif: .*not read.*Save it with 8 bits. Received: {received}$"):
+            load_image(tmp_path / "odd.tif")

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -102,6 +103,10 @@ def test_the_module_runs_as_a_command(tmp_path):
         (["captoin", "a.jpg"], "Did you mean caption?"),
         (["fit", "--data", "folder", "--epochs", "two"], "invalid int value: 'two'"),
         (["evaluate"], "required: --data"),
+        (["caption", "a.jpg", "--gif", ""], "keras-sat: argument --gif: the path or name is empty. `keras-sat caption"),
+        (["caption", "a.jpg", ""], "argument IMAGE: the path or name is empty"),
+        (["export", "", "exp"], "argument MODEL: the path or name is empty"),
+        (["export", "scenes", ""], "argument DIRECTORY: the path or name is empty"),
     ],
 )
 def test_bad_use_is_one_line_with_a_hint(arguments, hint, capsys):
@@ -116,7 +121,8 @@ def test_a_full_disk_and_a_folder_that_cannot_be_used_have_a_way_out(monkeypatch
         (OSError(28, "No space left on device", "runs/a"), "runs/a: No space left on device. Make room and run"),
         (PermissionError(13, "Permission denied", "runs"), "runs: Permission denied. Choose a folder"),
         (FileNotFoundError(2, "No such file or directory", "a"), "a: No such file or directory. Look whether"),
-        (IsADirectoryError(21, "Is a directory", "a"), "a: Is a directory\n"),
+        (IsADirectoryError(21, "Is a directory", "a"), "a: Is a directory. Name a file instead.\n"),
+        (OSError(5, "Input/output error", "a"), "a: Input/output error\n"),
     ):
 
         def fail(data, error=error, **options):
@@ -190,6 +196,27 @@ def test_caption_goes_on_past_what_it_cannot_read(whole_training, pictures, caps
         assert line["log_prob"] == pytest.approx(result.log_prob, abs=1e-4)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(whole_training, pictures, tmp_path, capsys):
+    loop, pipe, drawn = pictures / "loop.jpg", pictures / "pipe.jpg", tmp_path / "drawn"
+    loop.symlink_to(loop)
+    os.mkfifo(pipe)
+    (pictures / "damaged.jpg").unlink()
+    command = ["caption", str(pictures), "--model", str(whole_training[0] / "model"), "--num-beams", "1"]
+    assert main([*command, "--plot", str(drawn)]) == 2
+    output, error = capsys.readouterr()
+    assert output.count("\n") == 2 and len(list(drawn.iterdir())) == 2
+    assert error.splitlines()[-1] == (
+        f"keras-sat: {loop}: Too many levels of symbolic links; "
+        f"{pipe}: this is not a picture that can be read, but a pipe or a device."
+    )
+    for option, out in (("--plot", loop / "sub"), ("--html", loop / "a" / "b")):
+        assert main([*command, option, str(out)]) == 2
+        output, error = capsys.readouterr()
+        assert error.count("\n") == 1 and not output
+        assert f"{loop}: this is a link that leads nowhere, and a folder is needed there. Received: {option}" in error
+
+
 def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, capsys):
     folder, _ = whole_training
     model = ["--model", str(folder / "model"), "--num-beams", "1", "--max-length", "4"]
@@ -207,6 +234,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([both[0], "--plot", str(tmp_path / "taken")], "this is a folder. Received: --plot"),
         ([both[0], "--model", "nonsense"], "no pretrained model"),
         ([both[0], "--plot", both[0]], "would replace the picture itself"),
+        ([both[0], *(f"--{kind}={tmp_path / 'a.gif'}" for kind in ("plot", "gif"))], "One file cannot be both"),
         ([*both, "--plot", str(tmp_path / "one.png")], "into a folder: leave out .png"),
         ([both[0], "--plot", str(tmp_path / "one.json")], "A drawing can be one of: "),
         ([str(pictures / "a.png"), "--num-beams", "0"], "`--num-beams` must be"),
@@ -303,6 +331,8 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     assert "95 % interval" in capsys.readouterr().out
     assert main(["compare", str(tmp_path / "scores.json"), str(results)]) == 2
     assert "results.json: expected an object" in capsys.readouterr().err
+    assert main(["compare", str(tmp_path / "scores.json"), str(pictures)]) == 2
+    assert capsys.readouterr().err == f"keras-sat: {pictures}: Is a directory. Name a file instead.\n"
 
 
 def test_does_it_look_at_what_it_names(tmp_path, capsys, quick_meteor):
@@ -368,6 +398,19 @@ def test_scores_that_could_not_be_written_are_not_computed(option, tmp_path, mon
     monkeypatch.setattr("keras_sat.evaluation.evaluate", None)
     assert main(["evaluate", "--data", "scenes", f"--{option}", str(tmp_path / "file" / "sub" / "out")]) == 2
     assert f"{tmp_path / 'file'}: this is a file, and a folder is needed there" in capsys.readouterr().err
+
+
+def test_one_file_for_two_kinds_of_scores_and_a_folder_that_cannot_be_made(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("keras_sat.evaluation.evaluate", None)
+    evaluate, same = ["evaluate", "--data", "scenes"], tmp_path / "index.html"
+    for others in (["--csv", str(tmp_path / "." / "index.html")], ["--gallery", str(tmp_path)]):
+        assert main([*evaluate, "--json", str(same), *others]) == 2
+        assert (
+            capsys.readouterr().err == f"keras-sat: One file cannot be both. Received: --json and {others[0]} {same}\n"
+        )
+    monkeypatch.setattr("pathlib.Path.mkdir", lambda *args, **options: raise_(FileNotFoundError(2, "Gone", "sub")))
+    assert main([*evaluate, "--json", str(tmp_path / "sub" / "x.json")]) == 2
+    assert capsys.readouterr().err.startswith("keras-sat: sub: Gone. Look whether it is there")
 
 
 def test_a_folder_for_drawings_may_have_a_dot_in_its_name(pictures, tmp_path):
