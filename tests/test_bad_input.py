@@ -517,6 +517,22 @@ def test_sizes_that_are_no_numbers_allocate_nothing(value, model_dir):
     tracemalloc.stop()
 
 
+@pytest.mark.parametrize("grid", ["hard", [10**6, 10**6], [1, 6], [-2, -3], [2.0, 3], [6], 6], ids=str)
+def test_a_grid_that_is_not_the_model_s_is_refused_when_it_is_loaded(grid, model_dir):
+    stranger(model_dir, grid_shape=[2, 3])
+    assert Captioner.load(model_dir).rows_and_columns() == (2, 3)
+    stranger(model_dir, grid_shape=grid)
+    with pytest.raises(ValueError, match=r"captioner\.grid_shape in config\.json .*Received: captioner") as caught:
+        Captioner.load(model_dir)
+    assert str(caught.value).startswith(str(model_dir)) and str(caught.value).endswith(f"grid_shape={grid}")
+    stranger(model_dir, grid_shape=None)
+    settings = read_json(model_dir / "config.json")
+    del settings["digest"]
+    write_sealed_json(model_dir / "config.json", {**settings, "rows_and_columns": [2, 2]})
+    with pytest.raises(ValueError, match=r"rows_and_columns in config\.json is no grid.* its 6 regions. Received: "):
+        Captioner.load(model_dir)
+
+
 def test_encoder_weights_that_claim_to_be_huge(tmp_path):
     for name in ("huge.weights.h5", "huge.h5"):
         with h5py.File(tmp_path / name, "w") as file:
