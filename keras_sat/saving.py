@@ -226,11 +226,15 @@ class CaptionerFiles:
 
     def _assign(self, arrays, source):
         weights = self._named_weights()
-        if {name: weight.shape for name, weight in weights.items()} != {name: x.shape for name, x in arrays.items()}:
-            raise ValueError(
-                f"{source}: the weights in this folder are not those of the model in its config.json. "
-                f"Expected: {len(weights)} arrays of its shapes. Received: {len(arrays)} arrays"
-            )
+        expected = {name: tuple(weight.shape) for name, weight in weights.items()}
+        received = {name: array.shape for name, array in arrays.items()}
+        for name in expected | received:
+            if expected.get(name) != received.get(name):
+                raise ValueError(
+                    f"{source}: the weights in this folder are not those of the model in its config.json. The first "
+                    f"that differs is {name[:80]}. Expected: {expected.get(name, 'no such array')}. "
+                    f"Received: {received.get(name, 'no such array')}"
+                )
         for name, weight in weights.items():
             weight.assign(arrays[name])
 
