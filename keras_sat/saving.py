@@ -118,7 +118,9 @@ class CaptionerFiles:
             captioner.encoder_weights = saved_weights if trained else absolute(weights)
             captioner.grid_shape = saved_grid if saved_grid is None else tuple(saved_grid)
             captioner._untracked.known_grid = tuple(known_grid)
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        except KeyError as error:
+            raise ValueError(f"{directory}: the setting {error} is missing in config.json.") from None
+        except (TypeError, AttributeError, OverflowError) as error:
             raise ValueError(
                 f"{directory}: the settings in config.json are incomplete or not of this version "
                 f"({type(error).__name__}: {error})."
