@@ -1,5 +1,6 @@
 """The vocabulary: words to ids and back, built from the training split alone."""
 
+import re
 from collections import Counter
 
 from data_utils.captions import tokenise
@@ -7,6 +8,8 @@ from data_utils.files import read_sealed_json, write_sealed_json
 
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 FORMAT_VERSION = 1
+MOST_LETTERS_IN_WORD = 1_000  # a longer one is none: it would not fit on any drawing
+_NO_LETTER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # categories Cc and Cs; `tokenise` leaves them out
 
 
 class Vocabulary:
@@ -23,6 +26,17 @@ class Vocabulary:
         if any(word.split() != [word] for word in words):
             spaced = next(word for word in words if word.split() != [word])
             raise ValueError(f"A word has no blank and no line break in it. Received: {spaced[:80]!r}")
+        for word in words:
+            if _NO_LETTER.search(word):
+                raise ValueError(
+                    "A word has no control character in it, and no half of a surrogate pair, which is no letter. "
+                    f"Received: {word[:80]!r}"
+                )
+            if len(word) > MOST_LETTERS_IN_WORD:
+                raise ValueError(
+                    f"A word has at most {MOST_LETTERS_IN_WORD} letters. "
+                    f"Received: {len(word)} letters, {word[:80]!r} and so on"
+                )
         if set(words) & set(SPECIAL_TOKENS):
             raise ValueError(f"The special tokens {', '.join(SPECIAL_TOKENS)} are added by the vocabulary itself.")
         self.words = words
@@ -39,7 +53,8 @@ class Vocabulary:
             min_count: a word must occur at least this often.
             max_size: keep at most so many words (the special tokens not counted); None keeps all.
 
-        Words of equal frequency are ordered by the alphabet, so that every machine builds the same vocabulary.
+        Words of equal frequency are ordered by the alphabet, so that every machine builds the same vocabulary. Those of
+        more than MOST_LETTERS_IN_WORD letters are left out.
         """
         if min_count < 1 or (max_size is not None and max_size < 1):
             raise ValueError(f"Both must be at least 1. Received: min_count={min_count}, max_size={max_size}")
@@ -49,6 +64,7 @@ class Vocabulary:
             if image.split == "train"
             for caption in image.captions
             for word in tokenise(caption)
+            if len(word) <= MOST_LETTERS_IN_WORD
         )
         if not counts:
             raise ValueError(

@@ -88,7 +88,7 @@ def run_caption(images, model, encoder_weights=None, plot=None, html=None, gif=N
             parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
             line = json.dumps({"image": path, **parts}, ensure_ascii=False)
         else:
-            line = f"{path}\t{result.caption}"
+            line = f"{_visible(path)}\t{result.caption}"
         if line is not None:
             print(line, flush=True)
         if drawings and not isinstance(result, Exception):
@@ -100,9 +100,9 @@ def run_caption(images, model, encoder_weights=None, plot=None, html=None, gif=N
                     write(drawings[option][path])
     if len(unreadable) < len(paths):
         for option, out in places.items():
-            print(f"keras-sat: --{option}: {Path(out).expanduser()}", file=sys.stderr)
+            print(f"keras-sat: --{option}: {_visible(Path(out).expanduser())}", file=sys.stderr)
     if unreadable:
-        raise ValueError("; ".join(unreadable))
+        raise ValueError("; ".join(map(_visible, unreadable)))
 
 
 def _captioner_of(models, encoder_weights, data=None):
@@ -286,7 +286,7 @@ def _write_gallery(table, path):
         references=[image.captions[:NUM_REFERENCES] for image in table.images],
         title=f"Captions of {table.settings['data']}, split {table.settings['split']}",
     )
-    print(f"gallery: {page}")
+    print(f"gallery: {_visible(page)}")
 
 
 def run_compare(first, second):
@@ -327,9 +327,9 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder="
         verify=verify,
     )
     rows, columns = cache.grid_shape
-    print(f"{cache.directory}: {len(cache)} photos, {rows} x {columns} x {cache.feature_dim} each")
+    print(f"{_visible(cache.directory)}: {len(cache)} photos, {rows} x {columns} x {cache.feature_dim} each")
     for reason in cache.unreadable.values():
-        print(f"left out: {reason}", file=sys.stderr)
+        print(f"left out: {_visible(reason)}", file=sys.stderr)
 
 
 def run_export(model, directory, tflite, encoder_weights=None, **options):
@@ -339,7 +339,7 @@ def run_export(model, directory, tflite, encoder_weights=None, **options):
     captioner = load_captioner(model, encoder_weights=encoder_weights)
     folder = captioner.export(directory, ["tf_saved_model", "litert"] if tflite else "tf_saved_model", **options)
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        print(f"{path}: {path.stat().st_size:,} bytes")
+        print(f"{_visible(path)}: {path.stat().st_size:,} bytes")
 
 
 def run_info(data_dir=None):
@@ -359,7 +359,7 @@ def run_info(data_dir=None):
     print(f"devices: {', '.join(devices)}; {os.cpu_count()} CPU cores")
     folder = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "models"
     weights = sorted(path.name for path in folder.glob("*.h5")) if folder.is_dir() else []
-    print(f"encoder weights in {folder}: {', '.join(weights) or 'none'}")
+    print(f"encoder weights in {_visible(folder)}: {', '.join(weights) or 'none'}")
     print(f"pretrained models: {', '.join(pretrained_names()) or 'none'}")
     if data_dir is None:
         print("data: not looked for (--data-dir)")
@@ -373,7 +373,7 @@ def run_info(data_dir=None):
                 images = read(data_dir, split_seed=0)
             print(f"data: {name}: {len(images)} photos, {sum(len(image.captions) for image in images)} captions")
         except (ValueError, OSError) as error:
-            print(f"data: {name}: {str(error).partition(' Received: ')[0]}")
+            print(f"data: {name}: {_visible(str(error).partition(' Received: ')[0])}")
 
 
 COMMANDS = {
@@ -424,7 +424,7 @@ def main(argv=None):
         wrapped = re.search(r"(?:ValueError|\w*Error): (.+)", str(error))
         reason = wrapped[1] if wrapped else reason_of(error)
         way_out = next((f". {way}" for number, way in WAYS_OUT.items() if reason.endswith(os.strerror(number))), "")
-        print(f"keras-sat: {reason}{way_out}", file=sys.stderr)
+        print(f"keras-sat: {_visible(reason)}{way_out}", file=sys.stderr)
         return 2
     return 0
 
@@ -434,13 +434,18 @@ def one_line(error):
     text = _without_number(error)
     if isinstance(error, OSError) and error.errno in WAYS_OUT:
         text += f". {WAYS_OUT[error.errno]}"
-    return " ".join(text.split())
+    return _visible(" ".join(text.split()))
+
+
+def _visible(text):
+    """Return a text, such as a path, with escapes for what would break its line or steer the terminal."""
+    return re.sub("[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda odd: odd[0].encode("unicode_escape").decode(), str(text))
 
 
 def _without_number(error):
     """Return what an error says; of the operating system's, without the number that Python puts before."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
+        return f"{_visible(error.filename)}: {error.strerror}"
     return str(error)
 
 
@@ -469,7 +474,7 @@ def _import_tensorflow_quietly():
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):
-    print(f"keras-sat: {message}", file=sys.stderr)
+    print(f"keras-sat: {one_line(message)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -227,7 +227,7 @@ class AttentionDisplay:
             opacity: of the map at first, from 0 to 1.
         """
         path = Path(path).expanduser()
-        if path.suffix.lower() not in PAGE_ENDINGS:
+        if path.suffix.lower() not in ("", *PAGE_ENDINGS) or path.is_dir():
             raise ValueError(f"Expected the name of a page, ending in .html. Received: {str(path)!r}")
         _check_options(1, opacity)
         page = player_page(self.image, self.words, self.attention_weights, title=title, opacity=opacity)

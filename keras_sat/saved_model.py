@@ -219,17 +219,21 @@ def read_arrays(path, expected, way_out=""):
         raise ValueError(f"{path}: this file cannot be read ({error.strerror}).") from None
     if not path.name.endswith(f"-{_digest(content)}.npz"):
         raise ValueError(f"{path}: the file is damaged: its content does not match its digest. {hint}")
+    reason, arrays = "the file is no whole archive of them", {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > len(content):
-                raise ValueError("they claim to be larger than the file")
+                reason = "they claim to be larger than the file"
+                raise ValueError(reason)
         with np.load(io.BytesIO(content), allow_pickle=False) as packed:
-            arrays = {name: packed[name] for name in packed.files}
-        if not all(array.dtype.kind in "biuf" for array in arrays.values()):
-            raise ValueError("they are no numbers")
+            for name in packed.files:
+                reason = f"{name[:80]!r} is no array of numbers as numpy.save writes it"
+                arrays[name] = packed[name]
+                if arrays[name].dtype.kind not in "biuf":
+                    raise ValueError(reason)
         return arrays
-    except Exception as error:  # numpy's parser of a header that a stranger wrote raises errors of many kinds
-        raise ValueError(f"{path}: the arrays cannot be read ({error}). {hint}") from None
+    except Exception:  # of many kinds, in Python's words: numpy's parser reads a header that a stranger wrote
+        raise ValueError(f"{path}: the arrays cannot be read: {reason}. {hint}") from None
 
 
 def pretrained_names():

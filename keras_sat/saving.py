@@ -88,7 +88,7 @@ class CaptionerFiles:
         settings, vocabulary, arrays = read_model(directory)
         try:
             options = dict(settings["captioner"])
-            feature_shape, grid_shape = settings["feature_shape"], tuple(settings["rows_and_columns"])
+            feature_shape, known_grid = settings["feature_shape"], settings["rows_and_columns"]
             _refuse_claims(options, len(vocabulary), feature_shape, arrays)
             trained, own = options["encoder_training"] != "frozen", settings["has_own_encoder"]
             saved_encoder, saved_weights, saved_grid = (
@@ -110,14 +110,17 @@ class CaptionerFiles:
             weights = encoder_weights or saved_weights
             finished = options.get("trained_up_to") is not None  # its last layers come from the folder too
             options["encoder_weights"] = None if trained or finished else weights
-            captioner = cls(vocabulary, **{**options, "grid_shape": grid_shape})
+            captioner = cls(vocabulary, **{**options, "grid_shape": None})
             captioner.build(((None, *feature_shape), (None, None)))
+            _refuse_grids(known_grid, saved_grid, captioner)
             if encoder is None:
                 captioner.encoder, captioner.has_own_encoder = saved_encoder, own
             captioner.encoder_weights = saved_weights if trained else absolute(weights)
             captioner.grid_shape = saved_grid if saved_grid is None else tuple(saved_grid)
-            captioner._untracked.known_grid = grid_shape
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            captioner._untracked.known_grid = tuple(known_grid)
+        except KeyError as error:
+            raise ValueError(f"{directory}: the setting {error} is missing in config.json.") from None
+        except (TypeError, AttributeError, OverflowError) as error:
             raise ValueError(
                 f"{directory}: the settings in config.json are incomplete or not of this version "
                 f"({type(error).__name__}: {error})."
@@ -225,11 +228,15 @@ class CaptionerFiles:
 
     def _assign(self, arrays, source):
         weights = self._named_weights()
-        if {name: weight.shape for name, weight in weights.items()} != {name: x.shape for name, x in arrays.items()}:
-            raise ValueError(
-                f"{source}: the weights in this folder are not those of the model in its config.json. "
-                f"Expected: {len(weights)} arrays of its shapes. Received: {len(arrays)} arrays"
-            )
+        expected = {name: tuple(weight.shape) for name, weight in weights.items()}
+        received = {name: array.shape for name, array in arrays.items()}
+        for name in expected | received:
+            if expected.get(name) != received.get(name):
+                raise ValueError(
+                    f"{source}: the weights in this folder are not those of the model in its config.json. The first "
+                    f"that differs is {name[:80]}. Expected: {expected.get(name, 'no such array')}. "
+                    f"Received: {received.get(name, 'no such array')}"
+                )
         for name, weight in weights.items():
             weight.assign(arrays[name])
 
@@ -282,6 +289,24 @@ def _refuse_claims(options, vocabulary_size, feature_shape, arrays):
                 f"the settings claim a larger model than the weights beside them. Expected: {number} numbers for "
                 f"{name} alone. Received: {num_stored} numbers"
             )
+
+
+def _refuse_grids(known_grid, saved_grid, captioner):
+    """Raise ValueError for grids of a stranger's model that are none, or not that of its regions."""
+    grids = {"rows_and_columns": known_grid} | ({} if saved_grid is None else {"captioner.grid_shape": saved_grid})
+    for name, grid in grids.items():
+        is_grid = isinstance(grid, list) and len(grid) == 2 and all(type(side) is int and side > 0 for side in grid)
+        if not is_grid or grid[0] * grid[1] != captioner.num_regions:
+            raise ValueError(
+                f"the setting {name} in config.json is no grid of this model. Expected: rows and columns of its "
+                f"{captioner.num_regions} regions. Received: {name}={str(grid)[:80]}"
+            )
+    has_grid_of_its_own = captioner.adapter.network is not None  # which counts, whatever was asked for
+    if saved_grid not in (None, known_grid) and not has_grid_of_its_own:
+        raise ValueError(
+            "the setting captioner.grid_shape in config.json is not the grid that the model had. "
+            f"Expected: {known_grid}, its rows_and_columns. Received: captioner.grid_shape={saved_grid}"
+        )
 
 
 def absolute(weights):

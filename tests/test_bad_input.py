@@ -483,6 +483,27 @@ def test_weights_that_claim_to_be_huge(shape, model_dir):
         read_model(model_dir)
 
 
+NOT_NUMPY = np.lib.format.magic(1, 0) + struct.pack("<H", 6) + b"dict()"
+
+
+@pytest.mark.parametrize("name, entry", [("a", b"nothing"), ("a.npy", b"nothing"), ("a.npy", NOT_NUMPY), ("a", b"")])
+def test_entries_that_are_no_arrays_are_named_in_plain_words(name, entry, model_dir):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(name, entry)
+    seal_weights(model_dir, packed.getvalue())
+    with pytest.raises(
+        ValueError, match="cannot be read: 'a' is no array of numbers as numpy.save writes it. Expected"
+    ):
+        read_model(model_dir)
+
+
+def test_weights_that_are_no_archive(model_dir):
+    seal_weights(model_dir, b"nothing")
+    with pytest.raises(ValueError, match=r"weights-\w+\.npz: the arrays cannot be read: the file is no whole archive"):
+        read_model(model_dir)
+
+
 def test_weights_that_unpack_to_much_more_than_the_file(model_dir):
     packed = io.BytesIO()
     np.savez_compressed(packed, a=np.zeros(10_000_000, np.float32))
@@ -515,6 +536,32 @@ def test_sizes_that_are_no_numbers_allocate_nothing(value, model_dir):
         Captioner.load(model_dir)
     assert tracemalloc.get_traced_memory()[1] < 10_000_000 and str(model_dir) in str(caught.value)
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["captioner", "feature_shape", "encoder", "encoder_training", "grid_shape"])
+def test_settings_that_are_missing_are_named(name, model_dir):
+    settings = read_json(model_dir / "config.json")
+    del settings["digest"]
+    del (settings if name in settings else settings["captioner"])[name]
+    write_sealed_json(model_dir / "config.json", settings)
+    with pytest.raises(ValueError, match=f"{model_dir.name}: the setting '{name}' is missing in config.json.$"):
+        Captioner.load(model_dir)
+
+
+@pytest.mark.parametrize("grid", ["hard", [10**6, 10**6], [1, 6], [-2, -3], [2.0, 3], [6], 6], ids=str)
+def test_a_grid_that_is_not_the_model_s_is_refused_when_it_is_loaded(grid, model_dir):
+    stranger(model_dir, grid_shape=[2, 3])
+    assert Captioner.load(model_dir).rows_and_columns() == (2, 3)
+    stranger(model_dir, grid_shape=grid)
+    with pytest.raises(ValueError, match=r"captioner\.grid_shape in config\.json .*Received: captioner") as caught:
+        Captioner.load(model_dir)
+    assert str(caught.value).startswith(str(model_dir)) and str(caught.value).endswith(f"grid_shape={grid}")
+    stranger(model_dir, grid_shape=None)
+    settings = read_json(model_dir / "config.json")
+    del settings["digest"]
+    write_sealed_json(model_dir / "config.json", {**settings, "rows_and_columns": [2, 2]})
+    with pytest.raises(ValueError, match=r"rows_and_columns in config\.json is no grid.* its 6 regions. Received: "):
+        Captioner.load(model_dir)
 
 
 def test_encoder_weights_that_claim_to_be_huge(tmp_path):

@@ -866,10 +866,20 @@ def test_weights_of_another_model_are_refused(eight, tmp_path):
     captioner = make_captioner(eight[1])
     captioner.save(tmp_path / "model")
     settings, vocabulary, arrays = read_model(tmp_path / "model")
-    arrays.pop("baseline")
-    write_model(tmp_path / "model", settings, vocabulary, arrays)
-    with pytest.raises(ValueError, match=r"not those of the model in its config.json"):
-        Captioner.load(tmp_path / "model")
+    first, second, *_ = arrays
+    for changes, message in (
+        ({"baseline": None}, "differs is baseline. Expected: (). Received: no such array"),
+        ({"surplus": np.ones(3)}, "differs is surplus. Expected: no such array. Received: (3,)"),
+        (
+            {first: np.ones((9, 3)), second: np.ones(1)},
+            f"differs is {first}. Expected: {arrays[first].shape}. Received: (9, 3)",
+        ),
+    ):
+        changed = {name: array for name, array in (arrays | changes).items() if array is not None}
+        write_model(tmp_path / "model", settings, vocabulary, changed)
+        with pytest.raises(ValueError, match="not those of the model in its config.json") as caught:
+            Captioner.load(tmp_path / "model")
+        assert str(caught.value).endswith(message)
     arrays["baseline"] = np.array(np.nan, np.float32)
     write_model(tmp_path / "model", settings, vocabulary, arrays)
     with pytest.raises(ValueError, match=r"weights-.*npz: the weights baseline are infinite or no numbers. Expected"):

@@ -217,6 +217,31 @@ def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(whole_tr
         assert f"{loop}: this is a link that leads nowhere, and a folder is needed there. Received: {option}" in error
 
 
+@pytest.mark.skipif(os.name == "nt", reason="names of files are letters there")
+def test_names_of_files_break_no_line_and_steer_no_terminal(whole_training, pictures, tmp_path, capsys):
+    names = ["a\nb\tc.png", "\x1b[31mred\x85.png", "f\u2028g.png"]
+    for name in names:
+        (pictures / name).write_bytes((pictures / "a.png").read_bytes())
+    (pictures / "\x1b[2J\n.gif").write_bytes(b"nothing")
+    model = ["--model", str(whole_training[0] / "model"), "--num-beams", "1", "--max-length", "4"]
+    drawn = ["--html", str(tmp_path / "\x1b[7m")]
+    assert (
+        main(["caption", *(str(pictures / name) for name in names), str(pictures / "\x1b[2J\n.gif"), *model, *drawn])
+        == 2
+    )
+    output, error = capsys.readouterr()
+    lines = output.removesuffix("\n").split("\n")
+    assert [line.split("\t")[0] for line in lines] == [
+        f"{pictures}{os.sep}{name}" for name in (r"a\nb\tc.png", r"\x1b[31mred\x85.png", r"f\u2028g.png")
+    ]
+    assert r"\x1b[2J\n.gif: " in error and r"--html: " in error and error.count("\n") == 2
+    assert all(text.replace("\n", "").replace("\t", "").isprintable() for text in (output, error))
+    assert main(["caption", str(pictures / names[0]), *model, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["image"] == str(pictures / names[0])
+    assert main(["caption", str(pictures / "a.png"), "--model", str(tmp_path / "\x1b[2J")]) == 2
+    assert capsys.readouterr().err.removesuffix("\n").isprintable()
+
+
 def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, capsys):
     folder, _ = whole_training
     model = ["--model", str(folder / "model"), "--num-beams", "1", "--max-length", "4"]

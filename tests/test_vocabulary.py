@@ -1,9 +1,12 @@
 import json
+import sys
 
 import pytest
 
 from data_utils import CaptionedImage, Vocabulary
-from data_utils.vocabulary import SPECIAL_TOKENS
+from data_utils.captions import tokenise
+from data_utils.files import write_sealed_json
+from data_utils.vocabulary import MOST_LETTERS_IN_WORD, SPECIAL_TOKENS
 
 
 @pytest.fixture
@@ -89,3 +92,32 @@ def test_errors(images):
 def test_a_word_has_no_blank_in_it(word):
     with pytest.raises(ValueError, match="A word has no blank and no line break in it. Received: "):
         Vocabulary(["dog", word])
+
+
+@pytest.mark.parametrize("odd", ["\ud800", "\udfff", "\x1b[31m", "\0", "\a", "\x7f", "\x9b"], ids=ascii)
+def test_a_word_has_no_control_character_in_it(odd, tmp_path):
+    with pytest.raises(ValueError, match="A word has no control character in it.*Received: "):
+        Vocabulary(["dog", f"d{odd}g"])
+    path = tmp_path / "vocabulary.json"
+    content = {"format": "vocabulary", "version": 1, "words": ["dog", odd]}
+    write_sealed_json(path, content)
+    with pytest.raises(ValueError, match=r"vocabulary\.json: A word has no ") as caught:
+        Vocabulary.load(path)
+    assert str(caught.value).isprintable()
+    built = Vocabulary.build([CaptionedImage("1", "1.jpg", [f"a d{odd}g, {odd}"], "train")])
+    built.save(path)
+    assert Vocabulary.load(path) == built and "d" in built
+
+
+def test_a_word_that_is_too_long_for_any_drawing(tmp_path):
+    long = MOST_LETTERS_IN_WORD * "a"
+    built = Vocabulary.build([CaptionedImage("1", "1.jpg", [f"{long} {long}a dog"], "train")])
+    assert built.words == [long, "dog"] and built.unk_token_id in built.caption_to_ids(long + "a")
+    with pytest.raises(ValueError, match="at most 1000 letters. Received: 1001 letters, 'aaa"):
+        Vocabulary([long + "a"])
+
+
+def test_whatever_is_tokenised_is_a_word():
+    everything = map(chr, range(sys.maxunicode + 1))
+    words = {word for letter in everything for word in tokenise(f"{letter} a{letter}b")}
+    assert len(Vocabulary(sorted(words))) > 100_000
