@@ -235,14 +235,14 @@ def run_evaluate(
 
     if gallery is not None and Path(gallery).expanduser().is_file():
         raise ValueError(f"Expected the name of a folder, and this is a file. Received: --gallery {gallery}")
+    if grounding and data != "scenes":
+        raise ValueError(f"Only of the scenes is the place of every word known. Received: --grounding --data {data}")
     page = None if gallery is None else Path(gallery) / "index.html"
     places = {"json": json, "csv": csv, "coco-results": coco_results, "gallery": page}
     places = {option: path for option, path in places.items() if path is not None}
     _refuse_one_place_for_two(places)
     for option, path in places.items():
         _make_place(option, path)
-    if grounding and data != "scenes":
-        raise ValueError(f"Only of the scenes is the place of every word known. Received: --grounding --data {data}")
     if captions is None:
         keep_results = gallery is not None or grounding
         table = evaluate(_captioner_of(model, encoder_weights, data), data, keep_results=keep_results, **options)
