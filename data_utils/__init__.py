@@ -4,7 +4,12 @@ Everything here works without keras_sat. Names are imported on first use, so tha
 TensorFlow is loaded only by the code that needs it.
 """
 
+import os
+
 from data_utils.lazy import attach_lazily
+from data_utils.quiet import LOG_LEVEL, QUIET
+
+os.environ.setdefault(LOG_LEVEL, QUIET)  # before anything imports TensorFlow, which looks at it only then
 
 __getattr__, __dir__, __all__ = attach_lazily(
     __name__,

@@ -17,6 +17,7 @@ import numpy as np
 
 from data_utils.feature_cache import reading_options
 from data_utils.images import load_image
+from data_utils.quiet import import_tensorflow
 
 GROUPINGS = ("length", "image")
 
@@ -64,7 +65,7 @@ def make_batches(
             of them as many shares. A share is never empty: where there are more devices than rows, it has a row that
             weighs nothing. None: whole batches.
     """
-    import tensorflow as tf
+    tf = import_tensorflow()
 
     if group_by not in GROUPINGS:
         raise ValueError(f"Expected one of: {', '.join(GROUPINGS)}. Received: group_by={group_by!r}")

@@ -42,6 +42,7 @@ from data_utils.feature_shards import (
 from data_utils.files import clear_half_written, exclusive_lock, write_sealed_json
 from data_utils.images import load_image
 from data_utils.progress import Progress
+from data_utils.quiet import import_tensorflow
 from data_utils.views import view_of
 
 NUM_READERS = 2
@@ -386,7 +387,8 @@ def _encoding_function(encoder, dtype):
     A keras.Model runs compiled, and never in training mode.
     """
     import keras
-    import tensorflow as tf
+
+    tf = import_tensorflow()
 
     if not isinstance(encoder, keras.layers.Layer):
         return lambda images: _quietly_cast(np.asarray(encoder(images.astype(np.float32))), dtype)
@@ -419,7 +421,7 @@ def _try_to_load(path, image_size):
 
 def _read_images(photos, image_size, block_size, view):
     """Yield (images, reasons) for each block of photos, (path, id) each, read in parallel ahead of the encoder."""
-    import tensorflow as tf
+    tf = import_tensorflow()
 
     def load(number):
         path, image_id = photos[number]
@@ -440,7 +442,7 @@ def _read_images(photos, image_size, block_size, view):
 
 def reading_options():
     """Return the tf.data options for datasets whose work is done in numpy and Pillow."""
-    import tensorflow as tf
+    tf = import_tensorflow()
 
     options = tf.data.Options()
     options.threading.private_threadpool_size = NUM_READERS  # leave TensorFlow's own threads to the model

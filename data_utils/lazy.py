@@ -3,6 +3,8 @@
 import importlib
 import sys
 
+from data_utils.quiet import without_greetings
+
 
 def attach_lazily(package_name, names_by_module):
     """Return `__getattr__`, `__dir__` and `__all__` for a package's `__init__.py`.
@@ -16,7 +18,8 @@ def attach_lazily(package_name, names_by_module):
     def __getattr__(name):
         if name not in module_of:
             raise AttributeError(f"module {package_name!r} has no attribute {name!r}")
-        module = importlib.import_module(f"{package_name}.{module_of[name]}")
+        with without_greetings():
+            module = importlib.import_module(f"{package_name}.{module_of[name]}")
         value = getattr(module, name)
         setattr(sys.modules[package_name], name, value)
         return value

@@ -17,6 +17,7 @@ from pathlib import Path
 import keras_sat
 from data_utils.captions import IMAGE_ENDINGS
 from data_utils.datasets import DATASETS
+from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.arguments import DEFAULT_MODEL, SELF_CRITICAL, build_parser
 from keras_sat.presets import PRESETS, usual_preset
 
@@ -351,12 +352,14 @@ def run_info(data_dir=None):
     print(f"Python {platform.python_version()} on {platform.platform()}")
     for package in ("tensorflow", "keras", "numpy", "pillow", "matplotlib", "nltk"):
         print(f"{package} {version(package)}")
-    import tensorflow as tf
-
     from keras_sat.saved_model import pretrained_names
+
+    tf = import_tensorflow()
 
     devices = [device.name for device in tf.config.list_physical_devices()]
     print(f"devices: {', '.join(devices)}; {os.cpu_count()} CPU cores")
+    if os.environ[LOG_LEVEL] == QUIET:
+        print(f"messages of TensorFlow itself, such as why it finds no GPU: hidden; {LOG_LEVEL}=0 shows them")
     folder = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "models"
     weights = sorted(path.name for path in folder.glob("*.h5")) if folder.is_dir() else []
     print(f"encoder weights in {_visible(folder)}: {', '.join(weights) or 'none'}")
@@ -397,7 +400,8 @@ def main(argv=None):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        _import_tensorflow_quietly()
+        os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever else is usual on this computer
+        import_tensorflow()
         run(**arguments)
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -454,23 +458,6 @@ def _as_options(text, arguments):
     for name in filter(lambda name: "_" in name, arguments):
         text = re.sub(rf"(?<![\w./-]){name}(?=[`=\s,;:.]|$)", f"--{name.replace('_', '-')}", text)
     return text
-
-
-def _import_tensorflow_quietly():
-    """TensorFlow greets on standard error from C++, before any setting of its own could keep it from that."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever else is usual on this computer
-    sys.stderr.flush()
-    standard_error, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        import tensorflow as tf
-
-        tf.config.list_physical_devices("GPU")  # looks for drivers, and complains where there are none
-    finally:
-        os.dup2(standard_error, 2)
-        os.close(standard_error)
-        os.close(nowhere)
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):

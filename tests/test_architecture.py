@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DATA_UTILS = [
-    "lazy", "files", "progress", "captions", "scenes", "datasets", "downloads", "sources", "vocabulary", "images",
-    "views", "feature_files", "feature_shards", "feature_cache", "batches",
+    "quiet", "lazy", "files", "progress", "captions", "scenes", "datasets", "downloads", "sources", "vocabulary",
+    "images", "views", "feature_files", "feature_shards", "feature_cache", "batches",
 ]  # fmt: skip
 KERAS_SAT = [
     "checks", "encoders", "adapter", "equations", "replicas", "objective", "fused", "loop", "attention", "decoder",

@@ -1,0 +1,42 @@
+"""TensorFlow without its greetings: half a dozen lines on standard error, of which none is about the user's work."""
+
+import contextlib
+import os
+import sys
+
+LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+QUIET = "3"  # nothing but what ends the process
+
+
+def import_tensorflow():
+    """Return the module tensorflow, imported without its greetings."""
+    with without_greetings():
+        import tensorflow
+
+        return tensorflow
+
+
+@contextlib.contextmanager
+def without_greetings():
+    """Keep TensorFlow from writing to standard error while it is imported inside the block.
+
+    It tells of the processor and of GPU drivers that it does not find, from C++, and some of that before it looks at
+    the environment variable TF_CPP_MIN_LOG_LEVEL. Where that is set to 0, 1 or 2, everything is shown.
+    """
+    if os.environ.setdefault(LOG_LEVEL, QUIET) != QUIET or "tensorflow" in sys.modules:
+        yield
+        return
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # a program may have no console
+        sys.stderr.flush()
+    try:
+        before = os.dup(2)
+    except OSError:  # nobody is listening
+        yield
+        return
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
