@@ -5,9 +5,8 @@ INSTALLED := .venv/installed
 # Two processes with one thread each: most of a test is TensorFlow's tracing, which takes one core. One file stays in
 # one process, since its tests share what they trained.
 PYTEST := pytest --numprocesses 2 --dist loadfile
-export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: demo install test test-lowest lint bench bench-gpu torture notebooks notebooks-check clean
+.PHONY: demo install test test-all test-lowest lint bench bench-gpu torture notebooks notebooks-check clean
 
 install: $(INSTALLED)
 
@@ -19,7 +18,12 @@ $(INSTALLED): setup.cfg pyproject.toml
 demo: $(INSTALLED)
 	$(BIN)/python -m keras_sat demo
 
+# Everything that a change can break, each idea once: at most five minutes on two cores.
 test: $(INSTALLED)
+	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST) -m "not slow"
+
+# These, and those that take long: kills, hosts, long trainings.
+test-all: $(INSTALLED)
 	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST)
 
 lint: $(INSTALLED)

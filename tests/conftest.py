@@ -13,7 +13,8 @@ from PIL import Image
 
 from data_utils import DATASETS, FeatureCache, Vocabulary
 
-collect_ignore = ["elsewhere.py", "lowest.py", "together.py", "two_devices.py"]  # programs, which tests run
+# Programs, which tests or people run.
+collect_ignore = ["elsewhere.py", "lowest.py", "together.py", "two_devices.py", "golden/make_coco_caption.py"]
 
 
 def write_photos(directory, names, *, size=(32, 24)):
@@ -28,6 +29,16 @@ def mean_colour_encoder(images):
     """A callable encoder without weights: the mean colour of each of 2 x 2 cells, (batch, 2, 2, 3)."""
     batch, height, width, _ = images.shape
     return images.reshape(batch, 2, height // 2, 2, width // 2, 3).mean(axis=(2, 4))
+
+
+def all_slow_but(quick, values):
+    """Return values for `parametrize`, in their order: `make test` takes the quick one alone, as a sample of them."""
+    others = {"marks": pytest.mark.slow}
+    return [value if value == quick else pytest.param(*_as_tuple(value), **others) for value in values]
+
+
+def _as_tuple(value):
+    return value if isinstance(value, tuple) else (value,)
 
 
 @pytest.fixture(autouse=True)
@@ -113,12 +124,23 @@ def scene_cache(scene_images, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def whole_training(tmp_path_factory):
-    """A small training that nobody disturbed: its folder and its captioner."""
-    from small_training import train
+def training_and_its_half(tmp_path_factory):
+    from small_training import At, train
 
-    folder = tmp_path_factory.mktemp("whole")
-    return folder, train(folder)
+    folder, half = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("half") / "training"
+    return folder, train(folder, callbacks=[At(2, lambda: shutil.copytree(folder, half))]), half
+
+
+@pytest.fixture(scope="session")
+def whole_training(training_and_its_half):
+    """A small training that nobody disturbed: its folder and its captioner."""
+    return training_and_its_half[:2]
+
+
+@pytest.fixture(scope="session")
+def half_training(training_and_its_half):
+    """The folder of that training as it was in the middle of the third epoch, as if it had been killed there."""
+    return training_and_its_half[2]
 
 
 @pytest.fixture(scope="session")

@@ -339,6 +339,7 @@ def test_what_cannot_be_drawn_is_refused(benchmarks, text):
         sweep.parse_draws([text])
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_the_command_line(benchmarks, tmp_path):
     import sweep
 

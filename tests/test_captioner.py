@@ -10,6 +10,7 @@ import numpy as np
 import paper
 import pytest
 import tensorflow as tf
+from conftest import all_slow_but, write_photos
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
@@ -38,8 +39,6 @@ def random_grid(images):
 @pytest.fixture(scope="module")
 def eight(tmp_path_factory):
     """Eight photos with a caption each, their vocabulary and the cache of their features."""
-    from conftest import write_photos
-
     folder = tmp_path_factory.mktemp("eight")
     names = [f"{number}.png" for number in range(8)]
     write_photos(folder / "photos", names)
@@ -69,7 +68,7 @@ def first_batch(eight, **options):
 # === Training ===
 
 
-@pytest.mark.parametrize("attention, scoring, cell", PAIRS)
+@pytest.mark.parametrize("attention, scoring, cell", all_slow_but(PAIRS[0], PAIRS))
 def test_every_kind_learns_its_captions_by_heart(eight, attention, scoring, cell, tmp_path):
     images, vocabulary, cache = eight
     captioner = Captioner(vocabulary, encoder=None, attention=attention, scoring=scoring, cell=cell, **SMALL, **QUIET)
@@ -244,7 +243,7 @@ def test_gradients_are_clipped(eight):
     assert moved == pytest.approx(1e-2, rel=1e-3)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("attention", all_slow_but("soft", ATTENTIONS))
 def test_xla_and_eager_training_give_the_same(eight, attention):
     logs = []
     for how in ({"jit_compile": True}, {"run_eagerly": True, "jit_compile": False}, {"jit_compile": False}):
@@ -288,7 +287,7 @@ def test_averaged_weights_are_evaluated_and_left_at_the_end(eight):
     assert again == pytest.approx(loss, rel=1e-6)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("attention", all_slow_but("soft", ATTENTIONS))
 def test_mixed_precision(eight, attention):
     keras.config.set_dtype_policy("mixed_float16")
     try:
@@ -601,6 +600,7 @@ def test_cached_features_and_photos_give_the_same_captions(eight, tmp_path):
         assert one.caption == other.caption and one.log_prob == pytest.approx(other.log_prob, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_frozen_encoder_is_made_when_photos_come(eight):
     images, vocabulary, _ = eight
     options = {"encoder": "mobilenet_v2", "encoder_weights": None, "image_size": 64, **SMALL}
@@ -886,6 +886,7 @@ def test_weights_of_another_model_are_refused(eight, tmp_path):
         Captioner.load(tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_batches_of_another_kind_need_no_new_captioner(eight):
     images, vocabulary, cache = eight
     captioner = make_captioner(vocabulary)
@@ -964,6 +965,7 @@ def real(flickr8k_images, real_data, tmp_path_factory):
     return images, Vocabulary.build(images), cache
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention, scoring, cell", KINDS)
 def test_every_kind_trains_and_searches_on_flickr8k(real, attention, scoring, cell):
     images, vocabulary, cache = real

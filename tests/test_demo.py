@@ -2,13 +2,14 @@ import json
 
 import numpy as np
 import pytest
+from conftest import all_slow_but
 
 from data_utils import draw_scenes
 from keras_sat import Captioner, CaptionResult
 from keras_sat.demo import DEV_SEED, FIRST_TRAIN_SEED, SETTINGS, UNSEEN_SEED, report_on, run_demo, scenes_as_images
 
 
-@pytest.fixture(scope="module", params=["soft", "hard", "none"])
+@pytest.fixture(scope="module", params=all_slow_but("soft", ["soft", "hard", "none"]))
 def small_demo(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     return folder, run_demo(

@@ -17,6 +17,7 @@ from keras_sat.checkpoint import read_checkpoint
 from keras_sat.training_folder import note_arguments
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
 def test_two_processes_end_with_the_same_bits_though_one_was_killed(tmp_path):
     undisturbed = run_training(tmp_path / "whole", "", "deterministic")
@@ -78,6 +79,7 @@ def test_it_can_be_given_up_but_not_promised_afterwards(tmp_path):
             note_arguments(tmp_path, repeatable, epochs, usual, has_ended=has_ended)
 
 
+@pytest.mark.slow
 def test_a_training_of_before_was_not_repeatable(whole_training, monkeypatch):
     folder, captioner = whole_training
     monkeypatch.setattr(tf.config.experimental, "enable_op_determinism", lambda: None)

@@ -75,12 +75,14 @@ def assert_same(path, expected):
             np.testing.assert_allclose(received[name], one[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hard", "frozen"])
 def test_two_devices_train_as_one(devices, name):
     folder, _ = devices
     assert_same(folder / f"{name}-2.npz", folder / f"{name}-1.npz")
 
 
+@pytest.mark.slow
 def test_what_was_compared_is_not_trivial(devices):
     folder, (caption, reward, _) = devices
     assert isinstance(caption, str) and reward > 0
@@ -92,12 +94,14 @@ def test_what_was_compared_is_not_trivial(devices):
     assert min(sizes) == 1, "less than there are replicas"
 
 
+@pytest.mark.slow
 def test_each_device_has_a_dropout_of_its_own_but_hard_attention_draws_alike(devices):
     _, (*_, (dropout, hard_attention)) = devices
     assert dropout[0] == [0, 0] and dropout[1] == [SEED_STRIDE, 0]
     assert hard_attention[0] == hard_attention[1]
 
 
+@pytest.mark.slow
 def test_hosts_are_killed_and_all_are_started_again(devices, tmp_path):
     """One training after another: the second host dies in the first, the chief in self-critical epochs of the next."""
     folder, _ = devices
@@ -121,6 +125,7 @@ def test_hosts_are_killed_and_all_are_started_again(devices, tmp_path):
                 np.testing.assert_array_equal(first[key], second[key], err_msg=f"{name}: {key}")
 
 
+@pytest.mark.slow
 def test_three_hosts_from_the_command_line(tmp_path, capsys):
     write_photos(tmp_path / "photos", [f"{number}.jpg" for number in range(7)])
     splits = ["train"] * 5 + ["dev"] * 2
@@ -301,6 +306,7 @@ def test_keras_fit_on_several_hosts_is_refused(monkeypatch):
         captioner.fit(tf.data.Dataset.range(1))
 
 
+@pytest.mark.slow
 def test_hosts_that_were_told_different_things_are_refused(tmp_path):
     write_photos(tmp_path, ["a.jpg"])
     (tmp_path / "captions.csv").write_text("image,caption,split\na.jpg,a dog,train\n")

@@ -158,6 +158,7 @@ def test_errors(features):
         ensemble.caption_features(features, sample_attention=True)
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_several_models(capsys, scene_images, quick_meteor):
     scene = str(scene_images[0].image_path)
     models = ["--model", "scenes", "--model", "scenes"]

@@ -85,6 +85,7 @@ def exported(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_captions_elsewhere_are_those_of_the_captioner(exported, scenes, tmp_path):
     photos, files = scenes
     soft, hard = (Captioner.from_pretrained(name) for name in ("scenes", "scenes-hard"))
@@ -391,6 +392,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert error.startswith("keras-sat: A captioner is exported into a folder of its own") and error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_real_photos(real_data, flickr8k_images, tmp_path):
     weights = real_data / "mobilenet_v2_notop.weights.h5"
     captioner = Captioner.from_pretrained("flickr8k-mobilenet_v2", encoder_weights=weights)

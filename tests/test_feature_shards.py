@@ -301,6 +301,7 @@ def test_two_machines_do_not_build_one_shard(photos, shards):
 # === From the command line to a training ===
 
 
+@pytest.mark.slow
 def test_a_training_on_shards_is_that_on_one_cache(tmp_path, capsys, quick_meteor):
     weights = tmp_path / "tiny.weights.h5"
     keras_sat.ENCODERS["tiny"](image_size=16).save_weights(weights)

@@ -9,6 +9,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import all_slow_but
 
 from keras_sat import Captioner, equations
 
@@ -75,12 +76,12 @@ def sampled_gradients(captioner, number):
     return -np.array([flat(gradient()) for _ in range(number)])
 
 
-@pytest.mark.parametrize("with_baseline", [False, True])
-def test_the_mean_of_sampled_gradients_is_the_exact_gradient(with_baseline):
+@pytest.mark.parametrize("with_baseline, number", all_slow_but((False, 100), [(False, 100), (False, 400), (True, 400)]))
+def test_the_mean_of_sampled_gradients_is_the_exact_gradient(with_baseline, number):
     captioner = make_captioner(use_baseline=with_baseline, num_samples=40)
     bound, exact = exact_bound(captioner)
     captioner.baseline.assign(bound)
-    sampled = sampled_gradients(captioner, 400)
+    sampled = sampled_gradients(captioner, number)
     standard_error = sampled.std(axis=0, ddof=1) / np.sqrt(len(sampled))
     random = standard_error > 1e-6
     z = (sampled.mean(axis=0) - exact)[random] / standard_error[random]
@@ -88,23 +89,25 @@ def test_the_mean_of_sampled_gradients_is_the_exact_gradient(with_baseline):
     np.testing.assert_allclose(sampled.mean(axis=0)[~random], exact[~random], atol=1e-4)
     # A test that could not fail would be worth nothing: without the second term the gradient is far off.
     captioner.reward_weight = 0.0
-    pathwise = sampled_gradients(captioner, 100)
-    error = pathwise.std(axis=0, ddof=1) / 10
-    assert np.abs((pathwise.mean(axis=0) - exact)[random] / error[random].clip(1e-6)).max() > 20
+    pathwise = sampled_gradients(captioner, number // 4)
+    error = pathwise.std(axis=0, ddof=1) / np.sqrt(len(pathwise))
+    assert np.abs((pathwise.mean(axis=0) - exact)[random] / error[random].clip(1e-6)).max() > 2 * np.sqrt(len(pathwise))
 
 
-def test_the_baseline_lowers_the_variance():
+@pytest.mark.parametrize("number", all_slow_but(100, [100, 600]))
+def test_the_baseline_lowers_the_variance(number):
     without = make_captioner(use_baseline=False)
     bound, _ = exact_bound(without)
     with_baseline = make_captioner(use_baseline=True)
     with_baseline.baseline.assign(bound)
-    variances = [sampled_gradients(captioner, 600).var(axis=0).sum() for captioner in (without, with_baseline)]
+    variances = [sampled_gradients(captioner, number).var(axis=0).sum() for captioner in (without, with_baseline)]
     assert variances[1] < 0.5 * variances[0]
 
 
-def test_more_draws_lower_the_variance_in_proportion():
-    one, ten = (sampled_gradients(make_captioner(num_samples=draws), 600).var(axis=0).sum() for draws in (1, 10))
-    assert one / ten == pytest.approx(10, rel=0.3)
+@pytest.mark.parametrize("number, tolerance", all_slow_but((100, 0.6), [(100, 0.6), (600, 0.3)]))
+def test_more_draws_lower_the_variance_in_proportion(number, tolerance):
+    one, ten = (sampled_gradients(make_captioner(num_samples=draws), number).var(axis=0).sum() for draws in (1, 10))
+    assert one / ten == pytest.approx(10, rel=tolerance)
 
 
 def test_entropy_has_its_own_gradient():

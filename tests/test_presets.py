@@ -2,7 +2,7 @@ import inspect
 
 import keras
 import pytest
-from conftest import write_copy_of_data_set
+from conftest import all_slow_but, write_copy_of_data_set
 
 import keras_sat
 from data_utils import DATASETS
@@ -25,7 +25,7 @@ def test_the_paper():
     assert PRESETS["paper"]["encoder"] == "vgg19" and PRESETS["paper"]["optimizer"] == "rmsprop"
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", all_slow_but("flickr8k", PUBLISHED))
 def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, tmp_path, quick_meteor, capsys):
     write_copy_of_data_set(name, tmp_path / "data")
     images = DATASETS[name](tmp_path / "data")
@@ -64,6 +64,7 @@ def test_settings_that_the_options_leave_no_place_for_are_left_out(options, left
     assert set(whole) - set(settings) == left_out
 
 
+@pytest.mark.slow
 def test_the_preset_for_mobilenet_trains(tmp_path):
     write_copy_of_data_set("flickr8k", tmp_path / "data")
     weights = tmp_path / "mobilenet.weights.h5"

@@ -65,6 +65,7 @@ def flickr8k_captioner(real_data):
     return flickr8k_captioner_of(FLICKR8K[0], real_data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLICKR8K)
 def test_the_flickr8k_models_describe_photos_that_they_have_not_seen(name, real_data, flickr8k_images):
     chosen = photos_of_split(flickr8k_images, "dev")[:200]
@@ -86,6 +87,7 @@ def test_a_photo_that_lies_on_its_side_gets_the_same_caption(flickr8k_captioner,
     assert upright == expected
 
 
+@pytest.mark.slow
 def test_photos_of_any_size_are_described_as_well(flickr8k_captioner, flickr8k_images):
     chosen = photos_of_split(flickr8k_images, "dev")[:200]
 

@@ -58,6 +58,26 @@ def test_tensorboard_can_read_the_curves(whole_training):
     np.testing.assert_allclose(found["loss"], captioner.history["loss"], rtol=1e-6)
 
 
+def test_run_again_it_ends_as_if_it_had_never_stopped(whole_training, half_training, tmp_path, capsys):
+    shutil.copytree(half_training, tmp_path / "again")
+    again = train(tmp_path / "again", show_progress=True)
+    assert "goes on after epoch 2" in capsys.readouterr().out
+    assert_same_end(whole_training[0], tmp_path / "again")
+    assert len(again.history["loss"]) == OPTIONS["epochs"]
+
+
+def assert_same_end(folder, other):
+    """Compare the curves and the last states of two trainings."""
+    expected, received = history_of(folder), history_of(other)
+    assert expected.keys() == received.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(received[name], values, rtol=1e-5, atol=1e-5, err_msg=name)
+    (_, weights), (_, weights_expected) = (read_checkpoint(path / "checkpoint") for path in (other, folder))
+    for name, values in weights_expected.items():
+        np.testing.assert_allclose(weights[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
 def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(whole_training, tmp_path):
     for when, num_epochs in (("in-save", 1), ("in-epoch", 2)):
         killed = run_training(tmp_path, when)
@@ -66,14 +86,7 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(whole_training,
     ended = run_training(tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert "goes on after epoch 2" in ended.stdout
-    folder, captioner = whole_training
-    expected, received = history_of(folder), history_of(tmp_path)
-    assert expected.keys() == received.keys()
-    for name, values in expected.items():
-        np.testing.assert_allclose(received[name], values, rtol=1e-5, atol=1e-5, err_msg=name)
-    (_, weights), (_, weights_expected) = (read_checkpoint(path / "checkpoint") for path in (tmp_path, folder))
-    for name, values in weights_expected.items():
-        np.testing.assert_allclose(weights[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+    assert_same_end(whole_training[0], tmp_path)
     assert len(list((tmp_path / "checkpoint").iterdir())) == 2, "what was half written is cleared away"
 
 
@@ -107,6 +120,7 @@ def test_other_arguments_are_refused_and_named(whole_training):
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "lock"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_graphs")
 def test_more_epochs_go_on_with_a_constant_learning_rate(tmp_path):
     constant = {"schedule": "constant", "warmup_steps": 0, "patience": None}
@@ -225,6 +239,7 @@ def test_a_loss_that_is_no_number_ends_the_training_and_keeps_the_best(whole_tra
         train(tmp_path / "at once", callbacks=[LoseTheWeights(0)])
 
 
+@pytest.mark.slow
 def test_a_command_that_cannot_go_well_ends_in_one_line(whole_training, tmp_path):
     folder, _ = whole_training
     write_photos(tmp_path, ["0.jpg"])
@@ -252,6 +267,7 @@ class LoseTheWeightsAtTheEnd(keras.callbacks.Callback):
         self.epoch = epoch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("splits", ["train and dev", "train"])
 @pytest.mark.usefixtures("without_graphs")
 def test_weights_that_are_lost_in_the_last_update_are_not_kept(tmp_path, splits):
@@ -265,6 +281,7 @@ def test_weights_that_are_lost_in_the_last_update_are_not_kept(tmp_path, splits)
     assert len(captioner.history["loss"]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_graphs")
 def test_ctrl_c_before_anything_was_reached(tmp_path):
     stop = At(0, lambda: signal.raise_signal(signal.SIGINT))
@@ -302,6 +319,7 @@ def test_photos_that_cannot_be_read_are_found_before_the_training(tmp_path):
         keras_sat.fit("folder", show_progress=False, skip_unreadable=True, **options)
 
 
+@pytest.mark.slow
 def test_early_stopping_follows_the_score_of_free_running_captions(tmp_path, monkeypatch):
     scores = iter([0.2, 0.5, 0.4, 0.5, 0.3, 0.9])
     monkeypatch.setattr(
@@ -379,6 +397,7 @@ def test_views_and_averages_of_a_frozen_encoder(tmp_path):
         keras_sat.fit(images, **sizes, encoder="tiny", num_views=3, output_dir=tmp_path / "b", show_progress=False)
 
 
+@pytest.mark.slow
 def test_a_training_with_views_and_the_last_layers_of_an_encoder_goes_on_as_if_nothing_had_happened(tmp_path):
     write_photos(tmp_path / "photos", [f"{number}.png" for number in range(9)], size=(32, 32))
     images = [
@@ -513,6 +532,7 @@ def test_the_command_line_offers_what_fit_takes():
     assert set(fit) - offered <= {"callbacks", "show_progress", "max_length", "strategy", "captioner_options"}
 
 
+@pytest.mark.slow
 def test_real_photos_from_fit_to_caption(flickr8k_images, real_data, tmp_path):
     train = [image for image in flickr8k_images if image.split == "train"][:24]
     dev = [image for image in flickr8k_images if image.split == "dev"][:8]

@@ -145,6 +145,7 @@ def test_what_is_read_is_what_was_drawn_with_dropout_too():
     assert not np.allclose(plain, found, rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_it_makes_good_captions_more_probable(scene_images, scene_cache):
     images = [image for image in scene_images if image.split == "train"][:8]
     vocabulary = Vocabulary.build(images)
@@ -193,11 +194,24 @@ def test_errors(scene_images, scene_cache):
 def rewarded(tmp_path_factory):
     """A training with two epochs of each kind: its folder and its captioner."""
     folder = tmp_path_factory.mktemp("rewarded")
-    return folder, train(folder, epochs=2, **SELF_CRITICAL)
+    copy = CopyFolder(folder / "self_critical", tmp_path_factory.mktemp("half") / "self_critical")
+    return folder, train(folder, epochs=2, callbacks=[copy], **SELF_CRITICAL), copy.target
+
+
+class CopyFolder(keras.callbacks.Callback):
+    """Copy a folder in the middle of the third epoch of those that are kept there."""
+
+    def __init__(self, folder, target):
+        super().__init__()
+        self.folder, self.target = folder, target
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if not self.target.exists() and len(read_checkpoint(self.folder / "checkpoint")[0]) == 2:
+            shutil.copytree(self.folder, self.target)
 
 
 def test_basics(rewarded):
-    folder, captioner = rewarded
+    folder, captioner, _ = rewarded
     assert len(captioner.history["loss"]) == 5
     assert np.isnan(captioner.history["reward"][:2]).all() and np.isfinite(captioner.history["reward"][2:]).all()
     assert np.isfinite(captioner.history["val_cider"]).all()
@@ -209,7 +223,7 @@ def test_basics(rewarded):
 
 
 def test_ended_it_is_loaded(rewarded, monkeypatch, capsys):
-    folder, captioner = rewarded
+    folder, captioner, _ = rewarded
     monkeypatch.setattr(Captioner, "fit", None)
     again = train(folder, epochs=2, **SELF_CRITICAL, show_progress=True)
     assert again.weights_digest() == captioner.weights_digest()
@@ -219,8 +233,26 @@ def test_ended_it_is_loaded(rewarded, monkeypatch, capsys):
         train(folder, epochs=2, **{**SELF_CRITICAL, "num_drawn": 4})
 
 
+def test_run_again_it_ends_as_if_it_had_never_stopped(rewarded, tmp_path, capsys):
+    folder, captioner, half = rewarded
+    again = tmp_path / "again"
+    shutil.copytree(folder, again, ignore=shutil.ignore_patterns("self_critical"))
+    shutil.copytree(half, again / "self_critical")
+    resumed = train(again, epochs=2, **SELF_CRITICAL, show_progress=True)
+    assert "goes on after self-critical epoch 2" in capsys.readouterr().out
+    assert_same_end(folder, again)
+    np.testing.assert_allclose(resumed.history["reward"], captioner.history["reward"], rtol=1e-4)
+
+
+def assert_same_end(folder, other):
+    (_, weights), (_, expected) = (read_checkpoint(path / "self_critical" / "checkpoint") for path in (other, folder))
+    for name, values in expected.items():
+        np.testing.assert_allclose(weights[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
 def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(rewarded, tmp_path):
-    folder, captioner = rewarded
+    folder, captioner, _ = rewarded
     again = tmp_path / "again"
     shutil.copytree(folder, again, ignore=shutil.ignore_patterns("self_critical"))
     killed = run_training(again, "in-epoch", "self-critical")
@@ -229,13 +261,11 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(rewarded, tmp_p
     ended = run_training(again, "", "self-critical")
     assert ended.returncode == 0, ended.stderr
     assert "goes on after self-critical epoch 2" in ended.stdout
-    (_, weights), (_, expected) = (read_checkpoint(path / "self_critical" / "checkpoint") for path in (again, folder))
-    for name, values in expected.items():
-        np.testing.assert_allclose(weights[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+    assert_same_end(folder, again)
 
 
 def test_any_saved_model_can_be_trained_on_and_never_gets_worse(rewarded, tmp_path, capsys):
-    folder, _ = rewarded
+    folder, *_ = rewarded
     before = Captioner.load(folder / "model")
     ruinous = {**SELF_CRITICAL, "self_critical_rate": 10.0, "clip_norm": None, "self_critical_epochs": 1}
     images = DATASETS["scenes"](None, num_scenes=40, seed=3)
@@ -251,9 +281,10 @@ def test_any_saved_model_can_be_trained_on_and_never_gets_worse(rewarded, tmp_pa
         keras_sat.fit(images, **options, **{**SELF_CRITICAL, "reward_baseline": "none"})
 
 
+@pytest.mark.slow
 def test_scores_from_before_are_those_of_the_captioner_that_begins(rewarded, tmp_path):
     """A training that was given up in its first epoch leaves scores that another beginning must not be held to."""
-    folder, _ = rewarded
+    folder, *_ = rewarded
     images = DATASETS["scenes"](None, num_scenes=40, seed=3)
     options = {"epochs": 0, "batch_size": 40, "output_dir": tmp_path, "show_progress": False, **SELF_CRITICAL}
     give_up = At(0, lambda: signal.raise_signal(signal.SIGINT))
@@ -264,8 +295,9 @@ def test_scores_from_before_are_those_of_the_captioner_that_begins(rewarded, tmp
         assert Captioner.load(tmp_path / "self_critical" / "model").weights_digest() == stopped.weights_digest()
 
 
+@pytest.mark.slow
 def test_other_options_of_the_captioner_are_refused(rewarded, tmp_path):
-    folder, _ = rewarded
+    folder, *_ = rewarded
     images = DATASETS["scenes"](None, num_scenes=40, seed=3)
     options = {"epochs": 0, "batch_size": 40, "initial_model": folder / "model", "output_dir": tmp_path}
     options |= {**SELF_CRITICAL, "self_critical_epochs": 1, "show_progress": False}
@@ -278,15 +310,16 @@ def test_other_options_of_the_captioner_are_refused(rewarded, tmp_path):
 
 
 def test_more_epochs_of_cross_entropy_come_too_late(rewarded):
-    folder, captioner = rewarded
+    folder, captioner, _ = rewarded
     with pytest.raises(ValueError, match="has begun here with the captioner of 2 epochs"):
         train(folder, epochs=3, **SELF_CRITICAL)
     again = train(folder, epochs=2, **SELF_CRITICAL)
     assert again.weights_digest() == captioner.weights_digest()
 
 
+@pytest.mark.slow
 def test_without_a_dev_split_nothing_is_lost_either(rewarded, tmp_path):
-    folder, _ = rewarded
+    folder, *_ = rewarded
     images = [image for image in DATASETS["scenes"](None, num_scenes=40, seed=3) if image.split == "train"]
     options = {"epochs": 0, "batch_size": 40, "initial_model": folder / "model", "show_progress": False}
     options |= {**SELF_CRITICAL, "self_critical_epochs": 1}
@@ -297,6 +330,7 @@ def test_without_a_dev_split_nothing_is_lost_either(rewarded, tmp_path):
     assert ended.weights_digest() != stopped.weights_digest() and len(ended.history["reward"]) == 1
 
 
+@pytest.mark.slow
 def test_a_callback_may_end_the_first_kind_of_epochs_and_an_optimizer_bring_its_schedule(tmp_path):
     schedule = keras.optimizers.schedules.CosineDecay(3e-3, 10)
     stop = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: setattr(stop.model, "stop_training", True))

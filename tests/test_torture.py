@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import all_slow_but
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the harness kills and limits processes as Linux does")
 
@@ -33,14 +34,14 @@ def counted(torture):
     return counts
 
 
-@pytest.mark.parametrize("name", ["download", "features", "training", "save"])
+@pytest.mark.parametrize("name", all_slow_but("download", ["download", "features", "training", "save"]))
 def test_killed_at_any_moment_nothing_is_lost(torture, counted, name):
     torture.kill(name, 3)
     counts = counted(f"killed: {name}")
     assert counts["times"] == 3 and counts["right"] >= 1
 
 
-@pytest.mark.parametrize("name", ["download", "features", "training"])
+@pytest.mark.parametrize("name", all_slow_but("download", ["download", "features", "training"]))
 def test_of_two_at_a_time_one_is_refused_or_waits(torture, counted, name):
     torture.together(name, 1)
     counts = counted(f"two at a time: {name}")
@@ -55,6 +56,7 @@ def test_what_cannot_be_written_is_said_and_done_later(torture, counted, kind, w
     assert kind != "read_only" or counts["said"] >= 2  # where the one before had ended already, nothing is left to do
 
 
+@pytest.mark.slow
 def test_damage_is_mended_or_said(torture, counted):
     torture.damage(6)
     assert sum(counted(what)["times"] for what in list(torture.counts)) == 6
