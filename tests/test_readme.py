@@ -46,7 +46,7 @@ SMALLER = {"epochs=20": "epochs=1", "embedding_dim=128, hidden_dim=256, attentio
 
 def blocks(page):
     """Return the indented blocks of a page, without their indentation."""
-    found = re.findall(r"(?:^    .*\n(?:[ \t]*\n(?=    ))*)+", page.read_text() + "\n", re.MULTILINE)
+    found = re.findall(r"(?:^    .*\n(?:[ \t]*\n(?=    ))*)+", page.read_text(encoding="utf-8") + "\n", re.MULTILINE)
     return [textwrap.dedent(block) for block in found]
 
 
@@ -63,13 +63,13 @@ def python_blocks(page):
 def commands(page):
     """Return the lines of a page that begin with our command: in indented blocks, and in the tables."""
     lines = [line for block in blocks(page) for line in block.splitlines()]
-    lines += re.findall(r"^\| `([^`]+)`", page.read_text(), re.MULTILINE)
+    lines += re.findall(r"^\| `([^`]+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
     return [line for line in lines if line.startswith(OURS)]
 
 
 def links(page):
     """Return where the links of a page lead, those in code left out."""
-    prose = re.sub(r"^    .*$|`[^`\n]+`", "", page.read_text(), flags=re.MULTILINE)
+    prose = re.sub(r"^    .*$|`[^`\n]+`", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return re.findall(r"\]\(([^)\s#]+)", prose)
 
 
@@ -209,7 +209,7 @@ def in_empty_folder(tmp_path, monkeypatch):
 
 def recipes():
     """Return the commands of each target of the Makefile, after those of the targets that it needs but `install`."""
-    text = (ROOT / "Makefile").read_text()
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
     values = dict(re.findall(r"^(\w+) \??:?= (.+)$", text, re.MULTILINE))
 
     def filled_in(line):
@@ -238,7 +238,7 @@ def recipes():
 
 def plain_commands():
     """Return the commands that docs/windows.md gives for each target."""
-    text = (ROOT / "docs" / "windows.md").read_text()
+    text = (ROOT / "docs" / "windows.md").read_text(encoding="utf-8")
     return {
         target: [line.strip() for line in block.splitlines()]
         for target, block in re.findall(r"^`make ([\w-]+)`[^:\n]*:\n\n((?:    .+\n)+)", text, re.MULTILINE)
@@ -252,7 +252,7 @@ def as_on_windows(line):
 
 
 def test_every_make_target_that_is_named_has_its_plain_commands():
-    pages = [page.read_text() for page in PAGES]
+    pages = [page.read_text(encoding="utf-8") for page in PAGES]
     named = {
         target
         for text in pages
@@ -270,9 +270,9 @@ def test_the_plain_commands_are_those_of_the_makefile(target):
 
 
 def test_the_variables_that_make_sets_are_named():
-    text = (ROOT / "docs" / "windows.md").read_text()
+    text = (ROOT / "docs" / "windows.md").read_text(encoding="utf-8")
     names = {name for lines in recipes().values() for line in lines for name in re.findall(r"^(\w+)=", line)}
-    names |= set(re.findall(r"^export (\w+)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    names |= set(re.findall(r"^export (\w+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert names and all(f"`{name}`" in text for name in names)
 
 
@@ -290,7 +290,11 @@ def written_paths():
         for block in python_blocks(page):
             found |= {first or second for first, second in re.findall(WRITTEN_FROM_PYTHON, block)}
             found |= set(re.findall(r'(?:output_dir|data_dir|cache_dir)="([^"]+)"', block))
-        found |= set(re.findall(r"^    python benchmarks/\S*(?:sweep|blend)\.py (\S+)", page.read_text(), re.MULTILINE))
+        found |= set(
+            re.findall(
+                r"^    python benchmarks/\S*(?:sweep|blend)\.py (\S+)", page.read_text(encoding="utf-8"), re.MULTILINE
+            )
+        )
     return sorted(path for path in found if not path.startswith("/"))
 
 
