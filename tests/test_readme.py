@@ -74,6 +74,13 @@ def links(page):
 
 
 COMMANDS = [(page.name, command) for page in PAGES for command in commands(page)]
+OTHER_COMMANDS = [
+    (page.name, line)
+    for page in PAGES
+    for block in blocks(page)
+    for line in block.splitlines()
+    if line.startswith(("python ", "python3 ", "pip ", "make ")) and not line.startswith(OURS)
+]
 PYTHON = [(page.name, number, block) for page in PAGES for number, block in enumerate(python_blocks(page))]
 LINKS = [(page, link) for page in PAGES for link in links(page)]
 
@@ -90,7 +97,7 @@ def test_every_command_parses(page, command):
     build_parser().parse_args(arguments)  # would exit
 
 
-@pytest.mark.parametrize(("page", "command"), COMMANDS)
+@pytest.mark.parametrize(("page", "command"), [*COMMANDS, *OTHER_COMMANDS])
 def test_every_command_works_in_bash_powershell_and_cmd_alike(page, command):
     """Double quotation marks or none, nothing for a shell to replace, and no comma, at which PowerShell cuts."""
     bare = re.sub(r'"[^"]*"', "", command)
