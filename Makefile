@@ -1,4 +1,4 @@
-# Everything happens in .venv, which is made on first use. On Windows, see README.md for the same as plain commands.
+# Everything happens in .venv, which is made on first use. docs/windows.md has the same as plain commands.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed

@@ -104,6 +104,31 @@ def test_the_executed_notebook_is_made_from_it(source, cells):
     assert any("image/png" in output.get("data", {}) for cell in executed.cells for output in cell.get("outputs", []))
 
 
+def test_nothing_of_the_machine_that_ran_it_is_in_it(source):
+    executed = (FOLDER / f"{source.stem}.ipynb").read_text(encoding="utf-8")
+    assert not re.search(r"/(home|root|Users|work|tmp|mnt|opt|usr|var)/|[A-Z]:\\\\", executed)
+
+
+def output_of(stem, beginning):
+    """Return the text that the code cell with this line in it has printed."""
+    executed = nbformat.read(FOLDER / f"{stem}.ipynb", 4)
+    (cell,) = [cell for cell in executed.cells if cell.cell_type == "code" and beginning in cell.source]
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+
+
+def test_the_soft_attention_that_was_trained_speaks():
+    said = output_of("06_soft_attention_trained", "captions = {")
+    assert said.count("scene ") == 4 and said.count("with penalty:") == said.count("without:") == 4
+    assert said.count("(true)") > 4
+    word_by_word = output_of("06_soft_attention_trained", "def speak(")
+    assert word_by_word.count("<end>") == 2 and len(re.findall(r"\d\.\d%", word_by_word)) > 40
+
+
+def test_a_real_photo_has_captions_of_both_captioners_for_photos():
+    said = output_of("10_your_own_photos", "views = {")
+    assert said.count("soft: a ") == said.count("hard: a ") == 5 and "Skipped" not in said
+
+
 def test_the_shortest_one_runs():
     command = [sys.executable, FOLDER / "check.py", SHORTEST]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -5,6 +5,7 @@ import inspect
 import re
 import shlex
 import shutil
+import subprocess
 import textwrap
 import warnings
 from pathlib import Path
@@ -23,13 +24,29 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SHELL = ("keras-sat", "python", "python3", "make", "source", "pip")
 OURS = ("keras-sat ", "python -m keras_sat ")
+WRITTEN = (
+    "plot",
+    "html",
+    "gif",
+    "gallery",
+    "output_dir",
+    "json",
+    "csv",
+    "coco_results",
+    "cache_dir",
+    "data_dir",
+    "directory",
+)
+WRITTEN_FROM_PYTHON = (
+    r"""(?:save|animate|to_html|export|build|download)\(\s*(?:"flickr8k", )?"([^"]+)\"|\]\("([^"]+)"\)"""
+)
 LOOKS_LIKE_PYTHON = re.compile(r"^(import |from |print\(|\w+ = |(keras_sat|data_utils|captioner)\.\w)", re.MULTILINE)
 SMALLER = {"epochs=20": "epochs=1", "embedding_dim=128, hidden_dim=256, attention_dim=128": "hidden_dim=16"}
 
 
 def blocks(page):
     """Return the indented blocks of a page, without their indentation."""
-    found = re.findall(r"(?:^    .*\n(?:[ \t]*\n(?=    ))*)+", page.read_text() + "\n", re.MULTILINE)
+    found = re.findall(r"(?:^    .*\n(?:[ \t]*\n(?=    ))*)+", page.read_text(encoding="utf-8") + "\n", re.MULTILINE)
     return [textwrap.dedent(block) for block in found]
 
 
@@ -45,18 +62,25 @@ def python_blocks(page):
 
 def commands(page):
     """Return the lines of a page that begin with our command: in indented blocks, and in the tables."""
-    lines = [line for block in blocks(page) for line in block.replace("\\\n", " ").splitlines()]
-    lines += re.findall(r"^\| `([^`]+)`", page.read_text(), re.MULTILINE)
+    lines = [line for block in blocks(page) for line in block.splitlines()]
+    lines += re.findall(r"^\| `([^`]+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
     return [line for line in lines if line.startswith(OURS)]
 
 
 def links(page):
     """Return where the links of a page lead, those in code left out."""
-    prose = re.sub(r"^    .*$|`[^`\n]+`", "", page.read_text(), flags=re.MULTILINE)
+    prose = re.sub(r"^    .*$|`[^`\n]+`", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return re.findall(r"\]\(([^)\s#]+)", prose)
 
 
 COMMANDS = [(page.name, command) for page in PAGES for command in commands(page)]
+OTHER_COMMANDS = [
+    (page.name, line)
+    for page in PAGES
+    for block in blocks(page)
+    for line in block.splitlines()
+    if line.startswith(("python ", "python3 ", "pip ", "make ")) and not line.startswith(OURS)
+]
 PYTHON = [(page.name, number, block) for page in PAGES for number, block in enumerate(python_blocks(page))]
 LINKS = [(page, link) for page in PAGES for link in links(page)]
 
@@ -71,6 +95,19 @@ def test_every_command_parses(page, command):
     words = shlex.split(command, comments=True)
     arguments = words[1:] if words[0] == "keras-sat" else words[3:]
     build_parser().parse_args(arguments)  # would exit
+
+
+@pytest.mark.parametrize(("page", "command"), [*COMMANDS, *OTHER_COMMANDS])
+def test_every_command_works_in_bash_powershell_and_cmd_alike(page, command):
+    """Double quotation marks or none, nothing for a shell to replace, and no comma, at which PowerShell cuts."""
+    bare = re.sub(r'"[^"]*"', "", command)
+    assert not re.search(r"""['\\`,;&|<>*~#^]""", bare)
+    assert not re.search(r"[$%]", command) or page == "scale.md"  # whose array job is a script for bash
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "notebooks" / "README.md"], ids=lambda page: page.name)
+def test_no_line_of_a_block_goes_on_after_a_backslash(page):
+    assert not [line for block in blocks(page) for line in block.splitlines() if line.rstrip().endswith("\\")]
 
 
 @pytest.mark.parametrize(
@@ -172,3 +209,118 @@ def in_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     plt.close("all")
+
+
+# === Windows, and without make: docs/windows.md ===
+
+
+def recipes():
+    """Return the commands of each target of the Makefile, after those of the targets that it needs but `install`."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    values = dict(re.findall(r"^(\w+) \??:?= (.+)$", text, re.MULTILINE))
+
+    def filled_in(line):
+        while name := re.search(r"\$\((\w+)\)", line):
+            line = line.replace(name[0], values[name[1]])
+        return line
+
+    rules = {
+        filled_in(target): (
+            [filled_in(name) for name in needs.split()],
+            [filled_in(line) for line in body.split("\n\t")[1:]],
+        )
+        for target, needs, body in re.findall(r"^(\S+):(?: +(.*))?((?:\n\t.*)*)$", text, re.MULTILINE)
+        if target != ".PHONY"
+    }
+    installed = values["INSTALLED"]
+
+    def commands_of(target):
+        needs, lines = rules.get(target, ([], []))  # a file such as setup.cfg has no rule
+        needs = [name for name in needs if name != installed or target == "install"]
+        before = [line for name in needs for line in commands_of(name)]
+        return before + [line for line in lines if not line.startswith("touch ")]
+
+    return {target: commands_of(target) for target in rules}
+
+
+def plain_commands():
+    """Return the commands that docs/windows.md gives for each target."""
+    text = (ROOT / "docs" / "windows.md").read_text(encoding="utf-8")
+    return {
+        target: [line.strip() for line in block.splitlines()]
+        for target, block in re.findall(r"^`make ([\w-]+)`[^:\n]*:\n\n((?:    .+\n)+)", text, re.MULTILINE)
+    }
+
+
+def as_on_windows(line):
+    """Return a line of the Makefile as it is typed there; variables before it are set otherwise there."""
+    line = re.sub(r"^(\w+=\S+ )+", "", line)
+    return re.sub(r"^(\.venv[\w-]*)/bin/", r"\1\\Scripts\\", line).replace("python3 ", "py -3.12 ", 1)
+
+
+def test_every_make_target_that_is_named_has_its_plain_commands():
+    pages = [page.read_text(encoding="utf-8") for page in PAGES]
+    named = {
+        target
+        for text in pages
+        for target in re.findall(r"\bmake ((?:test|bench|notebooks)-?\w*|install|demo|lint)\b", text)
+    }
+    assert named >= {"install", "demo", "test", "lint", "notebooks"} and named <= set(plain_commands())
+
+
+@pytest.mark.parametrize("target", list(plain_commands()))
+def test_the_plain_commands_are_those_of_the_makefile(target):
+    assert plain_commands()[target] == [as_on_windows(line) for line in recipes()[target]]
+
+
+def test_the_variables_that_make_sets_are_named():
+    text = (ROOT / "docs" / "windows.md").read_text(encoding="utf-8")
+    names = {name for lines in recipes().values() for line in lines for name in re.findall(r"^(\w+)=", line)}
+    names |= set(re.findall(r"^export (\w+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert names and all(f"`{name}`" in text for name in names)
+
+
+# === What the commands leave in a clone: .gitignore ===
+
+
+def written_paths():
+    """Return the relative paths that the commands and the Python of the pages write, as text."""
+    found = {"demo"}
+    for _, command in COMMANDS:
+        words = shlex.split(command, comments=True)
+        options = vars(build_parser().parse_args(words[1:] if words[0] == "keras-sat" else words[3:]))
+        found |= {options[name] for name in WRITTEN if isinstance(options.get(name), str)}
+    for page in PAGES:
+        for block in python_blocks(page):
+            found |= {first or second for first, second in re.findall(WRITTEN_FROM_PYTHON, block)}
+            found |= set(re.findall(r'(?:output_dir|data_dir|cache_dir)="([^"]+)"', block))
+        found |= set(
+            re.findall(
+                r"^    python benchmarks/\S*(?:sweep|blend)\.py (\S+)", page.read_text(encoding="utf-8"), re.MULTILINE
+            )
+        )
+    return sorted(path for path in found if not path.startswith("/"))
+
+
+@pytest.fixture(scope="module")
+def git():
+    def run(*arguments):
+        return subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True)
+
+    if shutil.which("git") is None or run("rev-parse", "--show-prefix").stdout != "\n":
+        pytest.skip("this is no clone of its own, or git is missing")
+    return run
+
+
+def test_what_the_commands_write_is_ignored_by_git(git):
+    paths = written_paths()
+    assert {"where.png", "where.gif", "where.html", "gallery", "pages", "my_model", "exported", "runs/mine"} <= set(
+        paths
+    )
+    files = [path if Path(path).suffix else f"{path}/file" for path in paths]
+    ignored = git("check-ignore", "--no-index", *files).stdout.splitlines()
+    assert not set(files) - set(ignored)
+
+
+def test_no_file_of_the_repository_is_ignored_by_git(git):
+    assert git("ls-files", "--cached", "--ignored", "--exclude-standard").stdout == ""

@@ -267,8 +267,16 @@ for name, row in (("input", input_ids[0]), ("target", target_ids[0])):
 # Each pass over the dataset is another epoch in another order, and the same seed gives the same orders again. Every
 # caption comes exactly once.
 #
-# A photo has five captions, and with them its vectors come five times. `group_by="image"` keeps them together, so that
-# the decoder needs to project the vectors of a photo only once.
+# A photo has five captions of different lengths, and `group_by` says which captions share a batch:
+#
+# * `"length"`, as here and in the paper: captions of one length. No step is spent on padding, and a batch has many
+#   photos. But the vectors of a photo are read, and projected by the decoder, once for each of its captions: five times
+#   in an epoch.
+# * `"image"`: all captions of a photo. Its vectors are read and projected once in an epoch. But a batch has fewer
+#   photos, so that it says less about all photos, and shorter captions are filled up with `<pad>`, which weighs
+#   nothing.
+#
+# Both show every caption once in an epoch.
 
 # %%
 orders = [[tuple(ids.numpy().ravel()) for (_, ids), _, _ in batches] for _ in range(2)]
@@ -276,9 +284,15 @@ again = make_batches(images, vocabulary, cache, batch_size=64, split="train", se
 next(iter(again))  # the first pass, as above
 same_seed = [tuple(ids.numpy().ravel()) for (_, ids), _, _ in again]
 num_captions = sum(len(targets) for _, targets, _ in batches)
-(grouped, grouped_ids), *_ = next(iter(make_batches(images, vocabulary, cache, split="train", group_by="image")))
+by_image = make_batches(images, vocabulary, cache, batch_size=64, split="train", group_by="image")
+(grouped, grouped_ids), _, grouped_weights = next(iter(by_image))
 print("captions in an epoch:", num_captions)
-print("grouped by photo: features", tuple(grouped.shape), "input_ids", tuple(grouped_ids.shape))
+for name, vectors_read, ids, weights in (
+    ("length", first_features, input_ids, token_weights),
+    ("image", grouped, grouped_ids, grouped_weights),
+):
+    padding = 1 - float(tf.reduce_mean(weights))
+    print(f"{name:7} features {tuple(vectors_read.shape)}  input_ids {tuple(ids.shape)}  padding {padding:.0%}")
 
 # %% [markdown]
 # ## Exercises
@@ -314,4 +328,5 @@ np.testing.assert_array_equal(input_ids[:, 1:], target_ids[:, :-1])
 assert num_captions == 5 * sum(image.split == "train" for image in images)
 assert orders[0] != orders[1] and sorted(sum(orders[0], ())) == sorted(sum(orders[1], ()))
 assert orders[0] == same_seed
-assert grouped_ids.shape[:2] == (grouped.shape[0], 5)
+assert grouped_ids.shape[:2] == (grouped.shape[0], 5) and grouped.shape[0] < first_features.shape[0]
+assert tf.reduce_all(token_weights == 1) and 0.1 < 1 - float(tf.reduce_mean(grouped_weights)) < 0.6

@@ -150,6 +150,11 @@ for name, layer in layers.items():
 #
 # Scenes of two objects, encoded once by the encoder that is there. Only the decoder learns: about a minute and a half
 # for all three. All begin with the same seed and see the same batches; `hidden_dim=66` lets dot attention take part.
+#
+# Two options need a word. `twin_share` is the share of the scenes with two objects in which both look alike (twins:
+# "two red circles"); 0 leaves them out, so that every word means one object, and it can be measured whether the
+# attention is on it. `group_by="image"` keeps the captions of a scene in one batch, so that its features are projected
+# once for all of them ([02](02_an_image_as_196_vectors.ipynb) tells what that costs).
 
 # %%
 scenes = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]

@@ -124,7 +124,8 @@ print(f"random weights: {ratio['mean, random weights']:.0%}")
 # ## Train both
 #
 # The same scenes of two objects, the same features, the same number of updates, the same seed. Only `attention`
-# differs. This takes about a minute.
+# differs. This takes about a minute. (`twin_share=0` leaves out scenes whose two objects look alike, and
+# `group_by="image"` keeps the captions of a scene in one batch: [04](04_kinds_of_attention.ipynb) has told why.)
 
 # %%
 training = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]

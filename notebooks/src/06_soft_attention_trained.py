@@ -3,8 +3,8 @@
 #
 # Soft attention is a smooth function from end to end, so that plain back-propagation trains it. This story takes one
 # training step apart: batch, forward pass, the two terms of the loss, gradients, clipping, update. Then it does the
-# same step with `Captioner.train_step`, and finds the same weights. Last it trains with the second term of the loss and
-# without it, and shows what that term does.
+# same step with `Captioner.train_step`, and finds the same weights. Then it trains with the second term of the loss and
+# without it, lets what it has trained speak, word by word, and shows what that term does.
 
 # %%
 import importlib.util
@@ -25,7 +25,7 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils import CaptionedImage, FeatureCache, draw_scenes, is_true, make_batches
-from keras_sat import Captioner, equations, ground
+from keras_sat import AttentionDisplay, Captioner, equations, ground
 
 plt.rcParams["figure.dpi"] = 80
 
@@ -33,7 +33,9 @@ plt.rcParams["figure.dpi"] = 80
 # ## A batch
 #
 # Scenes of two objects, encoded once by the encoder of the captioner `scenes`, which comes along. Only the decoder
-# learns here. The captions of a batch have one length, as in the paper, and each word is predicted from those before.
+# learns here. (`twin_share=0` leaves out scenes whose two objects look alike, as in
+# [04](04_kinds_of_attention.ipynb): of a word that means both, nobody can say where to look.) The captions of a batch
+# have one length, as in the paper, and each word is predicted from those before.
 
 # %%
 trained = Captioner.from_pretrained("scenes")
@@ -168,8 +170,9 @@ print(f"weights moved by up to {max(moved):.1e}; ours and theirs differ by up to
 # ## With the second term, and without
 #
 # Now the whole training, once with $\lambda = 0.33$ and once with $\lambda = 0$: same seed, same batches, same number
-# of updates. A few settings are those of the demo: a higher learning rate that rises first and falls later. This takes
-# about a minute and a half.
+# of updates. A few settings are those of the demo: a higher learning rate that rises first and falls later, and
+# `group_by="image"`, which keeps the captions of a scene in one batch, so that its features are projected once
+# ([02](02_an_image_as_196_vectors.ipynb) has told what that costs). This takes about a minute and a half.
 
 # %%
 batches = make_batches(images, vocabulary, cache, batch_size=128, group_by="image")
@@ -198,11 +201,72 @@ plt.show()
 
 # %% [markdown]
 # Both learn the words. The penalty is lower where it is asked to be, and the entropy of the attention higher: it is
-# spread over more regions. How much attention does each region of an unseen scene get, over a whole caption?
+# spread over more regions.
+#
+# ## It speaks
+#
+# These are captions of scenes that neither of them has seen. `num_beams=1` takes the most probable word each time.
 
 # %%
 unseen = [scene for scene in draw_scenes(400, seed=1502, twin_share=0) if len(scene.objects) == 2]
 grids = trained.encode(np.stack([scene.image for scene in unseen]))
+captions = {
+    label: captioner.caption_features(grids, num_beams=1, images=[scene.image for scene in unseen])
+    for label, captioner in captioners.items()
+}
+for number in range(4):
+    print(f"scene {number}, of which it is true: {unseen[number].captions[0]}")
+    for label, results in captions.items():
+        caption = results[number].caption
+        print(f"{label:>14}: {caption} ({'true' if is_true(unseen[number], caption) else 'not true'})")
+
+# %% [markdown]
+# How does such a caption come about? The captioner gets `<start>` and says how probable each word is to come next. The
+# most probable one is put behind the others, and it is asked again, until that word is `<end>`. Here is the loop, in
+# the open, with the three most probable words of each step. Where only one word can follow ("of" after "picture"), it
+# is nearly certain. Where several would be true ("under", "below"), they share what there is; and where it is not sure
+# what it sees, the second word says what else it might be.
+
+
+# %%
+def speak(captioner, grid):
+    """Return the words of a caption, the probability of each, and where the captioner looked for each."""
+    token_ids, chances, maps = [vocabulary.start_token_id], [], []
+    while token_ids[-1] != vocabulary.end_token_id and len(token_ids) < 20:
+        decoded = captioner((grid[None], np.array([token_ids])))
+        probabilities = ops.softmax(decoded.logits[0, -1]).numpy()  # of the word after the last one
+        best = probabilities.argsort()[::-1][:3]
+        print("".join(f"{vocabulary.tokens[i]:>10} {probabilities[i]:6.1%}" for i in best))
+        token_ids.append(int(best[0]))
+        chances.append(float(probabilities[best[0]]))
+        maps.append(decoded.attention_weights[0, -1].numpy().reshape(8, 8))
+    return [vocabulary.tokens[i] for i in token_ids[1:]], chances, maps
+
+
+said = {}
+for number in (0, 1):
+    print(f"scene {number}:")
+    said[number] = speak(captioners["without"], grids[number])
+
+# %% [markdown]
+# And where did it look, one word at a time? Bright is where the attention was; above each picture stand the word and
+# how probable it was.
+
+# %%
+for number, (spoken, chances, maps) in said.items():
+    rows = -(-len(spoken) // 6)
+    _, axes = plt.subplots(rows, 6, figsize=(8.5, 1.65 * rows), layout="constrained")
+    titles = [f"{word}\n{chance:.0%}" for word, chance in zip(spoken, chances)]
+    AttentionDisplay(unseen[number].image, titles[:-1], maps[:-1]).plot(axes)  # `<end>` is no word to look at
+
+# %% [markdown]
+# For a colour or a shape it looks at the object that it names, or at the cells beside it, which have seen it too.
+#
+# ## How much does each region get?
+#
+# Summed over a whole caption: how much attention does each region of an unseen scene get, with the penalty and without?
+
+# %%
 received, unevenness = {}, {}
 for label, captioner in captioners.items():
     totals, spread = [], []
@@ -234,8 +298,7 @@ for number, column in enumerate(axes.T):
 
 # %%
 truth, grounding = {}, {}
-for label, captioner in captioners.items():
-    results = captioner.caption_features(grids, num_beams=1)
+for label, results in captions.items():
     truth[label] = np.mean([is_true(scene, result.caption) is True for scene, result in zip(unseen, results)])
     grounding[label] = ground(results, unseen)
     print(f"{label:>12}: {truth[label]:.0%} true, attention on the object {grounding[label].mass:.0%}", end="")
@@ -264,10 +327,14 @@ np.testing.assert_allclose(second_term, floor + uneven.mean(), rtol=1e-4)
 assert (input_ids[:, 1:].numpy() == target_ids[:, :-1].numpy()).all() and (token_weights.numpy() == 1).all()
 assert float(tf.linalg.global_norm(clipped)) < 5.001
 assert max(differences) < 1e-5 < 3e-4 < min(moved) and max(moved) < 4.01e-4
+for number, (spoken, chances, maps) in said.items():  # the loop in the open says what the search says
+    assert [*captions["without"][number].words, "<end>"] == spoken and min(chances) > 1 / len(vocabulary)
+    np.testing.assert_allclose(maps[:-1], captions["without"][number].attention_weights, atol=1e-4)
 curves = {label: captioner.history.history for label, captioner in captioners.items()}
 for label in curves:
     assert curves[label]["cross_entropy"][-1] < 0.5 * curves[label]["cross_entropy"][0] and truth[label] > 0.6
 assert curves["with penalty"]["penalty"][-1] < curves["without"]["penalty"][-1]
 assert curves["with penalty"]["attention_entropy"][-1] > curves["without"]["attention_entropy"][-1]
 assert unevenness["with penalty"] < 0.5 * unevenness["without"]
+assert grounding["without"].mass > 1.5 * grounding["without"].uniform_mass
 assert grounding["with penalty"].mass < grounding["without"].mass - 0.05
