@@ -24,7 +24,7 @@ def write_cartoon(path, image, words, lights, notes, *, seconds_per_word, width,
         path: of the file, ending in .gif.
         image: the photo, uint8 (height, width, 3).
         words: list of the caption's words.
-        lights: list with a map (height, width) for each word, of the photo's size: light, full from 1 on; NaN is marked.
+        lights: list with a map (height, width) for each word, of the photo's size: full light is 1; NaN is marked.
         notes: list of a short text for the photo alone and for each word, which stands below the caption.
         seconds_per_word: how long each word stays.
         width: of the picture in pixels.
@@ -73,7 +73,7 @@ class _Easel:
         from PIL import ImageFont
 
         height = round(width / shown_aspect(image))
-        font_size = max(width // 16, 10)
+        font_size = max(min(width, 2 * height) // 16, 10)
         font_file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"  # many alphabets
         self.font = ImageFont.truetype(str(font_file), font_size)
         self.margin, line_height = font_size // 2, round(1.5 * font_size)
