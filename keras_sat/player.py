@@ -23,6 +23,7 @@ OPACITY = 0.75
 
 PAGE_ENDINGS = (".html", ".htm")
 LARGEST_SIDE = 640  # of the photo in a page, in pixels
+QUALITIES = (85, 70, 50, 30, 10)  # of a JPEG: the first whose file is not too large
 SMALL_SIDE, SMALL_FILE = 128, 12_000  # pixels and bytes: what is smaller as PNG, a drawing, is kept as it is
 STEEPEST_ASPECT = 5  # a strip longer than that would be a line
 NO_NUMBER = 255
@@ -55,23 +56,34 @@ def player_frame(page, words, aspect):
     )
 
 
-def figure_values(image, words, attention_weights, *, opacity=OPACITY, largest_side=LARGEST_SIDE, aspect=None):
+def figure_values(image, words, attention_weights, *, opacity=OPACITY, aspect=None):
     """Return what the player's <figure> is filled with, escaped: a dict of texts; see `player_page`."""
-    _, rows, columns = attention_weights.shape
-    stretched = stretch_note(image.shape[1] / image.shape[0] if aspect is None else aspect)
-    notes = [where(attention_map) for attention_map in attention_weights]
-    maps = {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights), "notes": notes}
+    data = figure_data(image, words, attention_weights, aspect=aspect)
     return {
-        "aspect": f"{shown_aspect(image):.4f}",
-        "photo": data_uri(image, largest_side),
-        "rows": str(rows),
-        "columns": str(columns),
+        "aspect": data["aspect"],
+        "photo": data["photo"],
+        "rows": str(data["maps"]["rows"]),
+        "columns": str(data["maps"]["columns"]),
         "buttons": " ".join(
             f'<button type="button" data-step="{step}">{escaped(word)}</button>' for step, word in enumerate(words)
         ),
-        "note": "; ".join(filter(None, ("The photo alone", stretched))) + "." if words else "The caption is empty.",
+        "note": data["note"],
         "opacity": str(round(100 * opacity)),
-        "maps": json.dumps(maps).replace("<", "\\u003c"),
+        "maps": as_json(data["maps"]),
+    }
+
+
+def figure_data(image, words, attention_weights, *, aspect=None, largest_side=LARGEST_SIDE, quality=QUALITIES[0]):
+    """Return what one player shows, unescaped: a dict for JSON; `quality` is that of the JPEG at best."""
+    _, rows, columns = attention_weights.shape
+    stretched = stretch_note(image.shape[1] / image.shape[0] if aspect is None else aspect)
+    notes = [where(attention_map) for attention_map in attention_weights]
+    return {
+        "aspect": f"{shown_aspect(image):.4f}",
+        "photo": data_uri(image, largest_side, quality),
+        "words": list(words),
+        "note": "; ".join(filter(None, ("The photo alone", stretched))) + "." if words else "The caption is empty.",
+        "maps": {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights), "notes": notes},
     }
 
 
@@ -109,7 +121,7 @@ def where(attention_map):
     return f"looks most at the {place}; {in_cell}."
 
 
-def data_uri(image, largest_side=LARGEST_SIDE):
+def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITIES[0]):
     """Return a photo as text that a page can hold: as PNG if that is small, else as JPEG of bounded size."""
     from PIL import Image
 
@@ -122,7 +134,7 @@ def data_uri(image, largest_side=LARGEST_SIDE):
         if len(content) <= SMALL_FILE:
             return _as_uri(content, "png")
     bound = max(32_000, picture.width * picture.height // 2)
-    for quality in (85, 70, 50, 30, 10):
+    for quality in (value for value in QUALITIES if value <= quality):
         content = _file_of(picture, format="JPEG", quality=quality, optimize=True)
         if len(content) <= bound:
             break
@@ -185,6 +197,11 @@ def template_part(name, path=TEMPLATE):
 def fill(text, values):
     """Return a template with each {{name}} replaced, once: what a value holds is never taken for a name."""
     return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], text)
+
+
+def as_json(value):
+    """Return a value as JSON that may stand in a <script> element."""
+    return json.dumps(value).replace("<", "\\u003c")
 
 
 def policy(script):

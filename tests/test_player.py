@@ -261,8 +261,6 @@ def test_the_photo_comes_first_and_again_when_asked_for(page):
     assert page.step == 0, "from the photo it plays from the first word on"
     page.find("[data-action=photo]").send_keys(Keys.SPACE)
     assert state() == alone and page.play.text == "Play"
-    page.browser.execute_async_script("setTimeout(arguments[0], 900)")
-    assert state() == alone, "nothing goes on by itself"
 
 
 def test_a_flat_map_is_as_flat_on_the_canvas(browser, photo, tmp_path):
