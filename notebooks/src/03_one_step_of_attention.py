@@ -239,8 +239,8 @@ print("by the layer:", result.caption, f"(log p {result.log_prob:.4f})")
 # %% [markdown]
 # ## Where it looked
 #
-# Each word with its map laid over the picture: bright where the weight is. Nobody has ever told the model where the
-# things are; it has only seen pictures and sentences.
+# Each word with its map laid over the picture: bright where the weight is. Below it, how many times an even share the
+# greatest weight is. Nobody has ever told the model where the things are; it has only seen pictures and sentences.
 
 # %%
 figure, axes = plt.subplots(2, 5, figsize=(9, 3.8), layout="constrained")

@@ -329,12 +329,12 @@ for word, row in zip(words, times_even):
     print(f"{word:10}{row.min():.1f} to {row.max():.1f} times an even look")
 
 # %% [markdown]
-# The hat is there; the man is a woman, as often with this captioner. And the picture claims more than there is: it is
-# drawn so that the brightest place of each map is bright, but from the third word on that place has got hardly more
-# than one and a half times its even share, and it is not the hat. The cells of this encoder's last layer have each seen
-# nearly the whole photo: the captioner does not need to look at the hat to know of it. On the scenes, where a cell sees
-# little, maps are to be believed ([03](03_one_step_of_attention.ipynb) has put a number on that); with photos,
-# look at the figures before you believe a picture.
+# The hat is there; the man is a woman, as often with this captioner. And the maps are nearly even: light is full only
+# from three times an even share on, and from the third word on the brightest place has got hardly more than one and a
+# half times its own, as the line below each panel says. Nor is it the hat. The cells of this encoder's last layer have
+# each seen nearly the whole photo: the captioner does not need to look at the hat to know of it. On the scenes, where a
+# cell sees little, maps are to be believed ([03](03_one_step_of_attention.ipynb) has put a number on that); with
+# photos, look at the figures before you believe a picture.
 
 # %% [markdown]
 # ## What to expect of photos of your own
