@@ -7,23 +7,25 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.files import write_whole
+from keras_sat.player import shown_aspect
 
 MOVES = 2  # pictures on the way from a word to the next
 MOVE_SECONDS = 0.06
 LAST_SECONDS = 2.0
 MOST_SECONDS = 60  # GIF has room for 655
 NO_NUMBER = (230, 0, 160)
-INK, CURRENT, PAPER = (27, 27, 31), (29, 78, 216), (255, 255, 255)
+INK, SOFT, CURRENT, PAPER = (27, 27, 31), (85, 85, 95), (29, 78, 216), (255, 255, 255)
 
 
-def write_cartoon(path, image, words, maps, *, seconds_per_word, width, opacity):
+def write_cartoon(path, image, words, lights, notes, *, seconds_per_word, width, opacity):
     """Write the GIF.
 
     Args:
         path: of the file, ending in .gif.
         image: the photo, uint8 (height, width, 3).
         words: list of the caption's words.
-        maps: list with a map (height, width) for each word, of the photo's size; NaN is marked.
+        lights: list with a map (height, width) for each word, of the photo's size: full light is 1; NaN is marked.
+        notes: list of a short text for the photo alone and for each word, which stands below the caption.
         seconds_per_word: how long each word stays.
         width: of the picture in pixels.
         opacity: how dark a place becomes that was not looked at, from 0 to 1.
@@ -36,11 +38,11 @@ def write_cartoon(path, image, words, maps, *, seconds_per_word, width, opacity)
             f"Expected a width from 64 to 2000, and more than {MOVES * MOVE_SECONDS:.2f} seconds for a word, at most "
             f"{MOST_SECONDS}. Received: width={width}, seconds_per_word={seconds_per_word}"
         )
-    draw = _Easel(image, words, round(width))
+    draw = _Easel(image, words, notes, round(width))
     pictures, seconds = [draw(image, 0)], [seconds_per_word]
     before = image
-    for number, attention_map in enumerate(maps, start=1):
-        lit = _lit(image, attention_map, opacity)
+    for number, light in enumerate(lights, start=1):
+        lit = _lit(image, light, opacity)
         for move in range(1, MOVES + 1):
             share = move / (MOVES + 1)
             pictures.append(draw(np.rint((1 - share) * before + share * lit).astype(np.uint8), number))
@@ -56,24 +58,22 @@ def write_cartoon(path, image, words, maps, *, seconds_per_word, width, opacity)
     write_whole(path, file.getvalue())
 
 
-def _lit(image, attention_map, opacity):
-    """Return the photo, uint8, bright where the map is great and dark elsewhere."""
-    known = np.isfinite(attention_map)
-    greatest = max(attention_map[known].max(initial=0), 1e-12)
-    light = 255 * np.where(known, attention_map, 0)[..., None] / greatest
-    light = np.where(known[..., None], light, NO_NUMBER)
+def _lit(image, light, opacity):
+    """Return the photo, uint8, bright where there is light and dark elsewhere."""
+    known = np.isfinite(light)[..., None]
+    light = np.where(known, 255 * light[..., None].clip(0, 1), NO_NUMBER)
     return np.rint((1 - opacity) * image + opacity * light).astype(np.uint8)
 
 
 class _Easel:
-    """Draws the photo with the first words of its caption below it."""
+    """Draws the photo with the first words of its caption below it, and a note below them."""
 
-    def __init__(self, image, words, width):
+    def __init__(self, image, words, notes, width):
         import matplotlib
         from PIL import ImageFont
 
-        height = round(width * min(max(image.shape[0] / image.shape[1], 0.1), 4))
-        font_size = max(width // 16, 10)
+        height = round(width / shown_aspect(image))
+        font_size = max(min(width, 2 * height) // 16, 10)
         font_file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"  # many alphabets
         self.font = ImageFont.truetype(str(font_file), font_size)
         self.margin, line_height = font_size // 2, round(1.5 * font_size)
@@ -86,7 +86,8 @@ class _Easel:
             self.places.append((width - x - length if leftwards else x, y, word))
             x += length + self.font.getlength(" ")
         self.photo_size = width, height
-        self.size = width, y + line_height + self.margin
+        self.notes, self.leftwards, self.note_line = notes, leftwards, y + line_height
+        self.size = width, y + 2 * line_height + self.margin
 
     def __call__(self, photo, num_words):
         from PIL import Image, ImageDraw
@@ -96,9 +97,18 @@ class _Easel:
         pen = ImageDraw.Draw(picture)
         for number, (x, y, word) in enumerate(self.places[:num_words], start=1):
             pen.text((x, y), word, fill=CURRENT if number == num_words else INK, font=self.font)
+        self._write_note(pen, self.notes[num_words])
         palette = picture.quantize(256, Image.Quantize.FASTOCTREE)
         # Without dither, light that fades would show the few greys of the palette as rings.
         return picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
+
+    def _write_note(self, pen, note):
+        """Write on the line below the caption, on the side where it begins, as small as it must be to fit."""
+        room = self.size[0] - 2 * self.margin
+        length = self.font.getlength(note)
+        font = self.font if length <= room else self.font.font_variant(size=max(int(self.font.size * room / length), 5))
+        x = self.size[0] - self.margin - font.getlength(note) if self.leftwards else self.margin
+        pen.text((x, self.note_line), note, fill=SOFT, font=font)
 
 
 def _runs_leftwards(text):

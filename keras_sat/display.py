@@ -13,12 +13,21 @@ import numpy as np
 
 from data_utils.files import write_whole
 from data_utils.images import load_image
+from keras_sat.brightness import full_light, times_even_text
 from keras_sat.checks import check_axes, check_counts, check_list_of_results
-from keras_sat.player import OPACITY, PAGE_ENDINGS, player_frame, player_page, shown_aspect
+from keras_sat.player import (
+    OPACITY,
+    PAGE_ENDINGS,
+    bounded_size,
+    player_frame,
+    player_page,
+    shown_aspect,
+    stretch_note,
+)
 
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 NO_NUMBER = (0.9, 0.0, 0.63)  # the colour of cells whose attention is NaN: one that no map has
-TALLEST_PANEL = 4  # times as tall as wide, or as wide as tall
+STRIP = 3  # times as wide as high, or as high as wide: panels of such photos are laid out in another way
 CURVES = {
     "cross-entropy of a word": ("cross_entropy", "val_cross_entropy"),
     "reward": ("reward",),
@@ -35,14 +44,17 @@ class AttentionDisplay:
 
     Attributes:
         image: the photo: a path, a PIL image or an array with values 0..255; kept as uint8 (height, width, 3), and
-            shrunk if it is larger than 1024 pixels.
+            shrunk if it is larger than 1024 pixels. A strip is drawn at most five times as wide as high, or as high
+            as wide: it is stretched, never cut, and the picture says by how much.
         words: list of the caption's words.
         attention_weights: (words, rows, columns), for a grid of any shape that covers the photo.
+        aspect: width by height of the photo before it was shrunk.
     """
 
     image: Any = field(repr=False)
     words: list
     attention_weights: np.ndarray = field(repr=False)
+    aspect: float = field(init=False, repr=False)
 
     def __post_init__(self):
         if self.image is None:
@@ -63,7 +75,9 @@ class AttentionDisplay:
                 f"Received: {len(words)} words, attention_weights of shape {maps.shape}"
             )
         object.__setattr__(self, "words", words)
-        object.__setattr__(self, "image", _as_photo(self.image))
+        photo, aspect = _as_photo(self.image)
+        object.__setattr__(self, "image", photo)
+        object.__setattr__(self, "aspect", aspect)
         object.__setattr__(self, "attention_weights", maps)
 
     @classmethod
@@ -89,12 +103,15 @@ class AttentionDisplay:
 
     # === Panels ===
 
-    def plot(self, ax=None, *, columns=5, opacity=OPACITY, colour_map=None):
+    def plot(self, ax=None, *, columns=None, opacity=OPACITY, colour_map=None):
         """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
+
+        Below each panel stands how many times an even share its greatest cell gets. Light has the same scale: full
+        from three times an even share on, so that a map that hardly prefers a place looks nearly even.
 
         Args:
             ax: an array of axes, one more than there are words at least; None makes a new figure.
-            columns: panels side by side in a new figure.
+            columns: panels side by side in a new figure; None takes 5, for a wide strip 1, for a tall one 10.
             opacity: how dark a place becomes that was not looked at, from 0 to 1.
             colour_map: one of matplotlib's or its name, such as "jet": its colours instead, transparent where the
                 model did not look; `opacity` is then that of the greatest attention.
@@ -102,6 +119,7 @@ class AttentionDisplay:
         Returns: the array of axes; those that are not needed are switched off.
         """
         num_panels = len(self.words) + 1
+        columns = self._columns(columns)
         _check_options(columns, opacity)
         if ax is None:
             import matplotlib.pyplot as plt
@@ -113,11 +131,13 @@ class AttentionDisplay:
             raise ValueError(f"A caption of {len(self.words)} words needs {num_panels} axes. Received: {len(panels)}")
         for panel in panels:
             panel.set_axis_off()
-        panels[0].imshow(self.image)
+        panels[0].imshow(self.image, aspect=self._pixel_aspect())
+        _write_below(panels[0], stretch_note(self.aspect))
         for position, (panel, word) in enumerate(zip(panels[1:], self.words)):
             self._draw_map(panel, position, opacity, colour_map)
             lost = "" if np.isfinite(self.attention_weights[position]).all() else " (NaN)"
             panel.set_title(word + lost, parse_math=False)
+            _write_below(panel, times_even_text(self.attention_weights[position]))
         return ax
 
     @staticmethod
@@ -161,7 +181,7 @@ class AttentionDisplay:
             row[0].set_title(name, parse_math=False)
         return ax
 
-    def save(self, path, *, columns=5, **options):
+    def save(self, path, *, columns=None, **options):
         """Draw the same into a picture file; the kind of file follows from the name's ending."""
         from matplotlib.figure import Figure
 
@@ -169,6 +189,7 @@ class AttentionDisplay:
         if path.is_dir():
             raise ValueError(f"Expected the name of a picture file, and this is a folder. Received: {str(path)!r}")
         path = path if path.suffix else path.with_suffix(".png")
+        columns = self._columns(columns)
         _check_options(columns, 0)
         figure = Figure(figsize=self._size(columns), layout="constrained")
         self.plot(figure.subplots(*self._grid(columns), squeeze=False), **options)
@@ -180,41 +201,60 @@ class AttentionDisplay:
         import matplotlib
 
         attention_map = self.upsampled(position)
-        known = np.isfinite(attention_map)
-        greatest = max(attention_map[known].max(initial=0), 1e-12)
+        full = full_light(self.attention_weights[position])
         colours = matplotlib.colormaps.get_cmap("gray" if colour_map is None else colour_map)
         alpha = opacity
         if colour_map is not None:
-            alpha = opacity * np.where(known, attention_map / greatest, 1)
-        panel.imshow(self.image)
-        panel.imshow(attention_map, cmap=colours.with_extremes(bad=NO_NUMBER), alpha=alpha, vmin=0, vmax=greatest)
+            alpha = opacity * np.where(np.isfinite(attention_map), (attention_map / full).clip(max=1), 1)
+        pixels = self._pixel_aspect()
+        panel.imshow(self.image, aspect=pixels)
+        colours = colours.with_extremes(bad=NO_NUMBER)
+        panel.imshow(attention_map, cmap=colours, alpha=alpha, vmin=0, vmax=full, aspect=pixels)
+
+    def _pixel_aspect(self):
+        """Return how high a pixel is drawn, by its width: 1, but for a strip."""
+        height, width = self.image.shape[:2]
+        return width / height / shown_aspect(self.image)
+
+    def _columns(self, columns):
+        if columns is not None:
+            return columns
+        aspect = shown_aspect(self.image)
+        return 1 if aspect > STRIP else min(len(self.words) + 1, 10) if aspect < 1 / STRIP else 5
 
     def _grid(self, columns):
         return math.ceil((len(self.words) + 1) / columns), columns
 
     def _size(self, columns, rows=None):
-        height, width = self.image.shape[:2]
+        """Return width and height of a figure in inches; a panel is 2 wide, one alone in its row as wide as 8."""
+        aspect = shown_aspect(self.image)
         rows = self._grid(columns)[0] if rows is None else rows
-        return 2 * columns, rows * (2 * min(max(height / width, 1 / TALLEST_PANEL), TALLEST_PANEL) + 0.4)
+        width = max(2, 8 / columns) if aspect > STRIP else 1.3 if aspect < 1 / STRIP else 2
+        return width * columns, rows * (width / aspect + 0.6)
 
     # === The cartoon and the player ===
 
-    def animate(self, path, *, seconds_per_word=0.7, width=240, opacity=OPACITY):
+    def animate(self, path, *, seconds_per_word=0.7, width=None, opacity=OPACITY):
         """Write a GIF: the caption appears word by word, while the light moves over the photo.
+
+        Light, and the figure below the caption, are those of `plot`.
 
         Args:
             path: of the file, ending in .gif.
             seconds_per_word: how long each word stays.
-            width: of the picture in pixels.
+            width: of the picture in pixels; None takes 240, for a wide strip 480, for a tall one 120.
             opacity: see `plot`.
         """
         from keras_sat.cartoon import write_cartoon
 
         _check_options(1, opacity)
-        maps = [self.upsampled(position) for position in range(len(self.words))]
-        write_cartoon(
-            path, self.image, self.words, maps, seconds_per_word=seconds_per_word, width=width, opacity=opacity
-        )
+        if width is None:
+            aspect = shown_aspect(self.image)
+            width = 480 if aspect > STRIP else 120 if aspect < 1 / STRIP else 240
+        lights = [self.upsampled(i) / full_light(cells) for i, cells in enumerate(self.attention_weights)]
+        notes = [stretch_note(self.aspect), *map(times_even_text, self.attention_weights)]
+        options = {"seconds_per_word": seconds_per_word, "width": width, "opacity": opacity}
+        write_cartoon(path, self.image, self.words, lights, notes, **options)
 
     def to_html(self, path, *, title=None, opacity=OPACITY):
         """Write the player: one HTML page that needs no other file and no network.
@@ -230,11 +270,12 @@ class AttentionDisplay:
         if path.suffix.lower() not in ("", *PAGE_ENDINGS) or path.is_dir():
             raise ValueError(f"Expected the name of a page, ending in .html. Received: {str(path)!r}")
         _check_options(1, opacity)
-        page = player_page(self.image, self.words, self.attention_weights, title=title, opacity=opacity)
+        options = {"title": title, "opacity": opacity, "aspect": self.aspect}
+        page = player_page(self.image, self.words, self.attention_weights, **options)
         write_whole(path, page)
 
     def _repr_html_(self):
-        page = player_page(self.image, self.words, self.attention_weights)
+        page = player_page(self.image, self.words, self.attention_weights, aspect=self.aspect)
         return player_frame(page, self.words, shown_aspect(self.image))
 
 
@@ -299,12 +340,18 @@ def _read_history(path):
 
 
 def _as_photo(image):
-    """Return a photo as uint8 (height, width, 3), shrunk if it is very large; one that is so already is not copied."""
+    """Return a photo as uint8 (height, width, 3) and its width by height; it is shrunk if it is very large, else not
+    copied."""
     if not (isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3):
         image = load_image(image)
     height, width = image.shape[:2]
-    share = LARGEST_SIDE / max(height, width, 1)
-    return image if share >= 1 else load_image(image, (max(round(share * height), 1), max(round(share * width), 1)))
+    size = bounded_size(height, width, LARGEST_SIDE)
+    return image if size == (height, width) else load_image(image, size), width / max(height, 1)
+
+
+def _write_below(panel, text):
+    """Write a small line below a panel."""
+    panel.text(0.5, -0.03, text, transform=panel.transAxes, ha="center", va="top", fontsize="small", parse_math=False)
 
 
 def _check_options(columns, opacity):

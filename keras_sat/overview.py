@@ -1,7 +1,8 @@
 """The overview: one page with a player for each photo and, with references, its own scores, to be sorted by.
 
-The page holds everything itself, as players do. Photos and maps wait in <template> elements, where a browser neither
-decodes nor draws them, and become players when the reader comes near: a thousand photos stay usable.
+The page holds everything itself, as players do. Words stand in it as they are; photos and maps wait as JSON, which a
+browser neither decodes nor draws, and become players when the reader comes near. Some photos are shown at a time, and
+a few words find those that have them: a thousand photos stay usable on a phone.
 """
 
 from pathlib import Path
@@ -10,16 +11,19 @@ from data_utils.captions import tokenise
 from data_utils.files import write_whole
 from keras_sat.checks import check_list_of_results
 from keras_sat.display import AttentionDisplay
-from keras_sat.player import PAGE_ENDINGS, escaped, figure_values, fill, policy, template, template_part
+from keras_sat.player import OPACITY, PAGE_ENDINGS, as_json, escaped, figure_data, fill, policy, template, template_part
 from keras_sat.scores import bleu_counts, bleu_of_counts, cider_of_photos
 
 TEMPLATE = Path(__file__).with_name("overview.html")
-LARGEST_SIDE = 256  # pixels: photos are small here
+LARGEST_SIDE, QUALITY = 192, 70  # pixels, and of the JPEG: photos are small here
+SHOWN = 50  # photos at a time
+EMPTY_FIGURE = dict.fromkeys(("aspect", "photo", "rows", "columns", "buttons", "note", "maps"), "")
+EMPTY_FIGURE |= {"opacity": str(round(100 * OPACITY))}
 SHOWN_SCORES = {"bleu_4": "BLEU-4", "cider": "CIDEr"}
 
 
 def gallery(results, path, *, images=None, names=None, references=None, title="Captions"):
-    """Write one page of players.
+    """Write one page of players, 50 photos at a time, with a field that finds photos by words.
 
     Args:
         results: list of CaptionResult.
@@ -50,13 +54,15 @@ def gallery(results, path, *, images=None, names=None, references=None, title="C
         its_scores = {} if scores is None else {name: values[number] for name, values in scores.items()}
         name = f"photo {number + 1}" if names is None else names[number]
         photos.append(_photo(number, name, display, its_references, its_scores))
-    shared = {"player_style": template_part("style"), "player_script": template_part("script")}
+    shared = {"player_style": template_part("style"), "player_script": template_part("script"), "shown": str(SHOWN)}
     values = {
         "policy": policy(fill(template_part("script", TEMPLATE), shared)),
         "title": escaped(title),
-        "summary": f"{len(photos)} photo{'s' * (len(photos) > 1)}. Hover over a word, or focus it: the photo is bright "
-        "where the model looked.",
+        "first_hidden": str(SHOWN + 1),
+        "summary": f"{len(photos):,} photo{'s' * (len(photos) > 1)}. Point at a word, tap or focus it: the photo is "
+        "bright where the model looked.",
         "orders": _orders(scores),
+        "figure": fill(template_part("figure"), EMPTY_FIGURE),
         "photos": "\n".join(photos),
         **shared,
     }
@@ -79,7 +85,8 @@ def _scores(results, references):
 
 def _photo(number, name, display, references, scores):
     """Return the <article> of one photo."""
-    values = figure_values(display.image, display.words, display.attention_weights, largest_side=LARGEST_SIDE)
+    options = {"aspect": display.aspect, "largest_side": LARGEST_SIDE, "quality": QUALITY}
+    data = figure_data(display.image, display.words, display.attention_weights, **options)
     keys = {"order": number, **scores}
     attributes = "".join(f' data-{key}="{value:.6f}"' for key, value in keys.items())
     shown = [f"{SHOWN_SCORES[score]} {_shown(score, value)}" for score, value in scores.items()]
@@ -91,7 +98,7 @@ def _photo(number, name, display, references, scores):
             f'<p class="sat-scores">{", ".join(shown)}</p>' if shown else "",
             f'<p class="sat-waiting">{escaped(" ".join(display.words))}</p>',
             f'<ul aria-label="What people wrote">{listed}</ul>' if references else "",
-            f"<template>{fill(template_part('figure'), values)}</template>",
+            f'<script type="application/json">{as_json(data)}</script>',
             "</article>",
         ]
     )

@@ -16,18 +16,21 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_sat.brightness import full_light, times_even
+
 OPACITY = 0.75
 """How much of the map is seen over the photo, unless asked otherwise."""
 
 PAGE_ENDINGS = (".html", ".htm")
 LARGEST_SIDE = 640  # of the photo in a page, in pixels
+QUALITIES = (85, 70, 50, 30, 10)  # of a JPEG: the first whose file is not too large
 SMALL_SIDE, SMALL_FILE = 128, 12_000  # pixels and bytes: what is smaller as PNG, a drawing, is kept as it is
 STEEPEST_ASPECT = 5  # a strip longer than that would be a line
 NO_NUMBER = 255
 TEMPLATE = Path(__file__).with_name("player.html")
 
 
-def player_page(image, words, attention_weights, *, title=None, opacity=OPACITY):
+def player_page(image, words, attention_weights, *, title=None, opacity=OPACITY, aspect=None):
     """Return a whole page, as text.
 
     Args:
@@ -36,9 +39,10 @@ def player_page(image, words, attention_weights, *, title=None, opacity=OPACITY)
         attention_weights: (words, rows, columns); NaN is shown as such.
         title: of the page; None takes the caption.
         opacity: how much of the map is seen at first, from 0 to 1.
+        aspect: width by height of the photo, where `image` has another since it was shrunk.
     """
     title = " ".join(words) if title is None else title
-    values = figure_values(image, words, attention_weights, opacity=opacity)
+    values = figure_values(image, words, attention_weights, opacity=opacity, aspect=aspect)
     return fill(template(), {**values, "title": escaped(title), "policy": policy(template_part("script"))})
 
 
@@ -52,33 +56,43 @@ def player_frame(page, words, aspect):
     )
 
 
-def figure_values(image, words, attention_weights, *, opacity=OPACITY, largest_side=LARGEST_SIDE):
+def figure_values(image, words, attention_weights, *, opacity=OPACITY, aspect=None):
     """Return what the player's <figure> is filled with, escaped: a dict of texts; see `player_page`."""
-    _, rows, columns = attention_weights.shape
-    notes = [where(attention_map) for attention_map in attention_weights]
-    maps = {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights), "notes": notes}
+    data = figure_data(image, words, attention_weights, aspect=aspect)
     return {
-        "step": "0" if words else "-1",
-        "aspect": f"{shown_aspect(image):.4f}",
-        "photo": data_uri(image, largest_side),
-        "rows": str(rows),
-        "columns": str(columns),
+        "aspect": data["aspect"],
+        "photo": data["photo"],
+        "rows": str(data["maps"]["rows"]),
+        "columns": str(data["maps"]["columns"]),
         "buttons": " ".join(
             f'<button type="button" data-step="{step}">{escaped(word)}</button>' for step, word in enumerate(words)
         ),
-        "note": "" if words else "The caption is empty.",
+        "note": data["note"],
         "opacity": str(round(100 * opacity)),
-        "maps": json.dumps(maps).replace("<", "\\u003c"),
+        "maps": as_json(data["maps"]),
+    }
+
+
+def figure_data(image, words, attention_weights, *, aspect=None, largest_side=LARGEST_SIDE, quality=QUALITIES[0]):
+    """Return what one player shows, unescaped: a dict for JSON; `quality` is that of the JPEG at best."""
+    _, rows, columns = attention_weights.shape
+    stretched = stretch_note(image.shape[1] / image.shape[0] if aspect is None else aspect)
+    notes = [where(attention_map) for attention_map in attention_weights]
+    return {
+        "aspect": f"{shown_aspect(image):.4f}",
+        "photo": data_uri(image, largest_side, quality),
+        "words": list(words),
+        "note": "; ".join(filter(None, ("The photo alone", stretched))) + "." if words else "The caption is empty.",
+        "maps": {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights), "notes": notes},
     }
 
 
 def encoded_maps(attention_weights):
-    """Return maps as base64: a byte for each cell, 254 for the greatest value of its map, 255 for what is no number."""
+    """Return maps as base64: a byte for each cell, 254 for full light, 255 for what is no number."""
     maps = np.asarray(attention_weights, dtype=float)
     known = np.isfinite(maps)
-    shares = np.where(known, maps, 0).clip(min=0)
-    greatest = shares.max(axis=(1, 2), keepdims=True, initial=0)
-    shares = np.rint(254 * shares / np.where(greatest > 0, greatest, 1))
+    full = np.array([full_light(attention_map) for attention_map in maps]).reshape(-1, 1, 1)
+    shares = np.rint(254 * np.where(known, maps, 0).clip(min=0) / full)
     return base64.b64encode(np.where(known, shares, NO_NUMBER).astype(np.uint8).tobytes()).decode()
 
 
@@ -102,22 +116,25 @@ def where(attention_map):
     horizontal = ("left", "", "right")[int(3 * (column + 0.5) / columns)]
     place = " ".join(filter(None, (vertical, horizontal))) or "centre"
     size = attention_map.size
-    in_cell = f"one of {size} cells gets {100 * peak:.0f} %: {size * peak:.1f} times an even share"
+    times = times_even(attention_map)
+    in_cell = f"one of {size} cells gets {100 * times / size:.0f} %: {times:.1f} times an even share"
     return f"looks most at the {place}; {in_cell}."
 
 
-def data_uri(image, largest_side=LARGEST_SIDE):
+def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITIES[0]):
     """Return a photo as text that a page can hold: as PNG if that is small, else as JPEG of bounded size."""
     from PIL import Image
 
+    height, width = bounded_size(*image.shape[:2], largest_side)
     picture = Image.fromarray(image)
-    picture.thumbnail((largest_side, largest_side))
+    if picture.size != (width, height):
+        picture = picture.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=2)
     if max(picture.size) <= SMALL_SIDE:
         content = _file_of(picture, format="PNG", optimize=True)
         if len(content) <= SMALL_FILE:
             return _as_uri(content, "png")
     bound = max(32_000, picture.width * picture.height // 2)
-    for quality in (85, 70, 50, 30, 10):
+    for quality in (value for value in QUALITIES if value <= quality):
         content = _file_of(picture, format="JPEG", quality=quality, optimize=True)
         if len(content) <= bound:
             break
@@ -140,6 +157,28 @@ def shown_aspect(image):
     return min(max(width / height, 1 / STEEPEST_ASPECT), STEEPEST_ASPECT)
 
 
+def bounded_size(height, width, largest):
+    """Return (height, width) with no side above `largest`. A strip, which is stretched when shown, keeps its short
+    side as far as that has room then.
+
+    >>> bounded_size(1500, 2000, 1000), bounded_size(60, 4000, 1000)
+    ((750, 1000), (60, 1000))
+    """
+    share = min(largest / max(height, width, 1), 1)
+    least = largest // STEEPEST_ASPECT
+    return tuple(max(round(share * side), min(side, least)) for side in (height, width))
+
+
+def stretch_note(aspect):
+    """Return in few words how a photo of this width by height is stretched when it is shown: not at all, mostly.
+
+    >>> stretch_note(4000 / 60)
+    'height stretched 13.3 ×'
+    """
+    stretched = {"height": aspect / STEEPEST_ASPECT, "width": 1 / aspect / STEEPEST_ASPECT} if aspect else {}
+    return next((f"{side} stretched {times:.1f} ×" for side, times in stretched.items() if times >= 1.05), "")
+
+
 # === Templates ===
 
 
@@ -158,6 +197,11 @@ def template_part(name, path=TEMPLATE):
 def fill(text, values):
     """Return a template with each {{name}} replaced, once: what a value holds is never taken for a name."""
     return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], text)
+
+
+def as_json(value):
+    """Return a value as JSON that may stand in a <script> element."""
+    return json.dumps(value).replace("<", "\\u003c")
 
 
 def policy(script):

@@ -17,9 +17,9 @@ DATA_UTILS = [
 KERAS_SAT = [
     "checks", "encoders", "adapter", "equations", "replicas", "objective", "fused", "loop", "attention", "decoder",
     "search", "saved_model", "captioning", "export", "saving", "captioner", "checkpoint", "meteor", "scores",
-    "published", "presets", "arguments", "evaluation", "comparison", "callbacks", "player", "cartoon", "display",
-    "overview", "grounding", "self_critical", "ensemble", "distribution", "training_folder", "training_photos",
-    "training", "recipe", "demo", "__main__",
+    "published", "presets", "arguments", "evaluation", "comparison", "callbacks", "brightness", "player", "cartoon",
+    "display", "overview", "grounding", "self_critical", "ensemble", "distribution", "training_folder",
+    "training_photos", "training", "recipe", "demo", "__main__",
 ]  # fmt: skip
 ORDER = [f"data_utils.{name}" for name in DATA_UTILS] + [f"keras_sat.{name}" for name in KERAS_SAT]
 TEXT_MODULES = ["captions", "datasets", "downloads", "sources", "vocabulary", "files", "progress", "lazy", "scenes"]

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from keras_sat import AttentionDisplay, CaptionResult, plot_history
+from keras_sat.brightness import FULL_LIGHT, full_light
 from keras_sat.callbacks import Curves
 from keras_sat.cartoon import NO_NUMBER as MARKED
 from keras_sat.display import NO_NUMBER
@@ -36,6 +37,26 @@ def test_a_panel_for_the_photo_and_each_word(photo, maps):
         shown, attention_map = panel.get_images()
         assert attention_map.get_array().shape == photo.shape[:2] and attention_map.get_alpha() == 0.75
     plt.close("all")
+
+
+def test_a_panel_says_and_shows_how_flat_its_map_is(photo):
+    maps = np.full((3, 7, 7), 1 / 49)
+    maps[1, 2, 3] += 0.5 / 49  # before it is brought to a sum of 1
+    maps[2] = 0
+    maps[2, 2, 3] = 1
+    maps /= maps.sum(axis=(1, 2), keepdims=True)
+    for colour_map in (None, "jet"):
+        axes = AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(Figure().subplots(1, 4), colour_map=colour_map)
+        below = [[text.get_text() for text in panel.texts] for panel in axes]
+        assert below == [[""], ["1.0 × even"], ["1.5 × even"], ["49.0 × even"]]
+        drawn = [panel.get_images()[1] for panel in axes[1:]]
+        light = [np.asarray(image.norm(image.get_array())) for image in drawn]
+        np.testing.assert_allclose(light[0], 1 / FULL_LIGHT, rtol=1e-5)
+        assert light[1].max() == pytest.approx(1.5 / FULL_LIGHT, abs=0.02)
+        assert light[2].max() > 0.9 and np.median(light[2]) < 0.01
+        if colour_map is not None:
+            assert all(image.get_alpha().max() <= 0.75 for image in drawn)
+            assert drawn[0].get_alpha() == pytest.approx(0.75 / FULL_LIGHT)
 
 
 def test_bright_where_the_model_looked(photo):
@@ -103,8 +124,8 @@ def test_colours_that_let_the_photo_through(photo, maps):
     drawn = axes[2].get_images()[1]
     alpha = drawn.get_alpha()
     assert drawn.get_cmap().name == "jet" and alpha.shape == photo.shape[:2]
-    assert alpha.max() == pytest.approx(0.5)
-    np.testing.assert_allclose(alpha, 0.5 * drawn.get_array() / drawn.get_array().max())
+    assert 0.25 < alpha.max() <= 0.5
+    np.testing.assert_allclose(alpha, 0.5 * (drawn.get_array() / full_light(maps[1])).clip(max=1))
     display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
     axes = display.plot(Figure().subplots(1, 4), colour_map=matplotlib.colormaps["jet"])
     assert axes[2].get_images()[1].get_cmap().name == "jet"
@@ -140,6 +161,34 @@ def test_any_photo_and_any_grid(shape, grid, tmp_path):
     display.to_html(tmp_path / "dog.html")
     with Image.open(tmp_path / "dog.png") as picture:
         assert max(picture.size) < 5000
+
+
+@pytest.mark.parametrize("size", [(60, 4000), (4000, 60)], ids=["wide", "tall"])
+def test_a_strip_is_stretched_until_it_can_be_seen_and_says_so(size, maps, tmp_path):
+    strip = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    display = AttentionDisplay(strip, ["a", "dog", "runs"], maps)
+    wide = size[1] > size[0]
+    assert display.image.shape[:2] == ((60, 1024) if wide else (1024, 60)), "nothing is lost on the short side"
+    figure = display.plot().flat[0].figure
+    figure.draw_without_rendering()
+    axes = figure.axes
+    boxes = [panel.get_window_extent() for panel in axes[:4]]
+    for panel, box in zip(axes, boxes):
+        assert box.width / box.height == pytest.approx(5 if wide else 1 / 5, rel=0.01)
+        assert len(panel.get_images()) > 0 and panel.get_xlim() == (-0.5, display.image.shape[1] - 0.5), "all of it"
+    places = {round(box.x0) for box in boxes}, {round(box.y0) for box in boxes}
+    assert [len(place) for place in places] == ([1, 4] if wide else [4, 1]), "one below another, or side by side"
+    assert min(min(box.width, box.height) for box in boxes) > 70
+    side = "height" if wide else "width"
+    assert axes[0].texts[0].get_text() == f"{side} stretched 13.3 ×"
+    display.to_html(tmp_path / "strip.html")
+    assert f"The photo alone; {side} stretched 13.3 ×." in (tmp_path / "strip.html").read_text(encoding="utf-8")
+    display.animate(tmp_path / "strip.gif")
+    with Image.open(tmp_path / "strip.gif") as cartoon:
+        assert cartoon.width == (480 if wide else 120) and cartoon.height > (96 if wide else 600)
+    from matplotlib import pyplot as plt
+
+    plt.close("all")
 
 
 def test_photos_in_every_form(photo, maps, tmp_path):
@@ -210,15 +259,32 @@ def test_the_caption_appears_word_by_word(photo, tmp_path):
 
 
 def test_light_that_fades_has_no_rings(tmp_path):
-    display = AttentionDisplay(np.full((60, 60, 3), 230, np.uint8), ["dog"], np.linspace(0, 1, 16).reshape(1, 4, 4))
+    map_of_dog = np.linspace(0, 1, 16).reshape(1, 4, 4) ** 2
+    display = AttentionDisplay(np.full((60, 60, 3), 230, np.uint8), ["dog"], map_of_dog)
     display.animate(tmp_path / "dog.gif")
     with Image.open(tmp_path / "dog.gif") as cartoon:
         cartoon.seek(3)
         drawn = np.array(cartoon.convert("L"), dtype=int)[:240]
     light = display.upsampled(0)
-    lit = 0.25 * 230 + 0.75 * 255 * light / light.max()
+    lit = 0.25 * 230 + 0.75 * 255 * (light / full_light(map_of_dog)).clip(max=1)
     off = drawn.reshape(30, 8, 30, 8).mean(axis=(1, 3)) - lit.reshape(30, 2, 30, 2).mean(axis=(1, 3))
     assert np.ptp(lit) > 150 and np.abs(off[1:-1, 1:-1]).max() < 4  # a ring is off by half its step, 6 or more
+
+
+def test_a_cartoon_says_and_shows_how_flat_its_maps_are(tmp_path):
+    maps = np.full((2, 2, 2), 1 / 4)
+    maps[1] = [[1, 0], [0, 0]]
+    AttentionDisplay(np.full((60, 60, 3), 255, np.uint8), ["a", "dog"], maps).animate(tmp_path / "dog.gif")
+    with Image.open(tmp_path / "dog.gif") as cartoon:
+        held = []
+        for number in (0, 3, 6):
+            cartoon.seek(number)
+            held.append(np.array(cartoon.convert("L"), dtype=int))
+    light = [(frame[:240] - 255 * 0.25) / (255 * 0.75) for frame in held]
+    assert np.abs(light[1] - 1 / FULL_LIGHT).max() < 0.03  # an even map is an even grey
+    assert light[2].max() > 0.95 and light[2][180:, 180:].mean() < 0.02
+    below = [(frame[-26:] < 160).sum() for frame in held]  # the last line: nothing for the photo alone
+    assert below[0] == 0 and min(below[1:]) > 50
 
 
 def test_impossible_cartoons(photo, maps, tmp_path):

@@ -1,7 +1,11 @@
+import base64
+import io
+import json
 import re
 
 import numpy as np
 import pytest
+from PIL import Image
 from test_player import HOSTILE, Elements, Page, maps_of
 
 from keras_sat import CaptionResult, gallery
@@ -31,7 +35,23 @@ def test_a_page_with_photos_references_and_scores(tmp_path):
     assert [text for _, text in elements("p", **{"class": "sat-scores"})][2] == f"BLEU-4 100.0, CIDEr {cider[2]:.3f}"
     assert [text for _, text in elements("h2")] == ["dog", "cats", "man"]
     assert {text for captions in REFERENCES for text in captions} <= {text for _, text in elements("li")}
-    assert len(elements("figure")) == len(elements("template")) == 3
+    assert len(elements("figure")) == len(elements("template")) == 1, "one, which every photo is shown with"
+    waiting = [json.loads(text) for _, text in elements("script", type="application/json")[:3]]
+    assert [photo["words"] for photo in waiting] == [caption.split() for caption in CAPTIONS]
+    assert [text for _, text in elements("p", **{"class": "sat-waiting"})] == CAPTIONS
+
+
+def test_a_page_of_many_photos_stays_small(tmp_path):
+    rng = np.random.default_rng(0)
+    noise = rng.integers(0, 256, (20, 28, 28, 3), dtype=np.uint8).repeat(8, axis=1).repeat(8, axis=2)  # 224 x 224
+    words = ["a", "man", "in", "a", "red", "shirt", "stands", "on", "a", "rock"]
+    results = [CaptionResult(" ".join(words), words, -1.0, maps_of(10, 7, 7), image=photo) for photo in noise]
+    small, large = gallery(results[:1], tmp_path / "1.html"), gallery(results, tmp_path / "20.html")
+    each = (large.stat().st_size - small.stat().st_size) / 19
+    photos = [json.loads(text)["photo"] for _, text in Elements(large.read_text("utf-8"))("script")[:20]]
+    assert each - np.mean([len(photo) for photo in photos]) < 3_000, "beside the photo itself"
+    picture = Image.open(io.BytesIO(base64.b64decode(photos[0].partition(",")[2])))
+    assert max(picture.size) == 192 and picture.format == "JPEG"
 
 
 def test_without_references_there_is_nothing_to_sort_by(tmp_path):
@@ -45,7 +65,7 @@ def test_what_is_hostile_is_escaped(tmp_path):
     words = CaptionResult(" ".join(HOSTILE), HOSTILE, -1.0, maps_of(5), image=np.zeros((8, 8, 3), np.uint8))
     page = gallery([words], tmp_path, names=[HOSTILE[1]], references=[HOSTILE], title=HOSTILE[0]).read_text("utf-8")
     elements = Elements(page)
-    assert len(elements("img")) == 1 and len(elements("script")) == 2
+    assert len(elements("img")) == 1 and len(elements("script")) == 3
     assert elements("h1")[0][1] == HOSTILE[0] and [text for _, text in elements("li")] == HOSTILE
 
 
@@ -90,6 +110,87 @@ def test_sorting_by_score(browser, tmp_path):
     assert button.get_attribute("aria-pressed") == "false"
 
 
+def shown(browser):
+    return browser.execute_script("return document.querySelector('[data-role=shown]').textContent")
+
+
+def test_fifty_at_a_time(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    captions = [f"photo of {n}" for n in range(120)]
+    names_of_all = [f"n{n}" for n in range(120)]
+    references = [[f"one two three four {n}" for n in range(2)]] * 119 + [["photo of 119"]]
+    path = gallery(results_of(captions, (8, 8)), tmp_path, names=names_of_all, references=references)
+    browser.get(path.as_uri())
+    page = Page(browser)
+    pages, turn = (
+        page.find("[data-role=page]"),
+        {name: page.find(f"[data-action={name}]") for name in ("previous", "next")},
+    )
+    assert names(browser) == names_of_all[:50] and shown(browser) == "Photos 1 to 50 of 120."
+    assert pages.text == "Page 1 of 3" and not turn["previous"].is_enabled()
+    turn["next"].send_keys(Keys.ENTER)
+    assert names(browser) == names_of_all[50:100] and shown(browser) == "Photos 51 to 100 of 120."
+    assert browser.execute_script("return document.activeElement.tagName") == "MAIN", "reading goes on at the top"
+    focused = (
+        "return [document.activeElement.getAttribute('aria-label'), document.activeElement.getBoundingClientRect().top]"
+    )
+    label, top = browser.execute_script(focused)
+    assert label == "Photos 51 to 100 of 120" and abs(top) < 2
+    page.wait_until(lambda: browser.execute_script("return document.querySelector('article > figure') !== null"))
+    page.find("article button[data-step='1']").click()
+    turn["next"].click()
+    assert names(browser) == names_of_all[100:] and not turn["next"].is_enabled() and turn["previous"].is_enabled()
+    turn["previous"].click()
+    page.wait_until(lambda: browser.execute_script("return document.querySelector('article > figure') !== null"))
+    assert page.find("article .sat-player").get_attribute("data-step") == "-1", "a player begins anew"
+    page.find("[data-sort=cider]").click()
+    page.find("[data-sort=cider]").click()
+    assert names(browser)[0] == "n119" and pages.text == "Page 1 of 3", "sorting is over all pages"
+
+
+def test_words_find_photos(browser, tmp_path):
+    references = [*REFERENCES[:2], ["a man walks in the snow", "Ein Mädchen"]]
+    path = gallery(results_of(CAPTIONS), tmp_path, names=["dog.jpg", "cats.jpg", "man.jpg"], references=references)
+    browser.get(path.as_uri())
+    page = Page(browser)
+    field = page.find("[data-role=filter]")
+    tree = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    named = {(node["role"]["value"], node.get("name", {}).get("value")) for node in tree if not node["ignored"]}
+    assert ("searchbox", "Only photos with the words") in named and ("main", "Photos 1 to 3 of 3") in named
+    for words, found in (
+        ("snow", ["cats.jpg", "man.jpg"]),  # a caption; a reference too
+        ("SNOW sleep", ["cats.jpg"]),  # each of the words
+        ("ca", ["cats.jpg"]),  # the beginning of a word, here of a reference and a name
+        ("ats", []),  # not its end
+        ("mädchen", ["man.jpg"]),
+        ("dog.jpg", ["dog.jpg"]),
+        (" . ", ["dog.jpg", "cats.jpg", "man.jpg"]),
+    ):
+        field.clear()
+        field.send_keys(words)
+        assert names(browser) == found, words
+        page.find("[data-sort=order]").click()
+        assert names(browser) == found, "sorting keeps the choice"
+        if len(found) == 3:
+            assert shown(browser) == "Photos 1 to 3 of 3."
+        elif found:
+            assert shown(browser) == f"Photos 1 to {len(found)} of {len(found)} with these words."
+        else:
+            assert shown(browser) == "No photo with these words."
+    assert not page.find("nav").is_displayed()
+
+
+def test_a_phone_has_room_for_it(browser, tmp_path):
+    path = gallery(results_of(CAPTIONS * 20), tmp_path, references=REFERENCES * 20)
+    metrics = {"width": 320, "height": 640, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get(path.as_uri())
+    widths = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert widths[0] <= widths[1] == 320
+    assert browser.execute_script("return document.getElementsByTagName('*').length") < 2000
+
+
 def test_many_photos_become_players_when_the_reader_comes_near(browser, tmp_path):
     path = gallery(results_of([f"photo of {n}" for n in range(200)]), tmp_path)
     assert re.search(r"<p>200 photos\.", path.read_text(encoding="utf-8"))
@@ -99,10 +200,10 @@ def test_many_photos_become_players_when_the_reader_comes_near(browser, tmp_path
     page.wait_until(lambda: browser.execute_script(live))
     assert 0 < browser.execute_script(live) < 40
     last = "article:last-child"
-    assert page.find(f"{last} > .sat-waiting").text == "photo of 199"
+    assert page.find(f"{last} > .sat-waiting").text == "photo of 49"
     browser.execute_script("scrollTo(0, document.body.scrollHeight)")
     page.wait_until(lambda: browser.execute_script(f"return document.querySelector('{last} > figure') !== null"))
     page.find(f"{last} button[data-step='2']").click()
     assert page.find(f"{last} .sat-player").get_attribute("data-step") == "2"
-    assert page.find("article .sat-player").get_attribute("data-step") == "0", "each player is its own"
+    assert page.find("article .sat-player").get_attribute("data-step") == "-1", "each player is its own"
     assert browser.execute_script(live) < 80

@@ -72,12 +72,13 @@ class Elements(HTMLParser):
 def test_a_page_has_the_hooks_that_programs_read(photo):
     elements = Elements(player_page(photo, ["a", "dog"], maps_of(2, 3, 5)))
     ((root, _),) = elements("figure")
-    assert root["class"] == "sat-player" and root["data-step"] == "0"
+    assert root["class"] == "sat-player" and root["data-step"] == "-1"
     assert [(found["data-step"], text) for found, text in elements("button", type="button")[:2]] == [
         ("0", "a"),
         ("1", "dog"),
     ]
     assert elements("button", data_action="play")[0][1] == "Play"
+    assert elements("button", data_action="photo", aria_pressed="true")[0][1] == "Photo"
     ((canvas, _),) = elements("canvas", data_role="map")
     assert (canvas["width"], canvas["height"]) == ("5", "3")
     assert elements("title")[0][1] == "a dog"
@@ -110,7 +111,11 @@ def test_whatever_is_written_into_a_page_is_escaped(photo):
 
 def test_maps_are_bytes_and_nan_is_told_apart():
     maps = np.array([[[0.5, 0.25], [0.25, 0.0]], [[np.nan, 1e-9], [np.inf, 0.0]], [[0.0, 0.0], [0.0, 0.0]]])
-    assert list(base64.b64decode(encoded_maps(maps))) == [254, 127, 127, 0, 255, 254, 255, 0, 0, 0, 0, 0]
+    # full light is three times an even share: of four cells .75; of the two that are numbers no more than the greatest
+    half, quarter, full = round(254 * 0.5 / 0.75), round(254 * 0.25 / 0.75), round(254 / 1.5)
+    expected = [half, quarter, quarter, 0, 255, full, 255, 0, 0, 0, 0, 0, 254, 0, 0, 0]
+    maps = np.concatenate([maps, [[[0.8, 0.0], [0.0, 0.0]]]])
+    assert list(base64.b64decode(encoded_maps(maps))) == expected
     assert encoded_maps(np.zeros((0, 2, 2))) == ""
 
 
@@ -123,6 +128,7 @@ def test_where_a_map_looks_in_words():
     assert where(np.zeros((4, 4))) == "looks nowhere."
     assert where(np.array([[np.nan, 0.5]])) == "the attention is no number in 1 of 2 cells."
     assert where(np.array([[0.3, 0.7]])).startswith("looks most at the right")
+    assert where(9 * middle) == where(middle), "shares are of the map's own sum"
 
 
 def test_small_drawings_stay_as_they_are_and_large_photos_are_shrunk(photo):
@@ -223,6 +229,8 @@ def page(browser, photo, tmp_path):
 
 
 def test_hovering_over_a_word_shows_its_map(page):
+    assert page.step == -1 and page.current() == []
+    page.hover(page.word(0))
     assert page.step == 0 and page.current() == ["a"]
     pixels = page.pixels()
     page.hover(page.word(2))
@@ -230,6 +238,44 @@ def test_hovering_over_a_word_shows_its_map(page):
     assert page.find("[data-role=note]").text.startswith("“dog”, word 3 of 8: looks most at the ")
     requests = page.browser.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert all(name.startswith("data:") for name in requests)
+
+
+def test_the_photo_comes_first_and_again_when_asked_for(page):
+    from selenium.webdriver.common.keys import Keys
+
+    transparent = """const canvas = document.querySelector('canvas'), {width, height} = canvas;
+        return canvas.getContext('2d').getImageData(0, 0, width, height).data.every((value) => value === 0)"""
+
+    def state():
+        pressed = page.find("[data-action=photo]").get_attribute("aria-pressed")
+        return page.step, pressed, page.browser.execute_script(transparent), page.find("[data-role=note]").text
+
+    alone = (-1, "true", True, "The photo alone.")
+    assert state() == alone
+    page.word(2).click()
+    step, pressed, empty, note = state()
+    assert (step, pressed, empty) == (2, "false", False) and note.startswith("“dog”")
+    page.find("[data-action=photo]").click()
+    assert state() == alone and page.current() == []
+    page.play.click()
+    assert page.step == 0, "from the photo it plays from the first word on"
+    page.find("[data-action=photo]").send_keys(Keys.SPACE)
+    assert state() == alone and page.play.text == "Play"
+
+
+def test_a_flat_map_is_as_flat_on_the_canvas(browser, photo, tmp_path):
+    maps = np.stack([np.full((7, 7), 1 / 49), np.full((7, 7), 1 / 49)])
+    maps[1, 3, 3] *= 1.5
+    AttentionDisplay(photo, ["a", "dog"], maps).to_html(tmp_path / "flat.html")
+    browser.get((tmp_path / "flat.html").as_uri())
+    page = Page(browser)
+    greys = """const canvas = document.querySelector('canvas'), {width, height} = canvas;
+        const {data} = canvas.getContext('2d').getImageData(0, 0, width, height);
+        return [...new Set([...data].filter((_, i) => i % 4 === 0))]"""
+    page.word(0).click()
+    assert browser.execute_script(greys) == [85]  # of 255: full light is three times an even share
+    page.word(1).click()
+    assert 110 < max(browser.execute_script(greys)) < 130
 
 
 def test_the_canvas_is_bright_where_the_word_looks(page, photo):
@@ -311,6 +357,7 @@ def test_a_screen_reader_finds_names_for_everything(page):
         ("group", "The caption, a button for each word"),
         ("button", "brown"),
         ("button", "Play"),
+        ("button", "Photo"),
         ("combobox", "Speed"),
         ("slider", "Opacity"),
         ("image", "The photo that the words below describe"),
@@ -397,7 +444,7 @@ def test_an_empty_caption_and_cells_without_a_number(browser, photo, tmp_path):
     AttentionDisplay(photo, [], np.zeros((0, 7, 7))).to_html(tmp_path / "empty.html")
     browser.get((tmp_path / "empty.html").as_uri())
     page = Page(browser)
-    assert page.step == -1 and not page.play.is_enabled()
+    assert page.step == -1 and not page.play.is_enabled() and not page.find("[data-action=photo]").is_enabled()
     assert page.find("[data-role=note]").text == "The caption is empty."
     maps = np.full((1, 2, 4), 1 / 8)
     maps[0, 1, 0] = np.nan
@@ -406,6 +453,7 @@ def test_an_empty_caption_and_cells_without_a_number(browser, photo, tmp_path):
     colours = """const canvas = document.querySelector('canvas'), brush = canvas.getContext('2d');
         const pixel = (x, y) => [...brush.getImageData(x * canvas.width, y * canvas.height, 1, 1).data];
         return [pixel(.1, .9), pixel(.1, .1)]"""
+    page.word(0).click()
     lost, known = browser.execute_script(colours)
     assert lost == [230, 0, 160, 255] and known[0] == known[1] == known[2]
     assert "no number in 1 of 8 cells" in page.find("[data-role=note]").text

@@ -20,6 +20,10 @@ if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone ar
     place = str(clone) if (clone / "setup.cfg").exists() else "keras_sat"
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", place], check=True)
 
+from data_utils.quiet import import_tensorflow
+
+import_tensorflow()  # without its greetings, half a dozen lines about the processor
+
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
@@ -239,8 +243,8 @@ print("by the layer:", result.caption, f"(log p {result.log_prob:.4f})")
 # %% [markdown]
 # ## Where it looked
 #
-# Each word with its map laid over the picture: bright where the weight is. Nobody has ever told the model where the
-# things are; it has only seen pictures and sentences.
+# Each word with its map laid over the picture: bright where the weight is. Below it, how many times an even share the
+# greatest weight is. Nobody has ever told the model where the things are; it has only seen pictures and sentences.
 
 # %%
 figure, axes = plt.subplots(2, 5, figsize=(9, 3.8), layout="constrained")

@@ -18,6 +18,10 @@ if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone ar
     place = str(clone) if (clone / "setup.cfg").exists() else "keras_sat"
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", place], check=True)
 
+from data_utils.quiet import import_tensorflow
+
+import_tensorflow()  # without its greetings, half a dozen lines about the processor
+
 # %%
 import itertools
 

@@ -23,6 +23,10 @@ if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone ar
     place = str(clone) if (clone / "setup.cfg").exists() else "keras_sat"
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", place], check=True)
 
+from data_utils.quiet import import_tensorflow
+
+import_tensorflow()  # without its greetings, half a dozen lines about the processor
+
 # %%
 import csv
 import os
@@ -369,10 +373,9 @@ shown_words, shown = stored_words, times_even
 if described:
     result = described["soft"][0]
     shown_words, shown = result.words, result.attention_weights.reshape(-1, 49) * 49
-titles = [f"{word} ({row.max():.1f})" for word, row in zip(shown_words, shown)]
-grid_rows = -(-(1 + len(titles)) // 5)
-_, axes = plt.subplots(grid_rows, 5, figsize=(5.5, 1.5 * grid_rows), layout="constrained")
-keras_sat.AttentionDisplay(photo, titles, shown.reshape(-1, 7, 7) / 49).plot(axes)
+grid_rows = -(-(1 + len(shown_words)) // 5)
+_, axes = plt.subplots(grid_rows, 5, figsize=(5.5, 1.7 * grid_rows), layout="constrained")
+keras_sat.AttentionDisplay(photo, shown_words, shown.reshape(-1, 7, 7) / 49).plot(axes)
 for ax in axes.ravel():
     ax.title.set_size(9)
 
@@ -388,12 +391,11 @@ for word, row in zip(shown_words, shown):
 
 # %% [markdown]
 # These maps are nearly flat: the attention of each word is spread as wide as if 42 to 48 of the 49 cells shared it
-# evenly. And the picture claims more than there is: it is drawn so that the brightest place of each map is bright,
-# but from the third word on that place has got hardly more than one and a half times its even share, and it is not the
-# hat. The cells of this encoder's last layer have each seen nearly the whole photo: the captioner does not need to look
-# at the hat to know of it. On the scenes, where a cell sees little, maps are to be believed
-# ([03](03_one_step_of_attention.ipynb) has put a number on that); with photos, look at the figures before you believe a
-# picture.
+# evenly. Light is full only from three times an even share on, and from the third word on the brightest place has got
+# hardly more than one and a half times its own, as the line below each panel says. Nor is it the hat. The cells of this
+# encoder's last layer have each seen nearly the whole photo: the captioner does not need to look at the hat to know of
+# it. On the scenes, where a cell sees little, maps are to be believed ([03](03_one_step_of_attention.ipynb) has put a
+# number on that); with photos, look at the figures before you believe a picture.
 
 # %% [markdown]
 # ## What to expect of photos of your own

@@ -1,0 +1,57 @@
+"""How bright a map is drawn, and how far above an even share it goes: one rule for panels, cartoon and player.
+
+If each map were stretched to its own greatest value, one that hardly prefers a place would look as sharp as one that
+sees nothing else. So a cell has full light only from FULL_LIGHT times an even share on; an even map is an even grey. A
+sharper map still uses the whole range, so that its shape is seen: how sharp it is stands beside it in numbers.
+"""
+
+import math
+
+import numpy as np
+
+FULL_LIGHT = 3
+"""Times an even share: what a cell must get at least to be drawn with full light."""
+
+
+def full_light(attention_map):
+    """Return the value (of any map: (rows, columns)) that is drawn with full light; cells that are NaN do not count.
+
+    >>> full_light(np.full((2, 4), 1 / 8))
+    0.375
+    >>> full_light(np.array([[0.0, 0.9], [0.05, 0.05]]))
+    0.9
+    """
+    cells = _cells(attention_map)
+    return float(max(cells.max(initial=0), FULL_LIGHT * _even_share(cells), 1e-12))
+
+
+def times_even(attention_map):
+    """Return how many times an even share the greatest cell gets; NaN where a cell is no number, or all are 0.
+
+    >>> times_even(np.array([[0.25, 0.75], [0.25, 0.25]]))
+    2.0
+    """
+    cells = _cells(attention_map)
+    if len(cells) < np.size(attention_map) or not cells.any():
+        return math.nan
+    return float(cells.max() / _even_share(cells))
+
+
+def times_even_text(attention_map):
+    """Return the same in few characters, for the margin of a picture.
+
+    >>> times_even_text(np.array([[0.1, 0.6], [0.1, 0.2]]))
+    '2.4 × even'
+    """
+    times = times_even(attention_map)
+    return "" if math.isnan(times) else f"{times:.1f} × even"
+
+
+def _cells(attention_map):
+    """Return the values that are numbers, in a row, none below 0."""
+    cells = np.asarray(attention_map, dtype=float)
+    return cells[np.isfinite(cells)].clip(min=0)
+
+
+def _even_share(cells):
+    return cells.mean() if len(cells) else 0.0
