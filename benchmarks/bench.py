@@ -321,7 +321,7 @@ def bench_features_vgg16(bench):
     import tensorflow as tf
     import torch
 
-    from keras_sat.encoders import make_encoder
+    from keras_sat.model.encoders import make_encoder
 
     encoder = make_encoder("vgg16", weights=None)
     images = np.random.default_rng(0).uniform(0, 255, (16, 224, 224, 3)).astype(np.float32)
@@ -344,7 +344,7 @@ def bench_features_vgg16(bench):
 def bench_features_mobilenet_v2(bench):
     """Photos a second from files to a finished cache, as a share of the bare encoder's on tensors that lie ready."""
 
-    from keras_sat.encoders import make_encoder
+    from keras_sat.model.encoders import make_encoder
 
     paths = bench.photos(768)
     ids = [Path(path).stem for path in paths]

@@ -25,8 +25,9 @@ import limits
 import numpy as np
 from keras import ops
 
-from keras_sat import equations, search
-from keras_sat.decoder import CaptionDecoder
+from keras_sat import equations
+from keras_sat.model.decoder import CaptionDecoder
+from keras_sat.search import algorithms as search
 
 NUM_ROUNDS = 5
 NUM_STEPS = 12

@@ -26,10 +26,10 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "scenes": ["Scene", "WordPlace", "draw_scenes", "is_true", "word_places"],
         "datasets": ["DATASETS", "coco", "flickr8k", "flickr30k", "folder", "scenes"],
         "downloads": ["DOWNLOADS", "download"],
-        "sources": ["photos_of_split", "read_data"],
+        "datasets.read": ["photos_of_split", "read_data"],
         "vocabulary": ["Vocabulary"],
         "images": ["load_image", "readable_photos"],
-        "feature_cache": ["FeatureCache"],
+        "features.cache": ["FeatureCache"],
         "batches": ["make_batches"],
     },
 )

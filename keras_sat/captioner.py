@@ -10,14 +10,14 @@ from keras import ops
 
 from data_utils.vocabulary import Vocabulary
 from keras_sat import equations
-from keras_sat.adapter import FeatureAdapter
-from keras_sat.captioning import CaptionWriter, read_photos, run_search
 from keras_sat.checks import check_no_keras_distribution, check_rates, check_weights
-from keras_sat.decoder import CaptionDecoder
-from keras_sat.encoders import ENCODERS, make_encoder, make_encoder_top
-from keras_sat.objective import CaptionObjective, as_rows
-from keras_sat.replicas import sums_on_first_replica
-from keras_sat.saving import CaptionerFiles, absolute
+from keras_sat.files.saving import CaptionerFiles, absolute
+from keras_sat.model.adapter import FeatureAdapter
+from keras_sat.model.decoder import CaptionDecoder
+from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top
+from keras_sat.model.objective import CaptionObjective, as_rows
+from keras_sat.model.replicas import sums_on_first_replica
+from keras_sat.search.writer import CaptionWriter, read_photos, run_search
 
 ENCODER_TRAININGS = ("frozen", "fine-tuned", "scratch")
 COIN_FOR = ("image", "pass")
@@ -51,7 +51,7 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
             weight `expectation_share` says it, so that a callback can change it (see `BeginWithExpectations`).
         expectation_for: toss that coin for each "image", or once for each "pass" over a batch.
         use_baseline: for hard attention, subtract the moving average b from log p.
-        length_penalty: what `caption` uses where it is given none; see `keras_sat.search.beam_search`.
+        length_penalty: what `caption` uses where it is given none; see `keras_sat.search.algorithms.beam_search`.
         seed: of dropout, sampled attention and coins.
         **decoder_options: see CaptionDecoder: attention, scoring, cell, num_layers, embedding_dim, hidden_dim, ...
 
@@ -367,7 +367,7 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
         if isinstance(self.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
             raise ValueError(
                 "Keras' `fit` does not work on several hosts: use keras_sat.fit(..., strategy=strategy), or "
-                f"keras_sat.distribution.Team(strategy).fit. Received: strategy={self.distribute_strategy!r}"
+                f"keras_sat.training.team.Team(strategy).fit. Received: strategy={self.distribute_strategy!r}"
             )
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
             if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
@@ -555,7 +555,7 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
 
     def steps(self, features, rows_per_photo, *, place_noise=None, thinning=None):
-        """Return `step` and `state` as the searches of `keras_sat.search` take them.
+        """Return `step` and `state` as the searches of `keras_sat.search.algorithms` take them.
 
         Args:
             features: what the adapter made of features, (photos, regions, feature_dim).

@@ -90,8 +90,8 @@ def write_copy_of_data_set(name, directory, num_photos=8):
 @pytest.fixture
 def quick_meteor(monkeypatch):
     """A METEOR that needs neither Java nor WordNet: the share of words that the first reference has too."""
-    from keras_sat import evaluation
-    from keras_sat.meteor import Meteor
+    from keras_sat.scoring import evaluation
+    from keras_sat.scoring.meteor import Meteor
 
     def score(references, candidates):
         pairs = zip(references, candidates)

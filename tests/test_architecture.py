@@ -10,20 +10,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DATA_UTILS = [
-    "quiet", "lazy", "files", "progress", "captions", "scenes", "datasets", "downloads", "sources", "vocabulary",
-    "images", "views", "feature_files", "feature_shards", "feature_cache", "batches",
-]  # fmt: skip
-KERAS_SAT = [
-    "checks", "encoders", "adapter", "equations", "replicas", "objective", "fused", "loop", "attention", "decoder",
-    "search", "saved_model", "captioning", "export", "saving", "captioner", "checkpoint", "meteor", "scores",
-    "published", "presets", "arguments", "evaluation", "comparison", "callbacks", "brightness", "player", "cartoon",
-    "display", "overview", "grounding", "self_critical", "ensemble", "distribution", "training_folder",
-    "training_photos", "training", "recipe", "demo", "__main__",
-]  # fmt: skip
-ORDER = [f"data_utils.{name}" for name in DATA_UTILS] + [f"keras_sat.{name}" for name in KERAS_SAT]
-TEXT_MODULES = ["captions", "datasets", "downloads", "sources", "vocabulary", "files", "progress", "lazy", "scenes"]
-MODULES = sorted(path for package in ("data_utils", "keras_sat") for path in (ROOT / package).glob("*.py"))
+PACKAGES = ("data_utils", "keras_sat")
+FLOORS = (  # of keras_sat: a file imports from its own folder and from the floors above it in this list
+    ("equations", "checks", "presets"),
+    ("model",),
+    ("search",),
+    ("files",),
+    ("captioner",),
+    ("scoring",),
+    ("pictures",),
+    ("training",),
+    ("command_line",),
+    ("__main__",),
+)
+FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names}
+HEAVY_IN_DATA_UTILS = {"batches", "features", "images", "quiet", "views"}  # the others deal with text
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path.stem != "__init__")
+INITS = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("__init__.py"))
 
 
 def imports_of(path, inside_functions=True):
@@ -42,35 +45,60 @@ def imports_of(path, inside_functions=True):
 
 
 def module_name(path):
-    return f"{path.parent.name}.{path.stem}"
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def ids(path):
-    return module_name(path)
+KNOWN = {module_name(path) for path in [*MODULES, *INITS]}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=ids)
-def test_a_module_imports_only_what_stands_above_it(path):
-    if path.stem == "__init__":
-        return
-    assert module_name(path) in ORDER, f"{path.name} has no place in the order of the modules"
-    allowed = ORDER[: ORDER.index(module_name(path))]
-    ours = {name for name in imports_of(path) if name in ORDER}
-    assert ours <= set(allowed)
+def ours(path):
+    """Return the names of our own modules that a file imports."""
+    return imports_of(path) & KNOWN - {module_name(path), *PACKAGES}
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.parent.name == "data_utils"], ids=ids)
+def room(name):
+    """Return what a module of keras_sat stands in: a folder, or itself at the front door."""
+    return name.split(".")[1]
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.is_relative_to(ROOT / "keras_sat")], ids=module_name)
+def test_a_file_imports_only_from_its_own_folder_and_from_the_floors_above(path):
+    own = room(module_name(path))
+    for name in ours(path):
+        if name.startswith("keras_sat."):
+            assert room(name) == own or FLOOR[room(name)] < FLOOR[own], f"{name} stands below {module_name(path)}"
+
+
+def test_no_imports_go_in_circles():
+    """Within a folder too: a file is never needed by one that it needs."""
+    needed = {module_name(path): ours(path) for path in [*MODULES, *INITS]}
+    while needed:
+        free = {name for name, others in needed.items() if not others & needed.keys()}
+        assert free, f"there is a circle among {sorted(needed)}"
+        needed = {name: others for name, others in needed.items() if name not in free}
+
+
+@pytest.mark.parametrize("path", [path for path in INITS if path.parent.parent != ROOT], ids=module_name)
+def test_a_folder_says_what_it_is_for(path):
+    assert re.fullmatch(r".{20,}\.", ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).split("\n")[0])
+
+
+OF_DATA_UTILS = [path for path in [*MODULES, *INITS] if path.is_relative_to(ROOT / "data_utils")]
+
+
+@pytest.mark.parametrize("path", OF_DATA_UTILS, ids=module_name)
 def test_data_utils_never_imports_keras_sat(path):
     assert not any(name.split(".")[0] == "keras_sat" for name in imports_of(path))
 
 
-@pytest.mark.parametrize("name", TEXT_MODULES)
-def test_text_modules_import_neither_tensorflow_nor_matplotlib(name):
-    heavy = {imported.split(".")[0] for imported in imports_of(ROOT / "data_utils" / f"{name}.py")}
-    assert not heavy & {"tensorflow", "keras", "matplotlib"}
+@pytest.mark.parametrize("path", OF_DATA_UTILS, ids=module_name)
+def test_what_deals_with_text_imports_neither_tensorflow_nor_matplotlib(path):
+    heavy = {imported.split(".")[0] for imported in imports_of(path)} & {"tensorflow", "keras", "matplotlib"}
+    assert not heavy or path.relative_to(ROOT / "data_utils").with_suffix("").parts[0] in HEAVY_IN_DATA_UTILS
 
 
-@pytest.mark.parametrize("path", MODULES, ids=ids)
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_nothing_is_posix_only_or_unsafe(path):
     assert not imports_of(path) & {"fcntl", "pwd", "resource", "pickle", "shelve", "dill"}
     source = path.read_text(encoding="utf-8")
@@ -91,7 +119,7 @@ def modules_after(code):
         "import keras_sat",
         "from data_utils import *",
         "from data_utils import flickr8k, Vocabulary, tokenise, draw_scenes; draw_scenes(1)",
-        "import keras_sat.__main__; keras_sat.__main__.build_parser()",
+        "import keras_sat.command_line.commands; keras_sat.command_line.commands.build_parser()",
     ],
 )
 def test_importing_loads_no_tensorflow(code):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sat.attention import ATTENTIONS, SCORINGS, BahdanauAttention, DotAttention, NoAttention, make_attention
+from keras_sat.model.attention import ATTENTIONS, SCORINGS, BahdanauAttention, DotAttention, NoAttention, make_attention
 
 PHOTOS, REGIONS, DIM = 3, 5, 4
 KINDS = list(itertools.product(ATTENTIONS, SCORINGS))

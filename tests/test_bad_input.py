@@ -28,10 +28,10 @@ from data_utils.downloads import extract
 from data_utils.files import read_json, write_sealed_json
 from keras_sat import Captioner, ScoreTable
 from keras_sat.__main__ import main
-from keras_sat.checkpoint import read_checkpoint
-from keras_sat.encoders import ENCODERS
-from keras_sat.evaluation import evaluate_captions
-from keras_sat.saved_model import read_model, write_arrays
+from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.files.model_folder import read_model, write_arrays
+from keras_sat.model.encoders import ENCODERS
+from keras_sat.scoring.evaluation import evaluate_captions
 
 
 def examples(number):
@@ -697,7 +697,7 @@ SAVES = """
 import sys
 from pathlib import Path
 from data_utils import Vocabulary
-from keras_sat.saved_model import read_model, write_model
+from keras_sat.files.model_folder import read_model, write_model
 import numpy as np
 folder, number = Path(sys.argv[1]), int(sys.argv[2])
 refused = 0

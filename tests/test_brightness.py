@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from keras_sat.brightness import FULL_LIGHT, full_light, times_even, times_even_text
+from keras_sat.pictures.brightness import FULL_LIGHT, full_light, times_even, times_even_text
 
 
 def map_of(peak, size=49):

@@ -15,8 +15,8 @@ from conftest import all_slow_but, write_photos
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
 from keras_sat import ATTENTIONS, SCORINGS, Captioner, equations
-from keras_sat.decoder import CELLS
-from keras_sat.encoders import ENCODERS
+from keras_sat.model.decoder import CELLS
+from keras_sat.model.encoders import ENCODERS
 
 KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
 PAIRS = [  # any two of an attention, a scoring and a cell
@@ -861,7 +861,7 @@ def test_numbers_of_numpy_are_saved_too(eight, tmp_path):
 
 
 def test_weights_of_another_model_are_refused(eight, tmp_path):
-    from keras_sat.saved_model import read_model, write_model
+    from keras_sat.files.model_folder import read_model, write_model
 
     captioner = make_captioner(eight[1])
     captioner.save(tmp_path / "model")

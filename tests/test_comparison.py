@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from data_utils import CaptionedImage
-from keras_sat.comparison import compare
-from keras_sat.evaluation import evaluate_captions
-from keras_sat.scores import bleu
+from keras_sat.scoring.comparison import compare
+from keras_sat.scoring.evaluation import evaluate_captions
+from keras_sat.scoring.scores import bleu
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
 WORDS = ["a", "the", "dog", "cat", "man", "runs", "sleeps", "jumps", "on", "in", "grass", "snow", "red", "white", "big"]
@@ -60,7 +60,7 @@ def test_the_interval_of_a_mean_is_that_of_the_normal_distribution(images):
 
 def test_resampled_bleu_is_bleu_of_the_drawn_photos(images):
     """The counts of photos that were drawn twice count twice: checked with BLEU of that very corpus."""
-    from keras_sat.comparison import _scores_of_draws
+    from keras_sat.scoring.comparison import _scores_of_draws
 
     table = table_of(images, 0.5)
     drawn = np.random.default_rng(0).integers(0, len(images), len(images))

@@ -6,9 +6,9 @@ import paper
 import pytest
 import tensorflow as tf
 
-from keras_sat import decoder as decoder_module
-from keras_sat.attention import ATTENTIONS, SCORINGS
-from keras_sat.decoder import CELLS, CaptionDecoder
+from keras_sat.model import decoder as decoder_module
+from keras_sat.model.attention import ATTENTIONS, SCORINGS
+from keras_sat.model.decoder import CELLS, CaptionDecoder
 
 PHOTOS, REGIONS, DIM, TIME, VOCABULARY = 2, 5, 6, 4, 11
 KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]

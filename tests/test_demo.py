@@ -6,7 +6,15 @@ from conftest import all_slow_but
 
 from data_utils import draw_scenes
 from keras_sat import Captioner, CaptionResult
-from keras_sat.demo import DEV_SEED, FIRST_TRAIN_SEED, SETTINGS, UNSEEN_SEED, report_on, run_demo, scenes_as_images
+from keras_sat.command_line.demo import (
+    DEV_SEED,
+    FIRST_TRAIN_SEED,
+    SETTINGS,
+    UNSEEN_SEED,
+    report_on,
+    run_demo,
+    scenes_as_images,
+)
 
 
 @pytest.fixture(scope="module", params=all_slow_but("soft", ["soft", "hard", "none"]))

@@ -13,8 +13,8 @@ from small_training import OPTIONS, run_training, train
 from data_utils.files import read_sealed_json
 from keras_sat import Captioner
 from keras_sat.__main__ import main
-from keras_sat.checkpoint import read_checkpoint
-from keras_sat.training_folder import note_arguments
+from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.training.folder import note_arguments
 
 
 @pytest.mark.slow

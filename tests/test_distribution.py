@@ -17,9 +17,9 @@ from together import HARD, WEIGHTS, scenes, train
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
 from keras_sat.__main__ import main
-from keras_sat.checkpoint import read_checkpoint
-from keras_sat.distribution import SEED_STRIDE, Team, read_tf_config, several_gpus
-from keras_sat.training import Training
+from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.training.run import Training
+from keras_sat.training.team import SEED_STRIDE, Team, read_tf_config, several_gpus
 
 TOGETHER = Path(__file__).with_name("together.py")
 LOST = "ConnectionError: Another host of this training has ended or cannot be reached"

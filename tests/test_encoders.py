@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data_utils import FeatureCache, Vocabulary, load_image, make_batches
-from keras_sat.encoders import ENCODERS, make_encoder, make_encoder_top
+from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top
 
 APPLICATIONS = {
     "vgg16": (keras.applications.VGG16, keras.applications.vgg16.preprocess_input, "block5_conv3", (14, 14, 512)),

@@ -7,9 +7,9 @@ import pytest
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
-from keras_sat.evaluation import ScoreTable, caption_photos, evaluate_captions
-from keras_sat.published import PUBLISHED
-from keras_sat.scores import bleu, cider, rouge_l
+from keras_sat.scoring.evaluation import ScoreTable, caption_photos, evaluate_captions
+from keras_sat.scoring.published import PUBLISHED
+from keras_sat.scoring.scores import bleu, cider, rouge_l
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
 
@@ -183,7 +183,7 @@ def test_a_line_for_each_photo(described, tmp_path):
 
 
 def test_without_meteor_the_column_stays_empty(described, tmp_path, monkeypatch):
-    from keras_sat import evaluation, meteor
+    from keras_sat.scoring import evaluation, meteor
 
     monkeypatch.setattr(evaluation, "score_meteor", lambda *_: meteor.Meteor(meteor.NO_METEOR, None, None))
     table = evaluate_captions(entries(), described)

@@ -15,8 +15,9 @@ from conftest import mean_colour_encoder, write_photos
 from test_feature_cache import KILLED_BUILD, build
 
 import keras_sat
-from data_utils import FeatureCache, feature_cache
-from data_utils.feature_shards import JoinedRows, Shard
+from data_utils import FeatureCache
+from data_utils.features import cache as feature_cache
+from data_utils.features.shards import JoinedRows, Shard
 from data_utils.files import exclusive_lock
 from keras_sat.__main__ import main
 

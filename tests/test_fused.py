@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_sat import equations, fused
+from keras_sat import equations
+from keras_sat.model.fast import fused
 
 PHOTOS, REGIONS, DIM = 2, 128, 128
 

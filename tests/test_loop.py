@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from keras_sat.loop import LoopDense, loop_over_time
+from keras_sat.model.fast.loop import LoopDense, loop_over_time
 
 TIME, PHOTOS, CAPTIONS, DIM = 4, 2, 3, 5
 ROWS = PHOTOS * CAPTIONS

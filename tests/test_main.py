@@ -8,15 +8,15 @@ from conftest import write_photos
 from PIL import Image
 
 from data_utils import FeatureCache
-from keras_sat import __main__ as command_line
-from keras_sat import arguments as offered
-from keras_sat import recipe
 from keras_sat.__main__ import main
-from keras_sat.attention import ATTENTIONS, SCORINGS
-from keras_sat.decoder import CELLS
-from keras_sat.encoders import ENCODERS
-from keras_sat.saved_model import pretrained_names
-from keras_sat.self_critical import BASELINES
+from keras_sat.command_line import arguments as offered
+from keras_sat.command_line import commands as command_line
+from keras_sat.files.model_folder import pretrained_names
+from keras_sat.model.attention import ATTENTIONS, SCORINGS
+from keras_sat.model.decoder import CELLS
+from keras_sat.model.encoders import ENCODERS
+from keras_sat.training import recipe
+from keras_sat.training.self_critical import BASELINES
 
 COMMANDS = ("demo", "fit", "caption", "evaluate", "compare", "features", "export", "info")
 
@@ -128,7 +128,7 @@ def test_a_full_disk_and_a_folder_that_cannot_be_used_have_a_way_out(monkeypatch
         def fail(data, error=error, **options):
             raise error
 
-        monkeypatch.setattr("keras_sat.recipe.fit", fail)
+        monkeypatch.setattr("keras_sat.training.recipe.fit", fail)
         assert main(["fit", "--data", "scenes"]) == 2
         assert capsys.readouterr().err.startswith(f"keras-sat: {expected}")
 
@@ -148,7 +148,7 @@ def test_ctrl_c_before_there_is_anything_to_keep(monkeypatch, capsys):
     class Stopped:
         history = {}
 
-    monkeypatch.setattr("keras_sat.recipe.fit", lambda data, **options: Stopped())
+    monkeypatch.setattr("keras_sat.training.recipe.fit", lambda data, **options: Stopped())
     assert main(["fit", "--data", "scenes"]) == 130
     assert "stopped; run the same command again" in capsys.readouterr().err
 
@@ -407,7 +407,7 @@ def test_not_enough_memory_is_one_line_and_status_2(monkeypatch, capsys):
         (MemoryError("Unable to allocate 9 TiB"), " (Unable to allocate 9 TiB)"),
         (MemoryError(), ""),
     ):
-        monkeypatch.setattr("keras_sat.recipe.fit", lambda data, error=error, **options: raise_(error))
+        monkeypatch.setattr("keras_sat.training.recipe.fit", lambda data, error=error, **options: raise_(error))
         assert main(["fit", "--data", "scenes"]) == 2
         line = f"keras-sat: There is not enough memory for this{expected}. Use smaller numbers.\n"
         assert capsys.readouterr().err == line
@@ -420,13 +420,13 @@ def raise_(error):
 @pytest.mark.parametrize("option", ["json", "csv", "coco-results", "gallery"])
 def test_scores_that_could_not_be_written_are_not_computed(option, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("mine")
-    monkeypatch.setattr("keras_sat.evaluation.evaluate", None)
+    monkeypatch.setattr("keras_sat.scoring.evaluation.evaluate", None)
     assert main(["evaluate", "--data", "scenes", f"--{option}", str(tmp_path / "file" / "sub" / "out")]) == 2
     assert f"{tmp_path / 'file'}: this is a file, and a folder is needed there" in capsys.readouterr().err
 
 
 def test_one_file_for_two_kinds_of_scores_and_a_folder_that_cannot_be_made(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("keras_sat.evaluation.evaluate", None)
+    monkeypatch.setattr("keras_sat.scoring.evaluation.evaluate", None)
     evaluate, same = ["evaluate", "--data", "scenes"], tmp_path / "index.html"
     for others in (["--csv", str(tmp_path / "." / "index.html")], ["--gallery", str(tmp_path)]):
         assert main([*evaluate, "--json", str(same), *others]) == 2

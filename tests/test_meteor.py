@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from data_utils.captions import tokenise
-from keras_sat import meteor
-from keras_sat.meteor import METEOR_JAVA, METEOR_NLTK, NO_METEOR, Meteor, score_meteor
+from keras_sat.scoring import meteor
+from keras_sat.scoring.meteor import METEOR_JAVA, METEOR_NLTK, NO_METEOR, Meteor, score_meteor
 
 DEBIAN = Path("/usr/share/wordnet")
 

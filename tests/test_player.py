@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_sat import AttentionDisplay, player
-from keras_sat.player import TEMPLATE, data_uri, encoded_maps, figure_values, fill, player_page, where
+from keras_sat import AttentionDisplay
+from keras_sat.pictures import player
+from keras_sat.pictures.player import TEMPLATE, data_uri, encoded_maps, figure_values, fill, player_page, where
 
 HOSTILE = [
     '</script><script>document.title="harmed"</script>',

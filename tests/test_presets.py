@@ -6,10 +6,11 @@ from conftest import all_slow_but, write_copy_of_data_set
 
 import keras_sat
 from data_utils import DATASETS
-from keras_sat import CaptionDecoder, Captioner, recipe
+from keras_sat import CaptionDecoder, Captioner
 from keras_sat.__main__ import main
 from keras_sat.presets import PRESETS, usual_preset
-from keras_sat.published import PUBLISHED
+from keras_sat.scoring.published import PUBLISHED
+from keras_sat.training import recipe
 
 TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "encoder_weights": None}
 TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}

@@ -6,10 +6,10 @@ from PIL import ExifTags, Image
 
 import keras_sat
 from data_utils import draw_scenes, photos_of_split
-from keras_sat.demo import report_on
-from keras_sat.recipe import load_captioner
-from keras_sat.saved_model import pretrained_directory, pretrained_names
-from keras_sat.scores import bleu, cider
+from keras_sat.command_line.demo import report_on
+from keras_sat.files.model_folder import pretrained_directory, pretrained_names
+from keras_sat.scoring.scores import bleu, cider
+from keras_sat.training.recipe import load_captioner
 
 FLICKR8K = ("flickr8k-mobilenet_v2", "flickr8k-mobilenet_v2-hard")
 LARGEST = {"scenes": 1_000_000, "scenes-hard": 1_000_000}

@@ -18,7 +18,7 @@ import keras_sat
 from data_utils import DATASETS
 from keras_sat import ENCODERS
 from keras_sat.__main__ import main
-from keras_sat.arguments import build_parser
+from keras_sat.command_line.arguments import build_parser
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -15,10 +15,11 @@ from small_training import OPTIONS, At, run_training, train
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
 from data_utils.files import read_sealed_json, write_sealed_json
-from keras_sat import Captioner, recipe
-from keras_sat.arguments import build_parser
-from keras_sat.checkpoint import read_checkpoint
-from keras_sat.training_folder import describe
+from keras_sat import Captioner
+from keras_sat.command_line.arguments import build_parser
+from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.training import recipe
+from keras_sat.training.folder import describe
 
 
 def history_of(folder):
@@ -323,7 +324,9 @@ def test_photos_that_cannot_be_read_are_found_before_the_training(tmp_path):
 def test_early_stopping_follows_the_score_of_free_running_captions(tmp_path, monkeypatch):
     scores = iter([0.2, 0.5, 0.4, 0.5, 0.3, 0.9])
     monkeypatch.setattr(
-        keras_sat.callbacks, "bleu", lambda *_: {f"bleu_{n}": value for value in [next(scores)] for n in range(1, 5)}
+        keras_sat.training.callbacks,
+        "bleu",
+        lambda *_: {f"bleu_{n}": value for value in [next(scores)] for n in range(1, 5)},
     )
     saved = []
 

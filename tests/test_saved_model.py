@@ -5,8 +5,8 @@ import pytest
 
 from data_utils import Vocabulary
 from data_utils.files import write_sealed_json
-from keras_sat import saved_model
-from keras_sat.saved_model import read_model, write_model
+from keras_sat.files import model_folder as saved_model
+from keras_sat.files.model_folder import read_model, write_model
 
 SETTINGS = {"captioner": {"cell": "gru"}, "feature_shape": [49, 8]}
 ARRAYS = {"a": np.arange(6, dtype="float32").reshape(2, 3), "b": np.float32(3.5)}
@@ -37,7 +37,7 @@ def test_a_save_that_is_cut_off_leaves_the_old_model(model_dir, monkeypatch):
     def killed(path, value):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("keras_sat.saved_model.write_sealed_json", killed)
+    monkeypatch.setattr("keras_sat.files.model_folder.write_sealed_json", killed)
     with pytest.raises(KeyboardInterrupt):
         write_model(model_dir, {"captioner": {}}, Vocabulary(["cat"]), {"a": np.ones(3)})
     settings, vocabulary, _ = read_model(model_dir)
@@ -55,7 +55,7 @@ def test_a_model_that_is_replaced_while_it_is_read_is_read_again(part, model_dir
         return read(*arguments)
 
     read = Vocabulary.load if part == "Vocabulary.load" else saved_model.read_arrays
-    monkeypatch.setattr(f"keras_sat.saved_model.{part}", read_late)
+    monkeypatch.setattr(f"keras_sat.files.model_folder.{part}", read_late)
     _, vocabulary, arrays = read_model(model_dir)
     assert vocabulary.words == ["mouse"] and arrays["a"].shape == (5,)
     for path in model_dir.glob("*.npz"):

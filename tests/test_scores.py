@@ -8,9 +8,9 @@ from nltk.translate import bleu_score
 
 from data_utils import draw_scenes
 from data_utils.captions import tokenise
-from keras_sat import evaluation
-from keras_sat import scores as module
-from keras_sat.scores import (
+from keras_sat.scoring import evaluation
+from keras_sat.scoring import scores as module
+from keras_sat.scoring.scores import (
     SCORES,
     DocumentFrequencies,
     bleu,

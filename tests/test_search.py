@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_sat.search import beam_search, greedy_search, sample_search
+from keras_sat.search.algorithms import beam_search, greedy_search, sample_search
 
 PAD, START, END, UNK = range(4)
 PHOTOS, WORDS, LONGEST = 3, 7, 4

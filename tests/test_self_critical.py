@@ -11,11 +11,11 @@ from small_training import SELF_CRITICAL, At, run_training, train
 import keras_sat
 from data_utils import DATASETS, Vocabulary, make_batches
 from keras_sat import Captioner, SelfCritical, equations
-from keras_sat.captioning import run_search, special_tokens
-from keras_sat.checkpoint import read_checkpoint
-from keras_sat.scores import DocumentFrequencies, cider
-from keras_sat.search import allowed_logits
-from keras_sat.self_critical import CaptionReward, mean_of_others
+from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.scoring.scores import DocumentFrequencies, cider
+from keras_sat.search.algorithms import allowed_logits
+from keras_sat.search.writer import run_search, special_tokens
+from keras_sat.training.self_critical import CaptionReward, mean_of_others
 
 REGIONS, DIM, LENGTH = 3, 4, 2
 WORDS = ["red", "green", "blue"]

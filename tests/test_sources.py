@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from conftest import write_photos
 
-from data_utils import CaptionedImage, draw_scenes, photos_of_split, read_data, sources
+from data_utils import CaptionedImage, draw_scenes, photos_of_split, read_data
+from data_utils.datasets import read as sources
 
 
 def photo(image_id, split=None):

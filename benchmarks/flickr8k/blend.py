@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from keras_sat.recipe import load_captioner
+from keras_sat.training.recipe import load_captioner
 
 
 def blend(captioners, shares):

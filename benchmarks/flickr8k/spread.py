@@ -10,7 +10,7 @@ import numpy as np
 
 from data_utils import DATASETS, photos_of_split
 from keras_sat import equations
-from keras_sat.recipe import load_captioner
+from keras_sat.training.recipe import load_captioner
 
 
 def spread(maps):

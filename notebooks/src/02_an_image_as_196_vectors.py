@@ -22,7 +22,7 @@ if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone ar
 
 from data_utils.quiet import import_tensorflow
 
-import_tensorflow()  # without its greetings, half a dozen lines about the processor
+_ = import_tensorflow()  # without its greetings, half a dozen lines about the processor
 
 # %%
 import tempfile

@@ -18,7 +18,7 @@ if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone ar
 
 from data_utils.quiet import import_tensorflow
 
-import_tensorflow()  # without its greetings, half a dozen lines about the processor
+_ = import_tensorflow()  # without its greetings, half a dozen lines about the processor
 
 # %%
 import keras
@@ -243,8 +243,8 @@ for name, captioner in captioners.items():
 # 1. Dot scores of long vectors are large, and the softmax then gives nearly all its weight to one region. Draw
 #    `np.random.default_rng(0).normal(size=(196, D))` and a state for `D` = 4, 64 and 512, and plot the greatest weight.
 #    Divide the scores by $\sqrt D$ (as transformers do) and plot again.
-# 2. Write a scoring of your own: a subclass of `keras_sat.attention.Attention` with a method `score`, for example the
-#    dot product of vectors of length 1 (cosine) times 10. Name it in `keras_sat.attention.SCORINGS` and train with it.
+# 2. Write a scoring of your own: a subclass of `keras_sat.model.attention.Attention` with a method `score`, such as the
+#    dot product of vectors of length 1 (cosine) times 10. Name it in `keras_sat.SCORINGS` and train with it.
 # 3. Give `train` another seed, and see how far the true captions of one scoring differ from seed to seed.
 # 4. What does `hidden_dim=128` change for additive and bilinear attention? What does it do to dot attention?
 #

@@ -20,7 +20,7 @@ if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone ar
 
 from data_utils.quiet import import_tensorflow
 
-import_tensorflow()  # without its greetings, half a dozen lines about the processor
+_ = import_tensorflow()  # without its greetings, half a dozen lines about the processor
 
 # %%
 import itertools
@@ -350,8 +350,8 @@ for name, captioner in (("scenes", soft_as_hard), ("scenes-hard", hard)):
 # 4. Gumbel-softmax. A place is drawn as the largest of $\log \alpha_{t,i} + g_i$, with Gumbel noise $g_i$
 #    (`equations.sample_locations`). Replace "the largest" by a softmax with a temperature $\tau$,
 #    $\mathrm{softmax}((\log \alpha_t + g) / \tau)$: it has a gradient, and for small $\tau$ it is nearly one-hot.
-#    Hint: write a function of `(attention_weights, noise, sampled)` like `keras_sat.attention.hard` that returns this,
-#    name it in `keras_sat.attention.ATTENTIONS`, take `make_tiny(attention=...)`, and pass the captioner
+#    Hint: write a function of `(attention_weights, noise, sampled)` like `keras_sat.model.attention.hard` that does it,
+#    name it in `keras_sat.ATTENTIONS`, take `make_tiny(attention=...)`, and pass the captioner
 #    `noise=equations.gumbel(...)` yourself. Is its gradient that of $L_s$? How does its variance change with $\tau$?
 #
 # ## Next

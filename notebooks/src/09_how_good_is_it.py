@@ -19,7 +19,7 @@ if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone ar
 
 from data_utils.quiet import import_tensorflow
 
-import_tensorflow()  # without its greetings, half a dozen lines about the processor
+_ = import_tensorflow()  # without its greetings, half a dozen lines about the processor
 
 # %%
 import math
@@ -33,9 +33,9 @@ from nltk.translate.meteor_score import meteor_score
 import keras_sat
 from data_utils import CaptionedImage, draw_scenes, is_true, tokenise
 from data_utils.scenes import COLOURS
-from keras_sat.meteor import NLTK_WEIGHTS
-from keras_sat.published import PUBLISHED
-from keras_sat.scores import bleu, bleu_counts, bleu_of_counts, cider, meteor, rouge_l
+from keras_sat.scoring.meteor import NLTK_WEIGHTS
+from keras_sat.scoring.published import PUBLISHED
+from keras_sat.scoring.scores import bleu, bleu_counts, bleu_of_counts, cider, meteor, rouge_l
 
 plt.rcParams["figure.dpi"] = 80
 

@@ -25,7 +25,7 @@ if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone ar
 
 from data_utils.quiet import import_tensorflow
 
-import_tensorflow()  # without its greetings, half a dozen lines about the processor
+_ = import_tensorflow()  # without its greetings, half a dozen lines about the processor
 
 # %%
 import csv
@@ -44,7 +44,7 @@ from PIL import Image, ImageOps
 import data_utils
 import keras_sat
 from data_utils import Vocabulary, draw_scenes, is_true
-from keras_sat.published import PUBLISHED
+from keras_sat.scoring.published import PUBLISHED
 
 plt.rcParams["figure.dpi"] = 80
 folder = Path(tempfile.mkdtemp())

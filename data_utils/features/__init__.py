@@ -1,0 +1,1 @@
+"""The features of many photos, built once and read from the disk."""

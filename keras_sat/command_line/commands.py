@@ -1,0 +1,468 @@
+"""The command line: `python -m keras_sat COMMAND`, installed as `keras-sat`.
+
+TensorFlow is imported by the commands that compute, so that help answers at once. Bad use and bad input end in one
+line on standard error and exit status 2.
+"""
+
+import errno
+import glob
+import itertools
+import json
+import os
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import keras_sat
+from data_utils.captions import IMAGE_ENDINGS
+from data_utils.datasets import DATASETS
+from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
+from keras_sat.command_line.arguments import DEFAULT_MODEL, SELF_CRITICAL, build_parser
+from keras_sat.presets import PRESETS, usual_preset
+
+GO_ON = "and run the same command again: it goes on where it was."
+WAYS_OUT = {
+    errno.ENOSPC: f"Make room {GO_ON}",
+    getattr(errno, "EDQUOT", errno.ENOSPC): f"Make room {GO_ON}",  # Windows has none
+    errno.EFBIG: f"Allow larger files (`ulimit -f` shows the limit) {GO_ON}",
+    errno.EISDIR: "Name a file instead.",
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Choose a folder that can be written to."),
+    **dict.fromkeys(  # a folder may vanish while it is made, or it is a file
+        (errno.ENOENT, errno.EEXIST, errno.ENOTDIR),
+        "Look whether it is there, and a file or a folder as it should be, and run the same command again.",
+    ),
+}
+
+
+def run_demo(**options):
+    from keras_sat.command_line.demo import run_demo
+
+    run_demo(**options)
+
+
+def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
+    """Train with the settings of a preset and those that were given."""
+    idle = [name for name in SELF_CRITICAL if name in options and not options.get("self_critical_epochs")]
+    if idle:
+        raise ValueError(
+            "This is about self-critical epochs, and there are none: pass --self-critical-epochs too, or leave it out. "
+            f"Received: --{idle[0].replace('_', '-')} {options[idle[0]]}"
+        )
+    strategy = _strategy(gpus, hosts)  # first of all: hosts can only be connected before TensorFlow computes
+    from keras_sat.training.recipe import fit
+
+    if dropout is not None:
+        options |= {"dropout_before_readout": dropout, "dropout_after_readout": dropout}
+    settings = usual_preset(data, options) if preset is None else PRESETS[preset]
+    if strategy is not None:
+        options["strategy"] = strategy
+    captioner = fit(data, **{**settings, **options})
+    if not captioner.history:
+        raise KeyboardInterrupt  # that ended it before there was anything to keep
+
+
+def _strategy(gpus, hosts):
+    if gpus is None and not hosts:
+        return None
+    from keras_sat.training.team import several_gpus, several_hosts
+
+    if gpus is not None and hosts:
+        raise ValueError("--hosts takes all GPUs of each host (CUDA_VISIBLE_DEVICES hides some): leave out --gpus.")
+    return several_hosts() if hosts else several_gpus(gpus)
+
+
+def run_caption(images, model, encoder_weights=None, plot=None, html=None, gif=None, **options):
+    """Print a caption for each picture; name those that could not be read at the end."""
+    as_json = options.pop("json")
+    paths = list(dict.fromkeys(_pictures(images)))
+    captioner = _captioner_of(model, encoder_weights)
+    places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
+    drawings = {option: _drawing_paths(option, out, paths) for option, out in places.items()}
+    _refuse_one_place_for_two({option: drawn[paths[0]] for option, drawn in drawings.items()})
+    unreadable = []
+    for path, result in _results(captioner, paths, options):
+        if isinstance(result, Exception):
+            unreadable.append(f"{path}: {result}" if path not in str(result) else str(result))
+            line = json.dumps({"image": path, "error": str(result)}, ensure_ascii=False) if as_json else None
+        elif as_json:
+            parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
+            line = json.dumps({"image": path, **parts}, ensure_ascii=False)
+        else:
+            line = f"{_visible(path)}\t{result.caption}"
+        if line is not None:
+            print(line, flush=True)
+        if drawings and not isinstance(result, Exception):
+            from keras_sat.pictures.display import AttentionDisplay
+
+            display = AttentionDisplay.from_result(result, image=path)
+            for option, write in (("plot", display.save), ("html", display.to_html), ("gif", display.animate)):
+                if option in drawings:
+                    write(drawings[option][path])
+    if len(unreadable) < len(paths):
+        for option, out in places.items():
+            print(f"keras-sat: --{option}: {_visible(Path(out).expanduser())}", file=sys.stderr)
+    if unreadable:
+        raise ValueError("; ".join(map(_visible, unreadable)))
+
+
+def _captioner_of(models, encoder_weights, data=None):
+    """Return the captioner that --model names, the usual one without it, or the Ensemble of several."""
+    from keras_sat.search.ensemble import Ensemble
+    from keras_sat.training.recipe import load_captioner
+
+    if models is None:
+        models = ["scenes" if data == "scenes" else DEFAULT_MODEL]
+        print(f"keras-sat: without --model, {models[0]!r} is used", file=sys.stderr)
+    captioners = [load_captioner(model, encoder_weights=encoder_weights) for model in models]
+    return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
+
+
+def _pictures(patterns):
+    """Yield the paths that files, folders and patterns stand for."""
+    for pattern in patterns:
+        path = os.path.expanduser(pattern)
+        if os.path.isdir(path):
+            # macOS leaves files ._NAME beside pictures, which are none
+            entries = [entry for entry in os.scandir(path) if not entry.name.startswith("._")]
+            found = sorted(entry.path for entry in entries if entry.name.lower().endswith(IMAGE_ENDINGS))
+            yield from found or [path]  # what holds no picture is named with what cannot be read
+        elif os.path.exists(path) or not glob.has_magic(path):
+            yield path  # one that is not there is named with those that cannot be read
+        else:
+            yield from sorted(filter(os.path.isfile, glob.glob(path, recursive=True))) or [path]
+
+
+def _results(captioner, paths, options, batch_size=64):
+    """Yield (path, CaptionResult, or the error that kept the picture from being read)."""
+    from data_utils.images import load_image
+
+    size, *others = captioner.photo_sizes
+    for start in range(0, len(paths), batch_size):
+        batch, readable = [], []
+        for path in paths[start : start + batch_size]:
+            try:
+                photo = load_image(path, size)
+                readable.append(path if others else photo)
+                batch.append((path, None))
+            except FileNotFoundError:
+                batch.append((path, ValueError(f"{path}: there is no such file.")))
+            except IsADirectoryError:
+                batch.append((path, ValueError(f"{path}: there is no picture in this folder.")))
+            except (OSError, ValueError) as error:
+                batch.append((path, ValueError(_without_number(error))))
+        results = iter(captioner.caption(readable, **options) if readable else [])
+        for path, error in batch:
+            yield path, error or next(results)
+
+
+def _drawing_paths(option, out, paths):
+    """Return where the drawing of each picture goes: the file that was named, or one in that folder for each."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    from keras_sat.pictures.player import PAGE_ENDINGS
+
+    out = Path(out).expanduser()
+    is_file = bool(out.suffix) and not out.is_dir()
+    pages = [ending[1:] for ending in PAGE_ENDINGS]
+    kinds = {"plot": sorted(FigureCanvasBase.get_supported_filetypes()), "html": pages, "gif": ["gif"]}[option]
+    if is_file and out.suffix[1:].lower() not in kinds:
+        raise ValueError(f"A drawing can be one of: {', '.join(kinds)}. Received: --{option} {out}")
+    if is_file and len(paths) > 1:
+        raise ValueError(
+            f"Several pictures are drawn into a folder: leave out {out.suffix}. Received: --{option} {out}"
+        )
+    if is_file:
+        drawings = {paths[0]: out}
+    else:
+        drawings, names = {}, set()
+        ending = "png" if option == "plot" else option
+        for path in dict.fromkeys(paths):
+            stem = Path(path).stem
+            name = next(
+                name
+                for number in itertools.count(1)
+                if (name := f"{stem}-attention{f'-{number}' if number > 1 else ''}.{ending}") not in names
+            )
+            names.add(name)
+            drawings[path] = out / name
+    pictures = {os.path.realpath(path) for path in paths}  # Path.resolve raises an error where links go in circles
+    for drawing in drawings.values():
+        if os.path.realpath(drawing) in pictures:
+            raise ValueError(f"The drawing would replace the picture itself. Received: --{option} {out}")
+        _make_place(option, drawing)
+    return drawings
+
+
+def _make_place(option, path):
+    """Make the folder of a file; raise an error, before any work is done, where none could be written in the end."""
+    path = Path(path).expanduser()
+    if path.is_dir():
+        raise ValueError(f"Expected the name of a file to write, and this is a folder. Received: --{option} {path}")
+    nearest = next(filter(os.path.lexists, path.absolute().parents))
+    if not nearest.is_dir():
+        kind = "a file" if nearest.exists() else "a link that leads nowhere"
+        raise ValueError(f"{nearest}: this is {kind}, and a folder is needed there. Received: --{option} {path}")
+    if not os.access(nearest, os.W_OK):
+        raise ValueError(
+            f"{nearest}: this folder cannot be written to. Choose another one. Received: --{option} {path}"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _refuse_one_place_for_two(places):
+    """Raise ValueError where one file would replace another: `places` is a dict from options to paths."""
+    taken = {}
+    for option, path in places.items():
+        first = taken.setdefault(os.path.realpath(Path(path).expanduser()), option)
+        if first != option:
+            raise ValueError(f"One file cannot be both. Received: --{first} and --{option} {path}")
+
+
+def run_evaluate(
+    model,
+    data,
+    captions=None,
+    encoder_weights=None,
+    json=None,
+    csv=None,
+    coco_results=None,
+    gallery=None,
+    grounding=False,
+    **options,
+):
+    """Score a captioner, or captions, and write what was asked for."""
+    from keras_sat.scoring.evaluation import evaluate, evaluate_captions
+
+    if gallery is not None and Path(gallery).expanduser().is_file():
+        raise ValueError(f"Expected the name of a folder, and this is a file. Received: --gallery {gallery}")
+    if grounding and data != "scenes":
+        raise ValueError(f"Only of the scenes is the place of every word known. Received: --grounding --data {data}")
+    page = None if gallery is None else Path(gallery) / "index.html"
+    places = {"json": json, "csv": csv, "coco-results": coco_results, "gallery": page}
+    places = {option: path for option, path in places.items() if path is not None}
+    _refuse_one_place_for_two(places)
+    for option, path in places.items():
+        _make_place(option, path)
+    if captions is None:
+        keep_results = gallery is not None or grounding
+        table = evaluate(_captioner_of(model, encoder_weights, data), data, keep_results=keep_results, **options)
+    else:
+        searching = [
+            "cache_dir" if name == "cache" else name
+            for name in options
+            if name not in ("data_dir", "split", "split_seed", "beside")
+        ]
+        searching += ["model"] * (model is not None) + ["encoder_weights"] * (encoder_weights is not None)
+        searching += ["gallery"] * (gallery is not None) + ["grounding"] * grounding
+        if searching:
+            raise ValueError(
+                "With --captions nothing is captioned, so that --model and its options have no place. "
+                f"Received: --captions with --{searching[0].replace('_', '-')}"
+            )
+        table = evaluate_captions(captions, data, **options)
+    print(table)
+    if grounding:
+        from keras_sat.scoring.grounding import ground_scenes
+
+        grounded = ground_scenes(table.images, table.results, word_classes=None)
+        print(f"\n{grounded}")
+        table.statistics["grounding"] = grounded.to_dict()
+    for path, write in ((json, table.to_json), (csv, table.to_csv), (coco_results, table.to_coco_results)):
+        if path is not None:
+            write(path)
+    if page is not None:
+        _write_gallery(table, page)
+
+
+def _write_gallery(table, path):
+    from keras_sat.pictures.gallery import gallery
+    from keras_sat.scoring.evaluation import NUM_REFERENCES
+
+    page = gallery(
+        table.results,
+        path,
+        images=[image.image_path for image in table.images],
+        names=[image.image_id for image in table.images],
+        references=[image.captions[:NUM_REFERENCES] for image in table.images],
+        title=f"Captions of {table.settings['data']}, split {table.settings['split']}",
+    )
+    print(f"gallery: {_visible(page)}")
+
+
+def run_compare(first, second):
+    """Print how much better the second captioner is than the first."""
+    from keras_sat.scoring.comparison import compare
+
+    print(compare(first, second))
+
+
+def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder="vgg16", **options):
+    """Build the feature cache of a data set, or a shard of it."""
+    from data_utils.datasets.read import read_data
+    from data_utils.features.cache import FeatureCache
+    from data_utils.features.shards import Shard
+    from keras_sat.model.encoders import make_encoder
+
+    if encoder == "tiny" and "encoder_weights" not in options:
+        raise ValueError(
+            "`tiny` is trained along with the decoder, and its features before that are worth nothing. Pass the "
+            "weights of a trained one as --encoder-weights, or choose another encoder. Received: --encoder tiny"
+        )
+    if "shard" in options:
+        Shard.parse(options["shard"])  # before anything that takes its time
+    images = read_data(data, options.get("data_dir"), split_seed=options.get("split_seed"))
+    cache = FeatureCache.build(
+        cache_dir,
+        [image.image_id for image in images],
+        [image.image_path for image in images],
+        make_encoder(
+            encoder,
+            layer=options.get("encoder_layer"),
+            weights=options.get("encoder_weights", "imagenet"),
+            image_size=options.get("image_size"),
+        ),
+        batch_size=batch_size,
+        shard=options.get("shard"),
+        errors="skip" if skip_unreadable else "raise",
+        verify=verify,
+    )
+    rows, columns = cache.grid_shape
+    print(f"{_visible(cache.directory)}: {len(cache)} photos, {rows} x {columns} x {cache.feature_dim} each")
+    for reason in cache.unreadable.values():
+        print(f"left out: {_visible(reason)}", file=sys.stderr)
+
+
+def run_export(model, directory, tflite, encoder_weights=None, **options):
+    """Write a captioner for programs without keras_sat, and name the files."""
+    from keras_sat.training.recipe import load_captioner
+
+    captioner = load_captioner(model, encoder_weights=encoder_weights)
+    folder = captioner.export(directory, ["tf_saved_model", "litert"] if tflite else "tf_saved_model", **options)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        print(f"{_visible(path)}: {path.stat().st_size:,} bytes")
+
+
+def run_info(data_dir=None):
+    """Print what a bug report needs."""
+    import platform
+    from importlib.metadata import version
+
+    print(f"keras_sat {keras_sat.__version__} in {Path(keras_sat.__file__).parent}")
+    print(f"Python {platform.python_version()} on {platform.platform()}")
+    for package in ("tensorflow", "keras", "numpy", "pillow", "matplotlib", "nltk"):
+        print(f"{package} {version(package)}")
+    from keras_sat.files.model_folder import pretrained_names
+
+    tf = import_tensorflow()
+
+    devices = [device.name for device in tf.config.list_physical_devices()]
+    print(f"devices: {', '.join(devices)}; {os.cpu_count()} CPU cores")
+    if os.environ[LOG_LEVEL] == QUIET:
+        print(f"messages of TensorFlow itself, such as why it finds no GPU: hidden; {LOG_LEVEL}=0 shows them")
+    folder = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "models"
+    weights = sorted(path.name for path in folder.glob("*.h5")) if folder.is_dir() else []
+    print(f"encoder weights in {_visible(folder)}: {', '.join(weights) or 'none'}")
+    print(f"pretrained models: {', '.join(pretrained_names()) or 'none'}")
+    if data_dir is None:
+        print("data: not looked for (--data-dir)")
+        return
+    for name, read in DATASETS.items():
+        if name == "scenes":
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                images = read(data_dir, split_seed=0)
+            print(f"data: {name}: {len(images)} photos, {sum(len(image.captions) for image in images)} captions")
+        except (ValueError, OSError) as error:
+            print(f"data: {name}: {_visible(str(error).partition(' Received: ')[0])}")
+
+
+COMMANDS = {
+    "demo": run_demo,
+    "fit": run_fit,
+    "caption": run_caption,
+    "evaluate": run_evaluate,
+    "compare": run_compare,
+    "features": run_features,
+    "export": run_export,
+    "info": run_info,
+}
+
+
+def main(argv=None):
+    """Run a command; return the exit status."""
+    arguments = vars(build_parser().parse_args(argv))
+    run = COMMANDS[arguments.pop("command")]
+    warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):  # a console that lacks a letter must not end a training
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever else is usual on this computer
+        import_tensorflow()
+        run(**arguments)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError) as error:
+        print(f"keras-sat: {_as_options(one_line(error), arguments)}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        reason = f" ({one_line(error)})" if str(error) else ""
+        print(f"keras-sat: There is not enough memory for this{reason}. Use smaller numbers.", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("keras-sat: stopped; run the same command again to go on.", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if isinstance(error, RuntimeError) and "home directory" in str(error):  # as Path.expanduser says it
+            print("keras-sat: A path begins with ~ and the name of no user here. Write it out.", file=sys.stderr)
+            return 2
+        if not type(error).__module__.startswith("tensorflow."):
+            raise
+        from keras_sat.training.callbacks import reason_of
+
+        # TensorFlow wraps what went wrong in its threads, a photo that vanished for example, into an error of its own.
+        wrapped = re.search(r"(?:ValueError|\w*Error): (.+)", str(error))
+        reason = wrapped[1] if wrapped else reason_of(error)
+        way_out = next((f". {way}" for number, way in WAYS_OUT.items() if reason.endswith(os.strerror(number))), "")
+        print(f"keras-sat: {_visible(reason)}{way_out}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def one_line(error):
+    """Return what an error says, and what to do about it, in one line."""
+    text = _without_number(error)
+    if isinstance(error, OSError) and error.errno in WAYS_OUT:
+        text += f". {WAYS_OUT[error.errno]}"
+    return _visible(" ".join(text.split()))
+
+
+def _visible(text):
+    """Return a text, such as a path, with escapes for what would break its line or steer the terminal."""
+    return re.sub("[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda odd: odd[0].encode("unicode_escape").decode(), str(text))
+
+
+def _without_number(error):
+    """Return what an error says; of the operating system's, without the number that Python puts before."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{_visible(error.filename)}: {error.strerror}"
+    return str(error)
+
+
+def _as_options(text, arguments):
+    """Return a message that names arguments in Python's way, with options in their place: num_beams is --num-beams."""
+    for name in filter(lambda name: "_" in name, arguments):
+        text = re.sub(rf"(?<![\w./-]){name}(?=[`=\s,;:.]|$)", f"--{name.replace('_', '-')}", text)
+    return text
+
+
+def _show_warning(message, category, filename, lineno, file=None, line=None):
+    print(f"keras-sat: {one_line(message)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

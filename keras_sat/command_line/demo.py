@@ -1,0 +1,162 @@
+"""The whole of keras_sat on the built-in scenes: train, score on scenes never seen, and draw where it looked."""
+
+from pathlib import Path
+
+import numpy as np
+
+from data_utils.captions import CaptionedImage
+from data_utils.files import write_json, write_whole
+from data_utils.scenes import draw_scenes, is_true
+from keras_sat.pictures.display import AttentionDisplay
+from keras_sat.scoring.grounding import ground
+from keras_sat.scoring.scores import bleu
+from keras_sat.training.recipe import fit
+
+NUM_TRAIN, NUM_DEV, NUM_TEST = 32_000, 500, 500
+CAPTIONS_PER_SCENE = 2
+EPOCHS = 7
+EXPECTATION_EPOCHS = 4  # hard attention finds its way with expectations first, then it draws places
+UNSEEN_SEED = 1502  # of scenes that no training and no choice of settings has seen
+DEV_SEED = 2000
+FIRST_TRAIN_SEED = 10_000  # far from the others, whatever seed is added
+NUM_PICTURES = 6
+
+# At most five minutes on two CPU cores. No penalty: a caption of ten words cannot look at all 64 cells.
+SETTINGS = {
+    "encoder": "tiny",
+    "attention_penalty_weight": 0.0,
+    "embedding_dim": 32,
+    "hidden_dim": 128,
+    "attention_dim": 64,
+    "readout_activation": None,
+    "dropout_before_readout": 0.0,
+    "dropout_after_readout": 0.0,
+    "learning_rate": 3e-3,
+    "schedule": "cosine",
+    "warmup_steps": 100,
+    "clip_norm": 1.0,
+    "patience": None,
+}
+
+
+def run_demo(
+    *,
+    attention="soft",
+    max_objects=2,
+    seed=0,
+    output_dir="demo",
+    num_train=NUM_TRAIN,
+    num_test=NUM_TEST,
+    epochs=EPOCHS,
+    show_progress=True,
+):
+    """Train on drawn scenes, score on scenes never seen, and write model, report and overlays.
+
+    Args:
+        attention: "soft", "hard" or "none".
+        max_objects: in a scene, 1 to 3.
+        seed: of the scenes for training, the weights and all else that is drawn.
+        output_dir: gets model/, report.json and the overlays, besides what `fit` keeps there.
+        num_train, num_test: scenes for training, and unseen ones.
+        epochs: passes over the scenes for training.
+        show_progress: False keeps it silent.
+
+    Returns: the report as a dict.
+    """
+    output_dir = Path(output_dir).expanduser()
+    if seed < 0:
+        raise ValueError(f"`seed` must be at least 0. Received: seed={seed}")
+    say = print if show_progress else lambda line: None
+    # Few captions of many scenes for training: it is cheaper to draw another scene than to see one again.
+    train = draw_scenes(num_train, FIRST_TRAIN_SEED + seed, max_objects=max_objects)
+    images = scenes_as_images(train, "train", CAPTIONS_PER_SCENE)
+    images += scenes_as_images(draw_scenes(NUM_DEV, DEV_SEED, max_objects=max_objects), "dev")
+    expectations = min(EXPECTATION_EPOCHS, epochs) if attention == "hard" else 0
+    if expectations:
+        say(
+            f"hard attention: the first {expectations} of {epochs} epochs use expectations only, the others draw places"
+        )
+    captioner = fit(
+        images,
+        attention=attention,
+        seed=seed,
+        epochs=epochs,
+        output_dir=output_dir,
+        show_progress=show_progress,
+        expectation_epochs=expectations,
+        **SETTINGS,
+    )
+    epochs_trained = len(captioner.history.get("loss", []))
+    if not epochs_trained:
+        raise ValueError("Stopped before the first epoch was complete: there is nothing to report on yet.")
+    if epochs_trained < epochs:
+        say(f"stopped after {epochs_trained} of {epochs} epochs: the report is on the best so far")
+    scenes = draw_scenes(num_test, UNSEEN_SEED, max_objects=max_objects)
+    report, results = report_on(captioner, scenes)
+    report |= {
+        "train_seconds": round(sum(captioner.history["seconds"]), 1),
+        "attention": attention,
+        "seed": seed,
+        "epochs": epochs_trained,
+        "num_train": num_train,
+        "num_test": num_test,
+    }
+    write_json(output_dir / "report.json", report)
+    # Pictures to look at: scenes of two objects first, they have more to tell.
+    chosen = sorted(range(num_test), key=lambda i: len(scenes[i].objects) < 2)[:NUM_PICTURES]
+    for i in chosen:
+        write_whole(output_dir / "scenes" / f"{scenes[i].image_id}.png", scenes[i].png())
+        AttentionDisplay.from_result(results[i]).save(output_dir / f"{scenes[i].image_id}-attention.png")
+    for line in _conclusion(report, output_dir):
+        say(line)
+    return report
+
+
+def scenes_as_images(scenes, split, num_captions=5):
+    """Return scenes as a list of CaptionedImage with their pictures in memory."""
+    return [CaptionedImage(scene.image_id, scene.image, list(scene.captions[:num_captions]), split) for scene in scenes]
+
+
+def report_on(captioner, scenes):
+    """Return (report, results): how good greedy captions of scenes are, and the list of CaptionResult.
+
+    A caption counts as true only if that can be told; `attention_mass` and `pointing` are over the colour and shape
+    words of true captions, each object's cells enlarged by one.
+    """
+    results = captioner.caption([scene.image for scene in scenes], num_beams=1)
+    true = np.array([is_true(scene, result.caption) is True for scene, result in zip(scenes, results)])
+    several = np.array([len(scene.objects) > 1 for scene in scenes])
+    grounding = ground(results, scenes)
+    scores = bleu([scene.captions for scene in scenes], [result.caption for result in results])
+    report = {f"bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)}
+    report["true_captions"] = float(true.mean())
+    report["true_captions_two_objects"] = float(true[several].mean()) if several.any() else None
+    for name, value in (
+        ("attention_mass", grounding.mass),
+        ("attention_mass_uniform", grounding.uniform_mass),
+        ("pointing", grounding.pointing),
+    ):
+        report[name] = value if grounding.num_words else None
+    return report, results
+
+
+def _conclusion(report, output_dir):
+    def percent(name):
+        return "-" if report[name] is None else f"{100 * report[name]:.1f} %"
+
+    yield ""
+    yield f"on {report['num_test']} scenes never seen, greedy captions, {report['attention']} attention:"
+    yield "  " + ", ".join(f"BLEU-{n} {100 * report[f'bleu_{n}']:.1f}" for n in range(1, 5))
+    several = percent("true_captions_two_objects")
+    yield f"  true captions: {percent('true_captions')}; of scenes with several objects: {several}"
+    yield (
+        f"  attention on the object that a colour or shape word names: {percent('attention_mass')} "
+        f"(looking everywhere alike: {percent('attention_mass_uniform')}), peak on it: {percent('pointing')}"
+    )
+    yield f"  trained for {report['train_seconds']:.0f} s"
+    yield ""
+    yield f"Look at {output_dir}/*-attention.png: where it looked for every word. What to try next:"
+    yield f"  python -m keras_sat caption {output_dir}/scenes --model {output_dir / 'model'} --num-beams 5"
+    other = "hard" if report["attention"] == "soft" else "soft"
+    yield f"  python -m keras_sat demo --attention {other} --output-dir {output_dir}-{other}"
+    yield "  python -m keras_sat fit --help     on Flickr8k, or on your own photos"

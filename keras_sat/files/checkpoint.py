@@ -1,0 +1,75 @@
+"""A training on the disk, as it stood at the end of an epoch: what it takes to go on as if nothing had happened.
+
+    progress.json       the figures of each epoch so far, and the name of the other file
+    state-DIGEST.npz    weights, optimizer, baseline and the state of every random generator
+
+A new state is written beside the old one, and then progress.json is replaced: killed at any moment, the folder holds
+the one or the other.
+"""
+
+import contextlib
+import re
+from pathlib import Path
+
+from data_utils.files import read_sealed_json, write_sealed_json
+from keras_sat.files.model_folder import read_arrays, write_arrays
+
+EXPECTED = "a training that keras_sat.fit wrote"
+STATE = re.compile(r"state-[0-9a-f]{16}\.npz")
+WAY_OUT = (
+    "It cannot be gone on with: train into another output_dir (with initial_model=FOLDER/model from its best weights)."
+)
+
+
+def write_checkpoint(directory, captioner, epochs):
+    """Write how a training stands.
+
+    Args:
+        directory: made if it is not there.
+        captioner: a Captioner that was compiled and trained.
+        epochs: list with a dict of figures for each epoch.
+    """
+    directory = Path(directory)
+    arrays = {name: variable.numpy() for name, variable in state_of(captioner).items()}
+    name = write_arrays(directory, "state", arrays)
+    write_sealed_json(directory / "progress.json", {"epochs": epochs, "state": name})
+    for path in directory.iterdir():
+        if (STATE.fullmatch(path.name) or re.fullmatch(r"\..*\.part", path.name)) and path.name != name:
+            with contextlib.suppress(OSError):  # a file that cannot be removed does no harm
+                path.unlink()
+
+
+def read_checkpoint(directory):
+    """Return (epochs, arrays) as they were written; ([], {}) where there is no checkpoint yet."""
+    directory = Path(directory)
+    if not (directory / "progress.json").exists():
+        return [], {}
+    progress = read_sealed_json(directory / "progress.json", EXPECTED, WAY_OUT)
+    try:
+        epochs, name = [dict(figures) for figures in progress["epochs"]], progress["state"]
+        is_whole = STATE.fullmatch(name)
+    except (KeyError, TypeError, ValueError):
+        is_whole = False
+    if not is_whole:
+        raise ValueError(f"{directory / 'progress.json'}: this is something else. Expected: {EXPECTED}.")
+    return epochs, read_arrays(directory / name, EXPECTED, WAY_OUT)
+
+
+def restore_state(captioner, arrays):
+    """Give a captioner that is built and compiled the state of a checkpoint."""
+    state = state_of(captioner)
+    shapes = {name: tuple(variable.shape) for name, variable in state.items()}
+    if shapes != {name: array.shape for name, array in arrays.items()}:
+        raise ValueError(
+            f"The checkpoint belongs to another model: it has {len(arrays)} arrays, and this model {len(state)} of "
+            "other names or shapes. Train into another output_dir."
+        )
+    for name, variable in state.items():
+        variable.assign(arrays[name])
+
+
+def state_of(captioner):
+    """Return everything that training changes: dict from names to variables."""
+    # Variables have no unique names of their own; their order is that in which the model makes them.
+    parts = {"optimizer": captioner.make_training_state(), "model": captioner.variables}
+    return {f"{part}/{i:04d}": variable for part, variables in parts.items() for i, variable in enumerate(variables)}

@@ -1,0 +1,234 @@
+"""Attention = a way of scoring the regions (SCORINGS) x a way of selecting among them (ATTENTIONS).
+
+To add a scoring, write a subclass of `Attention` with a `score` method and name it in SCORINGS. To add a selection,
+write a function of (attention_weights, noise, sampled) and name it in ATTENTIONS.
+"""
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_sat import equations
+from keras_sat.model.fast import fused
+from keras_sat.model.fast.loop import LoopDense
+
+
+class Attended(NamedTuple):
+    """What attention gives for one step.
+
+    Attributes:
+        context: sum_i s_ti a_i, (rows, feature_dim), before the gate beta_t.
+        attention_weights: the distribution alpha_t over the regions, (rows, regions), float32.
+        selection: what the context was made from, (rows, regions): alpha_t itself, or a one-hot sample of it.
+    """
+
+    context: Any
+    attention_weights: Any
+    selection: Any
+
+
+# === Selections: from attention weights to what the context is made from ===
+
+
+def soft(attention_weights, noise, sampled):
+    """Look everywhere at once, each region weighed by alpha_ti: the expectation of equation (13)."""
+    return attention_weights
+
+
+def hard(attention_weights, noise, sampled):
+    """Look at one place, drawn from alpha_t; without noise, and in rows that are not `sampled`, at the expectation.
+
+    Args:
+        attention_weights: (rows, regions).
+        noise: Gumbel noise (rows, regions), or None.
+        sampled: (rows,), 1 where a sample is wanted, 0 where the expectation is; None wants samples everywhere.
+    """
+    if noise is None:
+        return attention_weights
+    sample = equations.sample_locations(attention_weights, noise)
+    return sample if sampled is None else ops.where(ops.expand_dims(sampled, -1) > 0, sample, attention_weights)
+
+
+def none(attention_weights, noise, sampled):
+    """Choose nothing: `NoAttention` weighs all regions alike, at every step."""
+    return attention_weights
+
+
+ATTENTIONS = {"soft": soft, "hard": hard, "none": none}
+
+
+# === Scorings: from features and state to a score for each region ===
+
+
+class Attention(keras.layers.Layer):
+    """Scores, weights, selection, context: what all attentions share. Subclasses say how to score.
+
+    Args:
+        selection: a name in ATTENTIONS.
+
+    Call arguments:
+        hidden_state: h_{t-1}, the top layer's state BEFORE this step, (rows, hidden_dim).
+        features: the annotation vectors a_i, (photos, regions, feature_dim); rows is a multiple of photos.
+        projected_features: what `project` made of the features; None calls it. Pass it when there are many steps.
+        noise, sampled: see `hard`.
+
+    Returns: Attended.
+    """
+
+    def __init__(self, *, selection="soft", **kwargs):
+        super().__init__(**{"autocast": False, **kwargs})  # noise stays in float32
+        if selection not in ATTENTIONS:
+            raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: selection={selection!r}")
+        self.selection = selection
+
+    def build(self, hidden_state_shape, features_shape, **_):
+        """Make the weights of the scoring; there are none unless a subclass has some."""
+
+    @property
+    def dense_layers_of_score(self):
+        """The LoopDense layers that `score` calls, once each: see `keras_sat.model.fast.loop`."""
+        return []
+
+    def project(self, features):
+        """Return the part of the scores that no step changes, computed once for each photo."""
+        return ops.cast(features, self.compute_dtype)
+
+    def score(self, hidden_state, projected_features):
+        """Return the attention scores e_ti, (rows, regions)."""
+        raise NotImplementedError
+
+    def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
+        hidden_state, features = (ops.cast(x, self.compute_dtype) for x in (hidden_state, features))
+        projected_features = self.project(features) if projected_features is None else projected_features
+        attention_weights = equations.attention_weights(self.score(hidden_state, projected_features))
+        selection = ATTENTIONS[self.selection](attention_weights, noise, sampled)
+        return Attended(equations.attended_features(selection, features), attention_weights, selection)
+
+    def get_config(self):
+        return {**super().get_config(), "selection": self.selection}
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class BahdanauAttention(Attention):
+    """Additive attention: e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b), equation (4).
+
+    Args:
+        attention_dim: length of v.
+
+    >>> attention = BahdanauAttention(attention_dim=8)
+    >>> context, attention_weights, _ = attention(ops.zeros((2, 16)), ops.ones((2, 49, 32)))
+    >>> tuple(context.shape), tuple(attention_weights.shape)
+    ((2, 32), (2, 49))
+    """
+
+    def __init__(self, attention_dim=512, **kwargs):
+        super().__init__(**kwargs)
+        self.attention_dim = attention_dim
+        self.feature_projection = keras.layers.Dense(attention_dim, dtype=self.dtype_policy, name="feature_projection")
+        self.state_projection = LoopDense(
+            attention_dim, use_bias=False, dtype=self.dtype_policy, name="state_projection"
+        )
+
+    def build(self, hidden_state_shape, features_shape, **_):
+        self.feature_projection.build(features_shape)
+        self.state_projection.build(hidden_state_shape)
+        self.score_vector = self.add_weight(
+            shape=(self.attention_dim,), initializer="glorot_uniform", name="score_vector"
+        )
+
+    @property
+    def dense_layers_of_score(self):
+        return [self.state_projection]
+
+    def project(self, features):
+        return self.feature_projection(features)
+
+    def score(self, hidden_state, projected_features):
+        score_vector = ops.cast(self.score_vector, self.compute_dtype)
+        return fused.additive_scores(projected_features, self.state_projection(hidden_state), score_vector)
+
+    def get_config(self):
+        return {**super().get_config(), "attention_dim": self.attention_dim}
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class DotAttention(Attention):
+    """e_ti = a_i . h_{t-1}, on the raw features: feature_dim and hidden_dim must be equal. No weights."""
+
+    def __init__(self, attention_dim=None, **kwargs):
+        super().__init__(**kwargs)
+        self.attention_dim = attention_dim
+
+    def build(self, hidden_state_shape, features_shape, **_):
+        hidden_dim, feature_dim = hidden_state_shape[-1], features_shape[-1]
+        if hidden_dim != feature_dim:
+            raise ValueError(
+                "Dot attention multiplies annotation vectors with states, so both must be equally long. Make them so "
+                "with `hidden_dim`, or use scoring='bilinear', which has a matrix between the two. "
+                f"Received: feature_dim={feature_dim}, hidden_dim={hidden_dim}"
+            )
+
+    def score(self, hidden_state, projected_features):
+        return equations.dot_scores(projected_features, hidden_state)
+
+    def get_config(self):
+        return {**super().get_config(), "attention_dim": self.attention_dim}
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class BilinearAttention(Attention):
+    """e_ti = a_i . W h_{t-1}. W h_{t-1} is made at each step: that is less work than multiplying all a_i with W."""
+
+    def __init__(self, attention_dim=None, **kwargs):
+        super().__init__(**kwargs)
+        self.attention_dim = attention_dim
+
+    def build(self, hidden_state_shape, features_shape, **_):
+        self.state_projection = LoopDense(
+            features_shape[-1], use_bias=False, dtype=self.dtype_policy, name="state_projection"
+        )
+        self.state_projection.build(hidden_state_shape)
+
+    @property
+    def dense_layers_of_score(self):
+        return [self.state_projection]
+
+    def score(self, hidden_state, projected_features):
+        return equations.dot_scores(projected_features, self.state_projection(hidden_state))
+
+    def get_config(self):
+        return {**super().get_config(), "attention_dim": self.attention_dim}
+
+
+SCORINGS = {"additive": BahdanauAttention, "dot": DotAttention, "bilinear": BilinearAttention}
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class NoAttention(Attention):
+    """The vanilla encoder-decoder: every region weighs 1 / regions, so that the context is always the mean feature."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**{"selection": "none", **kwargs})
+
+    def project(self, features):
+        features = ops.cast(features, self.compute_dtype)
+        return ops.expand_dims(equations.mean_annotation(features), 1)  # (photos, 1, feature_dim)
+
+    def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
+        features = ops.cast(features, self.compute_dtype)
+        mean = self.project(features) if projected_features is None else projected_features
+        rows, regions = ops.shape(hidden_state)[0], ops.shape(features)[1]
+        uniform = ops.ones((rows, regions)) / ops.cast(regions, "float32")
+        return Attended(equations.attended_features(ops.ones((rows, 1)), mean), uniform, uniform)
+
+
+def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):
+    """Return the attention layer of two names: one of ATTENTIONS, one of SCORINGS ("none" scores nothing)."""
+    if attention not in ATTENTIONS:
+        raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: attention={attention!r}")
+    if scoring not in SCORINGS:
+        raise ValueError(f"Expected one of: {', '.join(SCORINGS)}. Received: scoring={scoring!r}")
+    if attention == "none":
+        return NoAttention(**kwargs)
+    return SCORINGS[scoring](attention_dim=attention_dim, selection=attention, **kwargs)

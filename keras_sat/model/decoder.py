@@ -1,0 +1,450 @@
+"""The decoder: from features and the words so far to the next word.
+
+`step` is one step, for search and pictures. `call` is the same over a whole caption, for training: only what is truly
+recurrent (attention and the recurrent cell) stays in its loop; embeddings, deep output and vocabulary are computed for
+all words at once, before and after.
+"""
+
+import numbers
+from typing import Any, NamedTuple
+
+import keras
+from keras import layers, ops
+
+from keras_sat import equations
+from keras_sat.checks import check_counts, check_shares
+from keras_sat.model.attention import make_attention
+from keras_sat.model.fast.loop import LoopDense, loop_over_time
+
+
+class DecoderState(NamedTuple):
+    """What the decoder remembers: h_t and c_t of each layer, (rows, hidden_dim); a GRU has no cells."""
+
+    hidden_states: tuple
+    cell_states: tuple
+
+
+class Step(NamedTuple):
+    """One step of the decoder.
+
+    Attributes:
+        logits: (rows, vocabulary), float32; their softmax is p(y_t | a, y_1 .. y_{t-1}), equation (7).
+        state: the DecoderState after the step.
+        attention_weights: alpha_t, (rows, regions).
+        selection: what the context was made from, (rows, regions).
+    """
+
+    logits: Any
+    state: DecoderState
+    attention_weights: Any
+    selection: Any
+
+
+class Thinning(NamedTuple):
+    """Which numbers dropout leaves before and after the readout: 0 or 1 / (1 - rate), (rows, dim), for all words."""
+
+    before_readout: Any
+    after_readout: Any
+
+    def of_rows(self, rows):
+        """Return the Thinning that has these of its rows, by number."""
+        return Thinning(*(ops.take(x, rows, axis=0) for x in self))
+
+
+class Unrolled(NamedTuple):
+    """What the loop over a whole caption gives, time first.
+
+    Attributes:
+        embedded: E y_{t-1}, (time, rows, embedding_dim).
+        hidden_states: h_t, (time, rows, hidden_dim).
+        context: z_t, (time, rows, feature_dim).
+        attention_weights, selection: (time, rows, regions).
+    """
+
+    embedded: Any
+    hidden_states: Any
+    context: Any
+    attention_weights: Any
+    selection: Any
+
+
+class Decoded(NamedTuple):
+    """A whole caption: logits (rows, time, vocabulary), the other two (rows, time, regions)."""
+
+    logits: Any
+    attention_weights: Any
+    selection: Any
+
+
+# === Recurrent cells ===
+
+
+class RecurrentCell(layers.Layer):
+    """One layer of the recurrent network.
+
+    `input_projection` is for the word (and for the layer below), `context_projection` for z_t. Both are called from
+    outside, since the words of a whole caption can be projected at once.
+
+    Call arguments:
+        projected_inputs: the sum of the projections of all inputs, (rows, num_gates * hidden_dim).
+        hidden_state, cell_state: (rows, hidden_dim); a cell without cell states takes and returns None.
+
+    Returns: hidden_state, cell_state.
+    """
+
+    num_gates = None
+    has_cell_state = None
+    recurrent_is_summed = None  # whether the cell adds the projection of h_{t-1} to that of the inputs
+
+    def __init__(self, hidden_dim, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden_dim = hidden_dim
+        size = self.num_gates * hidden_dim
+        policy = {"dtype": self.dtype_policy}
+        self.input_projection = LoopDense(size, bias_initializer=self.initial_bias, name="input_projection", **policy)
+        self.context_projection = LoopDense(size, use_bias=False, name="context_projection", **policy)
+        self.recurrent_projection = LoopDense(
+            size,
+            use_bias=not self.has_cell_state,
+            kernel_initializer="orthogonal",
+            name="recurrent_projection",
+            **policy,
+        )
+
+    def initial_bias(self, shape, dtype=None):
+        return ops.zeros(shape, dtype)
+
+    def build_for(self, input_dim, context_dim=None):
+        """Make the weights; a layer above the first sees no context."""
+        self.input_projection.build((None, input_dim))
+        if context_dim is not None:
+            self.context_projection.build((None, context_dim))
+        self.recurrent_projection.build((None, self.hidden_dim))
+        self.built = True
+
+
+class LSTMCell(RecurrentCell):
+    """Equations (1) to (3)."""
+
+    num_gates = 4
+    has_cell_state = True
+    recurrent_is_summed = True
+
+    def initial_bias(self, shape, dtype=None):
+        """1 for the forget gate: remember, until something better is learnt."""
+        return ops.concatenate([ops.full((self.hidden_dim,), bias, dtype) for bias in (0.0, 1.0, 0.0, 0.0)])
+
+    def call(self, projected_inputs, hidden_state, cell_state):
+        return equations.lstm(projected_inputs + self.recurrent_projection(hidden_state), cell_state)
+
+
+class GRUCell(RecurrentCell):
+    """A gated recurrent unit: no cell state, a quarter fewer weights."""
+
+    num_gates = 3
+    has_cell_state = False
+    recurrent_is_summed = False
+
+    def call(self, projected_inputs, hidden_state, cell_state=None):
+        return equations.gru(projected_inputs, self.recurrent_projection(hidden_state), hidden_state), None
+
+
+CELLS = {"lstm": LSTMCell, "gru": GRUCell}
+
+
+# === The decoder ===
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class CaptionDecoder(layers.Layer):
+    """The decoder of the paper's section 3.1.2, with its options.
+
+    Args:
+        vocabulary_size: number of tokens.
+        attention: a name in ATTENTIONS: "soft", "hard" or "none".
+        scoring: a name in SCORINGS: "additive", "dot" or "bilinear".
+        cell: a name in CELLS: "lstm" or "gru".
+        num_layers: recurrent layers; attention reads the top one.
+        embedding_dim, hidden_dim, attention_dim: m and n of the paper, and the length of v in additive attention.
+        context_gate: multiply the context by beta_t = sigmoid(f_beta(h_{t-1})), one number for each row and step.
+            Without attention there is nothing to gate, and no gate.
+        deep_output: equation (7). False: the state and the context, side by side, then one dense layer.
+        readout_activation: applied to what L_o is applied to; None as in the paper, "tanh" as in its released code.
+        dropout_embedding: share of the numbers in the word vectors E y that is dropped.
+        dropout_words: share of the words y_{t-1} that are dropped whole: the next word must then be seen in the photo,
+            not guessed from those before it.
+        dropout_before_readout: share of h_t that is dropped before the readout.
+        dropout_after_readout: share of the readout that is dropped before the vocabulary layer.
+        seed: of the dropout.
+
+    Call arguments:
+        features: annotation vectors a_i, (photos, regions, feature_dim).
+        input_ids: (rows, time); rows is a multiple of photos, with the rows of a photo side by side.
+        training: turns dropout on.
+        noise: Gumbel noise (rows, time, regions) that hard attention samples with; None uses the expectation.
+        sampled: (rows,), 0 in rows that use the expectation all the same; None samples in all.
+
+    Returns: Decoded.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        *,
+        attention="soft",
+        scoring="additive",
+        cell="lstm",
+        num_layers=1,
+        embedding_dim=512,
+        hidden_dim=512,
+        attention_dim=512,
+        context_gate=True,
+        deep_output=True,
+        readout_activation=None,
+        dropout_embedding=0.0,
+        dropout_words=0.0,
+        dropout_before_readout=0.5,
+        dropout_after_readout=0.5,
+        seed=0,
+        **kwargs,
+    ):
+        super().__init__(**{"autocast": False, **kwargs})  # noise stays in float32
+        if cell not in CELLS:
+            raise ValueError(f"Expected one of: {', '.join(CELLS)}. Received: cell={cell!r}")
+        sizes = {"num_layers": num_layers, "embedding_dim": embedding_dim, "hidden_dim": hidden_dim}
+        check_counts(**sizes, vocabulary_size=vocabulary_size, attention_dim=attention_dim)
+        rates = {"dropout_before_readout": dropout_before_readout, "dropout_after_readout": dropout_after_readout}
+        rates |= {"dropout_embedding": dropout_embedding, "dropout_words": dropout_words}
+        check_shares(**rates)
+        if not isinstance(seed, numbers.Integral):
+            raise ValueError(f"`seed` must be a whole number. Received: seed={seed!r}")
+        self.vocabulary_size = vocabulary_size
+        self.attention = attention
+        self.scoring = scoring
+        self.cell = cell
+        self.num_layers = num_layers
+        self.embedding_dim = embedding_dim
+        self.hidden_dim = hidden_dim
+        self.attention_dim = attention_dim
+        self.context_gate = context_gate
+        self.deep_output = deep_output
+        self.readout_activation = readout_activation
+        self.dropout_embedding = dropout_embedding
+        self.dropout_words = dropout_words
+        self.dropout_before_readout = dropout_before_readout
+        self.dropout_after_readout = dropout_after_readout
+        self.seed = seed
+
+        policy = {"dtype": self.dtype_policy}
+        self.attention_layer = make_attention(attention, scoring, attention_dim, name="attention", **policy)
+        self.embedding = layers.Embedding(vocabulary_size, embedding_dim, name="embedding", **policy)  # E
+        self.cells = [CELLS[cell](hidden_dim, name=f"cell_{layer}", **policy) for layer in range(num_layers)]
+        self.initial_hidden = layers.Dense(num_layers * hidden_dim, activation="tanh", name="initial_hidden", **policy)
+        if CELLS[cell].has_cell_state:
+            self.initial_cell = layers.Dense(num_layers * hidden_dim, activation="tanh", name="initial_cell", **policy)
+        if context_gate and attention != "none":
+            # f_beta, open at first: closed before attention knows where to look, it would hide the features from it.
+            bias = keras.initializers.Constant(3.0)
+            self.gate = layers.Dense(1, activation="sigmoid", bias_initializer=bias, name="gate", **policy)
+        if deep_output:
+            self.state_readout = layers.Dense(embedding_dim, use_bias=False, name="state_readout", **policy)  # L_h
+            self.context_readout = layers.Dense(embedding_dim, use_bias=False, name="context_readout", **policy)  # L_z
+        self.activate_readout = layers.Activation(readout_activation, name="activate_readout", **policy)
+        self.drop_before = layers.Dropout(dropout_before_readout, seed=seed, name="drop_before", **policy)
+        self.drop_after = layers.Dropout(dropout_after_readout, seed=seed + 1, name="drop_after", **policy)
+        self.drop_embedding = layers.Dropout(dropout_embedding, seed=seed + 2, name="drop_embedding", **policy)
+        self.drop_words = layers.Dropout(dropout_words, seed=seed + 4, name="drop_words", **policy)
+        self.word_logits = layers.Dense(vocabulary_size, name="word_logits", **policy)  # L_o
+
+    def build(self, features_shape, input_ids_shape=None):
+        feature_dim = features_shape[-1]
+        state_shape = (None, self.hidden_dim)
+        self.attention_layer.build(state_shape, features_shape)
+        self.embedding.build()
+        for layer, cell in enumerate(self.cells):
+            first = layer == 0
+            cell.build_for(self.embedding_dim if first else self.hidden_dim, feature_dim if first else None)
+        self.initial_hidden.build((None, feature_dim))
+        if self.has_cell_states:
+            self.initial_cell.build((None, feature_dim))
+        if self.has_gate:
+            self.gate.build(state_shape)
+        if self.deep_output:
+            self.state_readout.build(state_shape)
+            self.context_readout.build((None, feature_dim))
+        self.word_logits.build((None, self.embedding_dim if self.deep_output else self.hidden_dim + feature_dim))
+
+    @property
+    def has_cell_states(self):
+        return CELLS[self.cell].has_cell_state
+
+    @property
+    def has_gate(self):
+        return self.context_gate and self.attention != "none"
+
+    # === One step ===
+
+    def project_features(self, features):
+        """Return W_a a_i + b, or whatever else the scoring needs of each photo once: `projected_features`."""
+        return self.attention_layer.project(features)
+
+    def initial_state(self, features, rows_per_photo=1):
+        """Return h_0 and c_0, made of the mean annotation vector by f_init,h and f_init,c."""
+        mean = equations.mean_annotation(features)
+        hidden_states = ops.split(self.initial_hidden(mean), self.num_layers, axis=-1)
+        cell_states = ops.split(self.initial_cell(mean), self.num_layers, axis=-1) if self.has_cell_states else ()
+        return DecoderState(
+            *(tuple(_repeat(s, rows_per_photo) for s in states) for states in (hidden_states, cell_states))
+        )
+
+    def step(self, input_ids, state, features, projected_features, training=False, noise=None, thinning=None):
+        """Return the Step that follows on `input_ids` (rows,), y_{t-1}.
+
+        Args:
+            input_ids: the words before, (rows,).
+            state: DecoderState.
+            features: (photos, regions, feature_dim); rows is a multiple of photos.
+            projected_features: what `project_features` returned.
+            training: turns dropout on.
+            noise: Gumbel noise (rows, regions) that hard attention samples with; None uses the expectation.
+            thinning: Thinning that takes the place of the readout's dropout.
+        """
+        embedded = self._embedded(input_ids, training)
+        attended = self._attend(state.hidden_states[-1], features, projected_features, noise=noise)
+        first = self.cells[0]
+        state = self._advance(first.input_projection(embedded) + first.context_projection(attended.context), state)
+        logits = self.readout(embedded, state.hidden_states[-1], attended.context, training, thinning)
+        return Step(logits, state, attended.attention_weights, attended.selection)
+
+    def _embedded(self, input_ids, training):
+        """Return E y of the words, (..., embedding_dim)."""
+        embedded = self.drop_embedding(self.embedding(input_ids), training=training)
+        if not (training and self.dropout_words):
+            return embedded
+        kept = self.drop_words(ops.ones_like(input_ids, dtype=embedded.dtype), training=True)
+        return embedded * ops.expand_dims(kept, -1)
+
+    def _attend(self, top_hidden, features, projected_features, noise=None, sampled=None):
+        """Return what is attended to, its context gated: z_t, alpha_t and s_t, from h_{t-1}."""
+        attended = self.attention_layer(top_hidden, features, projected_features, noise=noise, sampled=sampled)
+        if not self.has_gate:
+            return attended
+        return attended._replace(context=self.gate(top_hidden) * attended.context)  # beta_t
+
+    def _advance(self, projected_inputs, state):
+        """Return the state after the recurrent layers have seen the projected word and context."""
+        hidden_states, cell_states = [], []
+        for layer, cell in enumerate(self.cells):
+            inputs = projected_inputs if layer == 0 else cell.input_projection(hidden_states[-1])
+            cell_state = state.cell_states[layer] if self.has_cell_states else None
+            hidden_state, cell_state = cell(inputs, state.hidden_states[layer], cell_state)
+            hidden_states.append(hidden_state)
+            cell_states += [cell_state] if self.has_cell_states else []
+        return DecoderState(tuple(hidden_states), tuple(cell_states))
+
+    def readout(self, embedded, hidden_state, context, training, thinning=None):
+        """Return the logits of equation (7): of one step, or of a whole caption at once.
+
+        With `thinning`, a Thinning of rows that broadcast to those of the others, dropout draws nothing of its own.
+        """
+        if thinning is None:
+            hidden_state = self.drop_before(hidden_state, training=training)
+        else:
+            hidden_state = hidden_state * thinning.before_readout
+        if self.deep_output:
+            projected = self.state_readout(hidden_state), self.context_readout(context)
+            readout = equations.deep_output(embedded, *projected)
+        else:
+            readout = ops.concatenate([hidden_state, context], axis=-1)
+        readout = self.activate_readout(readout)
+        readout = self.drop_after(readout, training=training) if thinning is None else readout * thinning.after_readout
+        return ops.cast(self.word_logits(readout), "float32")
+
+    def thin(self, rows):
+        """Return a Thinning of so many rows: the readout's dropout, drawn once for a whole caption."""
+        sizes = self.hidden_dim, self.word_logits.kernel.shape[0]
+        ones = (ops.ones((rows, size), self.compute_dtype) for size in sizes)
+        drops = self.drop_before, self.drop_after
+        return Thinning(*(drop(x, training=True) for drop, x in zip(drops, ones)))
+
+    # === A whole caption ===
+
+    def call(self, features, input_ids, training=False, noise=None, sampled=None):
+        unrolled = self.unroll(features, input_ids, noise=noise, sampled=sampled, training=training)
+        logits = self.readout(unrolled.embedded, unrolled.hidden_states, unrolled.context, training)
+        decoded = logits, unrolled.attention_weights, unrolled.selection
+        return Decoded(*(ops.swapaxes(x, 0, 1) for x in decoded))
+
+    def unroll(self, features, input_ids, noise=None, sampled=None, token_weights=None, training=False):
+        """Return the Unrolled captions: all that comes before the readout. See `call` for the arguments.
+
+        Args:
+            token_weights: (rows, time), 0 for padding: captions leave the loop when they have ended, as
+                `loop_over_time` says. None keeps all to the end.
+            training: turns the dropout of word vectors on.
+        """
+        features = ops.cast(features, self.compute_dtype)
+        rows, time = ops.shape(input_ids)
+        photos = ops.shape(features)[0]
+        state = self.initial_state(features, rows // photos)
+        projected_features = self.project_features(features)
+        embedded = self._embedded(ops.transpose(input_ids), training)
+        projected_inputs = self.cells[0].input_projection(embedded)
+
+        def attend_and_advance(state, projected_inputs, noise, sampled):
+            sampled = None if sampled is None else ops.squeeze(sampled, -1)
+            attended = self._attend(state.hidden_states[-1], features, projected_features, noise, sampled)
+            state = self._advance(projected_inputs + self.cells[0].context_projection(attended.context), state)
+            return state, (state.hidden_states[-1], *attended)
+
+        def advance(state, projected_inputs):
+            state = self._advance(projected_inputs, state)
+            return state, (state.hidden_states[-1],)
+
+        _, regions, feature_dim = features.shape
+        specs = [(self.hidden_dim, self.compute_dtype), (feature_dim, self.compute_dtype)]
+        specs += [(regions, "float32")] * 2
+        first, *above = self.cells
+        dense_layers = [cell.recurrent_projection for cell in self.cells] + [cell.input_projection for cell in above]
+        summed_layers = [first.recurrent_projection] if first.recurrent_is_summed else []
+        padding = {"token_weights": token_weights, "photos": photos}
+        if self.attention == "none":  # the context never changes: it stays out of the loop
+            attended = self._attend(state.hidden_states[-1], features, projected_features)
+            projected_inputs += first.context_projection(attended.context)
+            late = {"dense_layers": dense_layers, "summed_layers": summed_layers}
+            (hidden_states,) = loop_over_time(advance, state, (projected_inputs,), specs[:1], **late, **padding)
+            attended = [ops.repeat(x[None], time, axis=0) for x in attended]
+        else:
+            noise = None if noise is None else ops.swapaxes(noise, 0, 1)
+            sampled = None if sampled is None else ops.broadcast_to(sampled[:, None], (time, rows, 1))
+            dense_layers += [first.context_projection, *self.attention_layer.dense_layers_of_score]
+            late = {"dense_layers": dense_layers, "summed_layers": [*summed_layers, first.context_projection]}
+            inputs = projected_inputs, noise, sampled
+            hidden_states, *attended = loop_over_time(attend_and_advance, state, inputs, specs, **late, **padding)
+        return Unrolled(embedded, hidden_states, *attended)
+
+    def compute_output_shape(self, features_shape, input_ids_shape):
+        regions = features_shape[1]
+        return Decoded((*input_ids_shape, self.vocabulary_size), *2 * [(*input_ids_shape, regions)])
+
+    def vocabulary_axes(self):
+        """Return which axis of which weights stands for the tokens: dict from the path of a weight to its axis."""
+        return {
+            self.embedding.embeddings.path: 0,
+            self.word_logits.kernel.path: 1,
+            self.word_logits.bias.path: 0,
+        }
+
+    def get_config(self):
+        names = (
+            "vocabulary_size attention scoring cell num_layers embedding_dim hidden_dim attention_dim context_gate "
+            "deep_output readout_activation dropout_embedding dropout_words dropout_before_readout "
+            "dropout_after_readout seed"
+        )
+        return {**super().get_config(), **{name: getattr(self, name) for name in names.split()}}
+
+
+def _repeat(x, times):
+    """Return each row `times` times, side by side."""
+    photos, dim = ops.shape(x)
+    return ops.reshape(ops.broadcast_to(ops.expand_dims(x, 1), (photos, times, dim)), (-1, dim))

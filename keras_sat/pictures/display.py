@@ -1,0 +1,360 @@
+"""Pictures of attention: the photo, and for each word of its caption where the model looked."""
+
+import csv
+import io
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_utils.files import write_whole
+from data_utils.images import load_image
+from keras_sat.checks import check_axes, check_counts, check_list_of_results
+from keras_sat.pictures.brightness import full_light, times_even_text
+from keras_sat.pictures.player import (
+    OPACITY,
+    PAGE_ENDINGS,
+    bounded_size,
+    player_frame,
+    player_page,
+    shown_aspect,
+    stretch_note,
+)
+
+LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
+NO_NUMBER = (0.9, 0.0, 0.63)  # the colour of cells whose attention is NaN: one that no map has
+STRIP = 3  # times as wide as high, or as high as wide: panels of such photos are laid out in another way
+CURVES = {
+    "cross-entropy of a word": ("cross_entropy", "val_cross_entropy"),
+    "reward": ("reward",),
+    "BLEU on dev": ("val_bleu_1", "val_bleu_2", "val_bleu_3", "val_bleu_4"),
+    "CIDEr on dev": ("val_cider",),
+}
+CURVE_NAMES = {"cross_entropy": "training", "val_cross_entropy": "dev", "reward": "training", "val_cider": "dev"}
+CURVE_NAMES |= {f"val_bleu_{n}": f"BLEU-{n}" for n in range(1, 5)}
+
+
+@dataclass(frozen=True)
+class AttentionDisplay:
+    """A photo, its caption and the attention of each word, ready to be drawn. In a notebook it shows its player.
+
+    Attributes:
+        image: the photo: a path, a PIL image or an array with values 0..255; kept as uint8 (height, width, 3), and
+            shrunk if it is larger than 1024 pixels. A strip is drawn at most five times as wide as high, or as high
+            as wide: it is stretched, never cut, and the picture says by how much.
+        words: list of the caption's words.
+        attention_weights: (words, rows, columns), for a grid of any shape that covers the photo.
+        aspect: width by height of the photo before it was shrunk.
+    """
+
+    image: Any = field(repr=False)
+    words: list
+    attention_weights: np.ndarray = field(repr=False)
+    aspect: float = field(init=False, repr=False)
+
+    def __post_init__(self):
+        if self.image is None:
+            raise ValueError(
+                "Expected the photo as an array (height, width, 3). Results that were made from features alone have "
+                "none: pass it as `image`. Received: image=None"
+            )
+        words = self.words if isinstance(self.words, str) else list(self.words)
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            raise ValueError(
+                "Expected a list of words as text, such as a result's `words`; bytes of an exported model have "
+                f"decode(). Received: words={words!r}"
+            )
+        maps = np.asarray(self.attention_weights, dtype=float)
+        if maps.ndim != 3 or len(maps) != len(words) or 0 in maps.shape[1:]:
+            raise ValueError(
+                "Expected one map (rows, columns) for each word. "
+                f"Received: {len(words)} words, attention_weights of shape {maps.shape}"
+            )
+        object.__setattr__(self, "words", words)
+        photo, aspect = _as_photo(self.image)
+        object.__setattr__(self, "image", photo)
+        object.__setattr__(self, "aspect", aspect)
+        object.__setattr__(self, "attention_weights", maps)
+
+    @classmethod
+    def from_result(cls, result, *, image=None):
+        """Return the display of a CaptionResult; `image`, such as the photo's path, stands in for the result's own."""
+        if not hasattr(result, "attention_weights"):
+            raise ValueError(f"Expected one CaptionResult. Received: result of type {type(result).__name__}")
+        return cls(result.image if image is None else image, result.words, result.attention_weights)
+
+    def upsampled(self, position):
+        """Return the map of the word at `position` as smooth as a photo: (height, width), values of at least 0.
+
+        Cells whose attention is NaN stay NaN, with sharp edges.
+        """
+        from PIL import Image
+
+        size = self.image.shape[1::-1]
+        attention_map = self.attention_weights[position].astype(np.float32)
+        known = np.isfinite(attention_map)
+        smooth = Image.fromarray(np.where(known, attention_map, 0)).resize(size, Image.Resampling.BICUBIC)
+        shown = Image.fromarray(known.astype(np.uint8)).resize(size, Image.Resampling.NEAREST)
+        return np.where(np.array(shown) > 0, np.array(smooth).clip(min=0), np.nan)
+
+    # === Panels ===
+
+    def plot(self, ax=None, *, columns=None, opacity=OPACITY, colour_map=None):
+        """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
+
+        Below each panel stands how many times an even share its greatest cell gets. Light has the same scale: full
+        from three times an even share on, so that a map that hardly prefers a place looks nearly even.
+
+        Args:
+            ax: an array of axes, one more than there are words at least; None makes a new figure.
+            columns: panels side by side in a new figure; None takes 5, for a wide strip 1, for a tall one 10.
+            opacity: how dark a place becomes that was not looked at, from 0 to 1.
+            colour_map: one of matplotlib's or its name, such as "jet": its colours instead, transparent where the
+                model did not look; `opacity` is then that of the greatest attention.
+
+        Returns: the array of axes; those that are not needed are switched off.
+        """
+        num_panels = len(self.words) + 1
+        columns = self._columns(columns)
+        _check_options(columns, opacity)
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            _, ax = plt.subplots(*self._grid(columns), figsize=self._size(columns), layout="constrained", squeeze=False)
+        check_axes(ax)
+        panels = np.asarray(ax).ravel()
+        if len(panels) < num_panels:
+            raise ValueError(f"A caption of {len(self.words)} words needs {num_panels} axes. Received: {len(panels)}")
+        for panel in panels:
+            panel.set_axis_off()
+        panels[0].imshow(self.image, aspect=self._pixel_aspect())
+        _write_below(panels[0], stretch_note(self.aspect))
+        for position, (panel, word) in enumerate(zip(panels[1:], self.words)):
+            self._draw_map(panel, position, opacity, colour_map)
+            lost = "" if np.isfinite(self.attention_weights[position]).all() else " (NaN)"
+            panel.set_title(word + lost, parse_math=False)
+            _write_below(panel, times_even_text(self.attention_weights[position]))
+        return ax
+
+    @staticmethod
+    def compare(displays, *, names=None, ax=None, opacity=OPACITY, colour_map=None):
+        """Draw several captions one above the other, a row each, as the paper's figure has soft and hard attention.
+
+        Args:
+            displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard, none].
+            names: list of a name for each row, which stands above its photo.
+            ax: an array of axes (rows, columns), a row for each display and a column more than there are words at
+                least; None makes a new figure.
+            opacity, colour_map: see `plot`.
+
+        Returns: the array of axes.
+        """
+        check_list_of_results(displays)
+        displays = [
+            item if isinstance(item, AttentionDisplay) else AttentionDisplay.from_result(item) for item in displays
+        ]
+        if isinstance(names, str):
+            raise ValueError(f"Expected a list of a name for each row. Received: names={names!r}")
+        names = [""] * len(displays) if names is None else list(names)
+        if not displays or len(names) != len(displays):
+            raise ValueError(
+                "Expected at least one display, and a name for each. "
+                f"Received: {len(displays)} displays, {len(names)} names"
+            )
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            columns = max(len(display.words) for display in displays) + 1
+            height = sum(display._size(columns, rows=1)[1] for display in displays)
+            _, ax = plt.subplots(
+                len(displays), columns, figsize=(2 * columns, height), layout="constrained", squeeze=False
+            )
+        check_axes(ax)
+        if np.ndim(ax) != 2 or len(ax) != len(displays):
+            raise ValueError(f"Expected axes (rows, columns), {len(displays)} rows. Received: shape {np.shape(ax)}")
+        for row, display, name in zip(ax, displays, names):
+            display.plot(row, opacity=opacity, colour_map=colour_map)
+            row[0].set_title(name, parse_math=False)
+        return ax
+
+    def save(self, path, *, columns=None, **options):
+        """Draw the same into a picture file; the kind of file follows from the name's ending."""
+        from matplotlib.figure import Figure
+
+        path = Path(path).expanduser()
+        if path.is_dir():
+            raise ValueError(f"Expected the name of a picture file, and this is a folder. Received: {str(path)!r}")
+        path = path if path.suffix else path.with_suffix(".png")
+        columns = self._columns(columns)
+        _check_options(columns, 0)
+        figure = Figure(figsize=self._size(columns), layout="constrained")
+        self.plot(figure.subplots(*self._grid(columns), squeeze=False), **options)
+        drawing = io.BytesIO()
+        figure.savefig(drawing, format=path.suffix[1:].lower())
+        write_whole(path, drawing.getvalue())
+
+    def _draw_map(self, panel, position, opacity, colour_map):
+        import matplotlib
+
+        attention_map = self.upsampled(position)
+        full = full_light(self.attention_weights[position])
+        colours = matplotlib.colormaps.get_cmap("gray" if colour_map is None else colour_map)
+        alpha = opacity
+        if colour_map is not None:
+            alpha = opacity * np.where(np.isfinite(attention_map), (attention_map / full).clip(max=1), 1)
+        pixels = self._pixel_aspect()
+        panel.imshow(self.image, aspect=pixels)
+        colours = colours.with_extremes(bad=NO_NUMBER)
+        panel.imshow(attention_map, cmap=colours, alpha=alpha, vmin=0, vmax=full, aspect=pixels)
+
+    def _pixel_aspect(self):
+        """Return how high a pixel is drawn, by its width: 1, but for a strip."""
+        height, width = self.image.shape[:2]
+        return width / height / shown_aspect(self.image)
+
+    def _columns(self, columns):
+        if columns is not None:
+            return columns
+        aspect = shown_aspect(self.image)
+        return 1 if aspect > STRIP else min(len(self.words) + 1, 10) if aspect < 1 / STRIP else 5
+
+    def _grid(self, columns):
+        return math.ceil((len(self.words) + 1) / columns), columns
+
+    def _size(self, columns, rows=None):
+        """Return width and height of a figure in inches; a panel is 2 wide, one alone in its row as wide as 8."""
+        aspect = shown_aspect(self.image)
+        rows = self._grid(columns)[0] if rows is None else rows
+        width = max(2, 8 / columns) if aspect > STRIP else 1.3 if aspect < 1 / STRIP else 2
+        return width * columns, rows * (width / aspect + 0.6)
+
+    # === The cartoon and the player ===
+
+    def animate(self, path, *, seconds_per_word=0.7, width=None, opacity=OPACITY):
+        """Write a GIF: the caption appears word by word, while the light moves over the photo.
+
+        Light, and the figure below the caption, are those of `plot`.
+
+        Args:
+            path: of the file, ending in .gif.
+            seconds_per_word: how long each word stays.
+            width: of the picture in pixels; None takes 240, for a wide strip 480, for a tall one 120.
+            opacity: see `plot`.
+        """
+        from keras_sat.pictures.cartoon import write_cartoon
+
+        _check_options(1, opacity)
+        if width is None:
+            aspect = shown_aspect(self.image)
+            width = 480 if aspect > STRIP else 120 if aspect < 1 / STRIP else 240
+        lights = [self.upsampled(i) / full_light(cells) for i, cells in enumerate(self.attention_weights)]
+        notes = [stretch_note(self.aspect), *map(times_even_text, self.attention_weights)]
+        options = {"seconds_per_word": seconds_per_word, "width": width, "opacity": opacity}
+        write_cartoon(path, self.image, self.words, lights, notes, **options)
+
+    def to_html(self, path, *, title=None, opacity=OPACITY):
+        """Write the player: one HTML page that needs no other file and no network.
+
+        Hovering over a word, or focusing it, shows its map; play walks through the caption.
+
+        Args:
+            path: of the file, ending in .html.
+            title: of the page; None takes the caption.
+            opacity: of the map at first, from 0 to 1.
+        """
+        path = Path(path).expanduser()
+        if path.suffix.lower() not in ("", *PAGE_ENDINGS) or path.is_dir():
+            raise ValueError(f"Expected the name of a page, ending in .html. Received: {str(path)!r}")
+        _check_options(1, opacity)
+        options = {"title": title, "opacity": opacity, "aspect": self.aspect}
+        page = player_page(self.image, self.words, self.attention_weights, **options)
+        write_whole(path, page)
+
+    def _repr_html_(self):
+        page = player_page(self.image, self.words, self.attention_weights, aspect=self.aspect)
+        return player_frame(page, self.words, shown_aspect(self.image))
+
+
+def plot_history(history, ax=None):
+    """Draw the curves of a training: cross-entropy, the reward, and the scores of the dev split's captions.
+
+    Args:
+        history: what `captioner.history` is after `fit`: a mapping from a name to its value in each epoch. Keras' own
+            History has it too, and so has the folder that `fit` kept the training in (its history.csv).
+        ax: an array of axes, one for each kind of figure that the history has; None makes a new figure.
+
+    Returns: the array of axes.
+    """
+    given = type(history).__name__
+    if isinstance(history, (str, os.PathLike)):
+        history = _read_history(Path(history).expanduser())
+    while hasattr(history, "history"):  # a captioner has Keras' History, which has a dict
+        history = history.history
+    if not isinstance(history, Mapping):
+        raise ValueError(
+            "Expected what `captioner.history` is after `fit`, or the folder of the training. A captioner that was "
+            f"loaded has no history. Received: history of type {given}"
+        )
+    kinds = {
+        title: [name for name in names if name in history and np.isfinite(history[name]).any()]
+        for title, names in CURVES.items()
+    }
+    kinds = {title: names for title, names in kinds.items() if names}
+    if not kinds:
+        known = ", ".join(name for names in CURVES.values() for name in names)
+        raise ValueError(f"Expected at least one of: {known}. Received: history with {', '.join(history) or 'nothing'}")
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(1, len(kinds), figsize=(4 * len(kinds), 3), layout="constrained", squeeze=False)
+        ax = ax[0]
+    check_axes(ax)
+    panels = np.asarray(ax).ravel()
+    if len(panels) < len(kinds):
+        raise ValueError(f"This history needs {len(kinds)} axes: {', '.join(kinds)}. Received: {len(panels)}")
+    for panel, (title, names) in zip(panels, kinds.items()):
+        for name in names:
+            unit = 100 if name.startswith("val_bleu") else 1
+            values = unit * np.asarray(history[name], dtype=float)
+            panel.plot(np.arange(1, len(values) + 1), values, marker=".", label=CURVE_NAMES[name])
+        panel.set_title(title)
+        panel.set_xlabel("epoch")
+        panel.xaxis.get_major_locator().set_params(integer=True)
+        panel.legend()
+    return ax
+
+
+def _read_history(path):
+    """Return what the history.csv of a training has: a dict from a name to its value in each epoch."""
+    path = path / "history.csv" if path.is_dir() else path
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            names, *rows = csv.reader(file)
+        return dict(zip(names, np.array(rows, dtype=float).T.tolist(), strict=True))
+    except (ValueError, csv.Error):
+        raise ValueError(f"{path}: this is no history.csv that `fit` has written.") from None
+
+
+def _as_photo(image):
+    """Return a photo as uint8 (height, width, 3) and its width by height; it is shrunk if it is very large, else not
+    copied."""
+    if not (isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3):
+        image = load_image(image)
+    height, width = image.shape[:2]
+    size = bounded_size(height, width, LARGEST_SIDE)
+    return image if size == (height, width) else load_image(image, size), width / max(height, 1)
+
+
+def _write_below(panel, text):
+    """Write a small line below a panel."""
+    panel.text(0.5, -0.03, text, transform=panel.transAxes, ha="center", va="top", fontsize="small", parse_math=False)
+
+
+def _check_options(columns, opacity):
+    check_counts(columns=columns)
+    if not 0 <= opacity <= 1:
+        raise ValueError(f"Expected a number from 0 to 1. Received: opacity={opacity}")

@@ -1,0 +1,128 @@
+"""The overview: one page with a player for each photo and, with references, its own scores, to be sorted by.
+
+The page holds everything itself, as players do. Words stand in it as they are; photos and maps wait as JSON, which a
+browser neither decodes nor draws, and become players when the reader comes near. Some photos are shown at a time, and
+a few words find those that have them: a thousand photos stay usable on a phone.
+"""
+
+from pathlib import Path
+
+from data_utils.captions import tokenise
+from data_utils.files import write_whole
+from keras_sat.checks import check_list_of_results
+from keras_sat.pictures.display import AttentionDisplay
+from keras_sat.pictures.player import (
+    OPACITY,
+    PAGE_ENDINGS,
+    as_json,
+    escaped,
+    figure_data,
+    fill,
+    policy,
+    template,
+    template_part,
+)
+from keras_sat.scoring.scores import bleu_counts, bleu_of_counts, cider_of_photos
+
+TEMPLATE = Path(__file__).with_name("gallery.html")
+LARGEST_SIDE, QUALITY = 192, 70  # pixels, and of the JPEG: photos are small here
+SHOWN = 50  # photos at a time
+EMPTY_FIGURE = dict.fromkeys(("aspect", "photo", "rows", "columns", "buttons", "note", "maps"), "")
+EMPTY_FIGURE |= {"opacity": str(round(100 * OPACITY))}
+SHOWN_SCORES = {"bleu_4": "BLEU-4", "cider": "CIDEr"}
+
+
+def gallery(results, path, *, images=None, names=None, references=None, title="Captions"):
+    """Write one page of players, 50 photos at a time, with a field that finds photos by words.
+
+    Args:
+        results: list of CaptionResult.
+        path: of the page, ending in .html, or a folder, which gets index.html.
+        images: list of the photos: paths, PIL images or arrays; None takes those that the results have.
+        names: list of what the photos are called; None numbers them.
+        references: list of a list of captions for each photo, that people wrote. With them each photo has its own
+            BLEU-4 and CIDEr, and the page can be sorted by them. Each photo's BLEU-4 is 0 as long as it has no four
+            words in a row right; CIDEr depends on how rare words are in all of these references.
+        title: of the page.
+
+    Returns: the path of the page.
+    """
+    check_list_of_results(results)
+    results = list(results)
+    for name, values in (("images", images), ("names", names), ("references", references)):
+        if values is not None and len(values) != len(results):
+            raise ValueError(f"Expected one for each of {len(results)} results. Received: {len(values)} {name}")
+    if not results:
+        raise ValueError("Expected at least one CaptionResult. Received: results=[]")
+    path = Path(path).expanduser()
+    path = path if path.suffix.lower() in PAGE_ENDINGS else path / "index.html"
+    scores = None if references is None else _scores(results, references)
+    photos = []
+    for number, result in enumerate(results):
+        display = AttentionDisplay.from_result(result, image=None if images is None else images[number])
+        its_references = [] if references is None else references[number]
+        its_scores = {} if scores is None else {name: values[number] for name, values in scores.items()}
+        name = f"photo {number + 1}" if names is None else names[number]
+        photos.append(_photo(number, name, display, its_references, its_scores))
+    shared = {"player_style": template_part("style"), "player_script": template_part("script"), "shown": str(SHOWN)}
+    values = {
+        "policy": policy(fill(template_part("script", TEMPLATE), shared)),
+        "title": escaped(title),
+        "first_hidden": str(SHOWN + 1),
+        "summary": f"{len(photos):,} photo{'s' * (len(photos) > 1)}. Point at a word, tap or focus it: the photo is "
+        "bright where the model looked.",
+        "orders": _orders(scores),
+        "figure": fill(template_part("figure"), EMPTY_FIGURE),
+        "photos": "\n".join(photos),
+        **shared,
+    }
+    write_whole(path, fill(template(TEMPLATE), values))
+    return path
+
+
+def _scores(results, references):
+    """Return the dict of a list with a score for each photo."""
+    for number, captions in enumerate(references):
+        if isinstance(captions, str):
+            raise ValueError(f"Expected a list of captions for each photo. Received: references[{number}]={captions!r}")
+    references = [[tokenise(caption) for caption in captions] for captions in references]
+    candidates = [tokenise(result.caption) for result in results]
+    return {
+        "bleu_4": bleu_of_counts(bleu_counts(references, candidates))["bleu_4"].tolist(),
+        "cider": cider_of_photos(references, candidates).tolist(),
+    }
+
+
+def _photo(number, name, display, references, scores):
+    """Return the <article> of one photo."""
+    options = {"aspect": display.aspect, "largest_side": LARGEST_SIDE, "quality": QUALITY}
+    data = figure_data(display.image, display.words, display.attention_weights, **options)
+    keys = {"order": number, **scores}
+    attributes = "".join(f' data-{key}="{value:.6f}"' for key, value in keys.items())
+    shown = [f"{SHOWN_SCORES[score]} {_shown(score, value)}" for score, value in scores.items()]
+    listed = "".join(f"<li>{escaped(reference)}</li>" for reference in references)
+    return "\n".join(
+        [
+            f"<article{attributes}>",
+            f"<h2>{escaped(name)}</h2>",
+            f'<p class="sat-scores">{", ".join(shown)}</p>' if shown else "",
+            f'<p class="sat-waiting">{escaped(" ".join(display.words))}</p>',
+            f'<ul aria-label="What people wrote">{listed}</ul>' if references else "",
+            f'<script type="application/json">{as_json(data)}</script>',
+            "</article>",
+        ]
+    )
+
+
+def _orders(scores):
+    if scores is None:
+        return ""
+    buttons = {"order": "Own order", **SHOWN_SCORES}
+    return "\n".join(
+        f'<button type="button" data-sort="{name}" aria-pressed="{str(name == "order").lower()}">{text}</button>'
+        for name, text in buttons.items()
+    )
+
+
+def _shown(name, score):
+    return f"{score:.3f}" if name == "cider" else f"{100 * score:.1f}"

@@ -1,0 +1,215 @@
+"""The player: photo, caption and attention as one HTML page that needs nothing else.
+
+The page, its look and its script are in player.html; here it is filled. Whatever is written into it is escaped: words
+and names as HTML, the maps as JSON without "<". The page allows no script but its own, and no request.
+"""
+
+import base64
+import functools
+import hashlib
+import html
+import io
+import json
+import re
+import textwrap
+from pathlib import Path
+
+import numpy as np
+
+from keras_sat.pictures.brightness import full_light, times_even
+
+OPACITY = 0.75
+"""How much of the map is seen over the photo, unless asked otherwise."""
+
+PAGE_ENDINGS = (".html", ".htm")
+LARGEST_SIDE = 640  # of the photo in a page, in pixels
+QUALITIES = (85, 70, 50, 30, 10)  # of a JPEG: the first whose file is not too large
+SMALL_SIDE, SMALL_FILE = 128, 12_000  # pixels and bytes: what is smaller as PNG, a drawing, is kept as it is
+STEEPEST_ASPECT = 5  # a strip longer than that would be a line
+NO_NUMBER = 255
+TEMPLATE = Path(__file__).with_name("player.html")
+
+
+def player_page(image, words, attention_weights, *, title=None, opacity=OPACITY, aspect=None):
+    """Return a whole page, as text.
+
+    Args:
+        image: the photo, uint8 (height, width, 3).
+        words: list of the caption's words.
+        attention_weights: (words, rows, columns); NaN is shown as such.
+        title: of the page; None takes the caption.
+        opacity: how much of the map is seen at first, from 0 to 1.
+        aspect: width by height of the photo, where `image` has another since it was shrunk.
+    """
+    title = " ".join(words) if title is None else title
+    values = figure_values(image, words, attention_weights, opacity=opacity, aspect=aspect)
+    return fill(template(), {**values, "title": escaped(title), "policy": policy(template_part("script"))})
+
+
+def player_frame(page, words, aspect):
+    """Return a page as an element for another page, a notebook: nothing of one touches the other."""
+    lines = len(textwrap.wrap(" ".join("x" * (len(word) + 2) for word in words), 52))  # about, as buttons wrap
+    height = round(448 / aspect + 41 * lines + 180)
+    return (
+        f'<iframe srcdoc="{html.escape(page, quote=True)}" sandbox="allow-scripts" title="Attention player" '
+        f'style="width: 100%; max-width: 31rem; height: {height}px; border: 0"></iframe>'
+    )
+
+
+def figure_values(image, words, attention_weights, *, opacity=OPACITY, aspect=None):
+    """Return what the player's <figure> is filled with, escaped: a dict of texts; see `player_page`."""
+    data = figure_data(image, words, attention_weights, aspect=aspect)
+    return {
+        "aspect": data["aspect"],
+        "photo": data["photo"],
+        "rows": str(data["maps"]["rows"]),
+        "columns": str(data["maps"]["columns"]),
+        "buttons": " ".join(
+            f'<button type="button" data-step="{step}">{escaped(word)}</button>' for step, word in enumerate(words)
+        ),
+        "note": data["note"],
+        "opacity": str(round(100 * opacity)),
+        "maps": as_json(data["maps"]),
+    }
+
+
+def figure_data(image, words, attention_weights, *, aspect=None, largest_side=LARGEST_SIDE, quality=QUALITIES[0]):
+    """Return what one player shows, unescaped: a dict for JSON; `quality` is that of the JPEG at best."""
+    _, rows, columns = attention_weights.shape
+    stretched = stretch_note(image.shape[1] / image.shape[0] if aspect is None else aspect)
+    notes = [where(attention_map) for attention_map in attention_weights]
+    return {
+        "aspect": f"{shown_aspect(image):.4f}",
+        "photo": data_uri(image, largest_side, quality),
+        "words": list(words),
+        "note": "; ".join(filter(None, ("The photo alone", stretched))) + "." if words else "The caption is empty.",
+        "maps": {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights), "notes": notes},
+    }
+
+
+def encoded_maps(attention_weights):
+    """Return maps as base64: a byte for each cell, 254 for full light, 255 for what is no number."""
+    maps = np.asarray(attention_weights, dtype=float)
+    known = np.isfinite(maps)
+    full = np.array([full_light(attention_map) for attention_map in maps]).reshape(-1, 1, 1)
+    shares = np.rint(254 * np.where(known, maps, 0).clip(min=0) / full)
+    return base64.b64encode(np.where(known, shares, NO_NUMBER).astype(np.uint8).tobytes()).decode()
+
+
+def where(attention_map):
+    """Return in words where a map (rows, columns) is greatest: what a picture says to those who see it.
+
+    >>> where(np.array([[0.1, 0.0], [0.0, 0.9]]))
+    'looks most at the bottom right; one of 4 cells gets 90 %: 3.6 times an even share.'
+    """
+    unknown = np.count_nonzero(~np.isfinite(attention_map))
+    if unknown:
+        return f"the attention is no number in {unknown} of {attention_map.size} cells."
+    peak, least = attention_map.max(), attention_map.min()
+    if peak <= 0:
+        return "looks nowhere."
+    if peak - least <= 1e-6 * max(abs(peak), 1e-12):
+        return "looks everywhere alike."
+    row, column = np.unravel_index(attention_map.argmax(), attention_map.shape)
+    rows, columns = attention_map.shape
+    vertical = ("top", "", "bottom")[int(3 * (row + 0.5) / rows)]
+    horizontal = ("left", "", "right")[int(3 * (column + 0.5) / columns)]
+    place = " ".join(filter(None, (vertical, horizontal))) or "centre"
+    size = attention_map.size
+    times = times_even(attention_map)
+    in_cell = f"one of {size} cells gets {100 * times / size:.0f} %: {times:.1f} times an even share"
+    return f"looks most at the {place}; {in_cell}."
+
+
+def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITIES[0]):
+    """Return a photo as text that a page can hold: as PNG if that is small, else as JPEG of bounded size."""
+    from PIL import Image
+
+    height, width = bounded_size(*image.shape[:2], largest_side)
+    picture = Image.fromarray(image)
+    if picture.size != (width, height):
+        picture = picture.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=2)
+    if max(picture.size) <= SMALL_SIDE:
+        content = _file_of(picture, format="PNG", optimize=True)
+        if len(content) <= SMALL_FILE:
+            return _as_uri(content, "png")
+    bound = max(32_000, picture.width * picture.height // 2)
+    for quality in (value for value in QUALITIES if value <= quality):
+        content = _file_of(picture, format="JPEG", quality=quality, optimize=True)
+        if len(content) <= bound:
+            break
+    return _as_uri(content, "jpeg")
+
+
+def _as_uri(content, kind):
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _file_of(picture, **options):
+    file = io.BytesIO()
+    picture.save(file, **options)
+    return file.getvalue()
+
+
+def shown_aspect(image):
+    """Return width by height of a photo as it is shown: bounded, so that a strip remains to be seen."""
+    height, width = image.shape[:2]
+    return min(max(width / height, 1 / STEEPEST_ASPECT), STEEPEST_ASPECT)
+
+
+def bounded_size(height, width, largest):
+    """Return (height, width) with no side above `largest`. A strip, which is stretched when shown, keeps its short
+    side as far as that has room then.
+
+    >>> bounded_size(1500, 2000, 1000), bounded_size(60, 4000, 1000)
+    ((750, 1000), (60, 1000))
+    """
+    share = min(largest / max(height, width, 1), 1)
+    least = largest // STEEPEST_ASPECT
+    return tuple(max(round(share * side), min(side, least)) for side in (height, width))
+
+
+def stretch_note(aspect):
+    """Return in few words how a photo of this width by height is stretched when it is shown: not at all, mostly.
+
+    >>> stretch_note(4000 / 60)
+    'height stretched 13.3 ×'
+    """
+    stretched = {"height": aspect / STEEPEST_ASPECT, "width": 1 / aspect / STEEPEST_ASPECT} if aspect else {}
+    return next((f"{side} stretched {times:.1f} ×" for side, times in stretched.items() if times >= 1.05), "")
+
+
+# === Templates ===
+
+
+@functools.cache
+def template(path=TEMPLATE):
+    return path.read_text(encoding="utf-8")
+
+
+@functools.cache
+def template_part(name, path=TEMPLATE):
+    """Return a template's "style" or "script" without its tags, or its "figure" with them, to be filled."""
+    pattern = r"<figure\b.*?</figure>" if name == "figure" else rf"(?<=<{name}>).*?(?=</{name}>)"
+    return re.search(pattern, template(path), re.DOTALL)[0]
+
+
+def fill(text, values):
+    """Return a template with each {{name}} replaced, once: what a value holds is never taken for a name."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], text)
+
+
+def as_json(value):
+    """Return a value as JSON that may stand in a <script> element."""
+    return json.dumps(value).replace("<", "\\u003c")
+
+
+def policy(script):
+    """Return a content security policy that allows this one script, styles, and pictures in the page itself."""
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode()
+    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def escaped(text):
+    """Return any text as HTML, for elements and attributes; bytes of file names that are no letters become "?"."""
+    return html.escape(str(text).encode("utf-8", "replace").decode("utf-8"), quote=True)

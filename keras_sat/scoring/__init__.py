@@ -1,0 +1,1 @@
+"""How good captions are, and whether attention lies on what they name."""

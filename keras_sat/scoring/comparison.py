@@ -1,0 +1,153 @@
+"""Is one captioner better than another, or was it luck? Differences of scores, with intervals over photos and seeds."""
+
+import glob
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from keras_sat.scoring.evaluation import COLUMNS, ScoreTable
+from keras_sat.scoring.scores import bleu_of_counts
+
+NUM_RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The scores of two captioners on the same photos. Printed, it is a table.
+
+    Attributes:
+        names: what the two are called.
+        num_photos: photos that both have captioned.
+        num_seeds: trainings of each.
+        rows: dict from the name of a score to a dict of "first" and "second" (one score for each seed), "difference"
+            (second minus first, of the means over seeds) and "interval" (low, high): 95 % of the differences on photos
+            and seeds drawn anew.
+    """
+
+    names: tuple
+    num_photos: int
+    num_seeds: tuple
+    rows: dict
+
+    def __str__(self):
+        lines = [f"{'':9}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
+        for name, row in self.rows.items():
+            unit, digits = (1, 3) if name == "cider" else (100, 1)
+            sides = (unit * np.array(row[side]) for side in ("first", "second"))
+            sides = (mean_and_deviation(side, digits, digits + 1) for side in sides)
+            low, high = (f"{unit * end:+.{digits + 1}f}" for end in row["interval"])
+            difference = f"{unit * row['difference']:+.{digits + 1}f}"
+            lines.append(
+                f"{COLUMNS[name]:9}" + "".join(f"{side:>16}" for side in sides) + f"{difference:>12}  {low} to {high}"
+            )
+        counted = [
+            f"{name} ({count} seed{'s' if count > 1 else ''})" for name, count in zip(self.names, self.num_seeds)
+        ]
+        lines.append(f"first: {counted[0]}; second: {counted[1]}; {self.num_photos} photos")
+        lines.append("Intervals: photos, and seeds, drawn anew with repetition; METEOR is here the mean over photos,")
+        lines.append("another number than that of all captions together, which `evaluate` prints.")
+        if "meteor" not in self.rows:
+            lines.append("METEOR is left out: not all of them have it, or it is not the same one.")
+        return "\n".join(lines)
+
+
+def compare(first, second, *, num_resamples=NUM_RESAMPLES, seed=0):
+    """Return the Comparison of two captioners, each scored once or once for each seed.
+
+    The interval is a bootstrap over photos and seeds: scores of the same photos are compared, drawn with repetition,
+    and of seeds that are drawn with repetition too, where there are several.
+
+    Args:
+        first, second: each a ScoreTable, the path of one that `to_json` wrote, a pattern of such paths
+            ("runs/soft-*.json"), or a list of these: one for each seed.
+        num_resamples: how often the photos are drawn.
+        seed: of the draws.
+    """
+    if num_resamples < 1:
+        raise ValueError(f"Expected at least 1. Received: num_resamples={num_resamples}")
+    sides = [_tables(first), _tables(second)]
+    _check_same_photos([*sides[0], *sides[1]])
+    num_photos = len(sides[0][0].captions)
+    rng = np.random.default_rng(seed)
+    draws = rng.multinomial(num_photos, [1 / num_photos] * num_photos, size=num_resamples)
+    counts = np.concatenate([np.ones((1, num_photos)), draws])  # the first row: every photo once
+    scored = [[_scores_of_draws(table.photos, counts) for table in tables] for tables in sides]
+    kinds = {table.scores["meteor_kind"] for tables in sides for table in tables}
+    rows = {}
+    for name in COLUMNS:
+        if any(name not in scores for side in scored for scores in side) or (name == "meteor" and len(kinds) > 1):
+            continue  # METEOR, where one of them has none or another one
+        one, two = (np.stack([scores[name] for scores in side]) for side in scored)  # (seeds, 1 + resamples)
+        differences = _mean_of_seeds(two, rng) - _mean_of_seeds(one, rng)
+        rows[name] = {
+            "first": one[:, 0].tolist(),
+            "second": two[:, 0].tolist(),
+            "difference": float(differences[0]),
+            "interval": tuple(np.percentile(differences[1:], [2.5, 97.5]).tolist()),
+        }
+    return Comparison(_names(first, second), num_photos, tuple(map(len, sides)), rows)
+
+
+def _mean_of_seeds(scores, rng):
+    """Return the mean over seeds, (1 + resamples,), of scores (seeds, 1 + resamples): all first, then drawn anew."""
+    num_seeds, num_columns = scores.shape
+    chosen = rng.integers(num_seeds, size=(num_seeds, num_columns))
+    chosen[:, 0] = np.arange(num_seeds)
+    return np.take_along_axis(scores, chosen, axis=0).mean(axis=0)
+
+
+def _scores_of_draws(photos, counts):
+    """Return the scores of each draw, where counts (draws, photos) says how often it has each photo."""
+    scores = bleu_of_counts(counts @ np.array(photos["bleu_counts"], dtype=float))
+    for name in ("meteor", "rouge_l", "cider"):
+        if photos[name] is not None:
+            scores[name] = counts @ np.array(photos[name]) / counts.sum(axis=1)
+    return scores
+
+
+def _tables(source):
+    sources = source if isinstance(source, (list, tuple)) else [source]
+    tables = []
+    for item in sources:
+        if isinstance(item, ScoreTable):
+            tables.append(item)
+            continue
+        path = Path(item).expanduser()
+        found = [path] if path.exists() or not glob.has_magic(str(path)) else sorted(glob.glob(str(path)))
+        if not found:
+            raise ValueError(f"No file matches this pattern. Received: {str(item)!r}")
+        tables += [ScoreTable.from_json(name) for name in found]
+    if not tables:
+        raise ValueError("Expected at least one ScoreTable on each side. Received: an empty list")
+    return tables
+
+
+def _check_same_photos(tables):
+    """Refuse scores that cannot be compared: of other photos."""
+    first = tables[0]
+    for table in tables[1:]:
+        for name in ("data", "split", "split_seed", "tokenisation"):
+            if table.settings.get(name) != first.settings.get(name):
+                raise ValueError(
+                    f"The scores are of different {name}. "
+                    f"Received: {first.settings.get(name)!r} and {table.settings.get(name)!r}"
+                )
+        if [entry["image_id"] for entry in table.captions] != [entry["image_id"] for entry in first.captions]:
+            raise ValueError(
+                "The scores are of different photos. "
+                f"Received: {len(first.captions)} and {len(table.captions)} captions, not of the same photos in order"
+            )
+
+
+def _names(first, second):
+    return tuple(
+        side if isinstance(side, str) else str(side) if isinstance(side, Path) else default
+        for side, default in ((first, "the first"), (second, "the second"))
+    )
+
+
+def mean_and_deviation(values, digits, deviation_digits):
+    """Return the mean of an array as text, "22.2 ± 0.4", and of several values their deviation."""
+    mean = f"{values.mean():.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {values.std(ddof=1):.{deviation_digits}f}"

@@ -1,0 +1,1 @@
+"""A whole training: photos, callbacks, devices, and the folder that it is kept in."""

@@ -1,0 +1,102 @@
+"""Is it the same training as before? What its result depends on is noted in its folder."""
+
+import json
+import os
+import zlib
+
+import keras
+import numpy as np
+
+from data_utils.files import read_sealed_json, write_sealed_json
+from keras_sat.files.checkpoint import WAY_OUT
+
+
+def checksum(value):
+    """Return eight digits that tell what JSON can hold from anything else."""
+    return f"{zlib.crc32(json.dumps(value).encode()):08x}"
+
+
+def describe(arguments, images, initial_model):
+    """Return what the result of a training depends on, as JSON can hold it.
+
+    Args:
+        arguments: dict of arguments; those in "captioner_options" stand beside the others.
+        images: list of CaptionedImage.
+        initial_model: the Captioner that it goes on from, or None.
+    """
+    photos = [[image.image_id, image.captions, image.split, _picture(image.image_path)] for image in images]
+    described = {"data": f"{len(images)} photos, checksum {checksum(photos)}"}
+    described["initial_model"] = None
+    if initial_model is not None:
+        settings = json.dumps(initial_model.get_config(), sort_keys=True, default=repr)
+        described["initial_model"] = f"{initial_model.weights_digest()}-{zlib.crc32(settings.encode()):08x}"
+    described |= {**arguments, **arguments["captioner_options"]}
+    del described["captioner_options"]
+    return json.loads(json.dumps(described, default=_as_json))
+
+
+def _picture(path):
+    """Return what tells a picture from another one at low cost: the size of its file, or the checksum of an array."""
+    if not isinstance(path, (str, os.PathLike)):
+        return zlib.crc32(np.ascontiguousarray(path))
+    try:
+        return os.path.getsize(os.path.expanduser(path))
+    except OSError:
+        return None
+
+
+def _as_json(value):
+    """Return an argument that is an object as plain values that are the same in every process."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, keras.Model):
+        digest = 0
+        for weight in value.weights:
+            digest = zlib.crc32(np.ascontiguousarray(weight.numpy()), digest)
+        return f"a keras.Model {value.input_shape} to {value.output_shape}, checksum {digest:08x}"
+    if hasattr(value, "get_config"):
+        config = {name: option for name, option in value.get_config().items() if name != "name"}
+        return {"class": type(value).__name__, **config}
+    return getattr(value, "__qualname__", type(value).__name__)
+
+
+def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
+    """Note the arguments of a training in its folder; refuse a folder where other ones are noted, once it has begun.
+
+    Args:
+        output_dir: the folder.
+        described: what `describe` returned.
+        epochs: the figures of the epochs so far.
+        usual: dict of default arguments: a version with fewer of them may have begun the training.
+        has_ended: whether it is only going to be loaded.
+    """
+    path = output_dir / "arguments.json"
+    if not path.exists():
+        foreign = [name for name in ("model", "checkpoint", "history.csv", "logs") if (output_dir / name).exists()]
+        if foreign:
+            raise ValueError(
+                f"The folder holds a {foreign[0]} that no training of keras_sat left there. Choose another one. "
+                f"Received: output_dir={str(output_dir)!r}"
+            )
+    if not epochs:  # nothing has been reached yet that other arguments could spoil
+        write_sealed_json(path, described)
+        return
+    before = {**usual, **read_sealed_json(path, "the arguments of a training", WAY_OUT)}
+    names = [name for name in described if before.get(name) != described[name]]
+    names += [name for name in before if name not in described and name not in usual]
+    # When to stop may change, unless the learning rate depends on it: the epochs so far would have been the same.
+    may_change = {"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}
+    if before.get("deterministic"):  # a promise that can be given up, but not made for epochs that are over
+        may_change.add("deterministic")
+    if {*names} <= may_change:
+        kept = {"deterministic": before.get("deterministic", False)} if has_ended else {}
+        write_sealed_json(path, {**described, **kept})
+        return
+    differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
+    raise ValueError(
+        f"In this folder lies a training with other arguments: {differences}. Pass the same ones to go on with it, "
+        "or another output_dir to begin anew (initial_model=FOLDER/model goes on from its weights). "
+        f"Received: output_dir={str(output_dir)!r}"
+    )

@@ -1,0 +1,100 @@
+"""The photos of a training: encoded once, or found to be readable, and dealt out in batches."""
+
+import os
+from pathlib import Path
+
+from data_utils.batches import make_batches
+from data_utils.features.cache import FeatureCache
+from data_utils.images import readable_photos
+from keras_sat.training.folder import checksum
+
+KEEP_IMAGES_BYTES = 1_000_000_000
+
+
+class TrainingPhotos:
+    """The photos of a training, which are encoded, or found to be readable, when a captioner is there.
+
+    Args:
+        images: list of CaptionedImage.
+        data_dir, cache_dir, output_dir, skip_unreadable, show_progress: see `fit`.
+        team: the Team that trains.
+    """
+
+    def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, team):
+        self.images = images
+        self.data_dir, self.cache_dir, self.output_dir = data_dir, cache_dir, output_dir
+        self.skip_unreadable = skip_unreadable
+        self.show_progress = show_progress
+        self.team = team
+        self.cache, self.views, self.options = None, [], None
+
+    def prepare(self, captioner, num_views):
+        """Build the features of all photos (`evaluate` will want those of the test split) and of the further views."""
+        if captioner.encoder_training != "frozen" and num_views > 1:
+            raise ValueError(
+                "Views are for features that are kept; an encoder that is trained gets the photos themselves. "
+                f"Received: num_views={num_views} with encoder_training={captioner.encoder_training!r}"
+            )
+        if self.options is None:  # else it is done already, for an epoch of the other kind
+            _ = captioner.encoder_model  # a frozen one is made now: its variables need all hosts at once
+            with self.team.in_turn():
+                self._prepare(captioner, num_views)
+            weights_digest = None if self.cache is None else self.cache.manifest["weights_digest"]
+            self.team.check_same({"readable_photos": _checksum(self.images), "weights_digest": weights_digest})
+
+    def _prepare(self, captioner, num_views):
+        if captioner.encoder_training != "frozen":
+            self.images = readable_photos(self.images, skip=self.skip_unreadable, show_progress=self.show_progress)
+            self.options = _photo_options(captioner, self.images)
+            return
+        folder = Path(self.cache_dir or _usual_cache_dir(captioner, self.data_dir, self.output_dir))
+        errors = "skip" if self.skip_unreadable else "raise"
+        self.cache = self._built(folder, self.images, captioner, errors=errors)
+        self.images = [image for image in self.images if image.image_id not in self.cache.unreadable]
+        train = self.of_split("train")
+        digest = _checksum(train)  # another split has other photos to train on
+        self.views = [
+            self._built(folder / f"view{view}-{digest}", train, captioner, view=view) for view in range(1, num_views)
+        ]
+        self.options = {}
+
+    def _built(self, folder, images, captioner, **options):
+        ids, paths = ([getattr(image, name) for image in images] for name in ("image_id", "image_path"))
+        encoder = captioner.encoder_model
+        return FeatureCache.build(folder, ids, paths, encoder, show_progress=self.show_progress, **options)
+
+    def of_split(self, split):
+        """Return the photos of a split; none where there is no such."""
+        return [image for image in self.images if image.split == split]
+
+    def batches(self, split, captioner, plan, *, group_by=None, whole=False, **options):
+        """Return the batches of a split; `whole` leaves out the further views."""
+        views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
+        options |= {"batch_size": plan.batch_size, "group_by": group_by or plan.group_by, "seed": plan.seed}
+        options |= {"shares": self.team.shares}
+        return make_batches(self.of_split(split), captioner.vocabulary, views, **options, **self.options)
+
+
+def _checksum(images):
+    """Return what tells photos from others by their ids."""
+    return checksum([image.image_id for image in images])
+
+
+def _photo_options(captioner, images):
+    """Return the options of make_batches for photos: those on the disk stay in memory, if they are not too many."""
+    height, width = captioner.encoder_model.input_shape[1:3]
+    fit_in = len(images) * height * width * 3 <= KEEP_IMAGES_BYTES
+    on_disk = isinstance(images[0].image_path, (str, os.PathLike))
+    return {"image_size": (height, width), "keep_images": fit_in and on_disk}
+
+
+def _usual_cache_dir(captioner, data_dir, output_dir):
+    if data_dir is None:
+        return output_dir / "features"
+    size = captioner.image_size
+    chosen = (
+        captioner.encoder,
+        captioner.encoder_layer,
+        size and "x".join(map(str, [size] if isinstance(size, int) else size)),
+    )
+    return Path(data_dir).expanduser() / "-".join(["features", *filter(None, chosen)])

@@ -1,0 +1,167 @@
+"""A training in its folder: begun, gone on with, or loaded; kept after each epoch; ended with its best captioner."""
+
+import warnings
+
+import keras
+
+from data_utils.files import clear_half_written, read_sealed_json, write_sealed_json
+from keras_sat.captioner import Captioner
+from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, restore_state
+from keras_sat.files.model_folder import read_model
+from keras_sat.training import callbacks as parts
+from keras_sat.training.folder import note_arguments
+
+SEARCH = ("num_beams", "max_length")  # how the dev split is captioned after each epoch
+BEFORE = "before.json"  # scores of the captioner that a training began with
+
+
+class Training:
+    """A training in a folder: begun, gone on with or loaded, it ends with its best captioner.
+
+    Args:
+        plan: what `fit` was asked for.
+        folder: of this training.
+        num_epochs: of this training, at most.
+        kind: what its epochs are called.
+        monitored: the figure that tells the best epoch.
+    """
+
+    def __init__(self, plan, folder, num_epochs, kind="", monitored=parts.MONITORED):
+        self.plan = plan
+        self.folder = folder
+        self.num_epochs = num_epochs
+        self.kind = kind
+        self.monitored = monitored
+        self.before = []  # the figures of the captioner that it began with, where these count
+        self.epochs, self.state = read_checkpoint(folder / "checkpoint")
+        self.epochs = plan.team.tell(self.epochs)
+
+    def note(self, described):
+        """Note what the result depends on; refuse a folder with another training."""
+        self.plan.team.check_same(described)
+        clear_half_written(*(self.folder / name for name in ("arguments.json", "history.csv", BEFORE)))
+        if self.epochs and (self.folder / BEFORE).exists():  # else it may stem from other arguments
+            self.before = [read_sealed_json(self.folder / BEFORE, "the scores before a training", WAY_OUT)]
+        self.before = self.plan.team.tell(self.before)
+        if self.plan.team.is_chief:
+            note_arguments(self.folder, described, self.epochs, self.plan.usual, has_ended=self.has_ended)
+        if self.epochs:
+            parts.write_history(self.folder / "history.csv", self.epochs)
+
+    @property
+    def has_ended(self):
+        known = [*self.before, *self.epochs]
+        return len(self.epochs) >= self.num_epochs or parts.is_at_its_best(known, self.plan.patience, self.monitored)
+
+    def loaded(self):
+        """Return what `run` returned when it ended."""
+        self.plan.say(
+            f"{self.folder}: this training has ended after {len(self.epochs)} {self.kind}epochs; the best captioner is "
+            "loaded"
+        )
+        self.plan.team.share_folder(self.folder / "model")
+        own, initial_model = self.plan.encoder, self.plan.initial_model
+        if not isinstance(own, keras.Model):
+            own = initial_model.encoder_model if initial_model is not None and initial_model.has_own_encoder else None
+        return Captioner.load(self.folder / "model", encoder=own), True, self.epochs
+
+    def begin_with(self, captioner):
+        """Keep a captioner and its scores as what is to be improved."""
+        if self.epochs:
+            return
+        captioner.save(self.folder / "model")
+        scores, dev_images = {}, self.plan.photos.of_split("dev")
+        if dev_images and self.plan.team.is_chief:
+            scores = parts.score_captions(captioner, dev_images, **self._search_options())
+            shown = f"CIDEr {scores['val_cider']:.3f}, BLEU-4 {100 * scores['val_bleu_4']:.1f}"
+            self.plan.say(f"before {self.kind}training: {shown} on dev")
+        write_sealed_json(self.folder / BEFORE, scores)
+        self.before = self.plan.team.tell([scores])
+
+    def run(self, captioner, batches, steps=()):
+        """Train a captioner that was compiled.
+
+        Returns: the best captioner; whether the training came to its end, neither interrupted nor lost; the figures of
+            its epochs.
+        """
+        plan, team, dev_images = self.plan, self.plan.team, self.plan.photos.of_split("dev")
+        self._refuse_damaged_model()
+        captioner.build_for(batches)
+        if self.state:
+            restore_state(captioner, self.state)
+            plan.say(f"goes on after {self.kind}epoch {len(self.epochs)}")
+        lost = parts.StopWhenLost()
+        known = {"epochs": self.epochs, "before": self.before, "monitored": self.monitored}
+        keep = parts.KeepTraining(self.folder, patience=plan.patience, **known)
+        steps, dev_batches, search_options = [lost, *steps], None, self._search_options()
+        if dev_images:
+            dev_batches = plan.photos.batches("dev", captioner, plan, whole=True, shuffle=False)
+            steps.append(parts.ScoreCaptions(dev_images, **search_options))
+        if plan.show_progress:
+            steps.append(parts.ShowProgress(self.num_epochs, label=f"{self.kind}epoch", **known))
+            shown = dev_images or plan.photos.of_split("train")
+            steps.append(parts.ShowCaptions(shown, **search_options))
+        is_whole = True
+        try:
+            team.fit(
+                captioner,
+                batches,
+                validation_data=dev_batches,
+                initial_epoch=len(self.epochs),
+                epochs=self.num_epochs,
+                callbacks=[*steps, *plan.callbacks, keep],
+            )
+        except KeyboardInterrupt:
+            if team.num_hosts > 1:
+                raise  # the others cannot go on alone: they end as this process does
+            is_whole = False
+            if keep.epochs:
+                plan.say("\nstopped; called again with the same arguments, it goes on after the last complete epoch")
+        self.epochs, is_lost = team.tell([keep.epochs, lost.is_lost])
+        team.share_folder(self.folder / "model")
+        return self._best(captioner, is_lost), is_whole and not is_lost, self.epochs
+
+    def _refuse_damaged_model(self):
+        """Look at the model before an epoch is spent, not only when a better one is to replace it."""
+        if self.state or (self.folder / "model" / "config.json").exists():
+            try:
+                read_model(self.folder / "model")
+            except ValueError as error:
+                raise ValueError(
+                    f"{error} The best captioner should lie there: copy it back, or train into another output_dir."
+                ) from None
+
+    def _search_options(self):
+        return {"cache": self.plan.photos.cache, **{name: getattr(self.plan, name) for name in SEARCH}}
+
+    def _best(self, captioner, is_lost):
+        """Return the captioner with the weights of its best epoch."""
+        captioner.expectation_share.assign(captioner.expectation_probability)
+        advice = "Lower the learning rate, or clip_norm, and train into another output_dir."
+        if self.kind:
+            advice = "Lower self_critical_rate, or clip_norm: with epochs=0, another output_dir, and initial_model="
+            advice += f"{str(self.folder.parent / 'model')!r}." if self.plan.epochs else "the same."
+        if not self.epochs and not self.before:
+            if is_lost:
+                raise ValueError(
+                    f"The loss became infinite or no number in the first epoch: nothing was learnt. {advice}"
+                )
+            warnings.warn("Stopped before the first epoch was complete: nothing is kept on the disk.", stacklevel=5)
+            return captioner
+        best = parts.best_epoch([*self.before, *self.epochs], self.monitored) - len(self.before)
+        name = f"The captioner of epoch {best + 1}" if best >= 0 else "The captioner from before"
+        if is_lost:
+            warnings.warn(
+                f"The loss became infinite or no number in epoch {len(self.epochs) + 1}. {name}, the best one, is "
+                f"returned. {advice}",
+                stacklevel=5,
+            )
+        captioner.restore_weights(self.folder / "model")
+        if best < 0:
+            line = f"none of {len(self.epochs)} {self.kind}epochs was better; the captioner from before is"
+        else:
+            figure = self.epochs[best].get(self.monitored)
+            score = "" if figure is None else f", {parts.as_text(self.monitored, figure)} on dev"
+            line = f"the best of {len(self.epochs)} {self.kind}epochs was {best + 1}{score}; it is saved"
+        self.plan.say(f"{line} in {self.folder / 'model'}")
+        return captioner

@@ -1,0 +1,173 @@
+"""Self-critical training: draw captions, score them as they will be scored, and make the better ones more probable.
+
+Cross-entropy asks for the next word of a person's caption. Here the captioner writes whole captions by itself, and
+CIDEr is its reward (Rennie et al. 2017, Self-critical sequence training). For a caption y drawn from p,
+
+    gradient of E[reward(y)] = E[(reward(y) - b) gradient of log p(y)],
+
+with any b that does not depend on y: what the captioner gets for its greedy caption, or on average for the other
+captions that were drawn for the photo. A drawn caption that beats b becomes more probable, another one less.
+"""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from keras_sat import equations
+from keras_sat.checks import check_above_zero, check_counts
+from keras_sat.model.objective import Objective, photos_with_words
+from keras_sat.model.replicas import sum_over_replicas
+from keras_sat.scoring.scores import DocumentFrequencies, cider_of_vectors
+from keras_sat.search.algorithms import allowed_logits
+from keras_sat.search.writer import run_search, special_tokens
+
+BASELINES = ("greedy", "others")
+KEPT_REFERENCES = 40_000  # captions of which the n-grams are kept: those of Flickr8k
+
+
+class SelfCritical:
+    """What a batch costs in self-critical training: `Captioner.compile(training_objective=SelfCritical(...))`.
+
+    The batches are those of make_batches with group_by="image": the captions of a photo are the references. Words are
+    chosen with attention's expectation, hard attention's too. The attention penalty, label smoothing, and dropout of
+    words and of word vectors have no part in it.
+
+    Args:
+        captions: the captions of each training photo, a list of lists: they say how rare an n-gram is.
+        vocabulary: Vocabulary.
+        num_drawn: captions that are drawn for each photo.
+        reward_baseline: "greedy": the reward of the greedy caption; "others": the mean reward of the other captions
+            that were drawn for the photo, which takes no search of its own.
+        temperature: captions are drawn from p ** (1 / temperature): below 1 they are closer to those of a search.
+        max_length: most words of a caption, `<end>` counted.
+    """
+
+    def __init__(self, captions, vocabulary, *, num_drawn=5, reward_baseline="greedy", temperature=0.5, max_length=20):
+        check_drawing(num_drawn=num_drawn, reward_baseline=reward_baseline)
+        check_counts(max_length=max_length)
+        check_above_zero(temperature=temperature)
+        self.vocabulary = vocabulary
+        self.num_drawn = num_drawn
+        self.reward_baseline = reward_baseline
+        self.temperature = temperature
+        self.max_length = max_length
+        self.reward = CaptionReward(captions, vocabulary)
+
+    def __call__(self, captioner, batch):
+        """Return the Objective of ((features, input_ids), target_ids, token_weights)."""
+        (features, _), target_ids, token_weights = batch
+        if len(target_ids.shape) != 3:
+            raise ValueError(
+                'Self-critical training needs all captions of a photo together: make_batches(..., group_by="image"). '
+                f"Received: target_ids of shape {tuple(target_ids.shape)}"
+            )
+        features = captioner.adapter(captioner.features(features, training=True), training=True)
+        photos = ops.shape(target_ids)[0]
+        thinning = captioner.decoder.thin(photos)  # the same for what is drawn and for what is learnt
+        is_photo = photos_with_words(token_weights, photos)
+        drawn, greedy = self._write(captioner, ops.stop_gradient(features), thinning, is_photo)
+        rewards = tf.numpy_function(
+            self.reward, [ops.concatenate([drawn, greedy], axis=1), target_ids], tf.float32, stateful=False
+        )
+        rewards = ops.reshape(rewards, (photos, self.num_drawn + (self.reward_baseline == "greedy")))
+        drawn_rewards, greedy_rewards = rewards[:, : self.num_drawn], rewards[:, self.num_drawn :]
+        baseline = greedy_rewards if self.reward_baseline == "greedy" else mean_of_others(drawn_rewards)
+        advantage = ops.stop_gradient(ops.reshape(drawn_rewards - baseline, (-1,)))
+
+        token_ids = ops.reshape(drawn, (-1, self.max_length))
+        log_probs = self._read(captioner, features, token_ids, thinning)
+        is_caption = ops.repeat(is_photo, self.num_drawn)
+        num_captions = sum_over_replicas(ops.sum(is_caption))
+        mean = -ops.sum(advantage * log_probs * is_caption) / num_captions
+        figures = {
+            "loss": (-advantage * log_probs, is_caption),
+            "reward": (ops.reshape(drawn_rewards, (-1,)), is_caption),
+            "baseline_reward": (ops.reshape(baseline + ops.zeros_like(drawn_rewards), (-1,)), is_caption),
+        }
+        return Objective(mean, log_probs, ops.zeros_like(log_probs), figures)
+
+    def _write(self, captioner, features, thinning, is_photo):
+        """Return the captions drawn for each photo, and the greedy one where it is the baseline: (photos, .., time).
+
+        The longest caption of a photo comes first: the decoder leaves out those that have ended.
+        """
+        photos = ops.shape(features)[0]
+        options = {"max_length": self.max_length}
+
+        def search(rows_per_photo, noise=None, **drawing):
+            thinned = thinning.of_rows(ops.repeat(ops.arange(photos), rows_per_photo))
+            step, state = captioner.steps(features, rows_per_photo, thinning=thinned)
+            return run_search(step, state, self.vocabulary, captioner.num_regions, noise, **drawing, **options)
+
+        noise = ops.reshape(captioner.draw(is_photo, (self.num_drawn, self.max_length)), (-1, self.max_length))
+        found = search(self.num_drawn, noise, num_samples=self.num_drawn, temperature=self.temperature)
+        order = ops.argsort(-found.lengths, axis=1)
+        drawn = ops.take_along_axis(found.token_ids, order[:, :, None], axis=1)
+        greedy = search(1).token_ids if self.reward_baseline == "greedy" else drawn[:, :0]
+        return drawn, greedy
+
+    def _read(self, captioner, features, token_ids, thinning):
+        """Return log p of captions (rows, time) as they were drawn: of words that a search may choose. (rows,)"""
+        special = special_tokens(self.vocabulary)
+        token_weights = ops.cast(token_ids != special["pad_token_id"], "float32")
+        starts = ops.full_like(token_ids[:, :1], special["start_token_id"])
+        input_ids = ops.concatenate([starts, token_ids[:, :-1]], axis=1)
+
+        thinning = thinning.of_rows(ops.repeat(ops.arange(ops.shape(features)[0]), self.num_drawn))
+        read = captioner.read(features, input_ids, token_ids, token_weights, thinning=thinning)
+        logits = allowed_logits(read.logits, **special) / self.temperature
+        word_log_probs = read.put_back(equations.word_log_probs(logits, read.targets))
+        return equations.caption_log_prob(word_log_probs, token_weights)
+
+
+class CaptionReward:
+    """CIDEr of captions as word ids.
+
+    Args:
+        captions: the captions of each training photo, a list of lists.
+        vocabulary: Vocabulary.
+    """
+
+    def __init__(self, captions, vocabulary):
+        self.no_words = [vocabulary.pad_token_id, vocabulary.end_token_id]
+        as_ids = [[tuple(vocabulary.caption_to_ids(caption)) for caption in of_photo] for of_photo in captions]
+        self.frequencies = DocumentFrequencies(as_ids)
+        self._vectors = functools.lru_cache(KEPT_REFERENCES)(self.frequencies.vectors)
+
+    def __call__(self, token_ids, target_ids):
+        """Return the reward of each caption, float32 (photos, captions).
+
+        Args:
+            token_ids: (photos, captions, time), `<pad>` after `<end>`.
+            target_ids: the references, (photos, references, time); those of `<pad>` alone are none.
+        """
+        rewards = np.zeros(token_ids.shape[:2], np.float32)
+        for photo, (captions, references) in enumerate(zip(token_ids, target_ids)):
+            references = [words for words in map(self._words, references) if words]
+            references = [self._vectors(words) for words in references]
+            for number, words in enumerate(map(self._words, captions)):
+                rewards[photo, number] = cider_of_vectors(self.frequencies.vectors(words), references)
+        return rewards
+
+    def _words(self, token_ids):
+        return tuple(token_ids[~np.isin(token_ids, self.no_words)].tolist())
+
+
+def mean_of_others(rewards):
+    """Return for each of a photo's captions the mean reward of the others, (photos, captions)."""
+    count = rewards.shape[1]
+    return (ops.sum(rewards, axis=1, keepdims=True) - rewards) / (count - 1)
+
+
+def check_drawing(*, num_drawn, reward_baseline):
+    """Refuse options that no captions can be drawn and compared with."""
+    check_counts(num_drawn=num_drawn)
+    if reward_baseline not in BASELINES:
+        raise ValueError(f"Expected one of: {', '.join(BASELINES)}. Received: reward_baseline={reward_baseline!r}")
+    if reward_baseline == "others" and num_drawn < 2:
+        raise ValueError(
+            "A single caption has no others to be compared with: draw more, or choose the greedy one. "
+            f"Received: num_drawn={num_drawn} with reward_baseline='others'"
+        )
