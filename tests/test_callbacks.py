@@ -4,7 +4,7 @@ import pytest
 from data_utils import DATASETS, Vocabulary, make_batches
 from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions
 from keras_sat.files.checkpoint import read_checkpoint, state_of
-from keras_sat.scoring.scores import bleu
+from keras_sat.scoring.bleu import bleu
 from keras_sat.training.callbacks import Curves, best_epoch, is_at_its_best, write_history
 
 

@@ -15,7 +15,7 @@ from conftest import all_slow_but, write_photos
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
 from keras_sat import ATTENTIONS, SCORINGS, Captioner, equations
-from keras_sat.model.decoder import CELLS
+from keras_sat.model.cells import CELLS
 from keras_sat.model.encoders import ENCODERS
 
 KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from data_utils import CaptionedImage
+from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.comparison import compare
 from keras_sat.scoring.evaluation import evaluate_captions
-from keras_sat.scoring.scores import bleu
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
 WORDS = ["a", "the", "dog", "cat", "man", "runs", "sleeps", "jumps", "on", "in", "grass", "snow", "red", "white", "big"]

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from keras_sat.model import decoder as decoder_module
 from keras_sat.model.attention import ATTENTIONS, SCORINGS
-from keras_sat.model.decoder import CELLS, CaptionDecoder
+from keras_sat.model.cells import CELLS
+from keras_sat.model.decoder import CaptionDecoder
 
 PHOTOS, REGIONS, DIM, TIME, VOCABULARY = 2, 5, 6, 4, 11
 KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]

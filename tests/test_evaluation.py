@@ -7,9 +7,11 @@ import pytest
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
+from keras_sat.scoring.bleu import bleu
+from keras_sat.scoring.cider import cider
 from keras_sat.scoring.evaluation import ScoreTable, caption_photos, evaluate_captions
 from keras_sat.scoring.published import PUBLISHED
-from keras_sat.scoring.scores import bleu, cider, rouge_l
+from keras_sat.scoring.rouge import rouge_l
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
 

@@ -13,7 +13,7 @@ from keras_sat.command_line import arguments as offered
 from keras_sat.command_line import commands as command_line
 from keras_sat.files.model_folder import pretrained_names
 from keras_sat.model.attention import ATTENTIONS, SCORINGS
-from keras_sat.model.decoder import CELLS
+from keras_sat.model.cells import CELLS
 from keras_sat.model.encoders import ENCODERS
 from keras_sat.training import recipe
 from keras_sat.training.self_critical import BASELINES

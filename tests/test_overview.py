@@ -9,7 +9,8 @@ from PIL import Image
 from test_player import HOSTILE, Elements, Page, maps_of
 
 from keras_sat import CaptionResult, gallery
-from keras_sat.scoring.scores import bleu_counts, bleu_of_counts, cider_of_photos
+from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
+from keras_sat.scoring.cider import cider_of_photos
 
 REFERENCES = [["a dog runs on the grass", "a dog"], ["two cats sleep", "cats"], ["a man walks in the snow", "a man"]]
 CAPTIONS = ["a dog runs on grass", "snow", "a man walks in the snow"]

@@ -8,7 +8,8 @@ import keras_sat
 from data_utils import draw_scenes, photos_of_split
 from keras_sat.command_line.demo import report_on
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
-from keras_sat.scoring.scores import bleu, cider
+from keras_sat.scoring.bleu import bleu
+from keras_sat.scoring.cider import cider
 from keras_sat.training.recipe import load_captioner
 
 FLICKR8K = ("flickr8k-mobilenet_v2", "flickr8k-mobilenet_v2-hard")

@@ -10,17 +10,10 @@ from data_utils import draw_scenes
 from data_utils.captions import tokenise
 from keras_sat.scoring import evaluation
 from keras_sat.scoring import scores as module
-from keras_sat.scoring.scores import (
-    SCORES,
-    DocumentFrequencies,
-    bleu,
-    bleu_counts,
-    bleu_of_counts,
-    cider,
-    cider_of_photos,
-    rouge_l,
-    rouge_l_of_photos,
-)
+from keras_sat.scoring.bleu import bleu, bleu_counts, bleu_of_counts
+from keras_sat.scoring.cider import DocumentFrequencies, cider, cider_of_photos
+from keras_sat.scoring.rouge import rouge_l, rouge_l_of_photos
+from keras_sat.scoring.scores import SCORES
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from data_utils.captions import CaptionedImage
 from data_utils.files import write_json, write_whole
 from data_utils.scenes import draw_scenes, is_true
 from keras_sat.pictures.display import AttentionDisplay
+from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.grounding import ground
-from keras_sat.scoring.scores import bleu
 from keras_sat.training.recipe import fit
 
 NUM_TRAIN, NUM_DEV, NUM_TEST = 32_000, 500, 500

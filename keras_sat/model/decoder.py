@@ -14,7 +14,8 @@ from keras import layers, ops
 from keras_sat import equations
 from keras_sat.checks import check_counts, check_shares
 from keras_sat.model.attention import make_attention
-from keras_sat.model.fast.loop import LoopDense, loop_over_time
+from keras_sat.model.cells import CELLS
+from keras_sat.model.fast.loop import loop_over_time
 
 
 class DecoderState(NamedTuple):
@@ -74,85 +75,6 @@ class Decoded(NamedTuple):
     logits: Any
     attention_weights: Any
     selection: Any
-
-
-# === Recurrent cells ===
-
-
-class RecurrentCell(layers.Layer):
-    """One layer of the recurrent network.
-
-    `input_projection` is for the word (and for the layer below), `context_projection` for z_t. Both are called from
-    outside, since the words of a whole caption can be projected at once.
-
-    Call arguments:
-        projected_inputs: the sum of the projections of all inputs, (rows, num_gates * hidden_dim).
-        hidden_state, cell_state: (rows, hidden_dim); a cell without cell states takes and returns None.
-
-    Returns: hidden_state, cell_state.
-    """
-
-    num_gates = None
-    has_cell_state = None
-    recurrent_is_summed = None  # whether the cell adds the projection of h_{t-1} to that of the inputs
-
-    def __init__(self, hidden_dim, **kwargs):
-        super().__init__(**kwargs)
-        self.hidden_dim = hidden_dim
-        size = self.num_gates * hidden_dim
-        policy = {"dtype": self.dtype_policy}
-        self.input_projection = LoopDense(size, bias_initializer=self.initial_bias, name="input_projection", **policy)
-        self.context_projection = LoopDense(size, use_bias=False, name="context_projection", **policy)
-        self.recurrent_projection = LoopDense(
-            size,
-            use_bias=not self.has_cell_state,
-            kernel_initializer="orthogonal",
-            name="recurrent_projection",
-            **policy,
-        )
-
-    def initial_bias(self, shape, dtype=None):
-        return ops.zeros(shape, dtype)
-
-    def build_for(self, input_dim, context_dim=None):
-        """Make the weights; a layer above the first sees no context."""
-        self.input_projection.build((None, input_dim))
-        if context_dim is not None:
-            self.context_projection.build((None, context_dim))
-        self.recurrent_projection.build((None, self.hidden_dim))
-        self.built = True
-
-
-class LSTMCell(RecurrentCell):
-    """Equations (1) to (3)."""
-
-    num_gates = 4
-    has_cell_state = True
-    recurrent_is_summed = True
-
-    def initial_bias(self, shape, dtype=None):
-        """1 for the forget gate: remember, until something better is learnt."""
-        return ops.concatenate([ops.full((self.hidden_dim,), bias, dtype) for bias in (0.0, 1.0, 0.0, 0.0)])
-
-    def call(self, projected_inputs, hidden_state, cell_state):
-        return equations.lstm(projected_inputs + self.recurrent_projection(hidden_state), cell_state)
-
-
-class GRUCell(RecurrentCell):
-    """A gated recurrent unit: no cell state, a quarter fewer weights."""
-
-    num_gates = 3
-    has_cell_state = False
-    recurrent_is_summed = False
-
-    def call(self, projected_inputs, hidden_state, cell_state=None):
-        return equations.gru(projected_inputs, self.recurrent_projection(hidden_state), hidden_state), None
-
-
-CELLS = {"lstm": LSTMCell, "gru": GRUCell}
-
-
-# === The decoder ===
 
 
 @keras.saving.register_keras_serializable("keras_sat")

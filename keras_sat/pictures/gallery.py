@@ -22,7 +22,8 @@ from keras_sat.pictures.player import (
     template,
     template_part,
 )
-from keras_sat.scoring.scores import bleu_counts, bleu_of_counts, cider_of_photos
+from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
+from keras_sat.scoring.cider import cider_of_photos
 
 TEMPLATE = Path(__file__).with_name("gallery.html")
 LARGEST_SIDE, QUALITY = 192, 70  # pixels, and of the JPEG: photos are small here

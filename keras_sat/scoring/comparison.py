@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_sat.scoring.bleu import bleu_of_counts
 from keras_sat.scoring.evaluation import COLUMNS, ScoreTable
-from keras_sat.scoring.scores import bleu_of_counts
 
 NUM_RESAMPLES = 1000
 

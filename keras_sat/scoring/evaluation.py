@@ -18,9 +18,11 @@ from data_utils.files import read_json, write_json, write_whole
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.checks import check_axes
+from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
+from keras_sat.scoring.cider import cider_of_photos
 from keras_sat.scoring.meteor import score_meteor
 from keras_sat.scoring.published import PUBLISHED
-from keras_sat.scoring.scores import bleu_counts, bleu_of_counts, cider_of_photos, rouge_l_of_photos
+from keras_sat.scoring.rouge import rouge_l_of_photos
 
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper cuts them
@@ -46,7 +48,7 @@ class ScoreTable:
             captions that are a training caption word for word (None where the data has no training split); and with
             `keras-sat evaluate --grounding` grounding, see `Grounding.to_dict`.
         captions: list with a dict of image_id and caption for each photo.
-        photos: what each photo contributes: dict of lists, "bleu_counts" (see `scores.bleu_counts`), "rouge_l",
+        photos: what each photo contributes: dict of lists, "bleu_counts" (see `bleu.bleu_counts`), "rouge_l",
             "cider" and "meteor" (None where it cannot be computed).
         beside: dict from a label to scores of others, which are printed below.
         images, results: list of CaptionedImage and list of CaptionResult (without the photo), one for each photo;

@@ -19,8 +19,9 @@ import tensorflow as tf
 from data_utils.files import write_whole
 from data_utils.progress import Progress, duration
 from keras_sat.files.checkpoint import write_checkpoint
+from keras_sat.scoring.bleu import bleu
+from keras_sat.scoring.cider import cider
 from keras_sat.scoring.evaluation import NUM_REFERENCES, caption_photos
-from keras_sat.scoring.scores import bleu, cider
 
 MONITORED = "val_bleu_4"
 LEAST_SCORE = 1e-4  # below it a score is as good as 0

@@ -33,9 +33,12 @@ from nltk.translate.meteor_score import meteor_score
 import keras_sat
 from data_utils import CaptionedImage, draw_scenes, is_true, tokenise
 from data_utils.scenes import COLOURS
+from keras_sat.scoring.bleu import bleu, bleu_counts, bleu_of_counts
+from keras_sat.scoring.cider import cider
 from keras_sat.scoring.meteor import NLTK_WEIGHTS
 from keras_sat.scoring.published import PUBLISHED
-from keras_sat.scoring.scores import bleu, bleu_counts, bleu_of_counts, cider, meteor, rouge_l
+from keras_sat.scoring.rouge import rouge_l
+from keras_sat.scoring.scores import meteor
 
 plt.rcParams["figure.dpi"] = 80
 

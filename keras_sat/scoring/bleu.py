@@ -1,0 +1,57 @@
+"""BLEU, as coco-caption computes it: how many sequences of one to four words a person wrote too."""
+
+from collections import Counter
+
+import numpy as np
+
+from keras_sat.scoring.words import MAX_ORDER, as_words, ngram_counts
+
+_TINY, _SMALL = 1e-15, 1e-9  # coco-caption adds these, so that nothing is divided by zero
+
+
+def bleu(references, candidates):
+    """Return the corpus's BLEU: dict with "bleu_1" to "bleu_4", and "bleu_1_no_penalty" to "bleu_4_no_penalty".
+
+    BLEU-n is the geometric mean of the shares of 1-grams to n-grams that stand in a reference too, each counted at most
+    as often as in the reference that has it most often. The brevity penalty compares the length of all candidates
+    with that of the references closest in length. The paper's table is without the penalty.
+
+    Args:
+        references: list of lists of captions.
+        candidates: list of captions.
+
+    >>> scores = bleu([["a dog runs", "the brown dog runs fast"]], ["a dog runs"])
+    >>> round(scores["bleu_1"], 6), round(scores["bleu_3"], 6)
+    (1.0, 1.0)
+    """
+    return bleu_of_counts(bleu_counts(references, candidates).sum(axis=0))
+
+
+def bleu_counts(references, candidates):
+    """Return what each photo adds to BLEU: matches of 1 to 4 words, guesses, and both lengths; (photos, 10), whole."""
+    counts = []
+    for photo_references, candidate in zip(*as_words(references, candidates)):
+        most = Counter()
+        for reference in photo_references:
+            most |= ngram_counts(reference)
+        matches, guesses = [0] * MAX_ORDER, [0] * MAX_ORDER
+        for ngram, count in ngram_counts(candidate).items():
+            matches[len(ngram) - 1] += min(count, most[ngram])
+            guesses[len(ngram) - 1] += count
+        lengths = map(len, photo_references)
+        closest = min(lengths, key=lambda length: (abs(length - len(candidate)), length))
+        counts.append([*matches, *guesses, len(candidate), closest])
+    return np.array(counts)
+
+
+def bleu_of_counts(counts):
+    """Return BLEU from the sum of the `bleu_counts` of some photos, (..., 10): a dict of numbers or of arrays."""
+    counts = np.asarray(counts, dtype=float)
+    matches, guesses = counts[..., :MAX_ORDER], counts[..., MAX_ORDER : 2 * MAX_ORDER]
+    candidate_length, reference_length = counts[..., -2], counts[..., -1]
+    precisions = (matches + _TINY) / (guesses + _SMALL)
+    means = np.cumprod(precisions, axis=-1) ** (1 / np.arange(1, MAX_ORDER + 1))
+    penalty = np.exp(np.minimum(0.0, 1 - (reference_length + _SMALL) / (candidate_length + _TINY)))
+    scores = {f"bleu_{n}": means[..., n - 1] * penalty for n in range(1, MAX_ORDER + 1)}
+    scores |= {f"bleu_{n}_no_penalty": means[..., n - 1] for n in range(1, MAX_ORDER + 1)}
+    return scores if counts.ndim > 1 else {name: float(score) for name, score in scores.items()}

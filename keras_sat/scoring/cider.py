@@ -1,0 +1,76 @@
+"""CIDEr-D, as coco-caption computes it: agreement in what is rarely said of other photos."""
+
+import math
+from collections import Counter
+
+import numpy as np
+
+from keras_sat.scoring.words import MAX_ORDER, as_words, ngram_counts, words_of
+
+CIDER_SIGMA = 6.0  # in words: how fast a difference in length lowers the score
+
+
+def cider(references, candidates, frequencies=None):
+    """Return {"cider": ..}, CIDEr-D as coco-caption computes it: agreement in the n-grams that are rare elsewhere.
+
+    With a single photo no n-gram is rarer than another, and the score is 0.
+
+    Args:
+        references: list of lists of captions.
+        candidates: list of captions.
+        frequencies: DocumentFrequencies; None takes those of the references, as coco-caption does.
+    """
+    return {"cider": float(cider_of_photos(references, candidates, frequencies).mean())}
+
+
+def cider_of_photos(references, candidates, frequencies=None):
+    """Return CIDEr of each photo, (photos,): 10 times a mean cosine of n-gram vectors. See `cider`."""
+    references, candidates = as_words(references, candidates)
+    frequencies = frequencies or DocumentFrequencies(references)
+    scores = []
+    for photo_references, candidate in zip(references, candidates):
+        vectors = [frequencies.vectors(reference) for reference in photo_references]
+        scores.append(cider_of_vectors(frequencies.vectors(candidate), vectors))
+    return np.array(scores)
+
+
+def cider_of_vectors(candidate, references):
+    """Return CIDEr of one caption, from its `DocumentFrequencies.vectors` and those of its references."""
+    return 10 * sum(_cider_similarity(candidate, reference) for reference in references) / len(references)
+
+
+class DocumentFrequencies:
+    """In the references of how many photos each n-gram occurs.
+
+    Args:
+        references: list of lists of captions.
+    """
+
+    def __init__(self, references):
+        self.counts = Counter()
+        num_photos = 0
+        for photo_references in references:
+            num_photos += 1
+            self.counts.update({ngram for caption in photo_references for ngram in ngram_counts(words_of(caption))})
+        self.log_num_photos = math.log(max(num_photos, 1))
+
+    def vectors(self, words):
+        """Return a caption as n-gram vectors, count times inverse document frequency: dicts, norms, number of pairs."""
+        weights, squares = [{} for _ in range(MAX_ORDER)], [0.0] * MAX_ORDER
+        for ngram, count in ngram_counts(words).items():
+            weight = count * (self.log_num_photos - math.log(max(self.counts[ngram], 1)))
+            weights[len(ngram) - 1][ngram] = weight
+            squares[len(ngram) - 1] += weight**2
+        return weights, [math.sqrt(square) for square in squares], max(len(words) - 1, 0)
+
+
+def _cider_similarity(guess, reference):
+    """Return the mean over n of the clipped cosine of two captions, less for captions of different length."""
+    (guess_weights, guess_norms, guess_pairs), (weights, norms, pairs) = guess, reference
+    total = 0.0
+    for n in range(MAX_ORDER):
+        if guess_norms[n] and norms[n]:
+            other = weights[n]
+            shared = sum(min(w, other[ngram]) * other[ngram] for ngram, w in guess_weights[n].items() if ngram in other)
+            total += shared / (guess_norms[n] * norms[n])
+    return math.exp(-((guess_pairs - pairs) ** 2) / (2 * CIDER_SIGMA**2)) * total / MAX_ORDER

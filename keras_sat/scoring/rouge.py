@@ -1,0 +1,44 @@
+"""ROUGE-L, as coco-caption computes it: how long a part of a person's caption comes in the same order."""
+
+import numpy as np
+
+from keras_sat.scoring.words import as_words
+
+ROUGE_BETA = 1.2  # recall counts this many times as much as precision
+
+
+def rouge_l(references, candidates):
+    """Return {"rouge_l": ..}: how long a part of a reference comes in a candidate in the same order, on average.
+
+    Args:
+        references: list of lists of captions.
+        candidates: list of captions.
+
+    >>> rouge_l([["a dog runs"]], ["a dog runs"])
+    {'rouge_l': 1.0}
+    """
+    return {"rouge_l": float(rouge_l_of_photos(references, candidates).mean())}
+
+
+def rouge_l_of_photos(references, candidates):
+    """Return ROUGE-L of each photo: best precision and best recall over its references, as an F score; (photos,)."""
+    scores = []
+    for photo_references, candidate in zip(*as_words(references, candidates)):
+        common = [_longest_common_subsequence(reference, candidate) for reference in photo_references]
+        if not any(common):
+            scores.append(0.0)
+            continue
+        precision = max(common) / len(candidate)
+        recall = max(length / len(reference) for length, reference in zip(common, photo_references) if reference)
+        scores.append((1 + ROUGE_BETA**2) * precision * recall / (recall + ROUGE_BETA**2 * precision))
+    return np.array(scores)
+
+
+def _longest_common_subsequence(first, second):
+    """Return the length of the longest sequence of words that both have in this order, perhaps with gaps."""
+    lengths = [0] * (len(second) + 1)  # of the words of `first` so far and the first j words of `second`
+    for word in first:
+        before = 0  # lengths[j - 1] before this word
+        for j, other in enumerate(second, start=1):
+            before, lengths[j] = lengths[j], before + 1 if word == other else max(lengths[j - 1], lengths[j])
+    return lengths[-1]

@@ -1,0 +1,31 @@
+"""What all scores share: captions as words, and the sequences of words in them."""
+
+from collections import Counter
+
+from data_utils.captions import tokenise
+
+MAX_ORDER = 4  # words in a row, at most, that BLEU and CIDEr look at
+
+
+def as_words(references, candidates):
+    """Return both as lists of words, and refuse what cannot be scored."""
+    references, candidates = list(references), list(candidates)
+    if len(references) != len(candidates) or not candidates:
+        raise ValueError(
+            "Expected as many lists of references as candidates, and at least one. "
+            f"Received: {len(references)} lists of references, {len(candidates)} candidates"
+        )
+    for number, photo_references in enumerate(references):
+        if isinstance(photo_references, str) or not len(photo_references):
+            raise ValueError(
+                f"Expected a list of captions for each photo. Received: references[{number}]={photo_references!r}"
+            )
+    return [[words_of(caption) for caption in captions] for captions in references], [*map(words_of, candidates)]
+
+
+def words_of(caption):
+    return tokenise(caption) if isinstance(caption, str) else list(caption)
+
+
+def ngram_counts(words):
+    return Counter(tuple(words[i : i + n]) for n in range(1, MAX_ORDER + 1) for i in range(len(words) - n + 1))
