@@ -1,7 +1,15 @@
-"""Settings for whole trainings, by name: keyword arguments of `keras_sat.fit`.
+"""Settings for whole trainings, by name: keyword arguments of `keras_sat.fit`; and the encoder where none is named.
 
 The command line takes those of the data set and the encoder, or of the data set, unless it is given another name.
 """
+
+from data_utils.quiet import import_tensorflow
+
+LIGHT_ENCODER = "mobilenet_v2"
+WITHOUT_GPU = (
+    f"no GPU is found: the encoder is {LIGHT_ENCODER}, about ten times as fast on a processor as vgg16, the paper's "
+    "kind, which you get by naming it"
+)
 
 # For a few thousand photos: what keeps a decoder from learning them by heart.
 _FEW_PHOTOS = {
@@ -63,6 +71,21 @@ PRESETS = {
 }
 
 
+def usual_encoder(data):
+    """Return the name of the encoder where none is named: it follows the data, and whether there is a GPU.
+
+    Args:
+        data: the name of the data set, or a list of CaptionedImage.
+    """
+    if isinstance(data, str) and data == "scenes":
+        return "tiny"
+    return "vgg16" if has_gpu() else LIGHT_ENCODER
+
+
+def has_gpu():
+    return bool(import_tensorflow().config.list_physical_devices("GPU"))
+
+
 def usual_preset(data, options):
     """Return the settings that suit a data set, without those that the options leave no place for.
 
@@ -72,12 +95,12 @@ def usual_preset(data, options):
     """
     if "initial_model" in options:
         return {}  # it brings its own
-    encoder = options.get("encoder", "vgg16")
+    encoder = options.get("encoder") or usual_encoder(data)
     names = (f"{data}-{encoder}", data, "default")
     preset = dict(PRESETS[next(name for name in names if name in PRESETS)])
-    unsuitable = set()
+    unsuitable = {"encoder"}  # named already, or `fit` takes the usual one by itself
     if options.get("encoder_training", "scratch" if encoder == "tiny" else "frozen") != "frozen":
-        unsuitable = {"num_views", "encoder_layer", "trained_up_to", "encoder_rate"}
+        unsuitable |= {"num_views", "encoder_layer", "trained_up_to", "encoder_rate"}
     elif "encoder_layer" in options and "trained_up_to" not in options:
-        unsuitable = {"trained_up_to", "encoder_rate"}
+        unsuitable |= {"trained_up_to", "encoder_rate"}
     return {name: value for name, value in preset.items() if name not in unsuitable}

@@ -1,16 +1,20 @@
 import inspect
+import json
 
 import keras
 import pytest
 from conftest import all_slow_but, write_copy_of_data_set
+from small_training import OPTIONS
 
 import keras_sat
 from data_utils import DATASETS
+from data_utils.files import write_sealed_json
 from keras_sat import CaptionDecoder, Captioner
 from keras_sat.__main__ import main
-from keras_sat.presets import PRESETS, usual_preset
+from keras_sat.presets import PRESETS, WITHOUT_GPU, usual_encoder, usual_preset
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.training import recipe
+from keras_sat.training.folder import noted_encoder
 
 TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "encoder_weights": None}
 TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
@@ -62,7 +66,48 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
 def test_settings_that_the_options_leave_no_place_for_are_left_out(options, left_out):
     settings = usual_preset("flickr8k", options)
     whole = PRESETS["flickr8k-mobilenet_v2" if options["encoder"] == "mobilenet_v2" else "flickr8k"]
-    assert set(whole) - set(settings) == left_out
+    assert set(whole) - set(settings) - {"encoder"} == left_out
+
+
+# === The encoder where none is named ===
+
+
+@pytest.mark.parametrize("gpu, encoder", [(True, "vgg16"), (False, "mobilenet_v2")])
+def test_the_encoder_follows_the_data_and_the_machine(gpu, encoder, scene_images, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: gpu)
+    assert usual_encoder("scenes") == "tiny"
+    assert usual_encoder("flickr8k") == usual_encoder("folder") == usual_encoder(scene_images) == encoder
+    with pytest.raises(ValueError, match="weights file does not exist"):
+        keras_sat.fit(scene_images, encoder_weights=tmp_path / "missing.h5", output_dir=tmp_path / "run")
+    noted = json.loads((tmp_path / "run" / "arguments.json").read_text())
+    assert noted["encoder"] == encoder
+    assert (WITHOUT_GPU in capsys.readouterr().out) != gpu
+    features = ["features", "--data", "flickr8k", "--data-dir", str(tmp_path), "--cache-dir", str(tmp_path / "cache")]
+    assert main(features) == 2
+    assert (WITHOUT_GPU in capsys.readouterr().err) != gpu
+
+
+def test_the_encoder_of_a_folder(tmp_path):
+    assert noted_encoder(tmp_path) is None
+    for noted, encoder in (
+        ({"encoder": "tiny", "initial_model": None}, "tiny"),
+        ({"encoder": None, "initial_model": None}, "vgg16"),  # as versions before noted that none was named
+        ({"encoder": None, "initial_model": "01234567"}, None),
+        ({"encoder": "a keras.Model", "initial_model": None}, None),
+    ):
+        write_sealed_json(tmp_path / "arguments.json", noted)
+        assert noted_encoder(tmp_path) == encoder
+    (tmp_path / "arguments.json").write_text("torn")
+    assert noted_encoder(tmp_path) is None
+
+
+def test_a_training_that_is_resumed_keeps_its_encoder(whole_training, monkeypatch):
+    monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: False)
+    folder, captioner = whole_training
+    images = DATASETS["scenes"](None, num_scenes=40, seed=3)
+    options = {name: value for name, value in OPTIONS.items() if name != "encoder"}
+    again = keras_sat.fit(images, output_dir=folder, show_progress=False, **options)
+    assert again.encoder == "tiny" and again.weights_digest() == captioner.weights_digest()
 
 
 @pytest.mark.slow
@@ -102,7 +147,8 @@ def test_the_preset_for_mobilenet_trains(tmp_path):
     "arguments, preset",
     [
         (["--data", "flickr8k", "--encoder", "mobilenet_v2"], "flickr8k-mobilenet_v2"),
-        (["--data", "flickr8k"], "flickr8k"),
+        (["--data", "flickr8k"], "flickr8k-mobilenet_v2"),
+        (["--data", "flickr8k", "--encoder", "vgg16"], "flickr8k"),
         (["--data", "coco", "--encoder", "mobilenet_v2"], "coco"),
         (["--data", "scenes"], "default"),
         (["--data", "flickr8k", "--preset", "paper"], "paper"),
@@ -111,9 +157,12 @@ def test_the_preset_for_mobilenet_trains(tmp_path):
 )
 def test_the_command_line_takes_the_preset_of_the_data_set(arguments, preset, monkeypatch):
     seen = {}
+    monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: False)
     monkeypatch.setattr(recipe, "fit", lambda data, **options: seen.update(options) or type("", (), {"history": [1]}))
     assert main(["fit", *arguments, "--hidden-dim", "3"]) == 0
     expected = {**PRESETS[preset], "hidden_dim": 3}
+    if "--preset" not in arguments:
+        expected.pop("encoder", None)  # `fit` takes the usual one by itself, and says so
     given = {"--encoder": "encoder", "--initial-model": "initial_model"}
     expected |= {given[name]: value for name, value in zip(arguments, arguments[1:]) if name in given}
     assert seen == expected

@@ -94,7 +94,11 @@ def _add_encoder_weights(parser):
 
 
 def _add_encoder(parser):
-    parser.add_argument("--encoder", choices=ENCODER_NAMES, help="default: vgg16")
+    parser.add_argument(
+        "--encoder",
+        choices=ENCODER_NAMES,
+        help="default: tiny for scenes; else vgg16 where a GPU is found, mobilenet_v2 where not",
+    )
     parser.add_argument("--encoder-layer", help="the layer whose grid is used; default: the encoder's usual one")
     _add_encoder_weights(parser)
     parser.add_argument("--image-size", type=int, help="side of the square that photos are stretched to")

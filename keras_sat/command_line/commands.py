@@ -19,7 +19,7 @@ from data_utils.captions import IMAGE_ENDINGS
 from data_utils.datasets import DATASETS
 from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.command_line.arguments import DEFAULT_MODEL, SELF_CRITICAL, build_parser
-from keras_sat.presets import PRESETS, usual_preset
+from keras_sat.presets import LIGHT_ENCODER, PRESETS, WITHOUT_GPU, usual_encoder, usual_preset
 
 GO_ON = "and run the same command again: it goes on where it was."
 WAYS_OUT = {
@@ -50,11 +50,14 @@ def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
             f"Received: --{idle[0].replace('_', '-')} {options[idle[0]]}"
         )
     strategy = _strategy(gpus, hosts)  # first of all: hosts can only be connected before TensorFlow computes
+    from keras_sat.training.folder import noted_encoder
     from keras_sat.training.recipe import fit
 
     if dropout is not None:
         options |= {"dropout_before_readout": dropout, "dropout_after_readout": dropout}
-    settings = usual_preset(data, options) if preset is None else PRESETS[preset]
+    before = noted_encoder(options["output_dir"]) if "output_dir" in options else None
+    named = options if before is None else {"encoder": before, **options}
+    settings = usual_preset(data, named) if preset is None else PRESETS[preset]
     if strategy is not None:
         options["strategy"] = strategy
     captioner = fit(data, **{**settings, **options})
@@ -297,17 +300,22 @@ def run_compare(first, second):
     print(compare(first, second))
 
 
-def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder="vgg16", **options):
+def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=None, **options):
     """Build the feature cache of a data set, or a shard of it."""
     from data_utils.datasets.read import read_data
     from data_utils.features.cache import FeatureCache
     from data_utils.features.shards import Shard
     from keras_sat.model.encoders import make_encoder
 
+    received = f"--encoder {encoder}" if encoder else f"--data {data} without --encoder"
+    if encoder is None:
+        encoder = usual_encoder(data)
+        if encoder == LIGHT_ENCODER:
+            print(f"keras-sat: {WITHOUT_GPU}", file=sys.stderr)
     if encoder == "tiny" and "encoder_weights" not in options:
         raise ValueError(
             "`tiny` is trained along with the decoder, and its features before that are worth nothing. Pass the "
-            "weights of a trained one as --encoder-weights, or choose another encoder. Received: --encoder tiny"
+            f"weights of a trained one as --encoder-weights, or choose another encoder. Received: {received}"
         )
     if "shard" in options:
         Shard.parse(options["shard"])  # before anything that takes its time

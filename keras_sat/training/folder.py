@@ -3,12 +3,14 @@
 import json
 import os
 import zlib
+from pathlib import Path
 
 import keras
 import numpy as np
 
 from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat.files.checkpoint import WAY_OUT
+from keras_sat.model.encoders import ENCODERS
 
 
 def checksum(value):
@@ -62,6 +64,23 @@ def _as_json(value):
     return getattr(value, "__qualname__", type(value).__name__)
 
 
+def noted_encoder(output_dir):
+    """Return the name of the encoder of the training in a folder, or None where there is none, or it has no name."""
+    try:
+        before = read_sealed_json(Path(output_dir).expanduser() / "arguments.json", "the arguments of a training")
+    except (OSError, ValueError):  # there is none, or it will be refused or written again, see `note_arguments`
+        return None
+    encoder = _with_named_encoder(before).get("encoder")
+    return encoder if isinstance(encoder, str) and encoder in ENCODERS else None
+
+
+def _with_named_encoder(arguments):
+    """Return arguments of a training; earlier versions noted no encoder where none was named, and took VGG16."""
+    if arguments.get("encoder") is None and arguments.get("initial_model") is None:
+        return {**arguments, "encoder": "vgg16"}
+    return arguments
+
+
 def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
     """Note the arguments of a training in its folder; refuse a folder where other ones are noted, once it has begun.
 
@@ -83,7 +102,7 @@ def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
     if not epochs:  # nothing has been reached yet that other arguments could spoil
         write_sealed_json(path, described)
         return
-    before = {**usual, **read_sealed_json(path, "the arguments of a training", WAY_OUT)}
+    before = {**usual, **_with_named_encoder(read_sealed_json(path, "the arguments of a training", WAY_OUT))}
     names = [name for name in described if before.get(name) != described[name]]
     names += [name for name in before if name not in described and name not in usual]
     # When to stop may change, unless the learning rate depends on it: the epochs so far would have been the same.

@@ -17,8 +17,9 @@ from keras_sat.captioner import Captioner
 from keras_sat.checks import check_above_zero, check_counts, check_rates
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.files.model_folder import pretrained_names
+from keras_sat.presets import LIGHT_ENCODER, WITHOUT_GPU, usual_encoder
 from keras_sat.training import callbacks as parts
-from keras_sat.training.folder import describe
+from keras_sat.training.folder import describe, noted_encoder
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.run import Training
 from keras_sat.training.self_critical import SelfCritical, check_drawing
@@ -87,8 +88,9 @@ def fit(
             split "dev" decide which epoch is the best.
         data_dir: the folder of the data set, which is downloaded there if it can be.
         split_seed: draw a split of 80/10/10 by photo with this seed.
-        encoder, encoder_layer, encoder_weights, encoder_training, image_size: see Captioner; the encoder is "vgg16"
-            unless another is named. The features of a frozen encoder are built once; one that is trained gets the
+        encoder, encoder_layer, encoder_weights, encoder_training, image_size: see Captioner. Where no encoder is named,
+            it is "tiny" for the scenes, else "vgg16" with a GPU and "mobilenet_v2" without one; a training that is
+            resumed keeps the one it has. The features of a frozen encoder are built once; one that is trained gets the
             photos themselves.
         attention, scoring, cell: see CaptionDecoder; "soft", "additive" and "lstm" unless others are named.
         initial_model: go on from this captioner: a Captioner, the folder of a saved one, or a pretrained name. Encoder
@@ -143,7 +145,6 @@ def fit(
             f"Received: epochs={epochs} with self_critical_epochs={self_critical_epochs}"
         )
     team = Team(strategy)
-    team.check_encoder(encoder, encoder_training)
     show_progress = show_progress and team.is_chief
     say = print if show_progress else _say_nothing
     with team.in_turn():
@@ -151,6 +152,12 @@ def fit(
     images = [image for image in images if image.captions]
     photos_of_split(images, "train")  # refuses data that has none
     initial_model = _as_captioner(initial_model, encoder_weights)
+    if encoder is None and initial_model is None:
+        before = None if output_dir is None else noted_encoder(output_dir)
+        encoder = arguments["encoder"] = team.tell(before or usual_encoder(data))
+        if before is None and encoder == LIGHT_ENCODER:
+            say(WITHOUT_GPU)
+    team.check_encoder(encoder, encoder_training)
     data_name = data if isinstance(data, str) else "photos"
     named = {"encoder": encoder, "encoder_layer": encoder_layer, "encoder_training": encoder_training}
     named |= {"image_size": image_size, "attention": attention, "scoring": scoring, "cell": cell}
