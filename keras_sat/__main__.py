@@ -5,6 +5,7 @@ line on standard error and exit status 2.
 """
 
 import errno
+import functools
 import glob
 import itertools
 import json
@@ -17,7 +18,8 @@ from pathlib import Path
 import keras_sat
 from data_utils.captions import IMAGE_ENDINGS
 from data_utils.datasets import DATASETS
-from keras_sat.arguments import DEFAULT_MODEL, SELF_CRITICAL, build_parser
+from keras_sat.arguments import DEFAULT_MODEL, SELF_CRITICAL, build_parser, options_of
+from keras_sat.checks import WHOSE_ENCODER_WEIGHTS
 from keras_sat.presets import PRESETS, usual_preset
 
 GO_ON = "and run the same command again: it goes on where it was."
@@ -301,7 +303,7 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder="
     from data_utils.feature_cache import FeatureCache
     from data_utils.feature_shards import Shard
     from data_utils.sources import read_data
-    from keras_sat.encoders import make_encoder
+    from keras_sat.encoders import make_encoder, weights_called
 
     if encoder == "tiny" and "encoder_weights" not in options:
         raise ValueError(
@@ -311,16 +313,18 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder="
     if "shard" in options:
         Shard.parse(options["shard"])  # before anything that takes its time
     images = read_data(data, options.get("data_dir"), split_seed=options.get("split_seed"))
-    cache = FeatureCache.build(
-        cache_dir,
-        [image.image_id for image in images],
-        [image.image_path for image in images],
-        make_encoder(
+    with weights_called("encoder_weights"):
+        encoder = make_encoder(
             encoder,
             layer=options.get("encoder_layer"),
             weights=options.get("encoder_weights", "imagenet"),
             image_size=options.get("image_size"),
-        ),
+        )
+    cache = FeatureCache.build(
+        cache_dir,
+        [image.image_id for image in images],
+        [image.image_path for image in images],
+        encoder,
         batch_size=batch_size,
         shard=options.get("shard"),
         errors="skip" if skip_unreadable else "raise",
@@ -391,8 +395,9 @@ COMMANDS = {
 def main(argv=None):
     """Run a command; return the exit status."""
     arguments = vars(build_parser().parse_args(argv))
-    run = COMMANDS[arguments.pop("command")]
-    warnings.showwarning = _show_warning
+    command = arguments.pop("command")
+    run = COMMANDS[command]
+    warnings.showwarning = functools.partial(_show_warning, command)
     for stream in (sys.stdout, sys.stderr):  # a console that lacks a letter must not end a training
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -403,7 +408,7 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
-        print(f"keras-sat: {_as_options(one_line(error), arguments)}", file=sys.stderr)
+        print(f"keras-sat: {_as_options(one_line(error), command)}", file=sys.stderr)
         return 2
     except MemoryError as error:
         reason = f" ({one_line(error)})" if str(error) else ""
@@ -449,10 +454,16 @@ def _without_number(error):
     return str(error)
 
 
-def _as_options(text, arguments):
-    """Return a message that names arguments in Python's way, with options in their place: num_beams is --num-beams."""
-    for name in filter(lambda name: "_" in name, arguments):
-        text = re.sub(rf"(?<![\w./-]){name}(?=[`=\s,;:.]|$)", f"--{name.replace('_', '-')}", text)
+def _as_options(text, command):
+    """Return a message that names arguments in Python's way, with options of a command in their place.
+
+    `num_beams` is --num-beams; what is said of the command line in parentheses takes the place of what stands before.
+    """
+    text = text.replace(WHOSE_ENCODER_WEIGHTS, "")
+    text = re.sub(r"`?\b\w+`?(?:=[^\s(]+)? \((--[^)]*?)(?: on the command line)?\)", r"\1", text)
+    for name, option in options_of(command).items():
+        if "_" in name:
+            text = re.sub(rf"(?<![\w./-]){name}(?=[`=\s,;:.]|$)", option, text)
     return text
 
 
@@ -473,8 +484,8 @@ def _import_tensorflow_quietly():
         os.close(nowhere)
 
 
-def _show_warning(message, category, filename, lineno, file=None, line=None):
-    print(f"keras-sat: {one_line(message)}", file=sys.stderr)
+def _show_warning(command, message, category, filename, lineno, file=None, line=None):
+    print(f"keras-sat: {_as_options(one_line(message), command)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

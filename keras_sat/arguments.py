@@ -59,6 +59,13 @@ def build_parser():
     return parser
 
 
+def options_of(command):
+    """Return a dict from the names of a command's arguments to its options: {"num_beams": "--num-beams", ...}."""
+    (commands,) = build_parser()._command_parsers()
+    actions = commands[command]._option_string_actions.items()
+    return {action.dest: option for option, action in actions if option.startswith("--") and action.dest != "help"}
+
+
 def _path_or_name(text):
     if not text:  # pathlib would take it for the current folder
         raise argparse.ArgumentTypeError("the path or name is empty")

@@ -12,9 +12,9 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat import equations
 from keras_sat.adapter import FeatureAdapter
 from keras_sat.captioning import CaptionWriter, read_photos, run_search
-from keras_sat.checks import check_no_keras_distribution, check_rates, check_weights
+from keras_sat.checks import WHOSE_ENCODER_WEIGHTS, check_no_keras_distribution, check_rates, check_weights
 from keras_sat.decoder import CaptionDecoder
-from keras_sat.encoders import ENCODERS, make_encoder, make_encoder_top
+from keras_sat.encoders import ENCODERS, make_encoder, make_encoder_top, weights_called
 from keras_sat.objective import CaptionObjective, as_rows
 from keras_sat.replicas import sums_on_first_replica
 from keras_sat.saving import CaptionerFiles, absolute
@@ -227,7 +227,9 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
             )
         if isinstance(encoder, keras.Model):
             return encoder
-        return make_encoder(encoder, layer=self.encoder_layer, weights=self.encoder_weights, image_size=self.image_size)
+        options = {"layer": self.encoder_layer, "weights": self.encoder_weights, "image_size": self.image_size}
+        with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
+            return make_encoder(encoder, **options)
 
     def _make_trained_layers(self, encoder):
         """Return the layers behind `encoder_layer` that are trained, or None."""
@@ -240,7 +242,8 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
                 f"encoder_layer={self.encoder_layer!r}, encoder_training={self.encoder_training!r}"
             )
         options = {"layer": self.trained_up_to, "weights": self.encoder_weights, "image_size": self.image_size}
-        return make_encoder_top(encoder, start=self.encoder_layer, **options)
+        with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
+            return make_encoder_top(encoder, start=self.encoder_layer, **options)
 
     def features(self, inputs, training=False):
         """Return annotation vectors (photos, regions, feature_dim), of photos or of features, which stay as they are.

@@ -5,6 +5,8 @@ import numbers
 
 MOST_WORDS = 10_000  # of a caption: memory for all of them is taken at once
 MOST = 2**31 - 1  # TensorFlow counts no further
+# Where the argument encoder_weights is passed in Python; the command line has one option, and leaves this out.
+WHOSE_ENCODER_WEIGHTS = " of Captioner, Captioner.load, Captioner.from_pretrained or fit"
 
 
 def check_counts(least=1, most=MOST, **counts):
