@@ -1,6 +1,8 @@
 """Open the pictures that people have: any usual format, any orientation, any mode, as RGB."""
 
 import os
+import shlex
+import sys
 import warnings
 
 import numpy as np
@@ -145,7 +147,8 @@ def _register_heif(path):
         import pillow_heif
     except ImportError:
         raise ValueError(
-            f"{path}: this is a HEIC picture. Run `pip install pillow-heif` to read such files, or save it as JPEG."
+            f"{path}: this is a HEIC picture. Run `{shlex.quote(sys.executable)} -m pip install pillow-heif` to read "
+            "such files, or save it as JPEG."
         ) from None
     pillow_heif.register_heif_opener()
 

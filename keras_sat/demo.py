@@ -9,6 +9,7 @@ from data_utils.files import write_json, write_whole
 from data_utils.scenes import draw_scenes, is_true
 from keras_sat.display import AttentionDisplay
 from keras_sat.grounding import ground
+from keras_sat.invocation import command
 from keras_sat.recipe import fit
 from keras_sat.scores import bleu
 
@@ -156,7 +157,8 @@ def _conclusion(report, output_dir):
     yield f"  trained for {report['train_seconds']:.0f} s"
     yield ""
     yield f"Look at {output_dir}/*-attention.png: where it looked for every word. What to try next:"
-    yield f"  python -m keras_sat caption {output_dir}/scenes --model {output_dir / 'model'} --num-beams 5"
+    model = output_dir / "model"
+    yield f"  {command('caption', output_dir / 'scenes', '--model', model, '--num-beams', '5')}"
     other = "hard" if report["attention"] == "soft" else "soft"
-    yield f"  python -m keras_sat demo --attention {other} --output-dir {output_dir}-{other}"
-    yield "  python -m keras_sat fit --help     on Flickr8k, or on your own photos"
+    yield f"  {command('demo', '--attention', other, '--output-dir', f'{output_dir}-{other}')}"
+    yield f"  {command('fit', '--help')}     on Flickr8k, or on your own photos"

@@ -15,6 +15,7 @@ DATA_UTILS = [
     "views", "feature_files", "feature_shards", "feature_cache", "batches",
 ]  # fmt: skip
 KERAS_SAT = [
+    "invocation",
     "checks", "encoders", "adapter", "equations", "replicas", "objective", "fused", "loop", "attention", "decoder",
     "search", "saved_model", "captioning", "export", "saving", "captioner", "checkpoint", "meteor", "scores",
     "published", "presets", "arguments", "evaluation", "comparison", "callbacks", "player", "cartoon", "display",
