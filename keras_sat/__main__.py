@@ -6,13 +6,12 @@ line on standard error and exit status 2.
 
 import errno
 import functools
-import glob
-import itertools
 import json
 import os
 import re
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import keras_sat
@@ -73,10 +72,12 @@ def _strategy(gpus, hosts):
     return several_hosts() if hosts else several_gpus(gpus)
 
 
-def run_caption(images, model, encoder_weights=None, plot=None, html=None, gif=None, **options):
+def run_caption(images, model, recursive, encoder_weights=None, plot=None, html=None, gif=None, **options):
     """Print a caption for each picture; name those that could not be read at the end."""
+    from data_utils.images import find_pictures
+
     as_json = options.pop("json")
-    paths = list(dict.fromkeys(_pictures(images)))
+    paths = find_pictures(images, recursive=recursive)
     captioner = _captioner_of(model, encoder_weights)
     places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
     drawings = {option: _drawing_paths(option, out, paths) for option, out in places.items()}
@@ -117,21 +118,6 @@ def _captioner_of(models, encoder_weights, data=None):
         print(f"keras-sat: without --model, {models[0]!r} is used", file=sys.stderr)
     captioners = [load_captioner(model, encoder_weights=encoder_weights) for model in models]
     return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
-
-
-def _pictures(patterns):
-    """Yield the paths that files, folders and patterns stand for."""
-    for pattern in patterns:
-        path = os.path.expanduser(pattern)
-        if os.path.isdir(path):
-            # macOS leaves files ._NAME beside pictures, which are none
-            entries = [entry for entry in os.scandir(path) if not entry.name.startswith("._")]
-            found = sorted(entry.path for entry in entries if entry.name.lower().endswith(IMAGE_ENDINGS))
-            yield from found or [path]  # what holds no picture is named with what cannot be read
-        elif os.path.exists(path) or not glob.has_magic(path):
-            yield path  # one that is not there is named with those that cannot be read
-        else:
-            yield from sorted(filter(os.path.isfile, glob.glob(path, recursive=True))) or [path]
 
 
 def _results(captioner, paths, options, batch_size=64):
@@ -176,23 +162,41 @@ def _drawing_paths(option, out, paths):
     if is_file:
         drawings = {paths[0]: out}
     else:
-        drawings, names = {}, set()
         ending = "png" if option == "plot" else option
-        for path in dict.fromkeys(paths):
-            stem = Path(path).stem
-            name = next(
-                name
-                for number in itertools.count(1)
-                if (name := f"{stem}-attention{f'-{number}' if number > 1 else ''}.{ending}") not in names
-            )
-            names.add(name)
-            drawings[path] = out / name
+        drawings = {path: out / f"{name}-attention.{ending}" for path, name in _drawing_names(paths).items()}
     pictures = {os.path.realpath(path) for path in paths}  # Path.resolve raises an error where links go in circles
     for drawing in drawings.values():
         if os.path.realpath(drawing) in pictures:
             raise ValueError(f"The drawing would replace the picture itself. Received: --{option} {out}")
         _make_place(option, drawing)
     return drawings
+
+
+def _drawing_names(paths):
+    """Return a dict from each path to the name of its drawing, without ending, which depends on no order.
+
+    1.jpg is drawn as "1"; where a picture of another ending lies beside it (1.png), as "1.jpg", whether that one is
+    captioned along or not. Pictures of one name from several folders get as much of their folders before it as tells
+    them apart: "day/1" and "night/1". Capital letters and small ones count as the same, as they do on some disks.
+    """
+    beside, names, depths = {}, {}, dict.fromkeys(paths, 1)
+    for path in paths:
+        folder, name = os.path.split(os.path.abspath(path))
+        if folder not in beside:
+            others = os.listdir(folder) if os.path.isdir(folder) else []
+            beside[folder] = Counter(
+                os.path.splitext(other)[0].casefold() for other in others if other.lower().endswith(IMAGE_ENDINGS)
+            )
+        stem = os.path.splitext(name)[0]
+        names[path] = [*Path(folder).parts[1:], stem if beside[folder][stem.casefold()] < 2 else name]
+    while True:
+        drawn = {path: "/".join(names[path][-depth:]) for path, depth in depths.items()}
+        shared = Counter(name.casefold() for name in drawn.values())
+        unclear = [path for path, name in drawn.items() if shared[name.casefold()] > 1]
+        unclear = [path for path in unclear if depths[path] < len(names[path])]
+        if not unclear:
+            return drawn
+        depths |= {path: depths[path] + 1 for path in unclear}
 
 
 def _make_place(option, path):

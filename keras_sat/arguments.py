@@ -207,6 +207,7 @@ def _add_fit(parser):
 
 def _add_caption(parser):
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="pictures, folders of pictures, or patterns")
+    parser.add_argument("--recursive", action="store_true", default=False, help="descend into subfolders too")
     _add_model(parser)
     _add_search(parser)
     _add_encoder_weights(parser)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from data_utils.images import load_image
+from data_utils.images import find_pictures, load_image, stands_for_many
 from keras_sat import search
 from keras_sat.checks import check_counts, check_options, check_weights, with_known_options
 
@@ -50,18 +50,21 @@ class CaptionWriter:
     _num_places: length of the attention weights; rows_and_columns(): their shape.
     """
 
-    def caption(self, images, *, batch_size=64, first_photo=0, **search_options):
-        """Return the CaptionResult of a photo, or the list of them for a list of photos.
+    def caption(self, images, *, batch_size=64, first_photo=0, recursive=False, **search_options):
+        """Return the CaptionResult of a photo, or the list of them for many.
 
         Args:
-            images: a path, a PIL image, an array with values 0..255 or a CaptionedImage, or many: a list of such, or
-                an array of four axes.
+            images: a path, a PIL image, an array or tensor with values 0..255 or a CaptionedImage, or many: a list of
+                such, an array of four axes, a folder, or a pattern such as "photos/*.jpg". What a folder or a pattern
+                stands for, and in which order, `data_utils.find_pictures` says.
             batch_size: photos captioned together.
+            recursive: descend into the subfolders of folders.
             **search_options: see `caption_features`.
         """
         check_options(search_options, self.caption, self.caption_features, beside=("search_options", "features"))
-        many = isinstance(images, (list, tuple)) or hasattr(images, "__next__") or getattr(images, "ndim", 3) == 4
-        images = [_as_image(image) for image in (images if many else [images])]
+        is_list = isinstance(images, (list, tuple)) or hasattr(images, "__next__") or getattr(images, "ndim", 3) == 4
+        many = is_list or stands_for_many(images)
+        images = [photo for image in (images if is_list else [images]) for photo in _photos_of(image, recursive)]
         check_counts(batch_size=batch_size)
         results = []
         for start in range(0, len(images), batch_size):
@@ -223,6 +226,16 @@ def read_photos(images, image_size):
 def plain(value):
     """Return a number of numpy as one of Python, which JSON can hold."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _photos_of(image, recursive):
+    """Return what load_image takes, as a list: one for a picture, and any number for a folder or a pattern."""
+    if not stands_for_many(image):
+        return [_as_image(image)]
+    paths = find_pictures(image, recursive=recursive)
+    if os.path.isdir(paths[0]):
+        raise ValueError(f"{paths[0]}: there is no picture in this folder. Received: images={os.fspath(image)!r}")
+    return paths
 
 
 def _as_image(image):

@@ -269,8 +269,8 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         output, error = capsys.readouterr()
         assert message in error and error.count("\n") == 1 and not output
     assert command_line._drawing_paths("plot", tmp_path / "drawn", ["x/1.png", "y/1.jpg"]) == {
-        "x/1.png": tmp_path / "drawn" / "1-attention.png",
-        "y/1.jpg": tmp_path / "drawn" / "1-attention-2.png",
+        "x/1.png": tmp_path / "drawn" / "x" / "1-attention.png",
+        "y/1.jpg": tmp_path / "drawn" / "y" / "1-attention.png",
     }
     drawn = ["--html", str(tmp_path / "pages"), "--gif", str(tmp_path / "cartoons")]
     assert main(["caption", *both, *model, *drawn]) == 0
@@ -444,3 +444,15 @@ def test_a_folder_for_drawings_may_have_a_dot_in_its_name(pictures, tmp_path):
     assert list(drawings.values()) == [tmp_path / "run1.5" / "a-attention.png"]
     with pytest.raises(ValueError, match="notes.txt: this is a file, and a folder is needed there. Received: --plot"):
         command_line._drawing_paths("plot", pictures / "notes.txt" / "a.png", [str(pictures / "a.png")])
+
+
+def test_names_of_drawings_depend_on_no_order(tmp_path):
+    write_photos(tmp_path / "day", ["1.jpg", "1.png", "2.JPG"])
+    write_photos(tmp_path / "night", ["2.jpg", "3.jpg"])
+    paths = [str(tmp_path / name) for name in ("day/1.jpg", "day/1.png", "day/2.JPG", "night/2.jpg", "night/3.jpg")]
+    expected = dict(zip(paths, ["1.jpg", "1.png", "day/2", "night/2", "3"]))
+    assert command_line._drawing_names(paths) == command_line._drawing_names(paths[::-1]) == expected
+    assert command_line._drawing_names(paths[:1]) == {paths[0]: "1.jpg"}
+    assert command_line._drawing_names([paths[1], paths[2]]) == {paths[1]: "1.png", paths[2]: "2"}
+    same = [paths[4], f"{tmp_path}/./night/3.jpg"]
+    assert len(set(command_line._drawing_names(same).values())) == 1, "one picture has one drawing"

@@ -3,8 +3,12 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from conftest import write_photos
+from PIL import Image
 
 import keras_sat
+from data_utils import find_pictures, load_image
 from keras_sat import Captioner, Ensemble, recipe
 
 SIZES = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 5}
@@ -51,3 +55,41 @@ def test_learning_rates_that_are_none_are_refused_at_once(rate, captioner, monke
 def test_schedules_and_numbers_are_learning_rates(captioner):
     for rate in (0.1, 1, np.float32(0.1), keras.optimizers.schedules.CosineDecay(0.1, 10)):
         captioner.compile(learning_rate=rate)
+
+
+def test_what_caption_takes(tmp_path):
+    write_photos(tmp_path / "photos", ["b.png", "a.png"], size=(16, 16))
+    write_photos(tmp_path / "photos" / "deep", ["c.png"], size=(16, 16))
+    (tmp_path / "empty").mkdir()
+    captioner = Captioner(["dog", "runs"], encoder="tiny", image_size=16, **SIZES)
+    search = {"num_beams": 1, "max_length": 2}
+    folder = tmp_path / "photos"
+    photos = {path: load_image(path) for path in find_pictures(folder, recursive=True)}
+    a, b, c = photos.values()
+
+    def seen(images, **options):
+        results = captioner.caption(images, **options, **search)
+        return [result.image for result in results] if isinstance(results, list) else results.image
+
+    with pytest.warns(UserWarning, match="1 picture in subfolders left out"):
+        np.testing.assert_array_equal(seen(folder), [a, b])
+    np.testing.assert_array_equal(seen(str(folder), recursive=True), [a, b, c])
+    np.testing.assert_array_equal(seen([f"{folder}/b*", str(folder / "a.png"), b]), [b, a, b])
+    np.testing.assert_array_equal(seen(f"{folder}/a*"), [a])
+    np.testing.assert_array_equal(seen(folder / "a.png"), a)
+    for batch in (a[None], tf.constant(a[None]), [a], [tf.constant(a)], [Image.fromarray(a)], (a.astype(float),)):
+        np.testing.assert_array_equal(seen(batch), [a])
+    grey = a[:, :, 0]
+    for image in (grey, grey[:, :, None], Image.fromarray(grey)):
+        np.testing.assert_array_equal(seen(image), np.repeat(grey[:, :, None], 3, axis=2))
+    for image in (a / 255, a[None] / 255.0, [tf.constant(a / 255.0)]):
+        with pytest.raises(ValueError, match="look like 0..1: multiply them by 255"):
+            captioner.caption(image, **search)
+    with pytest.raises(ValueError, match="between -1 and 1: make them 0..255 again"):
+        captioner.caption(a / 127.5 - 1, **search)
+    with pytest.raises(ValueError, match="must hold values 0..255, and these are true and false: multiply them by 255"):
+        captioner.caption(a > 100, **search)
+    with pytest.raises(ValueError, match="empty: there is no picture in this folder"):
+        captioner.caption(tmp_path / "empty", **search)
+    with pytest.raises(FileNotFoundError):
+        captioner.caption(f"{folder}/*.gif", **search)
