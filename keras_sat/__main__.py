@@ -72,40 +72,77 @@ def _strategy(gpus, hosts):
     return several_hosts() if hosts else several_gpus(gpus)
 
 
-def run_caption(images, model, recursive, encoder_weights=None, plot=None, html=None, gif=None, **options):
+def run_caption(
+    images, model, recursive, as_json, maps, encoder_weights=None, plot=None, html=None, gif=None, **options
+):
     """Print a caption for each picture; name those that could not be read at the end."""
     from data_utils.images import find_pictures
 
-    as_json = options.pop("json")
+    if maps and not as_json:
+        raise ValueError("Maps are numbers for programs: pass --json too, or --plot to see them. Received: --maps")
     paths = find_pictures(images, recursive=recursive)
     captioner = _captioner_of(model, encoder_weights)
     places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
     drawings = {option: _drawing_paths(option, out, paths) for option, out in places.items()}
     _refuse_one_place_for_two({option: drawn[paths[0]] for option, drawn in drawings.items()})
     unreadable = []
-    for path, result in _results(captioner, paths, options):
-        if isinstance(result, Exception):
-            unreadable.append(f"{path}: {result}" if path not in str(result) else str(result))
-            line = json.dumps({"image": path, "error": str(result)}, ensure_ascii=False) if as_json else None
-        elif as_json:
-            parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
-            line = json.dumps({"image": path, **parts}, ensure_ascii=False)
-        else:
-            line = f"{_visible(path)}\t{result.caption}"
-        if line is not None:
-            print(line, flush=True)
-        if drawings and not isinstance(result, Exception):
-            from keras_sat.display import AttentionDisplay
-
-            display = AttentionDisplay.from_result(result, image=path)
-            for option, write in (("plot", display.save), ("html", display.to_html), ("gif", display.animate)):
-                if option in drawings:
-                    write(drawings[option][path])
+    with _progress(len(paths)) as progress:
+        for path, result in _results(captioner, paths, options, progress):
+            if isinstance(result, Exception):
+                unreadable.append(f"{path}: {result}" if path not in str(result) else str(result))
+                if as_json:
+                    _print_json({"image": path, "error": str(result)})
+                progress.advance(1)
+                continue
+            if not as_json:
+                print(f"{_visible(path)}\t{result.caption}", flush=True)
+            drawn = {}
+            try:
+                _draw(result, path, {option: drawing[path] for option, drawing in drawings.items()}, drawn)
+            finally:  # the caption is there, even if the disk is full
+                if as_json:
+                    _print_json({"image": path, **_as_json(result, maps), **drawn})
+            progress.advance(1)
     if len(unreadable) < len(paths):
         for option, out in places.items():
             print(f"keras-sat: --{option}: {_visible(Path(out).expanduser())}", file=sys.stderr)
     if unreadable:
         raise ValueError("; ".join(map(_visible, unreadable)))
+
+
+def _progress(num_pictures):
+    """Return the Progress of captions: on a terminal that does not get the captions too, after a second."""
+    from data_utils.progress import Progress
+
+    show = sys.stderr.isatty() and not sys.stdout.isatty()
+    return Progress(num_pictures, label="captions", unit="pictures", show=show, delay=1)
+
+
+def _draw(result, path, drawings, drawn):
+    """Draw a result on the photo; add what was written to the dict `drawn`, by the name of the option."""
+    if not drawings:
+        return
+    from keras_sat.display import AttentionDisplay
+
+    display = AttentionDisplay.from_result(result, image=path)
+    for option, write in (("plot", display.save), ("html", display.to_html), ("gif", display.animate)):
+        if option in drawings:
+            write(drawings[option])
+            drawn[option] = str(drawings[option])
+
+
+def _as_json(result, maps):
+    """Return a CaptionResult as a dict for JSON; its maps, if they are wanted, in millionths."""
+    parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
+    if maps:
+        _, rows, columns = result.attention_weights.shape
+        weights = result.attention_weights.astype("float64").round(6).tolist()
+        parts |= {"rows": rows, "columns": columns, "attention_weights": weights}
+    return parts
+
+
+def _print_json(parts):
+    print(json.dumps(parts, ensure_ascii=False), flush=True)
 
 
 def _captioner_of(models, encoder_weights, data=None):
@@ -120,12 +157,13 @@ def _captioner_of(models, encoder_weights, data=None):
     return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
 
 
-def _results(captioner, paths, options, batch_size=64):
+def _results(captioner, paths, options, progress, batch_size=64):
     """Yield (path, CaptionResult, or the error that kept the picture from being read)."""
     from data_utils.images import load_image
 
     size, *others = captioner.photo_sizes
     for start in range(0, len(paths), batch_size):
+        progress.advance(0)  # the first captions come only after a whole batch
         batch, readable = [], []
         for path in paths[start : start + batch_size]:
             try:

@@ -211,7 +211,12 @@ def _add_caption(parser):
     _add_model(parser)
     _add_search(parser)
     _add_encoder_weights(parser)
-    parser.add_argument("--json", action="store_true", default=False, help="print a JSON object for each picture")
+    parser.add_argument(
+        "--json", action="store_true", default=False, dest="as_json", help="print a JSON object for each picture"
+    )
+    parser.add_argument(
+        "--maps", action="store_true", default=False, help="with --json: attention_weights too, [word][row][column]"
+    )
     for name, text in (
         ("plot", "draw where it looked: a picture file, or a folder for many"),
         ("html", "the same as a page to play with: a file, or a folder for many"),

@@ -1,8 +1,10 @@
+import io
 import json
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from conftest import write_photos
 from PIL import Image
@@ -456,3 +458,52 @@ def test_names_of_drawings_depend_on_no_order(tmp_path):
     assert command_line._drawing_names([paths[1], paths[2]]) == {paths[1]: "1.png", paths[2]: "2"}
     same = [paths[4], f"{tmp_path}/./night/3.jpg"]
     assert len(set(command_line._drawing_names(same).values())) == 1, "one picture has one drawing"
+
+
+def test_json_names_drawings_and_has_maps(whole_training, pictures, tmp_path, monkeypatch, capsys):
+    folder, captioner = whole_training
+    (pictures / "damaged.jpg").unlink()
+    search = ["--num-beams", "1", "--max-length", "4"]
+    command = ["caption", str(pictures), "--model", str(folder / "model"), *search, "--json"]
+    assert main([*command, "--maps", "--plot", str(tmp_path / "p"), "--html", str(tmp_path / "h")]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    results = captioner.caption(pictures, num_beams=1, max_length=4)
+    assert len(lines) == 2
+    for line, result in zip(lines, results):
+        name = os.path.basename(line["image"]).split(".")[0]
+        drawn = {"plot": tmp_path / "p" / f"{name}-attention.png", "html": tmp_path / "h" / f"{name}-attention.html"}
+        for option, path in drawn.items():
+            assert line[option] == str(path) and path.is_file()
+        assert set(line) == {"image", "caption", "words", "log_prob", "rows", "columns", "attention_weights", *drawn}
+        weights = np.array(line["attention_weights"])
+        assert weights.shape == (len(line["words"]), line["rows"], line["columns"])
+        np.testing.assert_allclose(weights, result.attention_weights, atol=1e-5)
+        assert all(len(str(number)) <= 8 for number in weights.ravel())
+    monkeypatch.setattr("keras_sat.display.AttentionDisplay.to_html", lambda *args: raise_(OSError(28, "Full", "x")))
+    assert main([*command, "--plot", str(tmp_path / "p"), "--html", str(tmp_path / "h")]) == 2
+    (line,) = capsys.readouterr().out.splitlines()
+    assert set(json.loads(line)) == {"image", "caption", "words", "log_prob", "plot"}, "what was done is not lost"
+    command.remove("--json")
+    assert main([*command, "--maps"]) == 2
+    assert "pass --json too" in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_of_captions_is_for_a_terminal_that_does_not_get_the_captions(monkeypatch):
+    for stderr, stdout, shown in (
+        (Terminal, io.StringIO, True),
+        (Terminal, Terminal, False),
+        (*[io.StringIO] * 2, False),
+    ):
+        monkeypatch.setattr(sys, "stderr", stderr())
+        monkeypatch.setattr(sys, "stdout", stdout())
+        progress = command_line._progress(3)
+        monkeypatch.undo()
+        progress.clock = lambda progress=progress: progress._started + 2
+        with progress:
+            progress.advance(1)
+        assert ("captions: 1/3 pictures" in progress.stream.getvalue()) == shown

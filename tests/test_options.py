@@ -93,3 +93,15 @@ def test_what_caption_takes(tmp_path):
         captioner.caption(tmp_path / "empty", **search)
     with pytest.raises(FileNotFoundError):
         captioner.caption(f"{folder}/*.gif", **search)
+
+
+@pytest.mark.parametrize("name", ["x.keras", "x.h5", "x.weights.h5", "x.ZIP", "sub/x.hdf5"])
+def test_one_file_is_no_place_for_a_captioner(name, captioner, tmp_path):
+    message = r"captioner.save\(folder\).*keras_sat.Captioner.load\(folder\) loads it"
+    with pytest.raises(ValueError, match=message):
+        captioner.save(tmp_path / name)
+    assert not list(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match=message):
+        keras.saving.save_model(captioner, tmp_path / "x.keras")
+    captioner.save(tmp_path / "v1.5")
+    assert Captioner.load(tmp_path / "v1.5").weights_digest() == captioner.weights_digest()
