@@ -4,6 +4,7 @@ TensorFlow is imported by the commands that compute, so that help answers at onc
 line on standard error and exit status 2.
 """
 
+import contextlib
 import errno
 import functools
 import json
@@ -18,7 +19,7 @@ import keras_sat
 from data_utils.captions import IMAGE_ENDINGS
 from data_utils.datasets import DATASETS
 from keras_sat.arguments import DEFAULT_MODEL, SELF_CRITICAL, build_parser, options_of
-from keras_sat.checks import WHOSE_ENCODER_WEIGHTS
+from keras_sat.checks import NO_EPOCH, STOPPED_EARLY, WHOSE_ENCODER_WEIGHTS
 from keras_sat.presets import PRESETS, usual_preset
 
 GO_ON = "and run the same command again: it goes on where it was."
@@ -35,10 +36,33 @@ WAYS_OUT = {
 }
 
 
+# What Ctrl-C leaves of a command, and what the same command does next. A training that has a captioner goes on instead.
+BEGINS_ANEW = "nothing was written, and the same command begins anew."
+KEPT = {
+    "demo": "epochs that were complete are kept, and the same command goes on after them.",
+    "fit": "epochs and features that were complete are kept, and the same command goes on after them.",
+    "caption": "captions and drawings so far are whole, and the same command begins at the first picture again.",
+    "evaluate": "no scores are kept, and the same command begins anew.",
+    "compare": BEGINS_ANEW,
+    "features": "the features so far are kept, and the same command goes on with the other photos.",
+    "export": "nothing was exported, and the same command begins anew.",
+    "info": BEGINS_ANEW,
+}
+
+
 def run_demo(**options):
     from keras_sat.demo import run_demo
 
-    run_demo(**options)
+    with _without_a_second_line():
+        run_demo(**options)
+
+
+@contextlib.contextmanager
+def _without_a_second_line():
+    """Inside the block nobody warns of what Ctrl-C has ended: `main` says it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=STOPPED_EARLY)
+        yield
 
 
 def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
@@ -57,9 +81,10 @@ def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
     settings = usual_preset(data, options) if preset is None else PRESETS[preset]
     if strategy is not None:
         options["strategy"] = strategy
-    captioner = fit(data, **{**settings, **options})
+    with _without_a_second_line():
+        captioner = fit(data, **{**settings, **options})
     if not captioner.history:
-        raise KeyboardInterrupt  # that ended it before there was anything to keep
+        raise KeyboardInterrupt(NO_EPOCH)
 
 
 def _strategy(gpus, hosts):
@@ -438,42 +463,62 @@ def main(argv=None):
     """Run a command; return the exit status."""
     arguments = vars(build_parser().parse_args(argv))
     command = arguments.pop("command")
-    run = COMMANDS[command]
     warnings.showwarning = functools.partial(_show_warning, command)
     for stream in (sys.stdout, sys.stderr):  # a console that lacks a letter must not end a training
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
         _import_tensorflow_quietly()
-        run(**arguments)
-    except BrokenPipeError:  # whoever read the output has seen enough
+        COMMANDS[command](**arguments)
+    except KeyboardInterrupt as stop:
+        return _say_what_is_kept(command, str(stop))
+    except Exception as error:
+        if _is_ctrl_c(error):
+            return _say_what_is_kept(command)
+        return _say_what_is_wrong(command, error)
+    return 0
+
+
+def _is_ctrl_c(error):
+    """Return whether an error came of Ctrl-C: TensorFlow, and imports, may make another one of it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt) or "KeyboardInterrupt" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _say_what_is_kept(command, kept=""):
+    """Say what Ctrl-C has left, and what the same command does next; return the exit status."""
+    new_line = "\n" if sys.stderr.isatty() else ""  # the terminal has written ^C
+    print(f"{new_line}keras-sat: stopped: {kept or KEPT[command]}", file=sys.stderr)
+    return 130
+
+
+def _say_what_is_wrong(command, error):
+    """Say in one line what is wrong, and return the exit status; raise an error again that no user could mend."""
+    if isinstance(error, BrokenPipeError):  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, OSError) as error:
-        print(f"keras-sat: {_as_options(one_line(error), command)}", file=sys.stderr)
-        return 2
-    except MemoryError as error:
+    if isinstance(error, (ValueError, OSError)):
+        line = _as_options(one_line(error), command)
+    elif isinstance(error, MemoryError):
         reason = f" ({one_line(error)})" if str(error) else ""
-        print(f"keras-sat: There is not enough memory for this{reason}. Use smaller numbers.", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("keras-sat: stopped; run the same command again to go on.", file=sys.stderr)
-        return 130
-    except Exception as error:
-        if isinstance(error, RuntimeError) and "home directory" in str(error):  # as Path.expanduser says it
-            print("keras-sat: A path begins with ~ and the name of no user here. Write it out.", file=sys.stderr)
-            return 2
-        if not type(error).__module__.startswith("tensorflow."):
-            raise
+        line = f"There is not enough memory for this{reason}. Use smaller numbers."
+    elif isinstance(error, RuntimeError) and "home directory" in str(error):  # as Path.expanduser says it
+        line = "A path begins with ~ and the name of no user here. Write it out."
+    elif type(error).__module__.startswith("tensorflow."):
         from keras_sat.callbacks import reason_of
 
         # TensorFlow wraps what went wrong in its threads, a photo that vanished for example, into an error of its own.
         wrapped = re.search(r"(?:ValueError|\w*Error): (.+)", str(error))
         reason = wrapped[1] if wrapped else reason_of(error)
         way_out = next((f". {way}" for number, way in WAYS_OUT.items() if reason.endswith(os.strerror(number))), "")
-        print(f"keras-sat: {_visible(reason)}{way_out}", file=sys.stderr)
-        return 2
-    return 0
+        line = f"{_visible(reason)}{way_out}"
+    else:
+        raise error
+    print(f"keras-sat: {line}", file=sys.stderr)
+    return 2
 
 
 def one_line(error):

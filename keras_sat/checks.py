@@ -8,6 +8,9 @@ import numbers
 
 MOST_WORDS = 10_000  # of a caption: memory for all of them is taken at once
 MOST = 2**31 - 1  # TensorFlow counts no further
+# What a training says that Ctrl-C has ended before there was anything to keep.
+STOPPED_EARLY = "Stopped before the first epoch was complete: no epoch is kept."
+NO_EPOCH = "no epoch was complete. The same command begins the training anew; features that were built are kept."
 # Where the argument encoder_weights is passed in Python; the command line has one option, and leaves this out.
 WHOSE_ENCODER_WEIGHTS = " of Captioner, Captioner.load, Captioner.from_pretrained or fit"
 

@@ -89,9 +89,9 @@ def run_demo(
     )
     epochs_trained = len(captioner.history.get("loss", []))
     if not epochs_trained:
-        raise ValueError("Stopped before the first epoch was complete: there is nothing to report on yet.")
+        raise KeyboardInterrupt("no epoch was complete, and the same command begins anew.")
     if epochs_trained < epochs:
-        say(f"stopped after {epochs_trained} of {epochs} epochs: the report is on the best so far")
+        say(f"the report is on the best of {epochs_trained} epochs; the same command goes on to {epochs}")
     scenes = draw_scenes(num_test, UNSEEN_SEED, max_objects=max_objects)
     report, results = report_on(captioner, scenes)
     report |= {

@@ -152,7 +152,33 @@ def test_ctrl_c_before_there_is_anything_to_keep(monkeypatch, capsys):
 
     monkeypatch.setattr("keras_sat.recipe.fit", lambda data, **options: Stopped())
     assert main(["fit", "--data", "scenes"]) == 130
-    assert "stopped; run the same command again" in capsys.readouterr().err
+    error = "keras-sat: stopped: no epoch was complete. The same command begins the training anew; features that were "
+    assert capsys.readouterr().err == f"{error}built are kept.\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_ctrl_c_says_what_is_kept_and_what_comes_next(command, monkeypatch, capsys):
+    def wrapped(**options):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as stop:
+            raise ImportError("cannot import this") from stop
+
+    arguments = {
+        "fit": ["--data", "scenes"],
+        "caption": ["a.jpg"],
+        "evaluate": ["--data", "scenes"],
+        "compare": ["a.json", "b.json"],
+        "features": ["--data", "scenes", "--cache-dir", "c"],
+        "export": ["scenes", "exported"],
+    }.get(command, [])
+    for fail in (lambda **options: raise_(KeyboardInterrupt()), wrapped):
+        monkeypatch.setitem(command_line.COMMANDS, command, fail)
+        assert main([command, *arguments]) == 130
+        assert capsys.readouterr().err == f"keras-sat: stopped: {command_line.KEPT[command]}\n"
+    with pytest.raises(ZeroDivisionError):
+        monkeypatch.setitem(command_line.COMMANDS, command, lambda **options: 1 / 0)
+        main([command, *arguments])
 
 
 def test_info_names_what_it_finds(tmp_path, capsys):
