@@ -10,7 +10,9 @@ import functools
 import json
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -467,20 +469,45 @@ def main(argv=None):
     for stream in (sys.stdout, sys.stderr):  # a console that lacks a letter must not end a training
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    try:
-        _import_tensorflow_quietly()
-        COMMANDS[command](**arguments)
-    except KeyboardInterrupt as stop:
-        return _say_what_is_kept(command, str(stop))
-    except Exception as error:
-        if _is_ctrl_c(error):
-            return _say_what_is_kept(command)
-        return _say_what_is_wrong(command, error)
+    with _ctrl_c_noted() as pressed:
+        try:
+            _import_tensorflow_quietly()
+            if pressed:
+                raise KeyboardInterrupt  # that an import has passed over
+            COMMANDS[command](**arguments)
+        except KeyboardInterrupt as stop:
+            return _say_what_is_kept(command, str(stop))
+        except Exception as error:
+            if _is_ctrl_c(error, pressed):
+                return _say_what_is_kept(command)
+            return _say_what_is_wrong(command, error)
     return 0
 
 
-def _is_ctrl_c(error):
-    """Return whether an error came of Ctrl-C: TensorFlow, and imports, may make another one of it."""
+@contextlib.contextmanager
+def _ctrl_c_noted():
+    """Yield a list that is empty as long as Ctrl-C has not been pressed, which is a KeyboardInterrupt as always."""
+    pressed = []
+
+    def note(number, frame):
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is not ours to change
+    if not is_usual or threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_ctrl_c(error, pressed):
+    """Return whether an error came of Ctrl-C: TensorFlow, and an import that was broken off, make another one of it."""
+    if pressed and isinstance(error, ImportError):
+        return True
     while error is not None:
         if isinstance(error, KeyboardInterrupt) or "KeyboardInterrupt" in str(error):
             return True

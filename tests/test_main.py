@@ -1,6 +1,8 @@
+import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -172,10 +174,17 @@ def test_ctrl_c_says_what_is_kept_and_what_comes_next(command, monkeypatch, caps
         "features": ["--data", "scenes", "--cache-dir", "c"],
         "export": ["scenes", "exported"],
     }.get(command, [])
-    for fail in (lambda **options: raise_(KeyboardInterrupt()), wrapped):
+
+    def forgotten(**options):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise ImportError("cannot import this")
+
+    for fail in (lambda **options: raise_(KeyboardInterrupt()), wrapped, forgotten):
         monkeypatch.setitem(command_line.COMMANDS, command, fail)
         assert main([command, *arguments]) == 130
         assert capsys.readouterr().err == f"keras-sat: stopped: {command_line.KEPT[command]}\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(ZeroDivisionError):
         monkeypatch.setitem(command_line.COMMANDS, command, lambda **options: 1 / 0)
         main([command, *arguments])
