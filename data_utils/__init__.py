@@ -28,7 +28,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "downloads": ["DOWNLOADS", "download"],
         "datasets.read": ["photos_of_split", "read_data"],
         "vocabulary": ["Vocabulary"],
-        "images": ["load_image", "readable_photos"],
+        "images": ["find_pictures", "load_image", "readable_photos"],
         "features.cache": ["FeatureCache"],
         "batches": ["make_batches"],
     },

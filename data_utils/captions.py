@@ -11,6 +11,8 @@ The functions are plain steps that a notebook can walk through:
 
 import codecs
 import functools
+import itertools
+import os
 import re
 import sys
 import unicodedata
@@ -23,6 +25,7 @@ from typing import Any
 from data_utils.files import read_bytes, write_whole
 
 MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may hold several captions
+MOST_FOLDERS = 10_000  # that are looked into for pictures which nobody asked for
 MOST_LETTERS_IN_CAPTION = 10_000  # a longer one is none: it would take hours to read, and more memory than there is
 
 IMAGE_ENDINGS = (
@@ -136,6 +139,30 @@ def _decoded(content, path):
 
 def _unix_lines(text):
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def pictures_by_folder(folder, *, only_to_count=False):
+    """Yield the paths of a folder's pictures, sorted, and then, a list each, those of its subfolders.
+
+    Links to folders, and subfolders whose names begin with a dot, are left out.
+
+    Args:
+        folder: the folder.
+        only_to_count: look into so many subfolders only, and pass over those that cannot be read.
+    """
+
+    def refuse(error):
+        if not only_to_count or error.filename == folder:
+            raise error
+
+    def walk():
+        for place, subfolders, names in os.walk(folder, onerror=refuse):
+            subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+            # macOS leaves files ._NAME beside pictures, which are none
+            names = [name for name in names if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith("._")]
+            yield sorted(os.path.join(place, name) for name in names)
+
+    return itertools.islice(walk(), MOST_FOLDERS if only_to_count else None)
 
 
 def image_id_of(name):

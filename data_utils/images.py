@@ -1,10 +1,14 @@
 """Open the pictures that people have: any usual format, any orientation, any mode, as RGB."""
 
+import glob
 import os
+import shlex
+import sys
 import warnings
 
 import numpy as np
 
+from data_utils.captions import pictures_by_folder
 from data_utils.files import check_is_file
 from data_utils.progress import Progress
 
@@ -43,6 +47,53 @@ def load_image(image, image_size=None):
     check_is_file(path, "picture")
     with open(path, "rb") as file:
         return _decoded(_identified(file, path), size, path)
+
+
+def find_pictures(places, *, recursive=False):
+    """Return the paths of the pictures that files, folders and patterns stand for, each of them once.
+
+    A folder stands for the pictures in it, in the order of their names; with `recursive` for those of its subfolders
+    too, which come after its own. A pattern such as "photos/*.jpg" stands for the files that it matches. Links to
+    folders, and folders whose names begin with a dot, are not descended into. What is not there, and a folder without
+    a picture, stand for themselves: whoever opens them says what is wrong.
+
+    Args:
+        places: a path, or a list of such.
+        recursive: descend into subfolders. Without it, one warning counts the pictures that lie deeper.
+    """
+    places = [places] if isinstance(places, (str, os.PathLike)) else places
+    found, deeper = [], []
+    for place in map(os.path.expanduser, map(os.fspath, places)):
+        matches = [place]
+        if stands_for_many(place) and not os.path.isdir(place):
+            matches = sorted(glob.glob(place, recursive=True))
+            matches = [match for match in matches if os.path.isfile(match) or (recursive and os.path.isdir(match))]
+        for path in matches or [place]:
+            if not os.path.isdir(path):
+                found.append(path)
+                continue
+            folders = pictures_by_folder(path, only_to_count=not recursive)
+            own = next(folders)
+            below = [picture for pictures in folders for picture in pictures]
+            (own if recursive else deeper).extend(below)
+            found += own or [path]
+    found = list(dict.fromkeys(found))
+    left_out = list(dict.fromkeys(deeper).keys() - found)
+    if left_out:
+        warnings.warn(
+            f"{len(left_out)} {'picture' if len(left_out) == 1 else 'pictures'} in subfolders left out (first: "
+            f"{min(left_out)}). Pass recursive=True (--recursive) to descend into them.",
+            stacklevel=2,
+        )
+    return found
+
+
+def stands_for_many(place):
+    """Return whether something is a folder, or a pattern and no file of that very name."""
+    if not isinstance(place, (str, os.PathLike)):
+        return False
+    place = os.path.expanduser(os.fspath(place))
+    return os.path.isdir(place) or (glob.has_magic(place) and not os.path.lexists(place))
 
 
 def readable_photos(captioned_images, *, skip=False, show_progress=True):
@@ -103,7 +154,14 @@ def _as_uint8(array):
             "An image array must be (height, width) or (height, width, channels) with 1, 3 or 4 channels. "
             f"Received: shape={array.shape}"
         )
+    if array.dtype == bool:
+        raise ValueError("An image array must hold values 0..255, and these are true and false: multiply them by 255.")
     if array.dtype != np.uint8:
+        if np.issubdtype(array.dtype, np.floating) and -1 <= array.min() < 0 and array.max() <= 1:
+            raise ValueError(
+                "An image array must hold values 0..255, and these are between -1 and 1: make them 0..255 again, as "
+                f"before a network's preprocessing. Received: {array.min()} to {array.max()}"
+            )
         if not np.isfinite(array).all() or array.min() < 0 or array.max() > 255:
             raise ValueError(f"An image array must hold values 0..255. Received: {array.min()} to {array.max()}")
         if np.issubdtype(array.dtype, np.floating) and 0 < array.max() <= 1:
@@ -145,7 +203,8 @@ def _register_heif(path):
         import pillow_heif
     except ImportError:
         raise ValueError(
-            f"{path}: this is a HEIC picture. Run `pip install pillow-heif` to read such files, or save it as JPEG."
+            f"{path}: this is a HEIC picture. Run `{shlex.quote(sys.executable)} -m pip install pillow-heif` to read "
+            "such files, or save it as JPEG."
         ) from None
     pillow_heif.register_heif_opener()
 

@@ -15,14 +15,16 @@ class Progress:
         label: what is being done, for example "features".
         unit: what a step is, for example "photos".
         show: False keeps it silent.
+        delay: nothing is shown before so many seconds have passed.
         stream, clock: for tests.
     """
 
-    def __init__(self, total, *, label, unit, show=True, stream=None, clock=time.monotonic):
+    def __init__(self, total, *, label, unit, show=True, delay=0, stream=None, clock=time.monotonic):
         self.total = total
         self.label = label
         self.unit = unit
         self.show = show
+        self.delay = delay
         self.stream = stream or sys.stderr
         self.clock = clock
         self.done = 0
@@ -30,12 +32,13 @@ class Progress:
         self._steps_timed = 0
         self._started = self._last_shown = clock()
         self._tenths_shown = 0
+        self._is_shown = False
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exception):
-        if self.show and self.rewrites and self.done:
+        if self.show and self.rewrites and self.done and (self._is_shown or not self.delay):
             self._write(f"\r{self.text():78}\n")
 
     def skip(self, steps):
@@ -48,7 +51,7 @@ class Progress:
         """Count steps that were just done, and show them when it is time to."""
         self.done += steps
         self._steps_timed += steps
-        if not self.show:
+        if not self.show or self.clock() - self._started < self.delay:
             return
         if self.rewrites:
             if self.clock() - self._last_shown >= 0.1:
@@ -72,6 +75,7 @@ class Progress:
         return text
 
     def _write(self, text):
+        self._is_shown = True
         self.stream.write(text)
         self.stream.flush()
 

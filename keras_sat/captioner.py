@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import numbers
 
 import keras
 import numpy as np
@@ -10,11 +11,18 @@ from keras import ops
 
 from data_utils.vocabulary import Vocabulary
 from keras_sat import equations
-from keras_sat.checks import check_no_keras_distribution, check_rates, check_weights
+from keras_sat.checks import (
+    WHOSE_ENCODER_WEIGHTS,
+    check_learning_rate,
+    check_no_keras_distribution,
+    check_rates,
+    check_weights,
+    near_name,
+)
 from keras_sat.files.saving import CaptionerFiles, absolute
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top
+from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top, weights_called
 from keras_sat.model.objective import CaptionObjective, as_rows
 from keras_sat.model.replicas import sums_on_first_replica
 from keras_sat.search.writer import CaptionWriter, read_photos, run_search
@@ -100,10 +108,12 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
         if encoder_training is None:
             encoder_training = "scratch" if encoder == "tiny" else "frozen"
         known = set(inspect.signature(CaptionDecoder).parameters) - {"vocabulary_size", "seed", "kwargs"}
-        if set(decoder_options) - known - {"trainable", "dtype"}:
+        unknown = sorted(set(decoder_options) - known - {"trainable", "dtype"})
+        if unknown:
+            ours = {*known, *inspect.signature(Captioner).parameters}
             raise ValueError(
-                f"Captioner has no such option. Those of its decoder are: {', '.join(sorted(known))}. "
-                f"Received: {', '.join(sorted(set(decoder_options) - known))}"
+                f"Captioner has no such option.{near_name(unknown[0], ours)} "
+                f"Those of its decoder are: {', '.join(sorted(known))}. Received: {', '.join(unknown)}"
             )
         if encoder_training not in ENCODER_TRAININGS:
             raise ValueError(
@@ -227,7 +237,9 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
             )
         if isinstance(encoder, keras.Model):
             return encoder
-        return make_encoder(encoder, layer=self.encoder_layer, weights=self.encoder_weights, image_size=self.image_size)
+        options = {"layer": self.encoder_layer, "weights": self.encoder_weights, "image_size": self.image_size}
+        with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
+            return make_encoder(encoder, **options)
 
     def _make_trained_layers(self, encoder):
         """Return the layers behind `encoder_layer` that are trained, or None."""
@@ -240,7 +252,8 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
                 f"encoder_layer={self.encoder_layer!r}, encoder_training={self.encoder_training!r}"
             )
         options = {"layer": self.trained_up_to, "weights": self.encoder_weights, "image_size": self.image_size}
-        return make_encoder_top(encoder, start=self.encoder_layer, **options)
+        with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
+            return make_encoder_top(encoder, start=self.encoder_layer, **options)
 
     def features(self, inputs, training=False):
         """Return annotation vectors (photos, regions, feature_dim), of photos or of features, which stay as they are.
@@ -337,6 +350,9 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
             raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
         rates = {"average_momentum": average_momentum, "encoder_rate": encoder_rate, "weight_decay": weight_decay}
         check_rates(**rates, clip_norm=clip_norm)
+        check_learning_rate(learning_rate)
+        if isinstance(learning_rate, numbers.Real):
+            learning_rate = float(learning_rate)  # Keras takes no other kind of number
         given = optimizer
         if isinstance(optimizer, str):
             config = {"learning_rate": learning_rate, "global_clipnorm": clip_norm}

@@ -1,10 +1,68 @@
 """Checks of what a user passes, mostly numbers: each raises a ValueError with the argument and what was expected."""
 
+import difflib
+import functools
+import inspect
 import math
 import numbers
 
 MOST_WORDS = 10_000  # of a caption: memory for all of them is taken at once
 MOST = 2**31 - 1  # TensorFlow counts no further
+# What a training says that Ctrl-C has ended before there was anything to keep.
+STOPPED_EARLY = "Stopped before the first epoch was complete: no epoch is kept."
+NO_EPOCH = "no epoch was complete. The same command begins the training anew; features that were built are kept."
+# Where the argument encoder_weights is passed in Python; the command line has one option, and leaves this out.
+WHOSE_ENCODER_WEIGHTS = " of Captioner, Captioner.load, Captioner.from_pretrained or fit"
+
+
+def check_options(options, *functions, beside=(), also=()):
+    """Refuse options that no function has, and guess which one was meant.
+
+    Args:
+        options: dict, or names.
+        *functions: the first one was called with the options; it passes on what it does not know to the others.
+        beside: arguments of the functions that are no options here.
+        also: further options.
+    """
+    known = {name: None for function in functions for name in inspect.signature(function).parameters}
+    known = [name for name in known if name not in ("self", "kwargs", *beside)] + list(also)
+    for name in options:
+        if name not in known:
+            hint = near_name(name, known) or f" Expected one of: {', '.join(known)}."
+            raise ValueError(f"{functions[0].__name__} has no such option.{hint} Received: {name}")
+
+
+def near_name(name, known):
+    """Return " Did you mean num_beams?" for a misspelt name, or "" where no known one is near it."""
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def with_known_options(*further):
+    """Return a decorator: what a function, and those that it passes options on to, does not know is a ValueError."""
+
+    def decorate(function):
+        @functools.wraps(function)
+        def checked(*arguments, **options):
+            check_options(options, function, *further)
+            return function(*arguments, **options)
+
+        return checked
+
+    return decorate
+
+
+def check_learning_rate(learning_rate):
+    """Refuse what is neither a number above 0 nor a schedule, or function, that gives one."""
+    from keras.optimizers.schedules import LearningRateSchedule
+
+    if isinstance(learning_rate, LearningRateSchedule) or callable(learning_rate):
+        return
+    if not isinstance(learning_rate, numbers.Real) or not 0 < learning_rate < math.inf:
+        raise ValueError(
+            "`learning_rate` must be above 0: a number such as 0.0004, or a schedule of Keras. "
+            f"Received: learning_rate={learning_rate!r}"
+        )
 
 
 def check_counts(least=1, most=MOST, **counts):

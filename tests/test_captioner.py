@@ -829,7 +829,12 @@ def test_impossible_requests(eight, tmp_path):
     for name in ("num_beams", "num_results", "max_length", "batch_size"):
         with pytest.raises(ValueError, match=rf"at least 1.*{name}=0"):
             captioner.caption_features(features, **{name: 0})
-    assert captioner.caption_features(features, num_beams=np.int64(2), temperature=np.float32(0.5))
+    assert captioner.caption_features(features, num_beams=np.int64(1), temperature=np.float32(0.5))
+    for options, received in (({"num_beams": 2}, "num_beams=2"), ({"length_penalty": 0.5}, "length_penalty=0.5")):
+        with pytest.raises(ValueError, match=rf"leave out one or the other. Received: temperature=1.0 with {received}"):
+            captioner.caption_features(features, temperature=1.0, **options)
+    with pytest.raises(ValueError, match=r"`length_penalty` must be a number of at least 0. Received: .*='x'"):
+        captioner.caption_features(features, num_beams=1, length_penalty="x")
     with pytest.raises(ValueError, match=r"Pass `temperature`.*top_k=3"):
         captioner.caption_features(features, top_k=3)
     with pytest.raises(ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"):

@@ -330,3 +330,26 @@ def test_real_flickr8k(flickr8k_dir):
     check_contract(images)
     assert Counter(image.split for image in images) == {"train": 6000, "dev": 1000}
     assert sum(len(image.captions) for image in images) == 35_000
+
+
+def test_your_own_pictures_whose_names_differ_in_capital_letters(tmp_path):
+    write_photos(tmp_path, ["FOTO01.JPG", "b.jpg", "B.JPG"])
+    write_photos(tmp_path / "Sub", ["c.jpg", "d.jpg"])
+    rows = ["foto01.jpg,a dog", "b.jpg,a cat", "B.JPG,a cow", "sub/C.jpg,a bird", "./Sub/c.jpg,two birds"]
+    (tmp_path / "captions.csv").write_text("\n".join(["image,caption", *rows]))
+    with pytest.warns(UserWarning, match=r"photos in subfolders that no row names left out: 1 \(first: Sub/d\.jpg\)"):
+        images = DATASETS["folder"](tmp_path)
+    assert [image.image_id for image in images] == ["FOTO01", "b", "B", "c"]
+    assert images[0].image_path == str(tmp_path / "FOTO01.JPG") and images[3].captions == ["a bird", "two birds"]
+    (tmp_path / "captions.csv").write_text("image,caption\nfoto01.jpg,a dog\nb.JPG,a cat\n")
+    with pytest.warns(
+        UserWarning, match=r"names that may mean B\.JPG or b\.jpg: 1 \(first: captions\.csv, line 3: b\.JPG"
+    ):
+        DATASETS["folder"](tmp_path)
+
+
+def test_your_own_pictures_that_all_lie_deeper_than_the_table_says(tmp_path):
+    write_photos(tmp_path / "sub", ["a.jpg"])
+    (tmp_path / "captions.csv").write_text("image,caption\na.jpg,a dog\n")
+    with pytest.raises(ValueError, match=r"Name those in subfolders so, for example sub.a\.jpg\. Received: data_dir="):
+        DATASETS["folder"](tmp_path)

@@ -1,13 +1,15 @@
 import io
 import os
 import struct
+import warnings
 import zlib
 
 import numpy as np
 import pytest
+from conftest import write_photos
 from PIL import Image
 
-from data_utils import CaptionedImage, load_image, readable_photos
+from data_utils import CaptionedImage, find_pictures, load_image, readable_photos
 
 
 @pytest.fixture
@@ -147,6 +149,35 @@ def test_errors(picture, tmp_path):
             load_image(odd)
     with pytest.raises(ValueError, match="image_size=0"):
         load_image(picture, 0)
+
+
+def test_what_folders_and_patterns_stand_for(tmp_path):
+    write_photos(tmp_path / "photos", ["b.jpg", "a.PNG", "._a.png"])
+    write_photos(tmp_path / "photos" / "deep" / "deeper", ["c.jpg"])
+    write_photos(tmp_path / "photos" / "deep", ["d.jpg"])
+    write_photos(tmp_path / "photos" / ".thumbnails", ["e.jpg"])
+    (tmp_path / "photos" / "notes.txt").write_text("no picture")
+    (tmp_path / "empty").mkdir()
+    folder = tmp_path / "photos"
+    own = [str(folder / name) for name in ("a.PNG", "b.jpg")]
+    below = [str(folder / "deep" / name) for name in ("d.jpg", "deeper/c.jpg")]
+    with pytest.warns(
+        UserWarning, match=r"^2 pictures in subfolders left out \(first: .*/deep/d.jpg\). Pass recursive"
+    ):
+        assert find_pictures(folder) == own
+    assert find_pictures([folder, str(folder)], recursive=True) == own + below
+    assert find_pictures([f"{folder}/*.jpg", f"{folder}/**/*.jpg"]) == [own[1], *sorted([own[1], *below])[1:]]
+    assert find_pictures(f"{folder}/d*", recursive=True) == below
+    assert find_pictures([tmp_path / "empty", f"{folder}/*.gif", "none.jpg"]) == [
+        str(tmp_path / "empty"),
+        f"{folder}/*.gif",
+        "none.jpg",
+    ]
+    (folder / "x[1].jpg").write_bytes((folder / "b.jpg").read_bytes())
+    assert find_pictures(folder / "x[1].jpg") == [str(folder / "x[1].jpg")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what was left out there is passed by itself
+        assert find_pictures([folder / "deep", folder / "deep" / "deeper"]) == below
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")

@@ -1,8 +1,12 @@
+import contextlib
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from conftest import write_photos
 from PIL import Image
@@ -150,7 +154,40 @@ def test_ctrl_c_before_there_is_anything_to_keep(monkeypatch, capsys):
 
     monkeypatch.setattr("keras_sat.training.recipe.fit", lambda data, **options: Stopped())
     assert main(["fit", "--data", "scenes"]) == 130
-    assert "stopped; run the same command again" in capsys.readouterr().err
+    error = "keras-sat: stopped: no epoch was complete. The same command begins the training anew; features that were "
+    assert capsys.readouterr().err == f"{error}built are kept.\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_ctrl_c_says_what_is_kept_and_what_comes_next(command, monkeypatch, capsys):
+    def wrapped(**options):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as stop:
+            raise ImportError("cannot import this") from stop
+
+    arguments = {
+        "fit": ["--data", "scenes"],
+        "caption": ["a.jpg"],
+        "evaluate": ["--data", "scenes"],
+        "compare": ["a.json", "b.json"],
+        "features": ["--data", "scenes", "--cache-dir", "c"],
+        "export": ["scenes", "exported"],
+    }.get(command, [])
+
+    def forgotten(**options):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise ImportError("cannot import this")
+
+    for fail in (lambda **options: raise_(KeyboardInterrupt()), wrapped, forgotten):
+        monkeypatch.setitem(command_line.COMMANDS, command, fail)
+        assert main([command, *arguments]) == 130
+        assert capsys.readouterr().err == f"keras-sat: stopped: {command_line.KEPT[command]}\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(ZeroDivisionError):
+        monkeypatch.setitem(command_line.COMMANDS, command, lambda **options: 1 / 0)
+        main([command, *arguments])
 
 
 def test_info_names_what_it_finds(tmp_path, capsys):
@@ -269,8 +306,8 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         output, error = capsys.readouterr()
         assert message in error and error.count("\n") == 1 and not output
     assert command_line._drawing_paths("plot", tmp_path / "drawn", ["x/1.png", "y/1.jpg"]) == {
-        "x/1.png": tmp_path / "drawn" / "1-attention.png",
-        "y/1.jpg": tmp_path / "drawn" / "1-attention-2.png",
+        "x/1.png": tmp_path / "drawn" / "x" / "1-attention.png",
+        "y/1.jpg": tmp_path / "drawn" / "y" / "1-attention.png",
     }
     drawn = ["--html", str(tmp_path / "pages"), "--gif", str(tmp_path / "cartoons")]
     assert main(["caption", *both, *model, *drawn]) == 0
@@ -444,3 +481,66 @@ def test_a_folder_for_drawings_may_have_a_dot_in_its_name(pictures, tmp_path):
     assert list(drawings.values()) == [tmp_path / "run1.5" / "a-attention.png"]
     with pytest.raises(ValueError, match="notes.txt: this is a file, and a folder is needed there. Received: --plot"):
         command_line._drawing_paths("plot", pictures / "notes.txt" / "a.png", [str(pictures / "a.png")])
+
+
+def test_names_of_drawings_depend_on_no_order(tmp_path):
+    write_photos(tmp_path / "day", ["1.jpg", "1.png", "2.JPG"])
+    write_photos(tmp_path / "night", ["2.jpg", "3.jpg"])
+    paths = [str(tmp_path / name) for name in ("day/1.jpg", "day/1.png", "day/2.JPG", "night/2.jpg", "night/3.jpg")]
+    expected = dict(zip(paths, ["1.jpg", "1.png", "day/2", "night/2", "3"]))
+    assert command_line._drawing_names(paths) == command_line._drawing_names(paths[::-1]) == expected
+    assert command_line._drawing_names(paths[:1]) == {paths[0]: "1.jpg"}
+    assert command_line._drawing_names([paths[1], paths[2]]) == {paths[1]: "1.png", paths[2]: "2"}
+    same = [paths[4], f"{tmp_path}/./night/3.jpg"]
+    assert len(set(command_line._drawing_names(same).values())) == 1, "one picture has one drawing"
+
+
+def test_json_names_drawings_and_has_maps(whole_training, pictures, tmp_path, monkeypatch, capsys):
+    folder, captioner = whole_training
+    (pictures / "damaged.jpg").unlink()
+    search = ["--num-beams", "1", "--max-length", "4"]
+    command = ["caption", str(pictures), "--model", str(folder / "model"), *search, "--json"]
+    assert main([*command, "--maps", "--plot", str(tmp_path / "p"), "--html", str(tmp_path / "h")]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    results = captioner.caption(pictures, num_beams=1, max_length=4)
+    assert len(lines) == 2
+    for line, result in zip(lines, results):
+        name = os.path.basename(line["image"]).split(".")[0]
+        drawn = {"plot": tmp_path / "p" / f"{name}-attention.png", "html": tmp_path / "h" / f"{name}-attention.html"}
+        for option, path in drawn.items():
+            assert line[option] == str(path) and path.is_file()
+        assert set(line) == {"image", "caption", "words", "log_prob", "rows", "columns", "attention_weights", *drawn}
+        weights = np.array(line["attention_weights"])
+        assert weights.shape == (len(line["words"]), line["rows"], line["columns"])
+        np.testing.assert_allclose(weights, result.attention_weights, atol=1e-5)
+        assert all(len(str(number)) <= 8 for number in weights.ravel())
+    monkeypatch.setattr(
+        "keras_sat.pictures.display.AttentionDisplay.to_html", lambda *args: raise_(OSError(28, "Full", "x"))
+    )
+    assert main([*command, "--plot", str(tmp_path / "p"), "--html", str(tmp_path / "h")]) == 2
+    (line,) = capsys.readouterr().out.splitlines()
+    assert set(json.loads(line)) == {"image", "caption", "words", "log_prob", "plot"}, "what was done is not lost"
+    command.remove("--json")
+    assert main([*command, "--maps"]) == 2
+    assert "pass --json too" in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_of_captions_is_for_a_terminal_that_does_not_get_the_captions(monkeypatch):
+    for stderr, stdout, shown in (
+        (Terminal, io.StringIO, True),
+        (Terminal, Terminal, False),
+        (*[io.StringIO] * 2, False),
+    ):
+        monkeypatch.setattr(sys, "stderr", stderr())
+        monkeypatch.setattr(sys, "stdout", stdout())
+        progress = command_line._progress(3)
+        monkeypatch.undo()
+        progress.clock = lambda progress=progress: progress._started + 2
+        with progress:
+            progress.advance(1)
+        assert ("captions: 1/3 pictures" in progress.stream.getvalue()) == shown

@@ -46,6 +46,17 @@ def test_skipped_steps_do_not_enter_the_speed():
     assert stream.getvalue() == "features: 60/100 photos (60 %), 1.0 photos/s, 40 s left\n"
 
 
+def test_short_work_is_not_shown_where_there_is_a_delay():
+    for seconds, shown in ((0.9, False), (1.1, True)):
+        for stream in (Terminal(), io.StringIO()):
+            clock = Clock()
+            with Progress(2, label="captions", unit="pictures", delay=1, stream=stream, clock=clock) as progress:
+                progress.advance(1)
+                clock.now = seconds
+                progress.advance(1)
+            assert bool(stream.getvalue()) == shown
+
+
 def test_silence():
     stream = Terminal()
     with Progress(10, label="features", unit="photos", show=False, stream=stream, clock=Clock()) as progress:

@@ -499,7 +499,7 @@ def test_errors(tmp_path):
         ({"cache_dir": tmp_path}, "features need a folder of their own"),
         ({"cache_dir": tmp_path / "sub" / ".." / "model"}, "features need a folder of their own"),
         ({"schedule": "linear"}, "Expected one of: constant, cosine"),
-        ({"attentoin_dim": 3}, "Captioner has no such option"),
+        ({"attentoin_dim": 3}, "fit has no such option. Did you mean attention_dim"),
         ({"encoder_training": "frozen", "encoder_rate": 0.5}, "No layer of the encoder is trained"),
     ):
         with pytest.raises(ValueError, match=message):

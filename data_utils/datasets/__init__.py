@@ -22,6 +22,7 @@ from data_utils.captions import (
     image_id_of,
     load_descriptions,
     load_document,
+    pictures_by_folder,
     refuse_long_caption,
 )
 from data_utils.files import read_json, write_whole
@@ -132,7 +133,8 @@ def folder(data_dir, *, split_seed=None):
 
     Args:
         data_dir: a folder with the pictures and captions.csv (columns image and caption, one caption a row) or
-            captions.jsonl (an object with image and caption, or captions, a line). `image` is a path from that folder.
+            captions.jsonl (an object with image and caption, or captions, a line). `image` is a path from that folder;
+            capital letters and small ones count as the same where no other picture has that name.
             A column split with train, dev or test is used if it is there.
         split_seed: draw a split of 80/10/10 by photo with this seed. Without it and without a column split, every
             photo has the split None.
@@ -149,8 +151,19 @@ def folder(data_dir, *, split_seed=None):
         )
     rows = _read_jsonl(table) if table.suffix == ".jsonl" else _read_csv(table, skipped)
     captions, photos, splits, split_lines = {}, {}, {}, {}
+    own, *deeper = pictures_by_folder(str(data_dir), only_to_count=True)
+    deeper = [path for paths in deeper for path in paths]
+    known = {}  # names of pictures in small letters -> those names
+    for path in [*own, *deeper]:
+        name = Path(path).relative_to(data_dir).as_posix()
+        known.setdefault(name.casefold(), []).append(name)
     for line, name, caption, split in rows:
         place = f"{table.name}, line {line}"
+        alike = known.get(Path(name).as_posix().casefold(), [])
+        if len(alike) == 1:
+            name = alike[0]
+        elif alike and Path(name).as_posix() not in alike:
+            skipped.add(f"names that may mean {' or '.join(alike)}", f"{place}: {name}")
         image_id, path = image_id_of(name), str(data_dir / name)
         if not name or not caption:
             skipped.add("rows without a caption left out" if name else "rows without an image left out", place)
@@ -169,8 +182,13 @@ def folder(data_dir, *, split_seed=None):
                     f"{split_lines[image_id]}. A picture belongs to one split."
                 )
             split_lines.setdefault(image_id, line)
-    photos = _photos_in(data_dir) | {image_id: path for image_id, path in photos.items() if os.path.isfile(path)}
-    return _assemble(data_dir, captions, photos, splits, skipped, split_seed)
+    photos = {image_id: path for image_id, path in photos.items() if os.path.isfile(path)}
+    named = set(photos.values())
+    lost = [path for path in deeper if path not in named]
+    for path in lost:
+        skipped.add("photos in subfolders that no row names left out", Path(path).relative_to(data_dir).as_posix())
+    hint = f" Name those in subfolders so, for example {Path(lost[0]).relative_to(data_dir)}." if lost else ""
+    return _assemble(data_dir, captions, _photos_in(data_dir) | photos, splits, skipped, split_seed, hint)
 
 
 def scenes(data_dir, *, num_scenes=2000, seed=0, image_size=64, max_objects=2):
@@ -243,7 +261,7 @@ def _no_split_message(expected, path):
     )
 
 
-def _assemble(data_dir, captions, photos, splits, skipped, split_seed):
+def _assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
     """Return the list of CaptionedImage for every photo that has captions; count the rest in one warning."""
     for image_id in captions.keys() - photos.keys():
         for _ in captions[image_id]:
@@ -258,7 +276,8 @@ def _assemble(data_dir, captions, photos, splits, skipped, split_seed):
     if not kept:
         raise ValueError(
             f"None of the {len(captions)} captioned photos was found (first: {next(iter(captions), None)}). Expected: "
-            f"the photos in the folder itself or in one of its usual folders. Received: data_dir={str(data_dir)!r}"
+            f"the photos in the folder itself or in one of its usual folders.{hint} "
+            f"Received: data_dir={str(data_dir)!r}"
         )
     for image_id in kept:
         refuse_long_caption(max(captions[image_id], key=len), image_id, data_dir)

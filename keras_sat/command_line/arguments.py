@@ -6,6 +6,7 @@ import re
 
 import keras_sat
 from data_utils.datasets import DATASETS, SPLITS
+from keras_sat.command_line.invocation import SCRIPT, started_as
 from keras_sat.presets import PRESETS
 
 ENCODER_NAMES = ("vgg16", "vgg19", "resnet50", "mobilenet_v2", "efficientnet_b0", "tiny")
@@ -40,9 +41,10 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser():
     """Return the parser; what it finds has the name of the command, and those of the options that were given."""
-    parser = Parser(prog="keras-sat", description="Show, Attend and Tell: train an image captioner and look into it.")
+    program = started_as() or SCRIPT
+    parser = Parser(prog=program, description="Show, Attend and Tell: train an image captioner and look into it.")
     parser.add_argument("--version", action="version", version=f"keras-sat {keras_sat.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(prog=program, dest="command", required=True, metavar="COMMAND")
     for name, add_arguments, summary, description in (
         ("demo", _add_demo, "train on the built-in scenes, no download", DEMO),
         ("fit", _add_fit, "train a captioner", FIT),
@@ -53,10 +55,18 @@ def build_parser():
         ("export", _add_export, "write a captioner for programs without keras_sat", EXPORT),
         ("info", _add_info, "print what a bug report needs", INFO),
     ):
+        description = description.replace("`keras-sat ", f"`{program} ")
         command = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
         command.register("type", None, _path_or_name)  # of every argument without a type
         add_arguments(command)
     return parser
+
+
+def options_of(command):
+    """Return a dict from the names of a command's arguments to its options: {"num_beams": "--num-beams", ...}."""
+    (commands,) = build_parser()._command_parsers()
+    actions = commands[command]._option_string_actions.items()
+    return {action.dest: option for option, action in actions if option.startswith("--") and action.dest != "help"}
 
 
 def _path_or_name(text):
@@ -201,10 +211,16 @@ def _add_fit(parser):
 
 def _add_caption(parser):
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="pictures, folders of pictures, or patterns")
+    parser.add_argument("--recursive", action="store_true", default=False, help="descend into subfolders too")
     _add_model(parser)
     _add_search(parser)
     _add_encoder_weights(parser)
-    parser.add_argument("--json", action="store_true", default=False, help="print a JSON object for each picture")
+    parser.add_argument(
+        "--json", action="store_true", default=False, dest="as_json", help="print a JSON object for each picture"
+    )
+    parser.add_argument(
+        "--maps", action="store_true", default=False, help="with --json: attention_weights too, [word][row][column]"
+    )
     for name, text in (
         ("plot", "draw where it looked: a picture file, or a folder for many"),
         ("html", "the same as a page to play with: a file, or a folder for many"),

@@ -4,21 +4,25 @@ TensorFlow is imported by the commands that compute, so that help answers at onc
 line on standard error and exit status 2.
 """
 
+import contextlib
 import errno
-import glob
-import itertools
+import functools
 import json
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import keras_sat
 from data_utils.captions import IMAGE_ENDINGS
 from data_utils.datasets import DATASETS
 from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
-from keras_sat.command_line.arguments import DEFAULT_MODEL, SELF_CRITICAL, build_parser
+from keras_sat.checks import NO_EPOCH, STOPPED_EARLY, WHOSE_ENCODER_WEIGHTS
+from keras_sat.command_line.arguments import DEFAULT_MODEL, SELF_CRITICAL, build_parser, options_of
 from keras_sat.presets import LIGHT_ENCODER, PRESETS, WITHOUT_GPU, usual_encoder, usual_preset
 
 GO_ON = "and run the same command again: it goes on where it was."
@@ -35,10 +39,33 @@ WAYS_OUT = {
 }
 
 
+# What Ctrl-C leaves of a command, and what the same command does next. A training that has a captioner goes on instead.
+BEGINS_ANEW = "nothing was written, and the same command begins anew."
+KEPT = {
+    "demo": "epochs that were complete are kept, and the same command goes on after them.",
+    "fit": "epochs and features that were complete are kept, and the same command goes on after them.",
+    "caption": "captions and drawings so far are whole, and the same command begins at the first picture again.",
+    "evaluate": "no scores are kept, and the same command begins anew.",
+    "compare": BEGINS_ANEW,
+    "features": "the features so far are kept, and the same command goes on with the other photos.",
+    "export": "nothing was exported, and the same command begins anew.",
+    "info": BEGINS_ANEW,
+}
+
+
 def run_demo(**options):
     from keras_sat.command_line.demo import run_demo
 
-    run_demo(**options)
+    with _without_a_second_line():
+        run_demo(**options)
+
+
+@contextlib.contextmanager
+def _without_a_second_line():
+    """Inside the block nobody warns of what Ctrl-C has ended: `main` says it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=STOPPED_EARLY)
+        yield
 
 
 def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
@@ -60,9 +87,10 @@ def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
     settings = usual_preset(data, named) if preset is None else PRESETS[preset]
     if strategy is not None:
         options["strategy"] = strategy
-    captioner = fit(data, **{**settings, **options})
+    with _without_a_second_line():
+        captioner = fit(data, **{**settings, **options})
     if not captioner.history:
-        raise KeyboardInterrupt  # that ended it before there was anything to keep
+        raise KeyboardInterrupt(NO_EPOCH)
 
 
 def _strategy(gpus, hosts):
@@ -75,38 +103,77 @@ def _strategy(gpus, hosts):
     return several_hosts() if hosts else several_gpus(gpus)
 
 
-def run_caption(images, model, encoder_weights=None, plot=None, html=None, gif=None, **options):
+def run_caption(
+    images, model, recursive, as_json, maps, encoder_weights=None, plot=None, html=None, gif=None, **options
+):
     """Print a caption for each picture; name those that could not be read at the end."""
-    as_json = options.pop("json")
-    paths = list(dict.fromkeys(_pictures(images)))
+    from data_utils.images import find_pictures
+
+    if maps and not as_json:
+        raise ValueError("Maps are numbers for programs: pass --json too, or --plot to see them. Received: --maps")
+    paths = find_pictures(images, recursive=recursive)
     captioner = _captioner_of(model, encoder_weights)
     places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
     drawings = {option: _drawing_paths(option, out, paths) for option, out in places.items()}
     _refuse_one_place_for_two({option: drawn[paths[0]] for option, drawn in drawings.items()})
     unreadable = []
-    for path, result in _results(captioner, paths, options):
-        if isinstance(result, Exception):
-            unreadable.append(f"{path}: {result}" if path not in str(result) else str(result))
-            line = json.dumps({"image": path, "error": str(result)}, ensure_ascii=False) if as_json else None
-        elif as_json:
-            parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
-            line = json.dumps({"image": path, **parts}, ensure_ascii=False)
-        else:
-            line = f"{_visible(path)}\t{result.caption}"
-        if line is not None:
-            print(line, flush=True)
-        if drawings and not isinstance(result, Exception):
-            from keras_sat.pictures.display import AttentionDisplay
-
-            display = AttentionDisplay.from_result(result, image=path)
-            for option, write in (("plot", display.save), ("html", display.to_html), ("gif", display.animate)):
-                if option in drawings:
-                    write(drawings[option][path])
+    with _progress(len(paths)) as progress:
+        for path, result in _results(captioner, paths, options, progress):
+            if isinstance(result, Exception):
+                unreadable.append(f"{path}: {result}" if path not in str(result) else str(result))
+                if as_json:
+                    _print_json({"image": path, "error": str(result)})
+                progress.advance(1)
+                continue
+            if not as_json:
+                print(f"{_visible(path)}\t{result.caption}", flush=True)
+            drawn = {}
+            try:
+                _draw(result, path, {option: drawing[path] for option, drawing in drawings.items()}, drawn)
+            finally:  # the caption is there, even if the disk is full
+                if as_json:
+                    _print_json({"image": path, **_as_json(result, maps), **drawn})
+            progress.advance(1)
     if len(unreadable) < len(paths):
         for option, out in places.items():
             print(f"keras-sat: --{option}: {_visible(Path(out).expanduser())}", file=sys.stderr)
     if unreadable:
         raise ValueError("; ".join(map(_visible, unreadable)))
+
+
+def _progress(num_pictures):
+    """Return the Progress of captions: on a terminal that does not get the captions too, after a second."""
+    from data_utils.progress import Progress
+
+    show = sys.stderr.isatty() and not sys.stdout.isatty()
+    return Progress(num_pictures, label="captions", unit="pictures", show=show, delay=1)
+
+
+def _draw(result, path, drawings, drawn):
+    """Draw a result on the photo; add what was written to the dict `drawn`, by the name of the option."""
+    if not drawings:
+        return
+    from keras_sat.pictures.display import AttentionDisplay
+
+    display = AttentionDisplay.from_result(result, image=path)
+    for option, write in (("plot", display.save), ("html", display.to_html), ("gif", display.animate)):
+        if option in drawings:
+            write(drawings[option])
+            drawn[option] = str(drawings[option])
+
+
+def _as_json(result, maps):
+    """Return a CaptionResult as a dict for JSON; its maps, if they are wanted, in millionths."""
+    parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
+    if maps:
+        _, rows, columns = result.attention_weights.shape
+        weights = result.attention_weights.astype("float64").round(6).tolist()
+        parts |= {"rows": rows, "columns": columns, "attention_weights": weights}
+    return parts
+
+
+def _print_json(parts):
+    print(json.dumps(parts, ensure_ascii=False), flush=True)
 
 
 def _captioner_of(models, encoder_weights, data=None):
@@ -121,27 +188,13 @@ def _captioner_of(models, encoder_weights, data=None):
     return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
 
 
-def _pictures(patterns):
-    """Yield the paths that files, folders and patterns stand for."""
-    for pattern in patterns:
-        path = os.path.expanduser(pattern)
-        if os.path.isdir(path):
-            # macOS leaves files ._NAME beside pictures, which are none
-            entries = [entry for entry in os.scandir(path) if not entry.name.startswith("._")]
-            found = sorted(entry.path for entry in entries if entry.name.lower().endswith(IMAGE_ENDINGS))
-            yield from found or [path]  # what holds no picture is named with what cannot be read
-        elif os.path.exists(path) or not glob.has_magic(path):
-            yield path  # one that is not there is named with those that cannot be read
-        else:
-            yield from sorted(filter(os.path.isfile, glob.glob(path, recursive=True))) or [path]
-
-
-def _results(captioner, paths, options, batch_size=64):
+def _results(captioner, paths, options, progress, batch_size=64):
     """Yield (path, CaptionResult, or the error that kept the picture from being read)."""
     from data_utils.images import load_image
 
     size, *others = captioner.photo_sizes
     for start in range(0, len(paths), batch_size):
+        progress.advance(0)  # the first captions come only after a whole batch
         batch, readable = [], []
         for path in paths[start : start + batch_size]:
             try:
@@ -178,23 +231,41 @@ def _drawing_paths(option, out, paths):
     if is_file:
         drawings = {paths[0]: out}
     else:
-        drawings, names = {}, set()
         ending = "png" if option == "plot" else option
-        for path in dict.fromkeys(paths):
-            stem = Path(path).stem
-            name = next(
-                name
-                for number in itertools.count(1)
-                if (name := f"{stem}-attention{f'-{number}' if number > 1 else ''}.{ending}") not in names
-            )
-            names.add(name)
-            drawings[path] = out / name
+        drawings = {path: out / f"{name}-attention.{ending}" for path, name in _drawing_names(paths).items()}
     pictures = {os.path.realpath(path) for path in paths}  # Path.resolve raises an error where links go in circles
     for drawing in drawings.values():
         if os.path.realpath(drawing) in pictures:
             raise ValueError(f"The drawing would replace the picture itself. Received: --{option} {out}")
         _make_place(option, drawing)
     return drawings
+
+
+def _drawing_names(paths):
+    """Return a dict from each path to the name of its drawing, without ending, which depends on no order.
+
+    1.jpg is drawn as "1"; where a picture of another ending lies beside it (1.png), as "1.jpg", whether that one is
+    captioned along or not. Pictures of one name from several folders get as much of their folders before it as tells
+    them apart: "day/1" and "night/1". Capital letters and small ones count as the same, as they do on some disks.
+    """
+    beside, names, depths = {}, {}, dict.fromkeys(paths, 1)
+    for path in paths:
+        folder, name = os.path.split(os.path.abspath(path))
+        if folder not in beside:
+            others = os.listdir(folder) if os.path.isdir(folder) else []
+            beside[folder] = Counter(
+                os.path.splitext(other)[0].casefold() for other in others if other.lower().endswith(IMAGE_ENDINGS)
+            )
+        stem = os.path.splitext(name)[0]
+        names[path] = [*Path(folder).parts[1:], stem if beside[folder][stem.casefold()] < 2 else name]
+    while True:
+        drawn = {path: "/".join(names[path][-depth:]) for path, depth in depths.items()}
+        shared = Counter(name.casefold() for name in drawn.values())
+        unclear = [path for path, name in drawn.items() if shared[name.casefold()] > 1]
+        unclear = [path for path in unclear if depths[path] < len(names[path])]
+        if not unclear:
+            return drawn
+        depths |= {path: depths[path] + 1 for path in unclear}
 
 
 def _make_place(option, path):
@@ -305,7 +376,7 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
     from data_utils.datasets.read import read_data
     from data_utils.features.cache import FeatureCache
     from data_utils.features.shards import Shard
-    from keras_sat.model.encoders import make_encoder
+    from keras_sat.model.encoders import make_encoder, weights_called
 
     received = f"--encoder {encoder}" if encoder else f"--data {data} without --encoder"
     if encoder is None:
@@ -320,16 +391,18 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
     if "shard" in options:
         Shard.parse(options["shard"])  # before anything that takes its time
     images = read_data(data, options.get("data_dir"), split_seed=options.get("split_seed"))
-    cache = FeatureCache.build(
-        cache_dir,
-        [image.image_id for image in images],
-        [image.image_path for image in images],
-        make_encoder(
+    with weights_called("encoder_weights"):
+        encoder = make_encoder(
             encoder,
             layer=options.get("encoder_layer"),
             weights=options.get("encoder_weights", "imagenet"),
             image_size=options.get("image_size"),
-        ),
+        )
+    cache = FeatureCache.build(
+        cache_dir,
+        [image.image_id for image in images],
+        [image.image_path for image in images],
+        encoder,
         batch_size=batch_size,
         shard=options.get("shard"),
         errors="skip" if skip_unreadable else "raise",
@@ -402,43 +475,89 @@ COMMANDS = {
 def main(argv=None):
     """Run a command; return the exit status."""
     arguments = vars(build_parser().parse_args(argv))
-    run = COMMANDS[arguments.pop("command")]
-    warnings.showwarning = _show_warning
+    command = arguments.pop("command")
+    warnings.showwarning = functools.partial(_show_warning, command)
     for stream in (sys.stdout, sys.stderr):  # a console that lacks a letter must not end a training
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    with _ctrl_c_noted() as pressed:
+        try:
+            os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever else is usual on this computer
+            import_tensorflow()
+            if pressed:
+                raise KeyboardInterrupt  # that an import has passed over
+            COMMANDS[command](**arguments)
+        except KeyboardInterrupt as stop:
+            return _say_what_is_kept(command, str(stop))
+        except Exception as error:
+            if _is_ctrl_c(error, pressed):
+                return _say_what_is_kept(command)
+            return _say_what_is_wrong(command, error)
+    return 0
+
+
+@contextlib.contextmanager
+def _ctrl_c_noted():
+    """Yield a list that is empty as long as Ctrl-C has not been pressed, which is a KeyboardInterrupt as always."""
+    pressed = []
+
+    def note(number, frame):
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is not ours to change
+    if not is_usual or threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+    signal.signal(signal.SIGINT, note)
     try:
-        os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever else is usual on this computer
-        import_tensorflow()
-        run(**arguments)
-    except BrokenPipeError:  # whoever read the output has seen enough
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_ctrl_c(error, pressed):
+    """Return whether an error came of Ctrl-C: TensorFlow, and an import that was broken off, make another one of it."""
+    if pressed and isinstance(error, ImportError):
+        return True
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt) or "KeyboardInterrupt" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _say_what_is_kept(command, kept=""):
+    """Say what Ctrl-C has left, and what the same command does next; return the exit status."""
+    new_line = "\n" if sys.stderr.isatty() else ""  # the terminal has written ^C
+    print(f"{new_line}keras-sat: stopped: {kept or KEPT[command]}", file=sys.stderr)
+    return 130
+
+
+def _say_what_is_wrong(command, error):
+    """Say in one line what is wrong, and return the exit status; raise an error again that no user could mend."""
+    if isinstance(error, BrokenPipeError):  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, OSError) as error:
-        print(f"keras-sat: {_as_options(one_line(error), arguments)}", file=sys.stderr)
-        return 2
-    except MemoryError as error:
+    if isinstance(error, (ValueError, OSError)):
+        line = _as_options(one_line(error), command)
+    elif isinstance(error, MemoryError):
         reason = f" ({one_line(error)})" if str(error) else ""
-        print(f"keras-sat: There is not enough memory for this{reason}. Use smaller numbers.", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("keras-sat: stopped; run the same command again to go on.", file=sys.stderr)
-        return 130
-    except Exception as error:
-        if isinstance(error, RuntimeError) and "home directory" in str(error):  # as Path.expanduser says it
-            print("keras-sat: A path begins with ~ and the name of no user here. Write it out.", file=sys.stderr)
-            return 2
-        if not type(error).__module__.startswith("tensorflow."):
-            raise
+        line = f"There is not enough memory for this{reason}. Use smaller numbers."
+    elif isinstance(error, RuntimeError) and "home directory" in str(error):  # as Path.expanduser says it
+        line = "A path begins with ~ and the name of no user here. Write it out."
+    elif type(error).__module__.startswith("tensorflow."):
         from keras_sat.training.callbacks import reason_of
 
         # TensorFlow wraps what went wrong in its threads, a photo that vanished for example, into an error of its own.
         wrapped = re.search(r"(?:ValueError|\w*Error): (.+)", str(error))
         reason = wrapped[1] if wrapped else reason_of(error)
         way_out = next((f". {way}" for number, way in WAYS_OUT.items() if reason.endswith(os.strerror(number))), "")
-        print(f"keras-sat: {_visible(reason)}{way_out}", file=sys.stderr)
-        return 2
-    return 0
+        line = f"{_visible(reason)}{way_out}"
+    else:
+        raise error
+    print(f"keras-sat: {line}", file=sys.stderr)
+    return 2
 
 
 def one_line(error):
@@ -461,15 +580,21 @@ def _without_number(error):
     return str(error)
 
 
-def _as_options(text, arguments):
-    """Return a message that names arguments in Python's way, with options in their place: num_beams is --num-beams."""
-    for name in filter(lambda name: "_" in name, arguments):
-        text = re.sub(rf"(?<![\w./-]){name}(?=[`=\s,;:.]|$)", f"--{name.replace('_', '-')}", text)
+def _as_options(text, command):
+    """Return a message that names arguments in Python's way, with options of a command in their place.
+
+    `num_beams` is --num-beams; what is said of the command line in parentheses takes the place of what stands before.
+    """
+    text = text.replace(WHOSE_ENCODER_WEIGHTS, "")
+    text = re.sub(r"`?\b\w+`?(?:=[^\s(]+)? \((--[^)]*?)(?: on the command line)?\)", r"\1", text)
+    for name, option in options_of(command).items():
+        if "_" in name:
+            text = re.sub(rf"(?<![\w./-]){name}(?=[`=\s,;:.]|$)", option, text)
     return text
 
 
-def _show_warning(message, category, filename, lineno, file=None, line=None):
-    print(f"keras-sat: {one_line(message)}", file=sys.stderr)
+def _show_warning(command, message, category, filename, lineno, file=None, line=None):
+    print(f"keras-sat: {_as_options(one_line(message), command)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import numpy as np
 from data_utils.captions import CaptionedImage
 from data_utils.files import write_json, write_whole
 from data_utils.scenes import draw_scenes, is_true
+from keras_sat.command_line.invocation import command
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.grounding import ground
@@ -88,9 +89,9 @@ def run_demo(
     )
     epochs_trained = len(captioner.history.get("loss", []))
     if not epochs_trained:
-        raise ValueError("Stopped before the first epoch was complete: there is nothing to report on yet.")
+        raise KeyboardInterrupt("no epoch was complete, and the same command begins anew.")
     if epochs_trained < epochs:
-        say(f"stopped after {epochs_trained} of {epochs} epochs: the report is on the best so far")
+        say(f"the report is on the best of {epochs_trained} epochs; the same command goes on to {epochs}")
     scenes = draw_scenes(num_test, UNSEEN_SEED, max_objects=max_objects)
     report, results = report_on(captioner, scenes)
     report |= {
@@ -156,7 +157,8 @@ def _conclusion(report, output_dir):
     yield f"  trained for {report['train_seconds']:.0f} s"
     yield ""
     yield f"Look at {output_dir}/*-attention.png: where it looked for every word. What to try next:"
-    yield f"  python -m keras_sat caption {output_dir}/scenes --model {output_dir / 'model'} --num-beams 5"
+    model = output_dir / "model"
+    yield f"  {command('caption', output_dir / 'scenes', '--model', model, '--num-beams', '5')}"
     other = "hard" if report["attention"] == "soft" else "soft"
-    yield f"  python -m keras_sat demo --attention {other} --output-dir {output_dir}-{other}"
-    yield "  python -m keras_sat fit --help     on Flickr8k, or on your own photos"
+    yield f"  {command('demo', '--attention', other, '--output-dir', f'{output_dir}-{other}')}"
+    yield f"  {command('fit', '--help')}     on Flickr8k, or on your own photos"

@@ -13,6 +13,12 @@ from keras_sat.files.export import export
 from keras_sat.files.model_folder import pretrained_directory, read_model, write_model
 from keras_sat.search.writer import plain
 
+FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip")  # of what is saved as one file
+NO_ONE_FILE = (
+    "A captioner is saved as a folder, not as one file: captioner.save(folder), without an ending. "
+    "keras_sat.Captioner.load(folder) loads it; keras.saving.load_model does not."
+)
+
 
 class CaptionerFiles:
     """Saves and loads a captioner. A part of Captioner, which has the settings and the weights."""
@@ -31,6 +37,8 @@ class CaptionerFiles:
         """
         if not self.built:
             raise ValueError("A captioner has no weights before it has seen its first batch: there is nothing to save.")
+        if Path(directory).suffix.lower() in FILE_ENDINGS:
+            raise ValueError(f"{NO_ONE_FILE} Received: directory={str(directory)!r}")
         if not overwrite and (Path(directory).expanduser() / "config.json").exists():
             raise ValueError(f"There is a model in this folder already. Received: directory={str(directory)!r}")
         settings = {key: plain(value) for key, value in self.get_config().items() if key != "vocabulary"}
@@ -42,6 +50,10 @@ class CaptionerFiles:
             "has_own_encoder": self.has_own_encoder,
         }
         write_model(directory, settings, self.vocabulary, arrays, precision)
+
+    def get_build_config(self):
+        """Keras asks for this when it writes a file of its own, which it could not read again: it is refused."""
+        raise ValueError(f"{NO_ONE_FILE} Received: a captioner for keras.saving.save_model")
 
     def export(
         self,

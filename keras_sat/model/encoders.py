@@ -65,9 +65,24 @@ def _with_imagenet_weights(name, application, shape):
         folder = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "models"
         raise ValueError(
             f"The ImageNet weights of {name} could not be downloaded. Fetch {address[0]} with a browser and put it "
-            f"into {folder}, or pass its path as `weights` (`--encoder-weights` on the command line). "
+            f"into {folder}, or pass its path as `weights`. "
             f"Received: weights='imagenet' ({str(error).rpartition(': ')[2]})"
         ) from None
+
+
+@contextlib.contextmanager
+def weights_called(name, whose=""):
+    """Inside the block, messages about the argument `weights` call it as the caller's own caller knows it.
+
+    Args:
+        name: what it is called there: "encoder_weights".
+        whose: what the first mention is followed by, for example " of Captioner.load".
+    """
+    try:
+        yield
+    except ValueError as error:
+        text = re.sub(r"(?<=as )`weights`", f"`{name}`{whose}", str(error))
+        raise ValueError(re.sub(r"(?<![\w.-])weights(?==)", name, text)) from None
 
 
 def load_encoder_weights(network, path):
@@ -80,8 +95,7 @@ def load_encoder_weights(network, path):
     path = Path(path).expanduser()
     if not path.is_file():
         raise ValueError(
-            "The weights file does not exist. Pass where it lies now as `encoder_weights` (--encoder-weights). "
-            f"Received: weights={str(path)!r}"
+            f"The weights file does not exist. Pass where it lies now as `weights`. Received: weights={str(path)!r}"
         )
     try:
         _refuse_claims(network, path)

@@ -17,7 +17,7 @@ from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.files import read_json, write_json, write_whole
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
-from keras_sat.checks import check_axes
+from keras_sat.checks import check_axes, with_known_options
 from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
 from keras_sat.scoring.cider import cider_of_photos
 from keras_sat.scoring.meteor import score_meteor
@@ -190,6 +190,7 @@ def _shown(name, score):
 # === Scoring a captioner, or captions ===
 
 
+@with_known_options()
 def evaluate(
     captioner,
     data,
@@ -240,7 +241,7 @@ def evaluate(
         images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress)
     elif any(image.image_id in cache.unreadable for image in images):
         lost = [image.image_id for image in images if image.image_id in cache.unreadable]
-        warnings.warn(f"{len(lost)} photos that the cache lists as unreadable are left out: {lost[0]}", stacklevel=2)
+        warnings.warn(f"{len(lost)} photos that the cache lists as unreadable are left out: {lost[0]}", stacklevel=3)
         images = [image for image in images if image.image_id not in cache.unreadable]
     _check_references(beside, images)
     length_penalty = getattr(captioner, "length_penalty", 0.0) if length_penalty is None else length_penalty

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from data_utils.images import load_image
-from keras_sat.checks import check_counts, check_weights
+from data_utils.images import find_pictures, load_image, stands_for_many
+from keras_sat.checks import check_counts, check_options, check_weights, with_known_options
 from keras_sat.search import algorithms as search
 
+USUAL_NUM_BEAMS = 3
 ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
 
 
@@ -49,17 +50,21 @@ class CaptionWriter:
     _num_places: length of the attention weights; rows_and_columns(): their shape.
     """
 
-    def caption(self, images, *, batch_size=64, first_photo=0, **search_options):
-        """Return the CaptionResult of a photo, or the list of them for a list of photos.
+    def caption(self, images, *, batch_size=64, first_photo=0, recursive=False, **search_options):
+        """Return the CaptionResult of a photo, or the list of them for many.
 
         Args:
-            images: a path, a PIL image, an array with values 0..255 or a CaptionedImage, or many: a list of such, or
-                an array of four axes.
+            images: a path, a PIL image, an array or tensor with values 0..255 or a CaptionedImage, or many: a list of
+                such, an array of four axes, a folder, or a pattern such as "photos/*.jpg". What a folder or a pattern
+                stands for, and in which order, `data_utils.find_pictures` says.
             batch_size: photos captioned together.
+            recursive: descend into the subfolders of folders.
             **search_options: see `caption_features`.
         """
-        many = isinstance(images, (list, tuple)) or hasattr(images, "__next__") or getattr(images, "ndim", 3) == 4
-        images = [_as_image(image) for image in (images if many else [images])]
+        check_options(search_options, self.caption, self.caption_features, beside=("search_options", "features"))
+        is_list = isinstance(images, (list, tuple)) or hasattr(images, "__next__") or getattr(images, "ndim", 3) == 4
+        many = is_list or stands_for_many(images)
+        images = [photo for image in (images if is_list else [images]) for photo in _photos_of(image, recursive)]
         check_counts(batch_size=batch_size)
         results = []
         for start in range(0, len(images), batch_size):
@@ -68,11 +73,12 @@ class CaptionWriter:
             results += self.caption_features(features, images=photos, first_photo=first, **search_options)
         return results if many else results[0]
 
+    @with_known_options()
     def caption_features(
         self,
         features,
         *,
-        num_beams=3,
+        num_beams=None,
         max_length=20,
         length_penalty=None,
         num_results=1,
@@ -89,9 +95,10 @@ class CaptionWriter:
         """Return a list of CaptionResult, one for each photo, from features (photos, regions, feature_dim).
 
         Args:
-            num_beams: 1 for greedy search.
+            num_beams: 1 for greedy search; None: 3 for a search, and none where words are drawn.
             max_length: most words of a caption, `<end>` counted; a longer one is cut off.
-            length_penalty: see `keras_sat.search.algorithms.beam_search`; None takes the captioner's own.
+            length_penalty: see `keras_sat.beam_search`; None takes the captioner's own. Greedy search has one
+                caption only, and nothing to choose by it.
             num_results: captions for each photo; the further ones are in `alternatives`.
             temperature: draw the words instead of searching; 1.0 draws from the model's own distribution.
             top_k, top_p: with temperature, see `keras_sat.search.algorithms.sample_search`.
@@ -106,6 +113,16 @@ class CaptionWriter:
             raise ValueError("Only hard attention draws places. Received: sample_attention=True with another attention")
         if temperature is None and (top_k is not None or top_p is not None):
             raise ValueError(f"Pass `temperature` to draw words. Received: top_k={top_k}, top_p={top_p}")
+        if temperature is not None and (num_beams not in (None, 1) or length_penalty is not None):
+            received = {"num_beams": num_beams, "length_penalty": length_penalty}
+            received = ", ".join(f"{name}={value}" for name, value in received.items() if value is not None)
+            raise ValueError(
+                "With `temperature` words are drawn, and with num_beams and length_penalty they are searched for: "
+                f"leave out one or the other. Received: temperature={temperature} with {received}"
+            )
+        num_beams = USUAL_NUM_BEAMS if num_beams is None else num_beams
+        if length_penalty is not None:
+            check_weights(length_penalty=length_penalty)
         check_counts(num_beams=num_beams, num_results=num_results, max_length=max_length, batch_size=batch_size)
         if temperature is None and num_results > num_beams:
             raise ValueError(
@@ -118,7 +135,6 @@ class CaptionWriter:
             options |= {"num_samples": num_results, "temperature": temperature, "top_k": top_k, "top_p": top_p}
         elif num_beams > 1:
             length_penalty = self.length_penalty if length_penalty is None else length_penalty
-            check_weights(length_penalty=length_penalty)
             options |= {"num_beams": num_beams, "num_results": num_results, "length_penalty": length_penalty}
         results = []
         for start in range(0, len(members[0]), batch_size):
@@ -210,6 +226,16 @@ def read_photos(images, image_size):
 def plain(value):
     """Return a number of numpy as one of Python, which JSON can hold."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _photos_of(image, recursive):
+    """Return what load_image takes, as a list: one for a picture, and any number for a folder or a pattern."""
+    if not stands_for_many(image):
+        return [_as_image(image)]
+    paths = find_pictures(image, recursive=recursive)
+    if os.path.isdir(paths[0]):
+        raise ValueError(f"{paths[0]}: there is no picture in this folder. Received: images={os.fspath(image)!r}")
+    return paths
 
 
 def _as_image(image):

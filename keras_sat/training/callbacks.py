@@ -254,7 +254,7 @@ class ShowProgress(keras.callbacks.Callback):
         )
 
     def on_epoch_end(self, epoch, logs=None):
-        self._progress.__exit__()
+        self.end_line()
         if _is_lost(logs):
             return
         if "reward" in logs:
@@ -269,6 +269,12 @@ class ShowProgress(keras.callbacks.Callback):
             parts.append(f"{as_text(self.monitored, logs[self.monitored])}{' (best so far)' if is_best else ''}")
         seconds = duration(time.monotonic() - self._started)
         self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}, {seconds}")
+
+    def end_line(self):
+        """End the line of progress, also of an epoch that was broken off."""
+        if self._progress is not None:
+            self._progress.__exit__()
+            self._progress = None
 
 
 class Curves(Mapping):

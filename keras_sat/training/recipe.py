@@ -1,7 +1,6 @@
 """The whole of a training in one call, made of public parts only: data, vocabulary, features, batches, captioner."""
 
 import inspect
-import numbers
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +13,10 @@ from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.files import exclusive_lock
 from data_utils.vocabulary import Vocabulary
 from keras_sat.captioner import Captioner
-from keras_sat.checks import check_above_zero, check_counts, check_rates
+from keras_sat.checks import check_above_zero, check_counts, check_learning_rate, check_options, check_rates
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.files.model_folder import pretrained_names
+from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.presets import LIGHT_ENCODER, WITHOUT_GPU, usual_encoder
 from keras_sat.training import callbacks as parts
 from keras_sat.training.folder import describe, noted_encoder
@@ -137,6 +137,8 @@ def fit(
     Returns: Captioner; its `history` is a mapping from the name of a figure to its value in each epoch.
     """
     arguments = {name: value for name, value in locals().items() if name not in _NOT_ABOUT_THE_RESULT}
+    beside = ("captioner_options", "vocabulary", "vocabulary_size", "decoder_options")
+    check_options(captioner_options, fit, Captioner, CaptionDecoder, beside=beside, also=("dtype", "trainable"))
     _check(**{name: arguments[name] for name in inspect.signature(_check).parameters})
     check_rates(**{name: arguments[name] for name in inspect.signature(check_rates).parameters})
     if not epochs and (initial_model is None or not self_critical_epochs):
@@ -319,8 +321,7 @@ def _check(
     check_counts(0, 2**32 - 1, seed=seed)
     if patience is not None:
         check_counts(patience=patience)
-    if isinstance(learning_rate, numbers.Real):
-        check_above_zero(learning_rate=learning_rate)
+    check_learning_rate(learning_rate)
     check_above_zero(self_critical_rate=self_critical_rate)
     check_above_zero(drawing_temperature=drawing_temperature)
     check_drawing(num_drawn=num_drawn, reward_baseline=reward_baseline)

@@ -6,6 +6,7 @@ import keras
 
 from data_utils.files import clear_half_written, read_sealed_json, write_sealed_json
 from keras_sat.captioner import Captioner
+from keras_sat.checks import STOPPED_EARLY
 from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, restore_state
 from keras_sat.files.model_folder import read_model
 from keras_sat.training import callbacks as parts
@@ -97,8 +98,9 @@ class Training:
         if dev_images:
             dev_batches = plan.photos.batches("dev", captioner, plan, whole=True, shuffle=False)
             steps.append(parts.ScoreCaptions(dev_images, **search_options))
+        shown_progress = parts.ShowProgress(self.num_epochs, label=f"{self.kind}epoch", **known)
         if plan.show_progress:
-            steps.append(parts.ShowProgress(self.num_epochs, label=f"{self.kind}epoch", **known))
+            steps.append(shown_progress)
             shown = dev_images or plan.photos.of_split("train")
             steps.append(parts.ShowCaptions(shown, **search_options))
         is_whole = True
@@ -115,8 +117,9 @@ class Training:
             if team.num_hosts > 1:
                 raise  # the others cannot go on alone: they end as this process does
             is_whole = False
+            shown_progress.end_line()
             if keep.epochs:
-                plan.say("\nstopped; called again with the same arguments, it goes on after the last complete epoch")
+                plan.say(f"stopped; the same call or command goes on after {self.kind}epoch {len(keep.epochs)}")
         self.epochs, is_lost = team.tell([keep.epochs, lost.is_lost])
         team.share_folder(self.folder / "model")
         return self._best(captioner, is_lost), is_whole and not is_lost, self.epochs
@@ -146,7 +149,7 @@ class Training:
                 raise ValueError(
                     f"The loss became infinite or no number in the first epoch: nothing was learnt. {advice}"
                 )
-            warnings.warn("Stopped before the first epoch was complete: nothing is kept on the disk.", stacklevel=5)
+            warnings.warn(STOPPED_EARLY, stacklevel=5)
             return captioner
         best = parts.best_epoch([*self.before, *self.epochs], self.monitored) - len(self.before)
         name = f"The captioner of epoch {best + 1}" if best >= 0 else "The captioner from before"
