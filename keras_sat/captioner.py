@@ -15,6 +15,7 @@ from keras_sat.captioning import CaptionWriter, read_photos, run_search
 from keras_sat.checks import check_no_keras_distribution, check_rates, check_weights
 from keras_sat.decoder import CaptionDecoder
 from keras_sat.encoders import ENCODERS, make_encoder, make_encoder_top
+from keras_sat.learnt_photos import digests_of, together
 from keras_sat.objective import CaptionObjective, as_rows
 from keras_sat.replicas import sums_on_first_replica
 from keras_sat.saving import CaptionerFiles, absolute
@@ -149,6 +150,7 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
         self.feature_projection_dim = feature_projection_dim
         self.feature_dropout = feature_dropout
         self.seed = seed
+        self.training_photos = None  # digests of the photos that it has learnt from, where they are known
 
         self.decoder = CaptionDecoder(len(self.vocabulary), seed=seed, name="decoder", **decoder_options)
         self.has_own_encoder = isinstance(encoder, keras.Model)  # one that no name stands for
@@ -196,6 +198,10 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
+
+    def note_training_photos(self, image_ids):
+        """Note that it learns from these photos, beside those before; `save` keeps that, and `evaluate` looks at it."""
+        self.training_photos = together([self.training_photos, digests_of(image_ids)])
 
     @property
     def samples_attention(self):

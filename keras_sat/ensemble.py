@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_sat.captioner import Captioner
 from keras_sat.captioning import CaptionWriter, read_photos, run_search
+from keras_sat.learnt_photos import together
 
 
 class Ensemble(CaptionWriter):
@@ -54,6 +55,11 @@ class Ensemble(CaptionWriter):
     def encoder(self):
         """The name of the encoder, or the names of all of them."""
         return " + ".join(dict.fromkeys(str(captioner.encoder) for captioner in self.captioners))
+
+    @property
+    def training_photos(self):
+        """Digests of the photos that any member has learnt from, where they are known."""
+        return together([captioner.training_photos for captioner in self.captioners])
 
     @property
     def encoder_model(self):

@@ -16,7 +16,7 @@ DATA_UTILS = [
 ]  # fmt: skip
 KERAS_SAT = [
     "checks", "encoders", "adapter", "equations", "replicas", "objective", "fused", "loop", "attention", "decoder",
-    "search", "saved_model", "captioning", "export", "saving", "captioner", "checkpoint", "meteor", "scores",
+    "search", "saved_model", "learnt_photos", "captioning", "export", "saving", "captioner", "checkpoint", "meteor", "scores",
     "published", "presets", "arguments", "evaluation", "comparison", "callbacks", "player", "cartoon", "display",
     "overview", "grounding", "self_critical", "ensemble", "distribution", "training_folder", "training_photos",
     "training", "recipe", "demo", "__main__",
