@@ -23,6 +23,7 @@ from keras_sat.files.saving import CaptionerFiles, absolute
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top, weights_called
+from keras_sat.model.learnt_photos import digests_of, together
 from keras_sat.model.objective import CaptionObjective, as_rows
 from keras_sat.model.replicas import sums_on_first_replica
 from keras_sat.search.writer import CaptionWriter, read_photos, run_search
@@ -159,6 +160,7 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
         self.feature_projection_dim = feature_projection_dim
         self.feature_dropout = feature_dropout
         self.seed = seed
+        self.training_photos = None  # digests of the photos that it has learnt from, where they are known
 
         self.decoder = CaptionDecoder(len(self.vocabulary), seed=seed, name="decoder", **decoder_options)
         self.has_own_encoder = isinstance(encoder, keras.Model)  # one that no name stands for
@@ -206,6 +208,10 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
+
+    def note_training_photos(self, image_ids):
+        """Note that it learns from these photos, beside those before; `save` keeps that, and `evaluate` looks at it."""
+        self.training_photos = together([self.training_photos, digests_of(image_ids)])
 
     @property
     def samples_attention(self):

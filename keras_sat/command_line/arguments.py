@@ -244,6 +244,9 @@ def _add_evaluate(parser):
     _add_encoder_weights(parser)
     parser.add_argument("--skip-unreadable", action="store_true", help="leave out photos that cannot be read")
     parser.add_argument(
+        "--allow-training-photos", action="store_true", help="score photos that the captioner has learnt from, too"
+    )
+    parser.add_argument(
         "--beside", nargs="+", choices=("paper", "human"), help="rows to compare with: the paper's, a person's"
     )
     for name, text in (

@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_sat.files.export import export
 from keras_sat.files.model_folder import pretrained_directory, read_model, write_model
+from keras_sat.model.learnt_photos import as_text, from_text
 from keras_sat.search.writer import plain
 
 FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip")  # of what is saved as one file
@@ -49,6 +50,8 @@ class CaptionerFiles:
             "rows_and_columns": list(self.rows_and_columns()),
             "has_own_encoder": self.has_own_encoder,
         }
+        if self.training_photos is not None:
+            settings["training_photos"] = as_text(self.training_photos)
         write_model(directory, settings, self.vocabulary, arrays, precision)
 
     def get_build_config(self):
@@ -101,6 +104,8 @@ class CaptionerFiles:
         try:
             options = dict(settings["captioner"])
             feature_shape, known_grid = settings["feature_shape"], settings["rows_and_columns"]
+            has_record = "training_photos" in settings  # a version that kept none may have saved it
+            training_photos = from_text(settings["training_photos"]) if has_record else None
             _refuse_claims(options, len(vocabulary), feature_shape, arrays)
             trained, own = options["encoder_training"] != "frozen", settings["has_own_encoder"]
             saved_encoder, saved_weights, saved_grid = (
@@ -130,6 +135,7 @@ class CaptionerFiles:
             captioner.encoder_weights = saved_weights if trained else absolute(weights)
             captioner.grid_shape = saved_grid if saved_grid is None else tuple(saved_grid)
             captioner._untracked.known_grid = tuple(known_grid)
+            captioner.training_photos = training_photos
         except KeyError as error:
             raise ValueError(f"{directory}: the setting {error} is missing in config.json.") from None
         except (TypeError, AttributeError, OverflowError) as error:
@@ -190,6 +196,7 @@ class CaptionerFiles:
         adapted.encoder_weights = options.get("encoder_weights", self.encoder_weights)
         adapted.build(((None, *self.feature_shape), (None, None)))
         adapted._untracked.known_grid = self.rows_and_columns()
+        adapted.training_photos = self.training_photos
         place_of = {token: place for place, token in enumerate(self.vocabulary.tokens)}
         places = [place for place, token in enumerate(vocabulary.tokens) if token in place_of]
         places_before = [place_of[vocabulary.tokens[place]] for place in places]

@@ -18,6 +18,7 @@ from data_utils.files import read_json, write_json, write_whole
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.checks import check_axes, with_known_options
+from keras_sat.model.learnt_photos import learnt_of
 from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
 from keras_sat.scoring.cider import cider_of_photos
 from keras_sat.scoring.meteor import score_meteor
@@ -45,8 +46,9 @@ class ScoreTable:
             file. Also max_length and split_seed, where they are not the usual ones, and models, how many an Ensemble
             has.
         statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used, and seen_in_training, the share of
-            captions that are a training caption word for word (None where the data has no training split); and with
-            `keras-sat evaluate --grounding` grounding, see `Grounding.to_dict`.
+            captions that are a training caption word for word (None where the data has no training split);
+            training_photos, how many of the photos the captioner has learnt from (None where that is not known); and
+            with `keras-sat evaluate --grounding` grounding, see `Grounding.to_dict`.
         captions: list with a dict of image_id and caption for each photo.
         photos: what each photo contributes: dict of lists, "bleu_counts" (see `bleu.bleu_counts`), "rouge_l",
             "cider" and "meteor" (None where it cannot be computed).
@@ -117,6 +119,7 @@ class ScoreTable:
         empty = f" ({counts['empty_captions']} with an empty caption)" if counts["empty_captions"] else ""
         text = f"{counts['photos']} photos{empty}, {counts['distinct_captions']} different captions"
         text += f", {counts['vocabulary_used']} words used"
+        text += f", {learnt} training photos" if (learnt := counts.get("training_photos")) else ""
         seen = counts["seen_in_training"]
         return text if seen is None else f"{text}, {100 * seen:.1f} % of the captions are in the data's train split"
 
@@ -204,6 +207,7 @@ def evaluate(
     max_length=USUAL_MAX_LENGTH,
     batch_size=64,
     skip_unreadable=False,
+    allow_training_photos=False,
     beside=(),
     keep_results=False,
     show_progress=True,
@@ -220,6 +224,8 @@ def evaluate(
         num_beams, length_penalty, max_length, batch_size: see `Captioner.caption_features`.
         skip_unreadable: leave out photos that cannot be read, with a warning that counts them. Those that the cache
             lists as unreadable always are.
+        allow_training_photos: score photos of dev or test, too, that the captioner has learnt from, with a warning.
+            They are refused otherwise: such scores say nothing of other photos.
         beside: what to print below: "paper", its rows for this data set; "human", the first reference of each photo,
             scored against the others.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
@@ -233,6 +239,7 @@ def evaluate(
     _check_beside(beside, data)
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
+    _refuse_training_photos(captioner, images, split, allow_training_photos)
     if isinstance(cache, (str, Path)):
         from data_utils.features.cache import FeatureCache
 
@@ -251,7 +258,9 @@ def evaluate(
     settings = _settings(data, split, captioner.encoder, num_beams, length_penalty, max_length, split_seed)
     if len(getattr(captioner, "captioners", [])) > 1:
         settings["models"] = len(captioner.captioners)
+    learnt = _learnt_photos(captioner, images)
     table = _score_table(images, [result.caption for result in results], settings, every, beside)
+    table.statistics["training_photos"] = None if learnt is None else len(learnt)
     if not keep_results:
         return table
     without_photos = [dataclasses.replace(result, image=None) for result in results]
@@ -338,6 +347,31 @@ def _scores(references, candidates):
     scores |= {"meteor": meteor.corpus, "meteor_kind": meteor.kind}
     photos = {"bleu_counts": counts, "rouge_l": rouge_l, "cider": cider, "meteor": meteor.of_photos}
     return scores, {name: None if values is None else values.round(10).tolist() for name, values in photos.items()}
+
+
+# === Photos of the training ===
+
+
+def _learnt_photos(captioner, images):
+    """Return the ids of the photos that a captioner has learnt from; None where it does not know."""
+    record = getattr(captioner, "training_photos", None)
+    return None if record is None else learnt_of([image.image_id for image in images], record)
+
+
+def _refuse_training_photos(captioner, images, split, allowed):
+    """Warn of photos that a captioner has learnt from, or refuse them, where their split is not that of training."""
+    learnt = _learnt_photos(captioner, images)
+    if not learnt:
+        return
+    found = f"The captioner has learnt from {len(learnt)} of the {len(images)} photos in {split!r}"
+    if split == "train" or allowed:
+        warnings.warn(f"{found}: the scores do not tell how good it is on other photos.", stacklevel=3)
+        return
+    raise ValueError(
+        f"{found} ({learnt[0]!r}, for example), so that scores would not tell how good it is on other photos. Pass the "
+        "split_seed (--split-seed) of the training, or choose other photos; with allow_training_photos=True "
+        f"(--allow-training-photos) they are scored all the same. Received: split={split!r}"
+    )
 
 
 # === Rows beside ===

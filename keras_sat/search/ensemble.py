@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 from keras import ops
 
+from keras_sat.model.learnt_photos import together
 from keras_sat.search.writer import CaptionWriter, read_photos, run_search
 
 
@@ -54,6 +55,11 @@ class Ensemble(CaptionWriter):
     def encoder(self):
         """The name of the encoder, or the names of all of them."""
         return " + ".join(dict.fromkeys(str(captioner.encoder) for captioner in self.captioners))
+
+    @property
+    def training_photos(self):
+        """Digests of the photos that any member has learnt from, where they are known."""
+        return together([captioner.training_photos for captioner in self.captioners])
 
     @property
     def encoder_model(self):

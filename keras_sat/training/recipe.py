@@ -233,6 +233,7 @@ def _train_on_words(plan):
     for line in _summary(plan.data_name, plan.images, captioner, plan.num_views, plan.output_dir, plan.team):
         plan.say(line)
     plan.photos.prepare(captioner, plan.num_views)
+    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
     batches = plan.photos.batches("train", captioner, plan, first_epoch=len(training.epochs))
     num_steps = plan.epochs * plan.team.num_steps(batches)
     rate = _learning_rate(plan.learning_rate, plan.schedule, plan.warmup_steps, num_steps)
@@ -269,6 +270,7 @@ def _train_on_rewards(plan, before):
             raise
         plan.say("\nstopped before the first self-critical epoch")
         return before, False, []
+    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
     first_epoch = len(training.epochs)
     batches = plan.photos.batches("train", captioner, plan, group_by="image", whole=True, first_epoch=first_epoch)
     captions = [image.captions for image in plan.photos.of_split("train")]
