@@ -18,8 +18,8 @@ import keras_sat
 from data_utils.captions import IMAGE_ENDINGS
 from data_utils.datasets import DATASETS
 from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
-from keras_sat.arguments import DEFAULT_MODEL, SELF_CRITICAL, build_parser
-from keras_sat.presets import PRESETS, usual_preset
+from keras_sat.arguments import SELF_CRITICAL, build_parser
+from keras_sat.presets import DEFAULT_MODEL, PRESETS, usual_preset
 
 GO_ON = "and run the same command again: it goes on where it was."
 WAYS_OUT = {

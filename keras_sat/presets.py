@@ -3,6 +3,14 @@
 The command line takes those of the data set and the encoder, or of the data set, unless it is given another name.
 """
 
+DEFAULT_MODEL = "flickr8k-mobilenet_v2"  # the bundled captioner of photos
+MANY_PHOTOS = 3000  # with so many to train on, a captioner of one's own photos begins from scratch
+FEWEST_PHOTOS = 10  # with fewer to train on, there is little to be learnt, and `fit` says so
+
+# What `fit` takes where it is given none, and where a folder of one's own goes on from the bundled captioner.
+FROM_SCRATCH = {"epochs": 20, "batch_size": 64, "learning_rate": 4e-4, "encoder_rate": 1.0}
+OWN_PHOTOS = {"epochs": 5, "batch_size": 16, "learning_rate": 1e-4, "encoder_rate": 0.1}
+
 # For a few thousand photos: what keeps a decoder from learning them by heart.
 _FEW_PHOTOS = {
     "normalise_features": True,
