@@ -333,14 +333,15 @@ def says_something(figures, monitored=MONITORED):
 
 
 def is_at_its_best(epochs, patience, monitored=MONITORED):
-    """Return whether the last `patience` epochs have brought nothing better; a score that says nothing is no plateau.
+    """Return whether the last `patience` epochs have brought nothing better, as `best_epoch` tells it.
 
-    Nor is a warm-up, see `best_epoch`.
+    A score that says nothing is no plateau, unless the cross-entropy on dev decided. Nor is a warm-up.
     """
     if not epochs or patience is None or monitored not in epochs[-1] or epochs[-1].get("warm_up"):
         return False
     best = best_epoch(epochs, monitored)
-    return len(epochs) - 1 - best >= patience and says_something(epochs[best], monitored)
+    is_told = says_something(epochs[best], monitored) or "val_cross_entropy" in epochs[best]
+    return len(epochs) - 1 - best >= patience and is_told
 
 
 def write_history(path, epochs):

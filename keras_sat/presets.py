@@ -9,7 +9,7 @@ FEWEST_PHOTOS = 10  # with fewer to train on, there is little to be learnt, and 
 
 # What `fit` takes where it is given none, and where a folder of one's own goes on from the bundled captioner.
 FROM_SCRATCH = {"epochs": 20, "batch_size": 64, "learning_rate": 4e-4, "encoder_rate": 1.0}
-OWN_PHOTOS = {"epochs": 5, "batch_size": 16, "learning_rate": 1e-4, "encoder_rate": 0.1}
+OWN_PHOTOS = {"epochs": 15, "batch_size": 16, "learning_rate": 1e-4, "encoder_rate": 0.1}
 
 # For a few thousand photos: what keeps a decoder from learning them by heart.
 _FEW_PHOTOS = {

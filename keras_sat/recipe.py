@@ -467,7 +467,7 @@ def _summary(data_name, images, captioner, num_views, output_dir, team):
         yield "there are no dev photos to tell the best epoch by: the last one is kept (split_seed draws a dev split)"
     num_train = sum(image.split == "train" for image in images)
     if num_train < FEWEST_PHOTOS:
-        yield f"warning: only {num_train} to train on, and fewer than {FEWEST_PHOTOS} photos teach next to nothing"
+        yield f"warning: only {num_train} photos to train on; fewer than {FEWEST_PHOTOS} teach next to nothing"
     words = captioner.vocabulary
     dev = [caption for image in images if image.split == "dev" for caption in image.captions]
     unknown = f"; it lacks {100 * words.unknown_share(dev):.1f} % of the words of dev" if dev else ""
