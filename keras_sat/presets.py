@@ -10,6 +10,13 @@ WITHOUT_GPU = (
     f"no GPU is found: the encoder is {LIGHT_ENCODER}, about ten times as fast on a processor as vgg16, the paper's "
     "kind, which you get by naming it"
 )
+DEFAULT_MODEL = "flickr8k-mobilenet_v2"  # the bundled captioner of photos
+MANY_PHOTOS = 3000  # with so many to train on, a captioner of one's own photos begins from scratch
+FEWEST_PHOTOS = 10  # with fewer to train on, there is little to be learnt, and `fit` says so
+
+# What `fit` takes where it is given none, and where a folder of one's own goes on from the bundled captioner.
+FROM_SCRATCH = {"epochs": 20, "batch_size": 64, "learning_rate": 4e-4, "encoder_rate": 1.0}
+OWN_PHOTOS = {"epochs": 15, "batch_size": 16, "learning_rate": 1e-4, "encoder_rate": 0.1}
 
 # For a few thousand photos: what keeps a decoder from learning them by heart.
 _FEW_PHOTOS = {

@@ -1,11 +1,22 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from data_utils import DATASETS, Vocabulary, make_batches
+from data_utils import DATASETS, CaptionedImage, Vocabulary, make_batches
 from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions
 from keras_sat.files.checkpoint import read_checkpoint, state_of
 from keras_sat.scoring.bleu import bleu
-from keras_sat.training.callbacks import Curves, best_epoch, is_at_its_best, write_history
+from keras_sat.training import callbacks
+from keras_sat.training.callbacks import (
+    LEAST_MATCHES,
+    LEAST_SCORE,
+    Curves,
+    best_epoch,
+    is_at_its_best,
+    says_something,
+    write_history,
+)
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +127,39 @@ def test_curves_and_their_table(tmp_path):
     assert np.isnan(curves["val_loss"][0]) and curves.history["val_loss"][1] == 3.0
     write_history(tmp_path / "history.csv", [{"loss": 2.0}, {"loss": 1.0, "val_loss": 3.0}])
     assert (tmp_path / "history.csv").read_text() == "epoch,loss,val_loss\n1,2,nan\n2,1,3\n"
+
+
+def test_bleu_of_a_few_words_says_nothing_and_cross_entropy_decides():
+    # Captions of three words have no group of four, and yet coco-caption's tiny numbers make a BLEU-4 of them:
+    # the fourth root of 1 * 1 * 1 * (1e-15 / 1e-9), which is 0.03.
+    short = bleu([["a red dog"]], ["a red dog"])["bleu_4"]
+    assert short == pytest.approx(1e-6**0.25, rel=1e-6) and short > 100 * LEAST_SCORE
+
+    def epoch(score, matches, cross_entropy):
+        return {"loss": 1.0, "val_bleu_4": score, "val_matches": matches, "val_cross_entropy": cross_entropy}
+
+    tiny = [epoch(short, 0, 6.0), epoch(0.2, 1, 5.0), epoch(0.0, 0, 4.0), epoch(0.1, LEAST_MATCHES - 1, 4.5)]
+    assert [says_something(figures) for figures in tiny] == [False] * 4
+    assert best_epoch(tiny) == 2 and is_at_its_best(tiny, 1) and not is_at_its_best(tiny, 2)
+    assert not is_at_its_best(tiny[:3], 1), "the cross-entropy falls: no plateau"
+    assert best_epoch([*tiny, epoch(0.05, LEAST_MATCHES, 9.0)]) == 4
+    assert says_something({"val_bleu_4": 0.05}), "a training from before this figure was noted"
+    assert says_something({"val_cider": 0.1, "val_matches": 0}, "val_cider"), "CIDEr counts shorter groups too"
+
+
+def test_the_matches_are_those_of_four_words(monkeypatch):
+    images = [CaptionedImage("a", "a.jpg", ["a b c d e", "x"], "dev"), CaptionedImage("b", "b.jpg", ["a b c"], "dev")]
+    results = [SimpleNamespace(caption=caption) for caption in ("a b c d e f", "a b c")]
+    monkeypatch.setattr(callbacks, "caption_photos", lambda *_, **__: results)
+    assert callbacks.score_captions(None, images)["val_matches"] == 2, "a b c d, b c d e"
+
+
+def test_progress_names_the_best_so_far_only_where_the_score_says_something():
+    lines = []
+    progress = callbacks.ShowProgress(2, output=lines.append)
+    progress.set_params({"steps": 1})
+    for number, matches in enumerate((LEAST_MATCHES - 1, LEAST_MATCHES)):
+        progress.on_epoch_begin(number)
+        figures = {"loss": 1.0, "cross_entropy": 1.0, "val_bleu_4": 0.1, "val_matches": matches}
+        progress.on_epoch_end(number, figures)
+    assert ["(best so far)" in line for line in lines] == [False, True]

@@ -45,7 +45,7 @@ def test_each_door_guesses_what_was_meant(captioner, monkeypatch):
         captioner.caption_features()
 
 
-@pytest.mark.parametrize("rate", ["1e-3", "cosine", None, [0.1], 0, -1.0, float("nan")])
+@pytest.mark.parametrize("rate", ["1e-3", "cosine", [0.1], 0, -1.0, float("nan")])
 def test_learning_rates_that_are_none_are_refused_at_once(rate, captioner, monkeypatch):
     monkeypatch.setattr(recipe, "read_data", None)
     for call in (keras_sat.fit, lambda data, learning_rate: captioner.compile(learning_rate=learning_rate)):
@@ -96,7 +96,7 @@ def test_what_caption_takes(tmp_path):
         captioner.caption(f"{folder}/*.gif", **search)
 
 
-@pytest.mark.parametrize("name", ["x.keras", "x.h5", "x.weights.h5", "x.ZIP", "sub/x.hdf5"])
+@pytest.mark.parametrize("name", ["x.keras", "x.h5", "x.weights.h5", "x.ZIP", "sub/x.hdf5", "x.npz"])
 def test_one_file_is_no_place_for_a_captioner(name, captioner, tmp_path):
     message = r"captioner.save\(folder\).*keras_sat.Captioner.load\(folder\) loads it"
     with pytest.raises(ValueError, match=message):

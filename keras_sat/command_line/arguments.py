@@ -7,7 +7,7 @@ import re
 import keras_sat
 from data_utils.datasets import DATASETS, SPLITS
 from keras_sat.command_line.invocation import SCRIPT, started_as
-from keras_sat.presets import PRESETS
+from keras_sat.presets import DEFAULT_MODEL, FROM_SCRATCH, OWN_PHOTOS, PRESETS
 
 ENCODER_NAMES = ("vgg16", "vgg19", "resnet50", "mobilenet_v2", "efficientnet_b0", "tiny")
 ATTENTION_NAMES = ("soft", "hard", "none")
@@ -15,7 +15,6 @@ SCORING_NAMES = ("additive", "dot", "bilinear")
 CELL_NAMES = ("lstm", "gru")
 BASELINE_NAMES = ("greedy", "others")
 SELF_CRITICAL = ("self_critical_rate", "num_drawn", "drawing_temperature", "reward_baseline")
-DEFAULT_MODEL = "flickr8k-mobilenet_v2"
 
 
 class Parser(argparse.ArgumentParser):
@@ -139,11 +138,17 @@ def _add_demo(parser):
     parser.add_argument("--output-dir", help="default: demo")
 
 
+def _usual(name):
+    return f"default: {FROM_SCRATCH[name]:g}; {OWN_PHOTOS[name]:g} where a folder goes on from the bundled captioner"
+
+
 def _add_fit(parser):
     _add_data(parser)
     _add_encoder(parser)
     parser.add_argument("--trained-up-to", metavar="LAYER", help="train the encoder's layers behind --encoder-layer")
-    parser.add_argument("--encoder-rate", type=float, help="their share of the learning rate; default: 1")
+    parser.add_argument(
+        "--encoder-rate", type=float, help=f"their share of the learning rate; {_usual('encoder_rate')}"
+    )
     parser.add_argument("--encoder-training", choices=("frozen", "fine-tuned", "scratch"))
     parser.add_argument(
         "--preset",
@@ -151,6 +156,11 @@ def _add_fit(parser):
         help="settings to begin with, which the other options change; default: that of the data set, if there is one",
     )
     parser.add_argument("--initial-model", help="go on from a saved or a pretrained model")
+    parser.add_argument(
+        "--from-scratch",
+        action="store_true",
+        help=f"with --data folder: do not go on from the bundled captioner, {DEFAULT_MODEL}, where photos are few",
+    )
     parser.add_argument("--attention", choices=ATTENTION_NAMES, help="default: soft")
     parser.add_argument("--scoring", choices=SCORING_NAMES, help="default: additive (Bahdanau)")
     parser.add_argument("--cell", choices=CELL_NAMES, help="default: lstm")
@@ -168,10 +178,10 @@ def _add_fit(parser):
         ("label-smoothing", float, "default: 0"),
         ("num-samples", int, "hard attention: draws for each caption"),
         ("expectation-epochs", int, "hard attention: epochs with expectations only, before it draws"),
-        ("epochs", int, "default: 20"),
-        ("batch-size", int, "captions in a batch; default: 64"),
+        ("epochs", int, _usual("epochs")),
+        ("batch-size", int, f"captions in a batch; {_usual('batch_size')}"),
         ("seed", int, "default: 0"),
-        ("learning-rate", float, "default: 0.0004"),
+        ("learning-rate", float, _usual("learning_rate")),
         ("warmup-steps", int, "updates in which the learning rate rises from 0"),
         ("clip-norm", float, "bound of the norm of all gradients; default: 5"),
         ("weight-decay", float, "how fast matrices shrink by themselves; default: not at all"),

@@ -22,8 +22,8 @@ from data_utils.captions import IMAGE_ENDINGS
 from data_utils.datasets import DATASETS
 from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.checks import NO_EPOCH, STOPPED_EARLY, WHOSE_ENCODER_WEIGHTS
-from keras_sat.command_line.arguments import DEFAULT_MODEL, SELF_CRITICAL, build_parser, options_of
-from keras_sat.presets import LIGHT_ENCODER, PRESETS, WITHOUT_GPU, usual_encoder, usual_preset
+from keras_sat.command_line.arguments import SELF_CRITICAL, build_parser, options_of
+from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODER, PRESETS, WITHOUT_GPU, usual_encoder, usual_preset
 
 GO_ON = "and run the same command again: it goes on where it was."
 WAYS_OUT = {

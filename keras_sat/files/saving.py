@@ -14,7 +14,7 @@ from keras_sat.files.model_folder import pretrained_directory, read_model, write
 from keras_sat.model.learnt_photos import as_text, from_text
 from keras_sat.search.writer import plain
 
-FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip")  # of what is saved as one file
+FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of what is saved as one file
 NO_ONE_FILE = (
     "A captioner is saved as a folder, not as one file: captioner.save(folder), without an ending. "
     "keras_sat.Captioner.load(folder) loads it; keras.saving.load_model does not."

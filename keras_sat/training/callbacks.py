@@ -19,12 +19,14 @@ import tensorflow as tf
 from data_utils.files import write_whole
 from data_utils.progress import Progress, duration
 from keras_sat.files.checkpoint import write_checkpoint
-from keras_sat.scoring.bleu import bleu
+from keras_sat.scoring.bleu import bleu, bleu_counts
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.evaluation import NUM_REFERENCES, caption_photos
+from keras_sat.scoring.words import MAX_ORDER
 
 MONITORED = "val_bleu_4"
 LEAST_SCORE = 1e-4  # below it a score is as good as 0
+LEAST_MATCHES = 10  # with fewer groups of four words right on the whole of dev, BLEU-4 is chance
 
 
 class ShowCaptions(keras.callbacks.Callback):
@@ -79,7 +81,10 @@ class ScoreCaptions(keras.callbacks.Callback):
 
 
 def score_captions(captioner, captioned_images, cache=None, **search_options):
-    """Return figures of a captioner's captions: val_bleu_1 to val_bleu_4, val_cider, and val_distinct, how many differ.
+    """Return figures of a captioner's captions, by name.
+
+    val_bleu_1 to val_bleu_4; val_matches, how often four words in a row stand in a reference; val_cider; val_distinct,
+    how many captions differ.
 
     Args:
         captioner: Captioner.
@@ -92,6 +97,7 @@ def score_captions(captioner, captioned_images, cache=None, **search_options):
     references = [image.captions[:NUM_REFERENCES] for image in captioned_images]
     scores = bleu(references, captions)
     figures = {f"val_bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)}
+    figures["val_matches"] = int(bleu_counts(references, captions)[:, MAX_ORDER - 1].sum())
     return {**figures, "val_cider": cider(references, captions)["cider"], "val_distinct": len(set(captions))}
 
 
@@ -265,7 +271,7 @@ class ShowProgress(keras.callbacks.Callback):
         if self.monitored in logs:
             self.known.append(dict(logs))
             is_best = best_epoch(self.known, self.monitored) == len(self.known) - 1
-            is_best = is_best and logs[self.monitored] >= LEAST_SCORE
+            is_best = is_best and says_something(logs, self.monitored)
             parts.append(f"{as_text(self.monitored, logs[self.monitored])}{' (best so far)' if is_best else ''}")
         seconds = duration(time.monotonic() - self._started)
         self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}, {seconds}")
@@ -308,15 +314,15 @@ def as_text(monitored, score):
 def best_epoch(epochs, monitored=MONITORED):
     """Return the index of the epoch with the best monitored figure, the first of equals; without it, the last epoch.
 
-    As long as that is 0 (no caption has four words in a row right), the cross-entropy on dev decides. Epochs of a
-    warm-up count only as long as there are no others: what comes after them is what was asked for.
+    As long as that says nothing (see `says_something`), the cross-entropy on dev decides. Epochs of a warm-up count
+    only as long as there are no others: what comes after them is what was asked for.
     """
     if not epochs or monitored not in epochs[-1]:
         return len(epochs) - 1
 
     def quality(number):
         score = epochs[number][monitored]
-        if score >= LEAST_SCORE:
+        if says_something(epochs[number], monitored):
             return score, 0, -number
         return 0, -epochs[number].get("val_cross_entropy", 0), -number
 
@@ -324,15 +330,26 @@ def best_epoch(epochs, monitored=MONITORED):
     return max([number for number in numbers if not epochs[number].get("warm_up")] or numbers, key=quality)
 
 
-def is_at_its_best(epochs, patience, monitored=MONITORED):
-    """Return whether the last `patience` epochs have brought nothing better; a score of 0 is no plateau.
+def says_something(figures, monitored=MONITORED):
+    """Return whether a score is above chance: not 0, and BLEU-4 rests on LEAST_MATCHES groups of four words at least.
 
-    Nor is a warm-up, see `best_epoch`.
+    The relative error of a count is about 1 / sqrt(count). Without a single match BLEU-4 is not 0 either: the tiny
+    numbers that coco-caption adds make up to 0.03 of it where captions are shorter than four words.
+    """
+    enough = monitored != MONITORED or figures.get("val_matches", LEAST_MATCHES) >= LEAST_MATCHES
+    return enough and figures[monitored] >= LEAST_SCORE
+
+
+def is_at_its_best(epochs, patience, monitored=MONITORED):
+    """Return whether the last `patience` epochs have brought nothing better, as `best_epoch` tells it.
+
+    A score that says nothing is no plateau, unless the cross-entropy on dev decided. Nor is a warm-up.
     """
     if not epochs or patience is None or monitored not in epochs[-1] or epochs[-1].get("warm_up"):
         return False
     best = best_epoch(epochs, monitored)
-    return len(epochs) - 1 - best >= patience and epochs[best][monitored] >= LEAST_SCORE
+    is_told = says_something(epochs[best], monitored) or "val_cross_entropy" in epochs[best]
+    return len(epochs) - 1 - best >= patience and is_told
 
 
 def write_history(path, epochs):

@@ -15,9 +15,18 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat.captioner import Captioner
 from keras_sat.checks import check_above_zero, check_counts, check_learning_rate, check_options, check_rates
 from keras_sat.files.checkpoint import read_checkpoint
-from keras_sat.files.model_folder import pretrained_names
+from keras_sat.files.model_folder import PRETRAINED, pretrained_names, read_model
 from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.presets import LIGHT_ENCODER, WITHOUT_GPU, usual_encoder
+from keras_sat.presets import (
+    DEFAULT_MODEL,
+    FEWEST_PHOTOS,
+    FROM_SCRATCH,
+    LIGHT_ENCODER,
+    MANY_PHOTOS,
+    OWN_PHOTOS,
+    WITHOUT_GPU,
+    usual_encoder,
+)
 from keras_sat.training import callbacks as parts
 from keras_sat.training.folder import describe, noted_encoder
 from keras_sat.training.photos import TrainingPhotos
@@ -27,6 +36,13 @@ from keras_sat.training.team import Team
 
 SCHEDULES = ("constant", "cosine")
 SELF_CRITICAL_FOLDER = "self_critical"  # within that of the training before
+
+# Options that change how a trained captioner goes on, and none of its parts and sizes.
+MAY_CHANGE = """
+    attention attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
+    expectation_for use_baseline length_penalty dropout_embedding dropout_words dropout_before_readout
+    dropout_after_readout feature_dropout dtype name
+"""
 
 
 def fit(
@@ -43,19 +59,20 @@ def fit(
     scoring=None,
     cell=None,
     initial_model=None,
-    epochs=20,
-    batch_size=64,
+    from_scratch=False,
+    epochs=None,
+    batch_size=None,
     group_by="length",
     seed=0,
     deterministic=False,
     optimizer="adam",
-    learning_rate=4e-4,
+    learning_rate=None,
     schedule="constant",
     warmup_steps=0,
     clip_norm=5.0,
     weight_decay=None,
     average_momentum=None,
-    encoder_rate=1.0,
+    encoder_rate=None,
     num_views=1,
     patience=5,
     min_count=1,
@@ -95,9 +112,14 @@ def fit(
         attention, scoring, cell: see CaptionDecoder; "soft", "additive" and "lstm" unless others are named.
         initial_model: go on from this captioner: a Captioner, the folder of a saved one, or a pretrained name. Encoder
             and sizes are its own; the words that it does not know are added to its vocabulary. Other options may
-            change: attention="hard" goes on from soft attention.
+            change: attention="hard" goes on from soft attention. None: with data="folder" and few photos to train on
+            (below `presets.MANY_PHOTOS`) the bundled captioner of photos, unless the options ask for other parts or
+            sizes; it is kept where no epoch is better. With any other data: none.
+        from_scratch: begin without a trained captioner, in a folder with few photos too.
         epochs: passes over the training captions, at most; 0 leaves all to `self_critical_epochs`, and needs an
-            `initial_model`, which keeps its vocabulary then.
+            `initial_model`, which keeps its vocabulary then. None: see `presets.FROM_SCRATCH`, and
+            `presets.OWN_PHOTOS` where few photos go on from the bundled captioner; as with `batch_size`,
+            `learning_rate` and `encoder_rate`.
         batch_size, group_by: see make_batches.
         seed: of the initial weights, the order of the batches, and all else that is drawn.
         deterministic: the same seed gives the same weights bit for bit, on the same machine with the same packages and
@@ -139,9 +161,15 @@ def fit(
     arguments = {name: value for name, value in locals().items() if name not in _NOT_ABOUT_THE_RESULT}
     beside = ("captioner_options", "vocabulary", "vocabulary_size", "decoder_options")
     check_options(captioner_options, fit, Captioner, CaptionDecoder, beside=beside, also=("dtype", "trainable"))
-    _check(**{name: arguments[name] for name in inspect.signature(_check).parameters})
-    check_rates(**{name: arguments[name] for name in inspect.signature(check_rates).parameters})
-    if not epochs and (initial_model is None or not self_critical_epochs):
+    settled = _settled(arguments, FROM_SCRATCH)
+    _check(**{name: settled[name] for name in inspect.signature(_check).parameters})
+    check_rates(**{name: settled[name] for name in inspect.signature(check_rates).parameters})
+    if from_scratch and initial_model is not None:
+        raise ValueError(
+            "A training begins from scratch or from a trained captioner: leave out one of the two. "
+            f"Received: from_scratch={from_scratch} with initial_model={initial_model!r}"
+        )
+    if epochs == 0 and (initial_model is None or not self_critical_epochs):
         raise ValueError(
             "`epochs` must be at least 1, or 0 where an initial_model is to be trained for self_critical_epochs alone. "
             f"Received: epochs={epochs} with self_critical_epochs={self_critical_epochs}"
@@ -153,30 +181,34 @@ def fit(
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = [image for image in images if image.captions]
     photos_of_split(images, "train")  # refuses data that has none
-    initial_model = _as_captioner(initial_model, encoder_weights)
-    if encoder is None and initial_model is None:
-        before = None if output_dir is None else noted_encoder(output_dir)
-        encoder = arguments["encoder"] = team.tell(before or usual_encoder(data))
-        if before is None and encoder == LIGHT_ENCODER:
-            say(WITHOUT_GPU)
-    team.check_encoder(encoder, encoder_training)
     data_name = data if isinstance(data, str) else "photos"
     named = {"encoder": encoder, "encoder_layer": encoder_layer, "encoder_training": encoder_training}
     named |= {"image_size": image_size, "attention": attention, "scoring": scoring, "cell": cell}
     chosen = {name: value for name, value in named.items() if value is not None} | captioner_options
+    begins_bundled = initial_model is None and not from_scratch and data_name == "folder"
+    begins_bundled = begins_bundled and _suits_bundled(images, chosen, say)
+    initial_model = _as_captioner(DEFAULT_MODEL if begins_bundled else initial_model, encoder_weights)
+    if encoder is None and initial_model is None:
+        before = None if output_dir is None else noted_encoder(output_dir)
+        encoder = arguments["encoder"] = chosen["encoder"] = team.tell(before or usual_encoder(data))
+        if before is None and encoder == LIGHT_ENCODER:
+            say(WITHOUT_GPU)
+    team.check_encoder(encoder, encoder_training)
+    arguments = _settled(arguments, OWN_PHOTOS if begins_bundled else FROM_SCRATCH)
     output_dir = Path(output_dir or _usual_output_dir(data_name, chosen, initial_model)).expanduser()
     _check_cache_dir(cache_dir, output_dir)
     photos = TrainingPhotos(images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, team)
     usual = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
     plan = SimpleNamespace(
-        **arguments, arguments=arguments, usual=usual, chosen=chosen, initial_model=initial_model, images=images,
-        photos=photos, data_name=data_name, callbacks=callbacks, show_progress=show_progress, say=say, team=team,
+        **arguments, arguments=arguments, usual={**usual, **FROM_SCRATCH}, chosen=chosen, initial_model=initial_model,
+        keeps_initial_model=begins_bundled, images=images, photos=photos, data_name=data_name, callbacks=callbacks,
+        show_progress=show_progress, say=say, team=team,
     )  # fmt: skip
     if deterministic:
         tf.config.experimental.enable_op_determinism()
     with team.folder(output_dir) as plan.output_dir, team.scope(), _lock(plan.output_dir):
         captioner, is_whole, figures = initial_model, True, []
-        if epochs:
+        if plan.epochs:
             captioner, is_whole, figures = _train_on_words(plan)
         if self_critical_epochs and is_whole:
             captioner, _, further = _train_on_rewards(plan, captioner)
@@ -189,6 +221,7 @@ _NOT_ABOUT_THE_RESULT = (
     "data",
     "data_dir",
     "initial_model",
+    "from_scratch",
     "cache_dir",
     "output_dir",
     "callbacks",
@@ -233,11 +266,13 @@ def _train_on_words(plan):
     for line in _summary(plan.data_name, plan.images, captioner, plan.num_views, plan.output_dir, plan.team):
         plan.say(line)
     plan.photos.prepare(captioner, plan.num_views)
-    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
     batches = plan.photos.batches("train", captioner, plan, first_epoch=len(training.epochs))
     num_steps = plan.epochs * plan.team.num_steps(batches)
     rate = _learning_rate(plan.learning_rate, plan.schedule, plan.warmup_steps, num_steps)
     captioner.compile(_fresh(plan.optimizer), learning_rate=rate, **_optimizer_options(plan))
+    if plan.keeps_initial_model and not _begins_with(training, captioner, cross_entropy=True):
+        return captioner, False, []
+    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
     steps = [parts.BeginWithExpectations(plan.expectation_epochs)] if captioner.samples_attention else []
     return training.run(captioner, batches, steps)
 
@@ -263,12 +298,7 @@ def _train_on_rewards(plan, before):
         for line in _summary(plan.data_name, plan.images, captioner, 1, folder, plan.team):
             plan.say(line)
     plan.photos.prepare(captioner, num_views=1)
-    try:
-        training.begin_with(captioner)
-    except KeyboardInterrupt:
-        if plan.team.num_hosts > 1:
-            raise
-        plan.say("\nstopped before the first self-critical epoch")
+    if not _begins_with(training, captioner):
         return before, False, []
     captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
     first_epoch = len(training.epochs)
@@ -281,6 +311,18 @@ def _train_on_rewards(plan, before):
     options = {"learning_rate": plan.self_critical_rate, "training_objective": objective}
     captioner.compile(optimizer, **options, **_optimizer_options(plan))
     return training.run(captioner, batches)
+
+
+def _begins_with(training, captioner, **options):
+    """Keep and score what a training begins with; return whether nobody has stopped that."""
+    try:
+        training.begin_with(captioner, **options)
+    except KeyboardInterrupt:
+        if training.plan.team.num_hosts > 1:
+            raise
+        training.plan.say(f"\nstopped before the first {training.kind}epoch")
+        return False
+    return True
 
 
 def _optimizer_options(plan):
@@ -329,6 +371,11 @@ def _check(
     check_drawing(num_drawn=num_drawn, reward_baseline=reward_baseline)
 
 
+def _settled(arguments, usual):
+    """Return the arguments with the usual ones where none was given."""
+    return {**arguments, **{name: value for name, value in usual.items() if arguments[name] is None}}
+
+
 def _check_cache_dir(cache_dir, output_dir):
     """Refuse folders that lock or refuse each other: a training's own, and those of its models."""
     if not cache_dir:
@@ -364,6 +411,26 @@ def _as_captioner(model, encoder_weights):
         return model
     weights = None if encoder_weights == "imagenet" else encoder_weights
     return load_captioner(model, encoder_weights=weights)
+
+
+def _suits_bundled(images, chosen, say):
+    """Return whether a folder of photos goes on from the bundled captioner: few photos, and no other parts or sizes."""
+    num_train = sum(image.split == "train" for image in images)
+    if num_train >= MANY_PHOTOS:
+        say(f"begins from scratch: {num_train} photos to train on are enough for that")
+        return False
+    before = read_model(PRETRAINED / DEFAULT_MODEL)[0]["captioner"]
+    for name, value in chosen.items():
+        if name not in MAY_CHANGE.split() and (name not in before or value != before[name]) or value == "none":
+            has = f"has {before[name]!r}" if name in before else "has none"
+            value = getattr(value, "name", value)
+            say(f"begins from scratch, for {name} is {value!r}: the bundled captioner, {DEFAULT_MODEL}, {has}")
+            return False
+    say(
+        f"begins from the bundled captioner, {DEFAULT_MODEL}, whose weights are for research and education only, not "
+        "for commercial use (docs/model-card.md); from_scratch (--from-scratch) does without"
+    )
+    return True
 
 
 def load_captioner(model, **options):
@@ -416,12 +483,14 @@ def _summary(data_name, images, captioner, num_views, output_dir, team):
     yield f"data: {data_name}: {', '.join(counts)}"
     if not any(image.split == "dev" for image in images):
         yield "there are no dev photos to tell the best epoch by: the last one is kept (split_seed draws a dev split)"
+    num_train = sum(image.split == "train" for image in images)
+    if num_train < FEWEST_PHOTOS:
+        yield f"warning: only {num_train} photos to train on; fewer than {FEWEST_PHOTOS} teach next to nothing"
     words = captioner.vocabulary
     dev = [caption for image in images if image.split == "dev" for caption in image.captions]
     unknown = f"; it lacks {100 * words.unknown_share(dev):.1f} % of the words of dev" if dev else ""
     yield f"vocabulary: {len(words.words)} words{unknown}"
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
-    num_train = sum(image.split == "train" for image in images)
     size = (len(images) + (num_views - 1) * num_train) * rows * columns * feature_dim * 2
     frozen = captioner.encoder_training == "frozen"
     what = (

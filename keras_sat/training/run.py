@@ -9,10 +9,13 @@ from keras_sat.captioner import Captioner
 from keras_sat.checks import STOPPED_EARLY
 from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, restore_state
 from keras_sat.files.model_folder import read_model
+from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.training import callbacks as parts
 from keras_sat.training.folder import note_arguments
 
 SEARCH = ("num_beams", "max_length")  # how the dev split is captioned after each epoch
+POOR_SCORE = 0.03  # a BLEU-4 on dev below which there is advice in the end
+INITIAL_MODEL = f"(initial_model, --initial-model: {DEFAULT_MODEL} for photos)"
 BEFORE = "before.json"  # scores of the captioner that a training began with
 
 
@@ -66,14 +69,22 @@ class Training:
             own = initial_model.encoder_model if initial_model is not None and initial_model.has_own_encoder else None
         return Captioner.load(self.folder / "model", encoder=own), True, self.epochs
 
-    def begin_with(self, captioner):
-        """Keep a captioner and its scores as what is to be improved."""
+    def begin_with(self, captioner, *, cross_entropy=False):
+        """Keep a captioner and its scores as what is to be improved.
+
+        Args:
+            captioner: Captioner.
+            cross_entropy: measure that on dev too, with a captioner that was compiled: it decides while BLEU-4 is 0.
+        """
         if self.epochs:
             return
         captioner.save(self.folder / "model")
         scores, dev_images = {}, self.plan.photos.of_split("dev")
+        if dev_images and cross_entropy:
+            measured = self.plan.team.measure(captioner, self._dev_batches(captioner))
+            scores = {"val_cross_entropy": measured["cross_entropy"]}
         if dev_images and self.plan.team.is_chief:
-            scores = parts.score_captions(captioner, dev_images, **self._search_options())
+            scores |= parts.score_captions(captioner, dev_images, **self._search_options())
             shown = f"CIDEr {scores['val_cider']:.3f}, BLEU-4 {100 * scores['val_bleu_4']:.1f}"
             self.plan.say(f"before {self.kind}training: {shown} on dev")
         write_sealed_json(self.folder / BEFORE, scores)
@@ -96,7 +107,7 @@ class Training:
         keep = parts.KeepTraining(self.folder, patience=plan.patience, **known)
         steps, dev_batches, search_options = [lost, *steps], None, self._search_options()
         if dev_images:
-            dev_batches = plan.photos.batches("dev", captioner, plan, whole=True, shuffle=False)
+            dev_batches = self._dev_batches(captioner)
             steps.append(parts.ScoreCaptions(dev_images, **search_options))
         shown_progress = parts.ShowProgress(self.num_epochs, label=f"{self.kind}epoch", **known)
         if plan.show_progress:
@@ -134,6 +145,9 @@ class Training:
                     f"{error} The best captioner should lie there: copy it back, or train into another output_dir."
                 ) from None
 
+    def _dev_batches(self, captioner):
+        return self.plan.photos.batches("dev", captioner, self.plan, whole=True, shuffle=False)
+
     def _search_options(self):
         return {"cache": self.plan.photos.cache, **{name: getattr(self.plan, name) for name in SEARCH}}
 
@@ -165,6 +179,21 @@ class Training:
         else:
             figure = self.epochs[best].get(self.monitored)
             score = "" if figure is None else f", {parts.as_text(self.monitored, figure)} on dev"
+            if figure is not None and not parts.says_something(self.epochs[best], self.monitored):
+                score += " (its cross-entropy there decided: too few of the captions' words are right)"
             line = f"the best of {len(self.epochs)} {self.kind}epochs was {best + 1}{score}; it is saved"
         self.plan.say(f"{line} in {self.folder / 'model'}")
+        self._advise([*self.before, *self.epochs][best + len(self.before)], len(self.plan.photos.of_split("dev")))
         return captioner
+
+    def _advise(self, figures, num_dev):
+        """Say what to do where the captions of dev are poor."""
+        score = figures.get(parts.MONITORED, 1.0)
+        alike = num_dev > 1 and figures.get("val_distinct") == 1
+        if score >= POOR_SCORE and not alike:
+            return
+        begin = "" if self.plan.initial_model is not None else f"go on from a trained captioner {INITIAL_MODEL}, or "
+        self.plan.say(
+            f"the captions of dev are poor ({parts.as_text(parts.MONITORED, score)}{', all the same' * alike}): "
+            f"{begin}train on more photos; docs/troubleshooting.md, 10 and 16, says more"
+        )

@@ -325,6 +325,18 @@ class Team:
                 captioner.end_averaging()
             called.on_train_end()
 
+    def measure(self, captioner, batches):
+        """Return what `Captioner.evaluate` does, by name, of a captioner as `fit` takes it."""
+        if self.strategy is None:
+            return captioner.evaluate(batches, verbose=0, return_dict=True)
+        with self.strategy.scope(), self._losses_named():
+            captioner.build_for(batches)
+            step = self._on_all_replicas(captioner.test_step, batches)
+            captioner.reset_metrics()
+            for _ in range(self.num_steps(batches)):
+                measured = step()
+        return measured
+
     def num_steps(self, batches):
         """Return how many batches there are, each of which has a share for each replica."""
         return len(batches) if self.shares is None else len(batches) // len(self.shares[0])

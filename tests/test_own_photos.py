@@ -1,0 +1,156 @@
+"""A folder of one's own photos: what `fit` begins with, what it keeps, and what it says."""
+
+import numpy as np
+import pytest
+from conftest import write_photos
+
+import keras_sat
+from data_utils.files import read_sealed_json
+from keras_sat import Captioner, presets
+from keras_sat.__main__ import main
+from keras_sat.training import recipe
+from keras_sat.training.run import Training
+
+NAMES = [f"{number}.jpg" for number in range(6)]
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A folder with four photos to train on, one for dev and one for test."""
+    write_photos(tmp_path / "mine", NAMES)
+    splits = ["train"] * 4 + ["dev", "test"]
+    rows = [
+        f"{name},a zebra {word} a red circle,{split}" for name, split in zip(NAMES, splits) for word in ("on", "by")
+    ]
+    (tmp_path / "mine" / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
+    return tmp_path / "mine"
+
+
+@pytest.fixture
+def bundled(whole_training, monkeypatch):
+    """A small captioner in the place of the bundled one, whose encoder is "tiny"."""
+    folder, captioner = whole_training
+    monkeypatch.setattr(recipe, "DEFAULT_MODEL", str(folder / "model"))
+    return captioner
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """What `fit` would train, without training it: a dict, filled when a training has begun."""
+    seen = {}
+
+    def note(training, described):
+        seen.update(plan=training.plan, described=described)
+        raise NotImplementedError("nothing is trained here")
+
+    monkeypatch.setattr(Training, "note", note)
+    return seen
+
+
+def begin(mine, tmp_path, **options):
+    with pytest.raises(NotImplementedError):
+        keras_sat.fit("folder", data_dir=mine, output_dir=tmp_path / "run", **options)
+
+
+def test_few_photos_go_on_from_the_bundled_captioner(mine, bundled, untrained, tmp_path, capsys):
+    begin(mine, tmp_path, encoder="tiny", attention="soft", label_smoothing=0.1)
+    plan, described = untrained["plan"], untrained["described"]
+    assert plan.initial_model.weights_digest() == bundled.weights_digest() and plan.keeps_initial_model
+    assert described["initial_model"].startswith(bundled.weights_digest())
+    assert {name: described[name] for name in presets.OWN_PHOTOS} == presets.OWN_PHOTOS
+    assert "from_scratch" not in described
+    said = capsys.readouterr().out
+    assert said.count("begins from the bundled captioner") == said.count("not for commercial use") == 1
+    begin(mine, tmp_path, epochs=7, learning_rate=0.5, show_progress=False)
+    described = untrained["described"]
+    given = {**presets.OWN_PHOTOS, "epochs": 7, "learning_rate": 0.5}
+    assert {name: described[name] for name in presets.OWN_PHOTOS} == given
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"hidden_dim": 8}, "begins from scratch, for hidden_dim is 8: the bundled captioner"),
+        ({"encoder_training": "frozen", "encoder_weights": None}, "encoder_training is 'frozen'"),
+        ({"image_size": 32}, "image_size is 32"),
+        ({"cell": "gru"}, "cell is 'gru'"),
+        ({"attention": "none"}, "attention is 'none'"),
+        ({"num_layers": 2}, "num_layers is 2"),
+        ({"from_scratch": True}, ""),
+    ],
+)
+def test_what_begins_from_scratch(options, said, mine, bundled, untrained, tmp_path, capsys):
+    begin(mine, tmp_path, encoder="tiny", **options)
+    output = capsys.readouterr().out
+    assert said in output and ("begins" in output) == bool(said)
+    plan, described = untrained["plan"], untrained["described"]
+    assert plan.initial_model is None and described["initial_model"] is None and not plan.keeps_initial_model
+    assert {name: described[name] for name in presets.FROM_SCRATCH} == presets.FROM_SCRATCH
+
+
+def test_many_photos_and_a_list_of_photos_begin_from_scratch(mine, bundled, untrained, tmp_path, monkeypatch, capsys):
+    images = keras_sat.training.recipe.read_data("folder", mine)
+    with pytest.raises(NotImplementedError):
+        keras_sat.fit(images, encoder="tiny", output_dir=tmp_path / "run", show_progress=False)
+    assert untrained["plan"].initial_model is None
+    for many, goes_on in ((4, False), (5, True)):
+        monkeypatch.setattr(recipe, "MANY_PHOTOS", many)
+        begin(mine, tmp_path, encoder="tiny")
+        assert (untrained["plan"].initial_model is not None) == goes_on
+        assert ("begins from scratch: 4 photos" in capsys.readouterr().out) != goes_on
+
+
+def test_an_initial_model_that_is_named_is_trained_as_ever(mine, bundled, whole_training, untrained, tmp_path):
+    folder, _ = whole_training
+    begin(mine, tmp_path, initial_model=folder / "model", show_progress=False)
+    assert not untrained["plan"].keeps_initial_model
+    assert {name: untrained["described"][name] for name in presets.FROM_SCRATCH} == presets.FROM_SCRATCH
+    with pytest.raises(ValueError, match="leave out one of the two"):
+        keras_sat.fit("folder", data_dir=mine, initial_model=folder / "model", from_scratch=True)
+
+
+def test_options_that_may_change_are_the_captioner_s():
+    config = Captioner.from_pretrained(presets.DEFAULT_MODEL).get_config()
+    assert {*recipe.MAY_CHANGE.split()} - {"dtype"} <= set(config)
+
+
+@pytest.mark.usefixtures("without_graphs")
+def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(keras_sat.training.callbacks, "LEAST_MATCHES", 0)
+    scores = iter([0.3, 0.2, 0.3])
+    monkeypatch.setattr(
+        keras_sat.training.callbacks,
+        "bleu",
+        lambda *_: {f"bleu_{n}": value for value in [next(scores)] for n in range(1, 5)},
+    )
+    fit = ["fit", "--data", "folder", "--data-dir", str(mine), "--output-dir", str(tmp_path / "run"), "--epochs", "2"]
+    assert main(fit) == 0
+    said = capsys.readouterr().out
+    assert "before training: CIDEr" in said and "BLEU-4 30.0 on dev" in said
+    assert "none of 2 epochs was better; the captioner from before is in" in said
+    assert "warning: only 4 photos to train on" in said
+    kept = Captioner.load(tmp_path / "run" / "model")
+    assert {*kept.vocabulary.words} == {*bundled.vocabulary.words, "by", "on", "zebra"}, "it knows of new words"
+    for name, weight in bundled._named_weights().items():
+        if name.startswith("encoder/"):
+            np.testing.assert_array_equal(kept._named_weights()[name].numpy(), weight.numpy())
+    before = read_sealed_json(tmp_path / "run" / "before.json", "scores", "")
+    assert before["val_bleu_4"] == 0.3 and before["val_cross_entropy"] > 0
+    assert main(fit) == 0
+    assert "this training has ended after 2 epochs" in capsys.readouterr().out
+    assert main([*fit, "--from-scratch", "--encoder", "tiny"]) == 2
+    assert "--initial-model was" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("without_graphs")
+def test_the_cross_entropy_from_before_is_that_of_the_captioner_and_it_resumes(mine, bundled, tmp_path, capsys):
+    options = {"data_dir": mine, "output_dir": tmp_path / "run", "epochs": 1, "learning_rate": 1e-12}
+    captioner = keras_sat.fit("folder", **options, average_momentum=None, patience=None)
+    before = read_sealed_json(tmp_path / "run" / "before.json", "scores", "")
+    assert before["val_cross_entropy"] == pytest.approx(captioner.history["val_cross_entropy"][0], rel=1e-4)
+    assert before["val_matches"] == captioner.history["val_matches"][0] < 10
+    said = capsys.readouterr().out
+    assert "the captions of dev are poor (BLEU-4" in said and "train on more photos; docs/troubleshooting.md" in said
+    again = keras_sat.fit("folder", **{**options, "epochs": 2}, average_momentum=None, patience=None)
+    assert len(again.history["loss"]) == 2 and "goes on after epoch 1" in capsys.readouterr().out
+    assert read_sealed_json(tmp_path / "run" / "before.json", "scores", "") == before, "scored once"
