@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from data_utils import DATASETS, Vocabulary, make_batches
-from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions
+from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions, ShowProgress
 from keras_sat.callbacks import Curves, best_epoch, is_at_its_best, write_history
 from keras_sat.checkpoint import read_checkpoint, state_of
 from keras_sat.scores import bleu
@@ -116,3 +116,22 @@ def test_curves_and_their_table(tmp_path):
     assert np.isnan(curves["val_loss"][0]) and curves.history["val_loss"][1] == 3.0
     write_history(tmp_path / "history.csv", [{"loss": 2.0}, {"loss": 1.0, "val_loss": 3.0}])
     assert (tmp_path / "history.csv").read_text() == "epoch,loss,val_loss\n1,2,nan\n2,1,3\n"
+
+
+def test_the_line_of_progress_of_an_epoch_that_was_broken_off_is_ended_once():
+    import io
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    progress = ShowProgress(3, output=print)
+    progress.end_line()
+    progress.set_params({"steps": 5})
+    progress.on_epoch_begin(0)
+    shown = progress._progress
+    shown.stream, shown.show, shown.rewrites = Terminal(), True, True
+    progress.on_train_batch_end(0)
+    progress.end_line()
+    progress.end_line()
+    assert shown.stream.getvalue().count("\n") == 1 and "1/5 batches" in shown.stream.getvalue()
