@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data_utils import DATASETS, CaptionedImage, Vocabulary, make_batches
-from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions
+from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions, ShowProgress
 from keras_sat.files.checkpoint import read_checkpoint, state_of
 from keras_sat.scoring.bleu import bleu
 from keras_sat.training import callbacks
@@ -163,3 +163,22 @@ def test_progress_names_the_best_so_far_only_where_the_score_says_something():
         figures = {"loss": 1.0, "cross_entropy": 1.0, "val_bleu_4": 0.1, "val_matches": matches}
         progress.on_epoch_end(number, figures)
     assert ["(best so far)" in line for line in lines] == [False, True]
+
+
+def test_the_line_of_progress_of_an_epoch_that_was_broken_off_is_ended_once():
+    import io
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    progress = ShowProgress(3, output=print)
+    progress.end_line()
+    progress.set_params({"steps": 5})
+    progress.on_epoch_begin(0)
+    shown = progress._progress
+    shown.stream, shown.show, shown.rewrites = Terminal(), True, True
+    progress.on_train_batch_end(0)
+    progress.end_line()
+    progress.end_line()
+    assert shown.stream.getvalue().count("\n") == 1 and "1/5 batches" in shown.stream.getvalue()

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -544,3 +545,31 @@ def test_progress_of_captions_is_for_a_terminal_that_does_not_get_the_captions(m
         with progress:
             progress.advance(1)
         assert ("captions: 1/3 pictures" in progress.stream.getvalue()) == shown
+
+
+def test_a_demo_that_is_stopped_before_its_first_epoch_is_no_error(monkeypatch, tmp_path, capsys):
+    class Stopped:
+        history = {}
+
+    monkeypatch.setattr("keras_sat.command_line.demo.fit", lambda images, **options: Stopped())
+    monkeypatch.setattr("keras_sat.command_line.demo.draw_scenes", lambda *arguments, **options: [])
+    assert main(["demo", "--output-dir", str(tmp_path / "demo")]) == 130
+    error = "keras-sat: stopped: no epoch was complete, and the same command begins anew.\n"
+    assert capsys.readouterr().err == error and not (tmp_path / "demo").exists()
+
+
+def test_recursive_and_what_lies_deeper_without_it(whole_training, pictures, capsys):
+    (pictures / "damaged.jpg").unlink()
+    write_photos(pictures / "deep", ["c.jpg"])
+    command = ["caption", str(pictures), "--model", str(whole_training[0] / "model"), "--num-beams", "1"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")  # as on the command line, no errors
+        assert main(command) == 0
+    output, error = capsys.readouterr()
+    first = pictures / "deep" / "c.jpg"
+    assert error == (
+        f"keras-sat: 1 picture in subfolders left out (first: {first}). Pass --recursive to descend into them.\n"
+    )
+    assert main([*command, "--recursive"]) == 0
+    again, error = capsys.readouterr()
+    assert not error and again.startswith(output) and again.splitlines()[2].startswith(f"{first}\t")

@@ -48,7 +48,7 @@ KEPT = {
     "evaluate": "no scores are kept, and the same command begins anew.",
     "compare": BEGINS_ANEW,
     "features": "the features so far are kept, and the same command goes on with the other photos.",
-    "export": "nothing was exported, and the same command begins anew.",
+    "export": "only a whole export is kept, and the same command begins a new one.",
     "info": BEGINS_ANEW,
 }
 
