@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from keras_sat import AttentionDisplay
-from keras_sat.pictures import player
 from keras_sat.pictures.player import TEMPLATE, data_uri, encoded_maps, figure_values, fill, player_page, where
 
 HOSTILE = [
@@ -458,15 +457,3 @@ def test_an_empty_caption_and_cells_without_a_number(browser, photo, tmp_path):
     lost, known = browser.execute_script(colours)
     assert lost == [230, 0, 160, 255] and known[0] == known[1] == known[2]
     assert "no number in 1 of 8 cells" in page.find("[data-role=note]").text
-
-
-def test_the_templates_come_along():
-    import configparser
-    from fnmatch import fnmatch
-    from pathlib import Path
-
-    setup = configparser.ConfigParser()
-    setup.read(Path(__file__).parents[1] / "setup.cfg")
-    patterns = setup["options.package_data"]["keras_sat"].split()
-    for path in Path(player.__file__).parent.glob("*.html"):
-        assert any(fnmatch(path.name, pattern) for pattern in patterns)

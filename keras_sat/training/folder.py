@@ -76,7 +76,7 @@ def noted_encoder(output_dir):
 
 def _with_named_encoder(arguments):
     """Return arguments of a training; earlier versions noted no encoder where none was named, and took VGG16."""
-    if arguments.get("encoder") is None and arguments.get("initial_model") is None:
+    if arguments.get("encoder", "") is None and arguments.get("initial_model") is None:
         return {**arguments, "encoder": "vgg16"}
     return arguments
 
