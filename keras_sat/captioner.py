@@ -19,7 +19,9 @@ from keras_sat.checks import (
     check_weights,
     near_name,
 )
-from keras_sat.files.saving import CaptionerFiles, absolute
+from keras_sat.files import saving, transfer
+from keras_sat.files.export import export
+from keras_sat.files.model_folder import pretrained_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top, weights_called
@@ -32,7 +34,7 @@ ENCODER_TRAININGS = ("frozen", "fine-tuned", "scratch")
 COIN_FOR = ("image", "pass")
 
 
-class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
+class Captioner(CaptionWriter, CaptionObjective, keras.Model):
     """Show, Attend and Tell.
 
     Args:
@@ -142,7 +144,7 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
         )
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.encoder_layer = encoder_layer
-        self.encoder_weights = absolute(encoder_weights)
+        self.encoder_weights = saving.absolute(encoder_weights)
         self.encoder_training = encoder_training
         self.trained_up_to = trained_up_to
         self.image_size = tuple(image_size) if isinstance(image_size, list) else image_size
@@ -176,6 +178,7 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
         self.encoder = encoder.name if self.has_own_encoder else encoder
         self.feature_shape = None  # (regions, feature_dim) of what is given, known when built
         self.num_regions = None  # that attention is paid to
+        self.known_grid = None  # (rows, columns), of a captioner that was loaded
         self._untracked = _Untracked()
         if encoder_training != "frozen":
             self.trained_encoder = self._make_encoder(encoder)
@@ -282,8 +285,8 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
             return self.grid_shape
         if self.encoder_training != "frozen" or self._untracked.frozen_encoder is not None:
             return tuple(self.encoder_model.output_shape[1:3])
-        if self._untracked.known_grid is not None:
-            return self._untracked.known_grid
+        if self.known_grid is not None:
+            return self.known_grid
         size = self.image_size or 1
         height, width = (size, size) if isinstance(size, int) else size
         rows = round((regions * height / width) ** 0.5)
@@ -599,13 +602,117 @@ class Captioner(CaptionWriter, CaptionObjective, CaptionerFiles, keras.Model):
 
         return step, (state, times)
 
+    # === Files ===
+
+    def save(self, directory, overwrite=True, *, precision="float32"):
+        """Save settings, vocabulary and weights into a folder; see `keras_sat.files.model_folder`.
+
+        Args:
+            directory: made if it is not there.
+            overwrite: replace the model that is there; False refuses to.
+            precision: "float32", or to take less room "float16", or "int8" (convolutions get 16 bits there).
+
+        A frozen encoder is saved by its name and layer: its weights are those that Keras downloads, or the file of
+        `encoder_weights`. One that was trained, or begun with random weights, is saved whole. A frozen `keras.Model`
+        of your own is not saved: pass it to `load`. The optimizer is not saved.
+        """
+        saving.save(self, directory, overwrite, precision)
+
+    def get_build_config(self):
+        """Keras asks for this when it writes a file of its own, which it could not read again: it is refused."""
+        raise ValueError(f"{saving.NO_ONE_FILE} Received: a captioner for keras.saving.save_model")
+
+    def export(
+        self,
+        directory,
+        format="tf_saved_model",
+        *,
+        num_beams=3,
+        length_penalty=None,
+        max_length=20,
+        allow_unknown=False,
+        jpeg=True,
+    ):
+        """Write the captioner, encoder and search included, for programs that do not have keras_sat.
+
+        Args:
+            directory: made if it is not there. What is written is the folder `directory`/1, or the next number: an
+                export never replaces another.
+            format: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which
+                takes one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
+            num_beams, length_penalty, max_length, allow_unknown: of the search, as in `caption_features`.
+            jpeg: give the SavedModel a second signature, which takes JPEG or PNG files.
+
+        Returns: the path of the folder that was written.
+
+        Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any
+        size: they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and knows nothing of
+        the orientation that a camera notes in its files, nor of transparency. Both give `captions` (photos,); `words`
+        (photos, max_length), "" behind the last; `num_words`, `log_prob` and `is_finished` (photos,);
+        `attention_weights` (photos, max_length, rows, columns). model.tflite gives `token_ids` (1, max_length) instead
+        of words; vocabulary.txt beside it has the words.
+        """
+        options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
+        return export(self, directory, format, allow_unknown=allow_unknown, jpeg=jpeg, **options)
+
+    @classmethod
+    def load(cls, directory, *, encoder=None, encoder_weights=None):
+        """Return the captioner that was saved in a folder.
+
+        Args:
+            directory: the folder.
+            encoder: the encoder, where it was none of ENCODERS.
+            encoder_weights: a weights file for the frozen encoder, instead of Keras' download.
+        """
+        return saving.load(cls, directory, encoder, encoder_weights)
+
+    @classmethod
+    def from_pretrained(cls, name, **options):
+        """Return a captioner that comes with keras_sat.
+
+        Args:
+            name: "flickr8k-mobilenet_v2" or "flickr8k-mobilenet_v2-hard", which speak of photos (docs/model-card.md),
+                or "scenes" or "scenes-hard", which speak of the built-in scenes.
+            **options: see `load`.
+        """
+        return cls.load(pretrained_directory(name), **options)
+
+    def adapted(self, vocabulary=None, **options):
+        """Return a new captioner that goes on from the weights of this one.
+
+        Args:
+            vocabulary: Vocabulary. Words that both have keep their weights, new ones begin with random weights.
+            **options: see Captioner. Those that would change the shape of the weights are refused.
+        """
+        return transfer.adapted(self, vocabulary, options)
+
+    def restore_weights(self, directory):
+        """Take the weights of a captioner of the same settings that was saved in a folder."""
+        saving.restore_weights(self, directory)
+
+    def weights_digest(self):
+        """Return a short digest of the vocabulary and of the weights that `save` keeps."""
+        return saving.weights_digest(self)
+
+    @property
+    def _begins_with_random_weights(self):
+        return self.encoder_weights is None or (self.encoder == "tiny" and self.encoder_weights == "imagenet")
+
+    def named_weights(self):
+        """Return what `save` keeps: dict from names to variables."""
+        parts = {"adapter": self.adapter.weights, "decoder": self.decoder.weights}
+        random = not self.has_own_encoder and self.encoder is not None and self._begins_with_random_weights
+        if self.encoder_training != "frozen" or random:
+            parts["encoder"] = self.encoder_model.weights
+        named = {f"{part}/{i:03d}/{w.name}": w for part, weights in parts.items() for i, w in enumerate(weights)}
+        return {**named, "baseline": self.baseline}
+
 
 class _Untracked:
     """What a Keras model must not take for a part of itself: the frozen encoder, and compiled functions."""
 
     def __init__(self):
         self.frozen_encoder = None
-        self.known_grid = None  # (rows, columns), of a captioner that was loaded
         self.ranks = {}  # of the batches that fit was given last
         self.compiled = {}
         self.further_means = {}  # metrics that an objective of another kind brings along

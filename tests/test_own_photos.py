@@ -131,9 +131,9 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     assert "warning: only 4 photos to train on" in said
     kept = Captioner.load(tmp_path / "run" / "model")
     assert {*kept.vocabulary.words} == {*bundled.vocabulary.words, "by", "on", "zebra"}, "it knows of new words"
-    for name, weight in bundled._named_weights().items():
+    for name, weight in bundled.named_weights().items():
         if name.startswith("encoder/"):
-            np.testing.assert_array_equal(kept._named_weights()[name].numpy(), weight.numpy())
+            np.testing.assert_array_equal(kept.named_weights()[name].numpy(), weight.numpy())
     before = read_sealed_json(tmp_path / "run" / "before.json", "scores", "")
     assert before["val_bleu_4"] == 0.3 and before["val_cross_entropy"] > 0
     assert main(fit) == 0

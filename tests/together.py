@@ -42,7 +42,7 @@ def train(folder, strategy=None, **options):
 
 def write_result(path, captioner):
     """Write what a training has come to: all weights, and the curves."""
-    weights = {name: weight.numpy() for name, weight in captioner._named_weights().items()}
+    weights = {name: weight.numpy() for name, weight in captioner.named_weights().items()}
     curves = {f"curve/{name}": values for name, values in captioner.history.items() if name != "seconds"}
     np.savez(path, **weights, **curves)
 

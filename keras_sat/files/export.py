@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from data_utils.files import exclusive_lock, whole_folder, write_whole
 from keras_sat.checks import check_counts, check_weights
+from keras_sat.files.saving import refuse_unbuilt
 from keras_sat.model.fast.fused import without_xla
 from keras_sat.search.algorithms import SearchResult
 
@@ -62,8 +63,7 @@ def export(
 
 
 def _check_captioner(captioner, formats):
-    if not captioner.built:
-        raise ValueError("A captioner has no weights before it has seen its first batch: there is nothing to export.")
+    refuse_unbuilt(captioner, "export")
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
     if captioner.feature_shape != (rows * columns, feature_dim):
         raise ValueError(

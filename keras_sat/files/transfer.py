@@ -1,0 +1,87 @@
+"""What a captioner has learnt, taken over by a new one with other words or options."""
+
+import keras
+import numpy as np
+
+from keras_sat.files.saving import refuse_unbuilt
+
+
+def adapted(captioner, vocabulary, options):
+    """Return a new captioner that goes on from the weights of this one; see `Captioner.adapted`."""
+    refuse_unbuilt(captioner, "adapt")
+    vocabulary = captioner.vocabulary if vocabulary is None else vocabulary
+    _refuse_another_encoder(captioner, options)
+    adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
+    adapted.encoder_weights = options.get("encoder_weights", captioner.encoder_weights)
+    adapted.build(((None, *captioner.feature_shape), (None, None)))
+    adapted.known_grid = captioner.rows_and_columns()
+    adapted.training_photos = captioner.training_photos
+    _take_over_weights(captioner, adapted, options)
+    return adapted
+
+
+def _refuse_another_encoder(captioner, options):
+    if captioner.encoder_training != "frozen" and options.get("encoder_training") == "frozen":
+        raise ValueError(
+            "The encoder of this captioner was trained, and its weights are in no file that a frozen one could be "
+            f"read from. Received: encoder_training='frozen' (before: {captioner.encoder_training!r})"
+        )
+    before = captioner.get_config()
+    for name in ("encoder", "encoder_layer", "image_size"):
+        if options.get(name, before[name]) != before[name]:
+            raise ValueError(
+                f"A captioner goes on with the encoder that it has: {name} is {before[name]!r}. "
+                f"Received: {name}={options[name]!r}"
+            )
+
+
+def _config_of(captioner, vocabulary, options):
+    """Return the arguments that the new captioner is made with."""
+    config = {**captioner.get_config(), **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
+    if captioner.encoder_training != "frozen" or captioner.trained_up_to is not None:
+        config["encoder_weights"] = None  # they are taken over from the one before
+    if captioner.has_own_encoder:
+        config["encoder"] = captioner.encoder_model
+        if config["encoder_training"] != "frozen":  # trained apart from that of the one before
+            config["encoder"] = keras.models.clone_model(captioner.encoder_model)
+            config["encoder"].set_weights(captioner.encoder_model.get_weights())
+            config["encoder"].trainable = True
+    return config
+
+
+def _take_over_weights(captioner, adapted, options):
+    """Assign all weights of a captioner to the new one; words that both have keep theirs."""
+    tokens, new_tokens = captioner.vocabulary.tokens, adapted.vocabulary.tokens
+    place_of = {token: place for place, token in enumerate(tokens)}
+    places = [place for place, token in enumerate(new_tokens) if token in place_of]
+    places_before = [place_of[new_tokens[place]] for place in places]
+    weights, axes = captioner.named_weights(), adapted.decoder.vocabulary_axes()
+    for name, weight in adapted.named_weights().items():
+        if name not in weights and name.startswith("encoder/"):
+            continue  # it was frozen so far, and has its weights already
+        axis = axes.get(weight.path)
+        shape = None if name not in weights else list(weights[name].shape)
+        if shape is not None and axis is not None and axis < len(shape):
+            shape[axis] = len(new_tokens)
+        if shape != list(weight.shape):
+            before = captioner.get_config()
+            changed = [
+                f"{key}={value!r} (it is {before.get(key)!r})"
+                for key, value in options.items()
+                if key != "seed" and before.get(key) != value
+            ]
+            raise ValueError(
+                "A captioner goes on with the parts and sizes that it has: leave out what changes them. "
+                f"Received: {', '.join(changed)}"
+            )
+        array = weights[name].numpy()
+        if axis is not None:
+            moved = np.moveaxis(weight.numpy().copy(), axis, 0)
+            moved[places] = np.moveaxis(array, axis, 0)[places_before]
+            array = np.moveaxis(moved, 0, axis)
+        weight.assign(array)
+    if lost := weights.keys() - adapted.named_weights().keys():
+        raise ValueError(
+            "A captioner goes on with all that it has learnt: leave out the options that would drop a part of it. "
+            f"Received: options that leave no place for {', '.join(sorted(lost))}"
+        )
