@@ -1,6 +1,5 @@
 """The captioner: encoder, decoder and vocabulary in one Keras model that trains, captions photos, saves and loads."""
 
-import contextlib
 import inspect
 import numbers
 
@@ -23,6 +22,7 @@ from keras_sat.files import saving, transfer
 from keras_sat.files.export import export
 from keras_sat.files.model_folder import pretrained_directory
 from keras_sat.model.adapter import FeatureAdapter
+from keras_sat.model.averages import WeightAverages
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top, weights_called
 from keras_sat.model.learnt_photos import digests_of, together
@@ -179,6 +179,7 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
         self.feature_shape = None  # (regions, feature_dim) of what is given, known when built
         self.num_regions = None  # that attention is paid to
         self.known_grid = None  # (rows, columns), of a captioner that was loaded
+        self.averages = WeightAverages()  # of a training that keeps none
         self._untracked = _Untracked()
         if encoder_training != "frozen":
             self.trained_encoder = self._make_encoder(encoder)
@@ -370,9 +371,8 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
             optimizer = keras.optimizers.get({"class_name": optimizer, "config": config})
         if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:  # else Keras does it
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-        self.average_momentum = average_momentum
+        self.averages = WeightAverages(average_momentum)
         self.encoder_rate = encoder_rate
-        self._untracked.averages, self._untracked.is_averaging = [], False
         self._untracked.spares_vectors = isinstance(given, str)
         if training_objective is not None and jit_compile is True:
             raise ValueError(
@@ -440,29 +440,13 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
         with self.averaged_weights():
             return super().evaluate(*args, **kwargs)
 
-    @contextlib.contextmanager
     def averaged_weights(self):
-        """Inside the block the weights are their moving averages, while a training keeps such (see `compile`)."""
-        if not self._untracked.is_averaging:
-            yield
-            return
-        before = [weight.numpy() for weight in self.trainable_variables]
-        self._assign_averages()
-        try:
-            yield
-        finally:
-            for weight, value in zip(self.trainable_variables, before):
-                weight.assign(value)
+        """Return a context in which the weights are their moving averages, while a training keeps such (`compile`)."""
+        return self.averages.in_place_of(self.trainable_variables)
 
     def end_averaging(self):
         """Leave the averaged weights as the weights, at the end of a training that kept such."""
-        if self._untracked.is_averaging:
-            self._assign_averages()
-            self._untracked.is_averaging = False
-
-    def _assign_averages(self):
-        for weight, average in zip(self.trainable_variables, self._untracked.averages):
-            weight.assign(average)
+        self.averages.end(self.trainable_variables)
 
     def make_training_state(self):
         """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
@@ -473,7 +457,7 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
                 vectors = [weight for weight in self.trainable_variables if len(weight.shape) < 2]
                 optimizer.exclude_from_weight_decay(var_list=vectors)
             self.optimizer.build(self.trainable_variables)
-        return [*self.optimizer.variables, *self._averages()]
+        return [*self.optimizer.variables, *self.averages.begin(self.trainable_variables)]
 
     def check_encoder_rate(self, encoder_rate):
         """Refuse a share of the learning rate for an encoder of which nothing is trained."""
@@ -500,36 +484,18 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
     def update_weights(self, gradients):
         """Take one step of the optimizer, a shorter one for the encoder, and let the averages follow."""
         slow = self.encoder_variables if self.encoder_rate < 1 else []
-        before, averages = [tf.identity(weight.value) for weight in slow], self._averages()
+        before = [tf.identity(weight.value) for weight in slow]
+        self.averages.begin(self.trainable_variables)
         self.optimizer.apply(gradients, self.trainable_variables)  # clips them first
         for weight, old in zip(slow, before):
             weight.assign(old + self.encoder_rate * (weight - old))
-        if averages:
-            steps = ops.cast(self.optimizer.iterations, "float32")
-            momentum = ops.minimum(self.average_momentum, steps / (steps + 10))
-            for weight, average in zip(self.trainable_variables, averages):
-                average.assign(momentum * average + (1 - momentum) * weight)
+        self.averages.follow(self.trainable_variables, self.optimizer.iterations)
 
     @property
     def encoder_variables(self):
         """The weights of the encoder that are trained: all of it, or its last layers, or none."""
         trained = self.adapter.network if self.encoder_training == "frozen" else self.trained_encoder
         return [] if trained is None else trained.trainable_variables
-
-    def _averages(self):
-        """Return a variable for the moving average of each trained weight; a training begins with the weights."""
-        averages = self._untracked.averages
-        if self.average_momentum is not None and not self._untracked.is_averaging:
-            with tf.init_scope():
-                for weight, average in zip(self.trainable_variables, averages):
-                    average.assign(weight.numpy())
-                if not averages:
-                    averages += [
-                        keras.Variable(weight.numpy(), trainable=False, dtype=weight.dtype, name=f"average_{number}")
-                        for number, weight in enumerate(self.trainable_variables)
-                    ]
-            self._untracked.is_averaging = True
-        return averages
 
     def test_step(self, batch):
         """Measure one batch of make_batches, with attention's expectation, and return the metrics so far."""
@@ -716,8 +682,6 @@ class _Untracked:
         self.ranks = {}  # of the batches that fit was given last
         self.compiled = {}
         self.further_means = {}  # metrics that an objective of another kind brings along
-        self.averages = []  # of the trained weights
-        self.is_averaging = False  # whether a training is keeping them up to date
         self.spares_vectors = False  # whether weight decay is for matrices alone
 
 
