@@ -1,0 +1,71 @@
+"""MS COCO, from its own files or from Karpathy's."""
+
+import os
+import re
+
+from data_utils.captions import Skipped, image_id_of
+from data_utils.datasets.assemble import assemble, existing_folder, find_file, photos_in
+from data_utils.datasets.karpathy import read_karpathy
+from data_utils.datasets.splits import SPLIT_NAMES, no_split_message
+from data_utils.files import read_json
+
+
+def coco(data_dir, *, split_seed=None):
+    """Read MS COCO.
+
+    Args:
+        data_dir: the folder that holds train2014 and val2014 (or 2017; they may lie in a folder `images`) and either
+            Karpathy's dataset_coco.json, whose "restval" counts as train, or the captions_*.json of COCO itself (they
+            may lie in a folder `annotations`), where captions_train* is train and captions_val* is dev.
+        split_seed: draw a split of 80/10/10 by photo with this seed instead.
+
+    Returns: list of CaptionedImage in the order of the caption file.
+    """
+    data_dir = existing_folder(data_dir)
+    skipped = Skipped()
+    karpathy = find_file(data_dir, "dataset_coco.json", ("", "annotations"))
+    if karpathy:
+        captions, splits, folders = read_karpathy(karpathy, skipped)
+    else:
+        files = sorted(data_dir.glob("captions_*.json")) + sorted(data_dir.glob("annotations/captions_*.json"))
+        if not files:
+            raise ValueError(
+                "No caption file found. Expected: dataset_coco.json, or captions_train*.json and captions_val*.json, "
+                f"in the folder itself or in its folder annotations. Received: data_dir={str(data_dir)!r}"
+            )
+        captions, splits, folders = _read_coco_files(files, skipped)
+        if not any(splits.values()) and split_seed is None:
+            raise ValueError(no_split_message("dataset_coco.json", files[0]))
+    photos = {}
+    for folder in dict.fromkeys(["", "images", *folders, *(f"images/{folder}" for folder in folders)]):
+        if os.path.isdir(data_dir / folder):
+            photos = photos_in(data_dir / folder) | photos
+    return assemble(data_dir, captions, photos, splits, skipped, split_seed)
+
+
+def _read_coco_files(paths, skipped):
+    """Read COCO's own captions_*.json files; the split is in the file's name."""
+    captions, splits, folders = {}, {}, []
+    for path in paths:
+        content = read_json(path, "COCO's JSON with images and annotations")
+        year_and_split = re.match(r"captions_(([a-z]+)\d*)", path.name)
+        split = SPLIT_NAMES.get(year_and_split[2]) if year_and_split else None
+        folders.append(year_and_split[1] if year_and_split else "")
+        try:
+            names = {image["id"]: image_id_of(image["file_name"]) for image in content["images"]}
+            for annotation in content["annotations"]:
+                text = " ".join(annotation["caption"].split())
+                image_id = names.get(annotation["image_id"])
+                if not text or image_id is None:
+                    reason = "empty captions left out" if image_id else "captions of unlisted photos left out"
+                    skipped.add(reason, f"{path.name}, annotation {annotation.get('id')}")
+                    continue
+                if splits.setdefault(image_id, split) != split:
+                    raise ValueError(f"{path}: the photo {image_id!r} is also in the split {splits[image_id]!r}.")
+                captions.setdefault(image_id, []).append(text)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path}: this is not a COCO caption file ({type(error).__name__}: {error}). "
+                "Expected: images with id and file_name, annotations with image_id and caption."
+            ) from None
+    return captions, splits, folders

@@ -1,0 +1,130 @@
+"""Flickr8k and Flickr30k, from the files as they circulate."""
+
+import re
+
+from data_utils.captions import Skipped, image_id_of, load_descriptions, load_document
+from data_utils.datasets.assemble import assemble, existing_folder, find_file, find_photos
+from data_utils.datasets.karpathy import read_karpathy
+from data_utils.datasets.splits import SPLITS, no_split_message, read_split_lists
+from data_utils.datasets.tables import read_csv
+
+
+def flickr8k(data_dir, *, split_seed=None):
+    """Read Flickr8k.
+
+    Args:
+        data_dir: the folder that holds the photos (a folder Flicker8k_Dataset or Images, or the photos themselves) and
+            one of: Flickr8k.token.txt; captions.txt, the copy with the header "image,caption"; Karpathy's
+            dataset_flickr8k.json. The splits are the official lists Flickr_8k.trainImages.txt and so on, or those of
+            Karpathy's JSON, beside it.
+        split_seed: draw a split of 80/10/10 by photo with this seed instead.
+
+    Returns: list of CaptionedImage in the order of the caption file.
+    """
+    return _read_flickr(
+        data_dir,
+        split_seed,
+        photo_folders=("Flicker8k_Dataset", "Flickr8k_Dataset", "Images", "images"),
+        readers={
+            "Flickr8k.token.txt": _read_token_file,
+            "captions.txt": _read_caption_table,
+            "dataset_flickr8k.json": None,
+        },
+        text_folders=("", "Flickr8k_text"),
+        split_lists={split: (f"Flickr_8k.{split}Images.txt",) for split in SPLITS},
+    )
+
+
+def flickr30k(data_dir, *, split_seed=None):
+    """Read Flickr30k.
+
+    Args:
+        data_dir: the folder that holds the photos (a folder flickr30k-images, flickr30k_images or Images, or the
+            photos themselves) and one of: results_20130124.token; results.csv, the copy with "|"; Karpathy's
+            dataset_flickr30k.json. The splits are the lists train.txt, val.txt and test.txt, or those of Karpathy's
+            JSON, beside it.
+        split_seed: draw a split of 80/10/10 by photo with this seed instead.
+
+    Returns: list of CaptionedImage in the order of the caption file.
+    """
+    return _read_flickr(
+        data_dir,
+        split_seed,
+        photo_folders=("flickr30k-images", "flickr30k_images", "Images", "images"),
+        readers={
+            "results_20130124.token": _read_token_file,
+            "results.csv": _read_bar_table,
+            "dataset_flickr30k.json": None,
+        },
+        text_folders=("", "flickr30k_images", "flickr30k"),
+        split_lists={
+            "train": ("train.txt", "flickr30k_train.txt"),
+            "dev": ("val.txt", "dev.txt", "flickr30k_val.txt"),
+            "test": ("test.txt", "flickr30k_test.txt"),
+        },
+    )
+
+
+def _read_flickr(data_dir, split_seed, *, photo_folders, readers, text_folders, split_lists):
+    data_dir = existing_folder(data_dir)
+    skipped = Skipped()
+    found = {name: find_file(data_dir, name, text_folders) for name in readers}
+    name, path = next(((name, path) for name, path in found.items() if path), (None, None))
+    if path is None:
+        raise ValueError(
+            f"No caption file found. Expected one of: {', '.join(readers)}. Received: data_dir={str(data_dir)!r}"
+        )
+    karpathy_name = list(readers)[-1]
+    if readers[name] is None:
+        captions, splits, _ = read_karpathy(path, skipped)
+    else:
+        captions = readers[name](path, skipped)
+        lists = {
+            split: next(filter(None, (find_file(data_dir, name, text_folders) for name in names)), None)
+            for split, names in split_lists.items()
+        }
+        if split_seed is not None:
+            splits = {}
+        elif any(lists.values()):
+            splits = read_split_lists(lists, skipped)
+            for split in SPLITS:
+                if lists[split] is None:
+                    skipped.add(f"no list for the split {split}", split_lists[split][0])
+        elif found[karpathy_name]:
+            _, splits, _ = read_karpathy(found[karpathy_name], Skipped())
+        else:
+            list_names = ", ".join(names[0] for names in split_lists.values())
+            raise ValueError(no_split_message(f"{list_names}, or {karpathy_name},", path))
+    return assemble(data_dir, captions, find_photos(data_dir, photo_folders), splits, skipped, split_seed)
+
+
+def _read_token_file(path, skipped):
+    return load_descriptions(load_document(path), source=path)
+
+
+def _read_caption_table(path, skipped):
+    captions = {}
+    for line, name, caption, _ in read_csv(path, skipped):
+        if name and caption:
+            captions.setdefault(image_id_of(name), []).append(caption)
+        else:
+            reason = "empty captions left out" if name else "rows without an image left out"
+            skipped.add(reason, f"{path.name}, line {line}")
+    return captions
+
+
+def _read_bar_table(path, skipped):
+    """Read Flickr30k's results.csv: "image_name| comment_number| comment", never quoted."""
+    captions = {}
+    for number, line in enumerate(load_document(path).split("\n"), start=1):
+        if not line.strip() or (number == 1 and line.lower().startswith("image")):
+            continue
+        # The file that circulates lacks the second bar in one line: "2199200615.jpg| 4   A dog runs ...".
+        match = re.match(r"\s*(.+?)\s*\|\s*\d+\s*(?:\||\s)\s*(.*)", line + " ")
+        if match is None:
+            skipped.add("lines without a separator left out", f"{path.name}, line {number}")
+        elif not match[2].strip():
+            skipped.add("empty captions left out", f"{path.name}, line {number}")
+        else:
+            captions.setdefault(image_id_of(match[1]), []).append(" ".join(match[2].split()))
+    return captions

@@ -1,0 +1,72 @@
+"""A folder of your own pictures."""
+
+import os
+from pathlib import Path
+
+from data_utils.captions import Skipped, image_id_of, pictures_by_folder
+from data_utils.datasets.assemble import assemble, existing_folder, photos_in
+from data_utils.datasets.splits import split_of
+from data_utils.datasets.tables import read_csv, read_jsonl
+
+
+def folder(data_dir, *, split_seed=None):
+    """Read your own pictures.
+
+    Args:
+        data_dir: a folder with the pictures and captions.csv (columns image and caption, one caption a row) or
+            captions.jsonl (an object with image and caption, or captions, a line). `image` is a path from that folder;
+            capital letters and small ones count as the same where no other picture has that name.
+            A column split with train, dev or test is used if it is there.
+        split_seed: draw a split of 80/10/10 by photo with this seed. Without it and without a column split, every
+            photo has the split None.
+
+    Returns: list of CaptionedImage in the order of the caption file.
+    """
+    data_dir = existing_folder(data_dir)
+    skipped = Skipped()
+    table = next((data_dir / name for name in ("captions.csv", "captions.jsonl") if (data_dir / name).is_file()), None)
+    if table is None:
+        raise ValueError(
+            "No caption file found. Expected: captions.csv with the columns image and caption, or captions.jsonl. "
+            f"Received: data_dir={str(data_dir)!r}"
+        )
+    rows = read_jsonl(table) if table.suffix == ".jsonl" else read_csv(table, skipped)
+    captions, photos, splits, split_lines = {}, {}, {}, {}
+    own, *deeper = pictures_by_folder(str(data_dir), only_to_count=True)
+    deeper = [path for paths in deeper for path in paths]
+    known = {}  # names of pictures in small letters -> those names
+    for path in [*own, *deeper]:
+        name = Path(path).relative_to(data_dir).as_posix()
+        known.setdefault(name.casefold(), []).append(name)
+    for line, name, caption, split in rows:
+        place = f"{table.name}, line {line}"
+        alike = known.get(Path(name).as_posix().casefold(), [])
+        if len(alike) == 1:
+            name = alike[0]
+        elif alike and Path(name).as_posix() not in alike:
+            skipped.add(f"names that may mean {' or '.join(alike)}", f"{place}: {name}")
+        image_id, path = image_id_of(name), str(data_dir / name)
+        if not name or not caption:
+            skipped.add("rows without a caption left out" if name else "rows without an image left out", place)
+            continue
+        if photos.setdefault(image_id, path) != path:
+            raise ValueError(
+                f"{place}: two pictures share the image id {image_id!r} (the file's name without folder and ending): "
+                f"{photos[image_id]} and {path}. Rename one of them."
+            )
+        captions.setdefault(image_id, []).append(caption)
+        if split:
+            split = split_of(split, place)
+            if splits.setdefault(image_id, split) != split:
+                raise ValueError(
+                    f"{place}: the picture {name!r} has the split {split!r} here and {splits[image_id]!r} in line "
+                    f"{split_lines[image_id]}. A picture belongs to one split."
+                )
+            split_lines.setdefault(image_id, line)
+    photos = {image_id: path for image_id, path in photos.items() if os.path.isfile(path)}
+    named = set(photos.values())
+    lost = [path for path in deeper if path not in named]
+    for path in lost:
+        skipped.add("photos in subfolders that no row names left out", Path(path).relative_to(data_dir).as_posix())
+    hint = f" Name those in subfolders so, for example {Path(lost[0]).relative_to(data_dir)}." if lost else ""
+    return assemble(data_dir, captions, photos_in(data_dir) | photos, splits, skipped, split_seed, hint)

@@ -1,0 +1,35 @@
+"""Karpathy's JSON files, which hold the captions and splits that most papers use."""
+
+from data_utils.captions import image_id_of
+from data_utils.datasets.splits import split_of
+from data_utils.files import read_json
+
+
+def read_karpathy(path, skipped):
+    """Read a dataset_*.json of Karpathy's: captions, splits, and the folders that it names (COCO)."""
+    captions, splits, folders = {}, {}, []
+    content = read_json(path, "Karpathy's JSON with images, each with filename, split and sentences")
+    try:
+        for number, image in enumerate(content["images"]):
+            place = f"{path.name}, image {number}"
+            image_id = image_id_of(image["filename"])
+            split = split_of(image["split"], place)
+            if splits.setdefault(image_id, split) != split:
+                raise ValueError(
+                    f"{place}: the photo {image_id!r} is in the splits {splits[image_id]!r} and {split!r}."
+                )
+            folders.append(image.get("filepath", "") + "")  # must be text
+            for sentence in image["sentences"]:
+                text = " ".join(sentence["raw"].split())
+                if text:
+                    captions.setdefault(image_id, []).append(text)
+                else:
+                    skipped.add("empty captions left out", place)
+            if image_id not in captions:
+                del splits[image_id]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: this is not Karpathy's JSON ({type(error).__name__}: {error}). "
+            "Expected: images, each with filename, split and sentences."
+        ) from None
+    return captions, splits, list(dict.fromkeys(folders))

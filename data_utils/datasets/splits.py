@@ -1,0 +1,61 @@
+"""Which photo is for training, which for choosing (dev), and which is kept for the end (test)."""
+
+import random
+
+from data_utils.captions import image_id_of, load_document
+
+SPLITS = ("train", "dev", "test")
+SPLIT_NAMES = {
+    "train": "train",
+    "restval": "train",  # Karpathy's name for the part of COCO's validation photos that everybody trains on
+    "dev": "dev",
+    "val": "dev",
+    "valid": "dev",
+    "validation": "dev",
+    "test": "test",
+}
+
+
+def draw_split(image_ids, seed):
+    """Return a map from image id to split: a tenth each (rounded up) is dev and test, the rest train."""
+    shuffled = sorted(image_ids)
+    random.Random(seed).shuffle(shuffled)
+    tenth = -(-len(shuffled) // 10)
+    return {
+        image_id: "dev" if i < tenth else "test" if i < 2 * tenth else "train" for i, image_id in enumerate(shuffled)
+    }
+
+
+def split_of(name, place):
+    split = SPLIT_NAMES.get(str(name).strip().lower())
+    if split is None:
+        raise ValueError(f"{place}: unknown split. Expected: train, dev or test. Received: split={name!r}")
+    return split
+
+
+def read_split_lists(lists, skipped):
+    """Return image id -> split from one list of file names for each split."""
+    splits, places = {}, {}
+    for split, path in lists.items():
+        if path is None:
+            continue
+        for number, line in enumerate(load_document(path).split("\n"), start=1):
+            if not line.strip():
+                continue
+            image_id, place = image_id_of(line), f"{path.name}, line {number}"
+            if splits.setdefault(image_id, split) != split:
+                raise ValueError(
+                    f"{place}: the photo {image_id!r} is in the split {split!r} here and in {splits[image_id]!r} in "
+                    f"{places[image_id]}. A photo belongs to one split: take it off one of the lists."
+                )
+            if image_id in places:
+                skipped.add("photos named twice on a split list", place)
+            places.setdefault(image_id, place)
+    return splits
+
+
+def no_split_message(expected, path):
+    return (
+        f"{path} does not say which photos are for training, and no list of splits lies beside it. Put {expected} "
+        "there, or pass split_seed=0 to draw a split by photo."
+    )

@@ -1,0 +1,61 @@
+"""Captions in a table, as people write them with a spreadsheet or by hand."""
+
+import csv
+import io
+import json
+
+from data_utils.captions import load_document
+
+
+def read_csv(path, skipped):
+    """Yield (line, image, caption, split) from a table with a header; commas, semicolons or tabs separate."""
+    document = load_document(path)
+    header_line = document.split("\n", 1)[0]
+    delimiter = max(",;\t", key=header_line.count)
+    rows = csv.reader(io.StringIO(document), delimiter=delimiter, strict=True)
+    try:
+        header = [column.strip().lower() for column in next(rows, [])]
+        if "image" not in header or "caption" not in header:
+            raise ValueError(
+                f"{path}, line 1: the header must name the columns image and caption. Received: {header_line[:80]!r}"
+            )
+        image, caption = header.index("image"), header.index("caption")
+        split = header.index("split") if "split" in header else None
+        for row in rows:
+            if not row:
+                continue
+            if len(row) < len(header):
+                skipped.add("rows with too few columns left out", f"{path.name}, line {rows.line_num}")
+                continue
+            if len(row) > len(header):
+                if caption != len(header) - 1:
+                    raise ValueError(
+                        f"{path}, line {rows.line_num}: {len(row)} columns where the header has {len(header)}. "
+                        'A caption with a comma in it needs quotes: "a dog, running".'
+                    )
+                row[caption] = delimiter.join(row[caption:])  # a comma in a caption that was not quoted
+            text = " ".join(row[caption].split())
+            yield rows.line_num, row[image].strip(), text, row[split].strip() if split is not None else None
+    except csv.Error as error:
+        raise ValueError(
+            f'{path}, line {rows.line_num}: {error}. Quotes must be closed, and doubled inside a caption: "a ""dog""".'
+        ) from None
+
+
+def read_jsonl(path):
+    """Yield (line, image, caption, split) from one JSON object a line."""
+    for number, line in enumerate(load_document(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            captions = row["captions"] if "captions" in row else [row["caption"]]
+            if not isinstance(captions, list) or not all(isinstance(text, str) for text in [row["image"], *captions]):
+                raise TypeError
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ValueError(
+                f'{path}, line {number}: expected an object like {{"image": "a.jpg", "caption": "a dog"}}. '
+                f"Received: {line[:80]!r}"
+            ) from None
+        for caption in captions:
+            yield number, row["image"].strip(), " ".join(caption.split()), row.get("split")
