@@ -49,7 +49,7 @@ import numpy as np
 from data_utils import DATASETS, FeatureCache
 from data_utils.downloads import DOWNLOADS, DataSource, RemoteFile, download
 from data_utils.files import identity_of, read_json, write_json, write_whole
-from keras_sat.command_line.commands import one_line
+from keras_sat.command_line.messages import one_line
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.files.model_folder import read_model
 

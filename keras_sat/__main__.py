@@ -1,8 +1,43 @@
-"""The command line: `python -m keras_sat COMMAND`, installed as `keras-sat`."""
+"""The command line: `python -m keras_sat COMMAND`, installed as `keras-sat`.
 
+TensorFlow is imported by the commands that compute, so that help answers at once. Bad use and bad input end in one
+line on standard error and exit status 2.
+"""
+
+import functools
+import os
 import sys
+import warnings
 
-from keras_sat.command_line.commands import main
+from data_utils.quiet import import_tensorflow
+from keras_sat.command_line.arguments import build_parser
+from keras_sat.command_line.commands import COMMANDS
+from keras_sat.command_line.messages import ctrl_c_noted, is_ctrl_c, say_what_is_kept, say_what_is_wrong, show_warning
+
+
+def main(argv=None):
+    """Run a command; return the exit status."""
+    arguments = vars(build_parser().parse_args(argv))
+    command = arguments.pop("command")
+    warnings.showwarning = functools.partial(show_warning, command)
+    for stream in (sys.stdout, sys.stderr):  # a console that lacks a letter must not end a training
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    with ctrl_c_noted() as pressed:
+        try:
+            os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever else is usual on this computer
+            import_tensorflow()
+            if pressed:
+                raise KeyboardInterrupt  # that an import has passed over
+            COMMANDS[command](**arguments)
+        except KeyboardInterrupt as stop:
+            return say_what_is_kept(command, str(stop))
+        except Exception as error:
+            if is_ctrl_c(error, pressed):
+                return say_what_is_kept(command)
+            return say_what_is_wrong(command, error)
+    return 0
+
 
 if __name__ == "__main__":
     sys.exit(main())

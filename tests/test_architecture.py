@@ -119,7 +119,7 @@ def modules_after(code):
         "import keras_sat",
         "from data_utils import *",
         "from data_utils import flickr8k, Vocabulary, tokenise, draw_scenes; draw_scenes(1)",
-        "import keras_sat.command_line.commands; keras_sat.command_line.commands.build_parser()",
+        "import keras_sat.__main__; keras_sat.__main__.build_parser()",
     ],
 )
 def test_importing_loads_no_tensorflow(code):

@@ -16,6 +16,8 @@ from data_utils import FeatureCache
 from keras_sat.__main__ import main
 from keras_sat.command_line import arguments as offered
 from keras_sat.command_line import commands as command_line
+from keras_sat.command_line import messages
+from keras_sat.command_line import paths as places
 from keras_sat.files.model_folder import pretrained_names
 from keras_sat.model.attention import ATTENTIONS, SCORINGS
 from keras_sat.model.cells import CELLS
@@ -184,7 +186,7 @@ def test_ctrl_c_says_what_is_kept_and_what_comes_next(command, monkeypatch, caps
     for fail in (lambda **options: raise_(KeyboardInterrupt()), wrapped, forgotten):
         monkeypatch.setitem(command_line.COMMANDS, command, fail)
         assert main([command, *arguments]) == 130
-        assert capsys.readouterr().err == f"keras-sat: stopped: {command_line.KEPT[command]}\n"
+        assert capsys.readouterr().err == f"keras-sat: stopped: {messages.KEPT[command]}\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(ZeroDivisionError):
         monkeypatch.setitem(command_line.COMMANDS, command, lambda **options: 1 / 0)
@@ -306,7 +308,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         assert main(["caption", *model, *arguments]) == 2
         output, error = capsys.readouterr()
         assert message in error and error.count("\n") == 1 and not output
-    assert command_line._drawing_paths("plot", tmp_path / "drawn", ["x/1.png", "y/1.jpg"]) == {
+    assert places.drawing_paths("plot", tmp_path / "drawn", ["x/1.png", "y/1.jpg"]) == {
         "x/1.png": tmp_path / "drawn" / "x" / "1-attention.png",
         "y/1.jpg": tmp_path / "drawn" / "y" / "1-attention.png",
     }
@@ -478,10 +480,10 @@ def test_one_file_for_two_kinds_of_scores_and_a_folder_that_cannot_be_made(tmp_p
 
 def test_a_folder_for_drawings_may_have_a_dot_in_its_name(pictures, tmp_path):
     (tmp_path / "run1.5").mkdir()
-    drawings = command_line._drawing_paths("plot", tmp_path / "run1.5", [str(pictures / "a.png")])
+    drawings = places.drawing_paths("plot", tmp_path / "run1.5", [str(pictures / "a.png")])
     assert list(drawings.values()) == [tmp_path / "run1.5" / "a-attention.png"]
     with pytest.raises(ValueError, match="notes.txt: this is a file, and a folder is needed there. Received: --plot"):
-        command_line._drawing_paths("plot", pictures / "notes.txt" / "a.png", [str(pictures / "a.png")])
+        places.drawing_paths("plot", pictures / "notes.txt" / "a.png", [str(pictures / "a.png")])
 
 
 def test_names_of_drawings_depend_on_no_order(tmp_path):
@@ -489,11 +491,11 @@ def test_names_of_drawings_depend_on_no_order(tmp_path):
     write_photos(tmp_path / "night", ["2.jpg", "3.jpg"])
     paths = [str(tmp_path / name) for name in ("day/1.jpg", "day/1.png", "day/2.JPG", "night/2.jpg", "night/3.jpg")]
     expected = dict(zip(paths, ["1.jpg", "1.png", "day/2", "night/2", "3"]))
-    assert command_line._drawing_names(paths) == command_line._drawing_names(paths[::-1]) == expected
-    assert command_line._drawing_names(paths[:1]) == {paths[0]: "1.jpg"}
-    assert command_line._drawing_names([paths[1], paths[2]]) == {paths[1]: "1.png", paths[2]: "2"}
+    assert places.drawing_names(paths) == places.drawing_names(paths[::-1]) == expected
+    assert places.drawing_names(paths[:1]) == {paths[0]: "1.jpg"}
+    assert places.drawing_names([paths[1], paths[2]]) == {paths[1]: "1.png", paths[2]: "2"}
     same = [paths[4], f"{tmp_path}/./night/3.jpg"]
-    assert len(set(command_line._drawing_names(same).values())) == 1, "one picture has one drawing"
+    assert len(set(places.drawing_names(same).values())) == 1, "one picture has one drawing"
 
 
 def test_json_names_drawings_and_has_maps(whole_training, pictures, tmp_path, monkeypatch, capsys):
