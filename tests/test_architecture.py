@@ -98,6 +98,17 @@ def test_what_deals_with_text_imports_neither_tensorflow_nor_matplotlib(path):
     assert not heavy or path.relative_to(ROOT / "data_utils").with_suffix("").parts[0] in HEAVY_IN_DATA_UTILS
 
 
+def test_every_file_is_in_the_plan_of_the_house():
+    plan = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = re.split(r"^##+ (?=data_utils|keras_sat)", plan, flags=re.MULTILINE)
+    listed = {
+        f"{room.split(':')[0].split()[0]}/{name}.py"
+        for room in rooms[1:]
+        for name in re.findall(r"^\| `(\w+)` \|", room, re.MULTILINE)
+    }
+    assert listed == {path.relative_to(ROOT).as_posix() for path in MODULES} - {"keras_sat/__main__.py"}
+
+
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_nothing_is_posix_only_or_unsafe(path):
     assert not imports_of(path) & {"fcntl", "pwd", "resource", "pickle", "shelve", "dill"}
