@@ -78,7 +78,7 @@ class Skipped:
         if self.counts:
             parts = [f"{reason}: {n} (first: {self.first_places[reason]})" for reason, n in self.counts.items()]
             frame, level = sys._getframe(1), 2
-            while frame.f_back and Path(frame.f_code.co_filename).parent == Path(__file__).parent:
+            while frame.f_back and Path(__file__).parent in Path(frame.f_code.co_filename).parents:
                 frame, level = frame.f_back, level + 1  # the warning points at the line that called data_utils
             warnings.warn(f"{source}: {'; '.join(parts)}.", stacklevel=level)
 

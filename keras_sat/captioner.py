@@ -653,7 +653,7 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
         return transfer.adapted(self, vocabulary, options)
 
     def restore_weights(self, directory):
-        """Take the weights of a captioner of the same settings that was saved in a folder."""
+        """Take the weights, and the record of photos, of a captioner of the same settings saved in a folder."""
         saving.restore_weights(self, directory)
 
     def weights_digest(self):

@@ -353,3 +353,11 @@ def test_your_own_pictures_that_all_lie_deeper_than_the_table_says(tmp_path):
     (tmp_path / "captions.csv").write_text("image,caption\na.jpg,a dog\n")
     with pytest.raises(ValueError, match=r"Name those in subfolders so, for example sub.a\.jpg\. Received: data_dir="):
         DATASETS["folder"](tmp_path)
+
+
+def test_a_warning_of_a_reader_points_at_the_caller(tmp_path):
+    write_photos(tmp_path, ["a.jpg"])
+    (tmp_path / "captions.csv").write_text("image,caption\na.jpg,A dog\nb.jpg,A cat\n")
+    with pytest.warns(UserWarning, match="captions without a photo left out: 1") as warned:
+        DATASETS["folder"](tmp_path)
+    assert warned[0].filename == __file__

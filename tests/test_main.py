@@ -2,6 +2,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from PIL import Image
 
 from data_utils import FeatureCache
 from keras_sat.__main__ import main
+from keras_sat.captioner import Captioner
 from keras_sat.command_line import arguments as offered
 from keras_sat.command_line import commands as command_line
 from keras_sat.command_line import messages
@@ -23,6 +25,7 @@ from keras_sat.model.attention import ATTENTIONS, SCORINGS
 from keras_sat.model.cells import CELLS
 from keras_sat.model.encoders import ENCODERS
 from keras_sat.training import recipe
+from keras_sat.training.callbacks import Curves
 from keras_sat.training.self_critical import BASELINES
 
 COMMANDS = ("demo", "fit", "caption", "evaluate", "compare", "features", "export", "info")
@@ -153,7 +156,7 @@ def test_options_of_self_critical_epochs_without_them(option, monkeypatch, capsy
 
 def test_ctrl_c_before_there_is_anything_to_keep(monkeypatch, capsys):
     class Stopped:
-        history = {}
+        history = Curves([], was_interrupted=True)
 
     monkeypatch.setattr("keras_sat.training.recipe.fit", lambda data, **options: Stopped())
     assert main(["fit", "--data", "scenes"]) == 130
@@ -478,6 +481,16 @@ def test_one_file_for_two_kinds_of_scores_and_a_folder_that_cannot_be_made(tmp_p
     assert capsys.readouterr().err.startswith("keras-sat: sub: Gone. Look whether it is there")
 
 
+def test_a_folder_of_that_name_is_not_the_bundled_captioner(whole_training, tmp_path, monkeypatch, capsys):
+    shutil.copytree(whole_training[0] / "model", tmp_path / "scenes")
+    monkeypatch.chdir(tmp_path)
+    captioner = command_line._captioner_of(None, None, data="scenes")
+    assert captioner.weights_digest() == Captioner.from_pretrained("scenes").weights_digest()
+    assert "'scenes' is used" in capsys.readouterr().err
+    mine = command_line._captioner_of(["scenes"], None)
+    assert mine.weights_digest() == whole_training[1].weights_digest(), "a folder that is named counts"
+
+
 def test_a_folder_for_drawings_may_have_a_dot_in_its_name(pictures, tmp_path):
     (tmp_path / "run1.5").mkdir()
     drawings = places.drawing_paths("plot", tmp_path / "run1.5", [str(pictures / "a.png")])
@@ -494,6 +507,8 @@ def test_names_of_drawings_depend_on_no_order(tmp_path):
     assert places.drawing_names(paths) == places.drawing_names(paths[::-1]) == expected
     assert places.drawing_names(paths[:1]) == {paths[0]: "1.jpg"}
     assert places.drawing_names([paths[1], paths[2]]) == {paths[1]: "1.png", paths[2]: "2"}
+    unusual = [str(tmp_path / "night" / name) for name in ("3.tga", "3.ppm")]  # beside 3.jpg
+    assert places.drawing_names([*unusual, paths[4]]) == dict(zip([*unusual, paths[4]], ["3.tga", "3.ppm", "3"]))
     same = [paths[4], f"{tmp_path}/./night/3.jpg"]
     assert len(set(places.drawing_names(same).values())) == 1, "one picture has one drawing"
 

@@ -1,15 +1,19 @@
 """A folder of one's own photos: what `fit` begins with, what it keeps, and what it says."""
 
+import shutil
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from conftest import write_photos
 
 import keras_sat
-from data_utils.files import read_sealed_json
+from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, presets
 from keras_sat.__main__ import main
 from keras_sat.training import recipe
 from keras_sat.training.run import Training
+from keras_sat.training.team import Team
 
 NAMES = [f"{number}.jpg" for number in range(6)]
 
@@ -114,6 +118,24 @@ def test_options_that_may_change_are_the_captioner_s():
     assert {*recipe.MAY_CHANGE.split()} - {"dtype"} <= set(config)
 
 
+def test_a_training_from_scratch_is_resumed_as_such(mine, bundled, whole_training, untrained, tmp_path):
+    """It was begun with --from-scratch, or by a version that knew no other beginning."""
+    shutil.copytree(whole_training[0], tmp_path / "run")
+    begin(mine, tmp_path)
+    assert untrained["plan"].initial_model is None and untrained["plan"].encoder == "tiny"
+    shutil.rmtree(tmp_path / "run" / "checkpoint")
+    begin(mine, tmp_path)
+    assert untrained["plan"].initial_model is not None, "no epoch is complete: nothing is resumed"
+
+
+def test_scores_from_before_count_for_no_other_training(tmp_path):
+    plan = SimpleNamespace(team=Team(None), usual={}, patience=None)
+    write_sealed_json(tmp_path / "before.json", {"val_bleu_4": 0.9})
+    training = Training(plan, tmp_path, 2)
+    training.note({"schedule": "constant"})
+    assert training.before == [] and not (tmp_path / "before.json").exists()
+
+
 @pytest.mark.usefixtures("without_graphs")
 def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(keras_sat.training.callbacks, "LEAST_MATCHES", 0)
@@ -130,6 +152,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     assert "none of 2 epochs was better; the captioner from before is in" in said
     assert "warning: only 4 photos to train on" in said
     kept = Captioner.load(tmp_path / "run" / "model")
+    np.testing.assert_array_equal(kept.training_photos, bundled.training_photos)  # it has learnt from none of these
     assert {*kept.vocabulary.words} == {*bundled.vocabulary.words, "by", "on", "zebra"}, "it knows of new words"
     for name, weight in bundled.named_weights().items():
         if name.startswith("encoder/"):

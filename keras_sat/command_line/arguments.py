@@ -77,8 +77,9 @@ def _path_or_name(text):
 DEMO = """Train a captioner on drawn scenes (a few minutes on two CPU cores), score it on scenes that it has never seen,
 and draw where it looked. Killed and run again, it goes on."""
 FIT = """Train a captioner and keep the best one. Flickr8k, Flickr30k and COCO have settings of their own, see --preset;
-the defaults below are those of other data. Killed and run again with the same arguments, it goes on from the last
-epoch that was completed; Ctrl-C ends the training."""
+the defaults below are those of other data, and of a captioner that begins from scratch: one that goes on from another
+keeps its own. Killed and run again with the same arguments, it goes on from the last epoch that was completed; Ctrl-C
+ends the training."""
 CAPTION = """Write a line for each picture: its path, a tab and its caption. Pictures that cannot be read are named on
 standard error, and the exit status is then 2."""
 EVALUATE = """Caption the photos of a split, and score the captions against those that people wrote. With --captions,

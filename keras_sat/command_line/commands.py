@@ -1,6 +1,6 @@
 """The commands: what each does with the options that `arguments` has read.
 
-TensorFlow is imported by those that compute, so that help answers at once.
+Whatever they need is imported when they run, so that help answers at once.
 """
 
 import contextlib
@@ -47,6 +47,8 @@ def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
     from keras_sat.training.folder import noted_encoder
     from keras_sat.training.recipe import fit
 
+    if preset not in (None, "default") and data == "folder" and "initial_model" not in options:
+        options.setdefault("from_scratch", True)  # which is what the settings of a preset are for
     if dropout is not None:
         options |= {"dropout_before_readout": dropout, "dropout_after_readout": dropout}
     before = noted_encoder(options["output_dir"]) if "output_dir" in options else None
@@ -56,7 +58,7 @@ def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
         options["strategy"] = strategy
     with _without_a_second_line():
         captioner = fit(data, **{**settings, **options})
-    if not captioner.history:
+    if not captioner.history and captioner.history.was_interrupted:
         raise KeyboardInterrupt(NO_EPOCH)
 
 
@@ -145,12 +147,14 @@ def _print_json(parts):
 
 def _captioner_of(models, encoder_weights, data=None):
     """Return the captioner that --model names, the usual one without it, or the Ensemble of several."""
+    from keras_sat.files.model_folder import PRETRAINED
     from keras_sat.search.ensemble import Ensemble
     from keras_sat.training.recipe import load_captioner
 
     if models is None:
-        models = ["scenes" if data == "scenes" else DEFAULT_MODEL]
-        print(f"keras-sat: without --model, {models[0]!r} is used", file=sys.stderr)
+        name = "scenes" if data == "scenes" else DEFAULT_MODEL
+        print(f"keras-sat: without --model, {name!r} is used", file=sys.stderr)
+        models = [PRETRAINED / name]  # whatever lies in the current folder
     captioners = [load_captioner(model, encoder_weights=encoder_weights) for model in models]
     return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
 

@@ -30,7 +30,7 @@ KEPT = {
     "demo": "epochs that were complete are kept, and the same command goes on after them.",
     "fit": "epochs and features that were complete are kept, and the same command goes on after them.",
     "caption": "captions and drawings so far are whole, and the same command begins at the first picture again.",
-    "evaluate": "no scores are kept, and the same command begins anew.",
+    "evaluate": "files that were written are whole, and the same command begins anew.",
     "compare": BEGINS_ANEW,
     "features": "the features so far are kept, and the same command goes on with the other photos.",
     "export": "only a whole export is kept, and the same command begins a new one.",

@@ -40,8 +40,9 @@ def drawing_names(paths):
     """Return a dict from each path to the name of its drawing, without ending, which depends on no order.
 
     1.jpg is drawn as "1"; where a picture of another ending lies beside it (1.png), as "1.jpg", whether that one is
-    captioned along or not. Pictures of one name from several folders get as much of their folders before it as tells
-    them apart: "day/1" and "night/1". Capital letters and small ones count as the same, as they do on some disks.
+    captioned along or not. So is a picture of an unusual ending (1.tga). Pictures of one name from several folders get
+    as much of their folders before it as tells them apart: "day/1" and "night/1". Capital letters and small ones count
+    as the same, as they do on some disks.
     """
     beside, names, depths = {}, {}, dict.fromkeys(paths, 1)
     for path in paths:
@@ -52,7 +53,8 @@ def drawing_names(paths):
                 os.path.splitext(other)[0].casefold() for other in others if other.lower().endswith(IMAGE_ENDINGS)
             )
         stem = os.path.splitext(name)[0]
-        names[path] = [*Path(folder).parts[1:], stem if beside[folder][stem.casefold()] < 2 else name]
+        is_alone = beside[folder][stem.casefold()] < 2 and name.lower().endswith(IMAGE_ENDINGS)
+        names[path] = [*Path(folder).parts[1:], stem if is_alone else name]
     while True:
         drawn = {path: "/".join(names[path][-depth:]) for path, depth in depths.items()}
         shared = Counter(name.casefold() for name in drawn.values())

@@ -89,11 +89,14 @@ def _give_back(settings, captioner, encoder, encoder_weights):
 
 
 def restore_weights(captioner, directory):
-    """Give a captioner the weights of one of the same settings that was saved in a folder."""
-    _, vocabulary, arrays = read_model(directory)
+    """Give a captioner the weights of one of the same settings in a folder, and its record of training photos."""
+    settings, vocabulary, arrays = read_model(directory)
     if vocabulary != captioner.vocabulary:
         raise ValueError(f"{directory}: the captioner in this folder has another vocabulary.")
+    with said_of(directory):
+        training_photos = photos_learnt(settings)
     assign(captioner, arrays, directory)
+    captioner.training_photos = training_photos
 
 
 def assign(captioner, arrays, source):

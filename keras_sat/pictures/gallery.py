@@ -1,4 +1,4 @@
-"""The overview: one page with a player for each photo and, with references, its own scores, to be sorted by.
+"""The gallery: one page with a player for each photo and, with references, its own scores, to be sorted by.
 
 The page holds everything itself, as players do. Words stand in it as they are; photos and maps wait as JSON, which a
 browser neither decodes nor draws, and become players when the reader comes near. Some photos are shown at a time, and

@@ -286,10 +286,13 @@ class ShowProgress(keras.callbacks.Callback):
 class Curves(Mapping):
     """What `captioner.history` is after `fit`: a mapping from a name to its value in each epoch.
 
-    `history` is the same as a dict, as Keras' own History has it.
+    Attributes:
+        history: the same as a dict, as Keras' own History has it.
+        was_interrupted: whether Ctrl-C has ended the training.
     """
 
-    def __init__(self, epochs):
+    def __init__(self, epochs, *, was_interrupted=False):
+        self.was_interrupted = was_interrupted
         names = list(dict.fromkeys(name for figures in epochs for name in figures))
         self.history = {name: [figures.get(name, math.nan) for figures in epochs] for name in names}
 

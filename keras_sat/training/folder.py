@@ -66,17 +66,27 @@ def _as_json(value):
 
 def noted_encoder(output_dir):
     """Return the name of the encoder of the training in a folder, or None where there is none, or it has no name."""
-    try:
-        before = read_sealed_json(Path(output_dir).expanduser() / "arguments.json", "the arguments of a training")
-    except (OSError, ValueError):  # there is none, or it will be refused or written again, see `note_arguments`
-        return None
-    encoder = _with_named_encoder(before).get("encoder")
+    encoder = _with_named_encoder(_noted(output_dir)).get("encoder")
     return encoder if isinstance(encoder, str) and encoder in ENCODERS else None
+
+
+def began_from_scratch(output_dir):
+    """Return whether a folder has epochs of a training that went on from no other captioner."""
+    is_begun = (Path(output_dir).expanduser() / "checkpoint" / "progress.json").exists()
+    return is_begun and _noted(output_dir).get("initial_model", "") is None
+
+
+def _noted(output_dir):
+    """Return the arguments that are noted in the folder of a training; none where there is no training."""
+    try:
+        return read_sealed_json(Path(output_dir).expanduser() / "arguments.json", "the arguments of a training")
+    except (OSError, ValueError):  # there are none, or they will be refused or written again, see `note_arguments`
+        return {}
 
 
 def _with_named_encoder(arguments):
     """Return arguments of a training; earlier versions noted no encoder where none was named, and took VGG16."""
-    if arguments.get("encoder", "") is None and arguments.get("initial_model") is None:
+    if "encoder" in arguments and arguments["encoder"] is None and arguments.get("initial_model") is None:
         return {**arguments, "encoder": "vgg16"}
     return arguments
 
@@ -114,8 +124,11 @@ def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
         write_sealed_json(path, {**described, **kept})
         return
     differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
+    hint = ""
+    if "initial_model" in names:
+        hint = "from_scratch (--from-scratch) decides what photos of your own begin from. "
     raise ValueError(
-        f"In this folder lies a training with other arguments: {differences}. Pass the same ones to go on with it, "
-        "or another output_dir to begin anew (initial_model=FOLDER/model goes on from its weights). "
+        f"In this folder lies a training with other arguments: {differences}. {hint}Pass the same ones to go on with "
+        "it, or another output_dir to begin anew (initial_model=FOLDER/model goes on from its weights). "
         f"Received: output_dir={str(output_dir)!r}"
     )

@@ -28,7 +28,7 @@ from keras_sat.presets import (
     usual_encoder,
 )
 from keras_sat.training import callbacks as parts
-from keras_sat.training.folder import describe, noted_encoder
+from keras_sat.training.folder import began_from_scratch, describe, noted_encoder
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.run import Training
 from keras_sat.training.self_critical import SelfCritical, check_drawing
@@ -107,8 +107,8 @@ def fit(
         split_seed: draw a split of 80/10/10 by photo with this seed.
         encoder, encoder_layer, encoder_weights, encoder_training, image_size: see Captioner. Where no encoder is named,
             it is "tiny" for the scenes, else "vgg16" with a GPU and "mobilenet_v2" without one; a training that is
-            resumed keeps the one it has. The features of a frozen encoder are built once; one that is trained gets the
-            photos themselves.
+            resumed in its `output_dir` keeps the one it has. The features of a frozen encoder are built once; one that
+            is trained gets the photos themselves.
         attention, scoring, cell: see CaptionDecoder; "soft", "additive" and "lstm" unless others are named.
         initial_model: go on from this captioner: a Captioner, the folder of a saved one, or a pretrained name. Encoder
             and sizes are its own; the words that it does not know are added to its vocabulary. Other options may
@@ -186,8 +186,11 @@ def fit(
     named |= {"image_size": image_size, "attention": attention, "scoring": scoring, "cell": cell}
     chosen = {name: value for name, value in named.items() if value is not None} | captioner_options
     begins_bundled = initial_model is None and not from_scratch and data_name == "folder"
-    begins_bundled = begins_bundled and _suits_bundled(images, chosen, say)
-    initial_model = _as_captioner(DEFAULT_MODEL if begins_bundled else initial_model, encoder_weights)
+    if begins_bundled:
+        usual_dir = _usual_output_dir(data_name, {"encoder": LIGHT_ENCODER, **chosen}, None)
+        begins_bundled = not team.tell(began_from_scratch(output_dir or usual_dir))
+        begins_bundled = begins_bundled and _suits_bundled(images, chosen, say)
+    initial_model = _as_captioner(PRETRAINED / DEFAULT_MODEL if begins_bundled else initial_model, encoder_weights)
     if encoder is None and initial_model is None:
         before = None if output_dir is None else noted_encoder(output_dir)
         encoder = arguments["encoder"] = chosen["encoder"] = team.tell(before or usual_encoder(data))
@@ -202,7 +205,7 @@ def fit(
     plan = SimpleNamespace(
         **arguments, arguments=arguments, usual={**usual, **FROM_SCRATCH}, chosen=chosen, initial_model=initial_model,
         keeps_initial_model=begins_bundled, images=images, photos=photos, data_name=data_name, callbacks=callbacks,
-        show_progress=show_progress, say=say, team=team,
+        show_progress=show_progress, say=say, team=team, was_interrupted=False,
     )  # fmt: skip
     if deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -213,7 +216,7 @@ def fit(
         if self_critical_epochs and is_whole:
             captioner, _, further = _train_on_rewards(plan, captioner)
             figures = [*figures, *further]
-        captioner.history = parts.Curves(figures)
+        captioner.history = parts.Curves(figures, was_interrupted=plan.was_interrupted)
         return captioner
 
 
@@ -320,6 +323,7 @@ def _begins_with(training, captioner, **options):
     except KeyboardInterrupt:
         if training.plan.team.num_hosts > 1:
             raise
+        training.plan.was_interrupted = True
         training.plan.say(f"\nstopped before the first {training.kind}epoch")
         return False
     return True

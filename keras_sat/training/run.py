@@ -44,7 +44,9 @@ class Training:
         """Note what the result depends on; refuse a folder with another training."""
         self.plan.team.check_same(described)
         clear_half_written(*(self.folder / name for name in ("arguments.json", "history.csv", BEFORE)))
-        if self.epochs and (self.folder / BEFORE).exists():  # else it may stem from other arguments
+        if not self.epochs and self.plan.team.is_chief:
+            (self.folder / BEFORE).unlink(missing_ok=True)  # of a training that was given up: it counts for no other
+        if self.epochs and (self.folder / BEFORE).exists():
             self.before = [read_sealed_json(self.folder / BEFORE, "the scores before a training", WAY_OUT)]
         self.before = self.plan.team.tell(self.before)
         if self.plan.team.is_chief:
@@ -127,7 +129,7 @@ class Training:
         except KeyboardInterrupt:
             if team.num_hosts > 1:
                 raise  # the others cannot go on alone: they end as this process does
-            is_whole = False
+            is_whole, plan.was_interrupted = False, True
             shown_progress.end_line()
             if keep.epochs:
                 plan.say(f"stopped; the same call or command goes on after {self.kind}epoch {len(keep.epochs)}")
@@ -175,7 +177,8 @@ class Training:
             )
         captioner.restore_weights(self.folder / "model")
         if best < 0:
-            line = f"none of {len(self.epochs)} {self.kind}epochs was better; the captioner from before is"
+            line = f"none of {len(self.epochs)} {self.kind}epochs was better" if self.epochs else "no epoch is kept"
+            line += "; the captioner from before is"
         else:
             figure = self.epochs[best].get(self.monitored)
             score = "" if figure is None else f", {parts.as_text(self.monitored, figure)} on dev"
