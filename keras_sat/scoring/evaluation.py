@@ -368,9 +368,9 @@ def _refuse_training_photos(captioner, images, split, allowed):
         warnings.warn(f"{found}: the scores do not tell how good it is on other photos.", stacklevel=3)
         return
     raise ValueError(
-        f"{found} ({learnt[0]!r}, for example; photos are known by the names of their files), so that scores would not "
-        "tell how good it is on other photos. Pass the "
-        "split_seed (--split-seed) of the training, or choose other photos; with allow_training_photos=True "
+        f"{found} ({learnt[0]!r}, for example), so that scores would not tell how good it is on other photos. Pass the "
+        "split_seed (--split-seed) of the training, or choose other photos, with other names; with "
+        "allow_training_photos=True "
         f"(--allow-training-photos) they are scored all the same. Received: split={split!r}"
     )
 
