@@ -190,7 +190,7 @@ def _identified(file, path):
             return Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
     except UnidentifiedImageError:
         raise ValueError(
-            f"{path}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, GIF or BMP."
+            f"{path}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, GIF, BMP or TIFF."
         ) from None
     except Image.DecompressionBombError as error:
         raise ValueError(f"{path}: the picture is too large to open safely ({error}).") from None

@@ -509,6 +509,9 @@ def test_names_of_drawings_depend_on_no_order(tmp_path):
     assert places.drawing_names([paths[1], paths[2]]) == {paths[1]: "1.png", paths[2]: "2"}
     unusual = [str(tmp_path / "night" / name) for name in ("3.tga", "3.ppm")]  # beside 3.jpg
     assert places.drawing_names([*unusual, paths[4]]) == dict(zip([*unusual, paths[4]], ["3.tga", "3.ppm", "3"]))
+    alike = [str(tmp_path / name) for name in ("night/4.jpg", "night/4.JPG", "NIGHT/3.jpg", "night/3.jpg")]
+    expected = dict(zip(alike, ["4-2", "4", "3", "3-2"]))  # in the order of their names, capital letters first
+    assert places.drawing_names(alike) == places.drawing_names(alike[::-1]) == expected
     same = [paths[4], f"{tmp_path}/./night/3.jpg"]
     assert len(set(places.drawing_names(same).values())) == 1, "one picture has one drawing"
 

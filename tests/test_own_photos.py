@@ -128,6 +128,17 @@ def test_a_training_from_scratch_is_resumed_as_such(mine, bundled, whole_trainin
     assert untrained["plan"].initial_model is not None, "no epoch is complete: nothing is resumed"
 
 
+def test_what_it_begins_from_may_have_learnt_the_photos_that_are_kept_apart(mine, bundled, untrained, tmp_path, capsys):
+    begin(mine, tmp_path)
+    assert "has learnt" not in capsys.readouterr().out
+    captioner = bundled.adapted()
+    captioner.note_training_photos(["1", "5"])
+    begin(mine, tmp_path, initial_model=captioner)
+    assert "has learnt 1 of the 2 photos of dev and test" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="Expected True or False. Received: from_scratch='no'"):
+        keras_sat.fit("folder", data_dir=mine, from_scratch="no")
+
+
 def test_scores_from_before_count_for_no_other_training(tmp_path):
     plan = SimpleNamespace(team=Team(None), usual={}, patience=None)
     write_sealed_json(tmp_path / "before.json", {"val_bleu_4": 0.9})

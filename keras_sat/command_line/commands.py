@@ -16,7 +16,7 @@ from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.checks import NO_EPOCH, STOPPED_EARLY
 from keras_sat.command_line.arguments import SELF_CRITICAL
 from keras_sat.command_line.messages import visible, without_number
-from keras_sat.command_line.paths import drawing_paths, make_place, refuse_one_place_for_two
+from keras_sat.command_line.paths import drawing_paths, make_place, refuse_one_place_for_two, refuse_other_kind
 from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODER, PRESETS, WITHOUT_GPU, usual_encoder, usual_preset
 
 
@@ -83,6 +83,8 @@ def run_caption(
     paths = find_pictures(images, recursive=recursive)
     captioner = _captioner_of(model, encoder_weights)
     places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
+    for option, out in places.items():
+        refuse_other_kind(option, out)  # before a folder is made for another of them
     drawings = {option: drawing_paths(option, out, paths) for option, out in places.items()}
     refuse_one_place_for_two({option: drawn[paths[0]] for option, drawn in drawings.items()})
     unreadable = []

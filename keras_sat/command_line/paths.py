@@ -7,18 +7,28 @@ from pathlib import Path
 from data_utils.captions import IMAGE_ENDINGS
 
 
-def drawing_paths(option, out, paths):
-    """Return where the drawing of each picture goes: the file that was named, or one in that folder for each."""
+def refuse_other_kind(option, out):
+    """Raise ValueError where a drawing is to be a file of a kind that it cannot be."""
     from matplotlib.backend_bases import FigureCanvasBase
 
     from keras_sat.pictures.player import PAGE_ENDINGS
 
-    out = Path(out).expanduser()
-    is_file = bool(out.suffix) and not out.is_dir()
     pages = [ending[1:] for ending in PAGE_ENDINGS]
     kinds = {"plot": sorted(FigureCanvasBase.get_supported_filetypes()), "html": pages, "gif": ["gif"]}[option]
-    if is_file and out.suffix[1:].lower() not in kinds:
+    if _is_file(out) and Path(out).suffix[1:].lower() not in kinds:
         raise ValueError(f"A drawing can be one of: {', '.join(kinds)}. Received: --{option} {out}")
+
+
+def _is_file(out):
+    """Return whether the name of an output means one file, else a folder."""
+    out = Path(out).expanduser()
+    return bool(out.suffix) and not out.is_dir()
+
+
+def drawing_paths(option, out, paths):
+    """Return where the drawing of each picture goes: the file that was named, or one in that folder for each."""
+    refuse_other_kind(option, out)
+    out, is_file = Path(out).expanduser(), _is_file(out)
     if is_file and len(paths) > 1:
         raise ValueError(
             f"Several pictures are drawn into a folder: leave out {out.suffix}. Received: --{option} {out}"
@@ -42,7 +52,7 @@ def drawing_names(paths):
     1.jpg is drawn as "1"; where a picture of another ending lies beside it (1.png), as "1.jpg", whether that one is
     captioned along or not. So is a picture of an unusual ending (1.tga). Pictures of one name from several folders get
     as much of their folders before it as tells them apart: "day/1" and "night/1". Capital letters and small ones count
-    as the same, as they do on some disks.
+    as the same, as they do on some disks: of dog.jpg and Dog.jpg the second in the order of their names is "dog.jpg-2".
     """
     beside, names, depths = {}, {}, dict.fromkeys(paths, 1)
     for path in paths:
@@ -55,6 +65,12 @@ def drawing_names(paths):
         stem = os.path.splitext(name)[0]
         is_alone = beside[folder][stem.casefold()] < 2 and name.lower().endswith(IMAGE_ENDINGS)
         names[path] = [*Path(folder).parts[1:], stem if is_alone else name]
+    alike = {}
+    for path in sorted(paths, key=os.path.abspath):
+        same = alike.setdefault("/".join(names[path]).casefold(), [])
+        same += [] if os.path.abspath(path) in same else [os.path.abspath(path)]
+        if len(same) > 1:
+            names[path][-1] += f"-{same.index(os.path.abspath(path)) + 1}"
     while True:
         drawn = {path: "/".join(names[path][-depth:]) for path, depth in depths.items()}
         shared = Counter(name.casefold() for name in drawn.values())

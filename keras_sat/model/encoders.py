@@ -66,7 +66,7 @@ def _with_imagenet_weights(name, application, shape):
         raise ValueError(
             f"The ImageNet weights of {name} could not be downloaded. Fetch {address[0]} with a browser and put it "
             f"into {folder}, or pass its path as `weights`. "
-            f"Received: weights='imagenet' ({str(error).rpartition(': ')[2]})"
+            f"Received: weights='imagenet' ({str(error).rpartition(': ')[2].removeprefix('None -- ')})"
         ) from None
 
 

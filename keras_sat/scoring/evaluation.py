@@ -369,8 +369,8 @@ def _refuse_training_photos(captioner, images, split, allowed):
         return
     raise ValueError(
         f"{found} ({learnt[0]!r}, for example), so that scores would not tell how good it is on other photos. Pass the "
-        "split_seed (--split-seed) of the training, or choose other photos, with other names; with "
-        "allow_training_photos=True "
+        "split_seed (--split-seed) of the training; where that is so already, the captioner that it went on from had "
+        "learnt them. Choose other photos, with other names; with allow_training_photos=True "
         f"(--allow-training-photos) they are scored all the same. Received: split={split!r}"
     )
 

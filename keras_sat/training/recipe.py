@@ -17,6 +17,7 @@ from keras_sat.checks import check_above_zero, check_counts, check_learning_rate
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.files.model_folder import PRETRAINED, pretrained_names, read_model
 from keras_sat.model.decoder import CaptionDecoder
+from keras_sat.model.learnt_photos import learnt_of
 from keras_sat.presets import (
     DEFAULT_MODEL,
     FEWEST_PHOTOS,
@@ -164,6 +165,8 @@ def fit(
     settled = _settled(arguments, FROM_SCRATCH)
     _check(**{name: settled[name] for name in inspect.signature(_check).parameters})
     check_rates(**{name: settled[name] for name in inspect.signature(check_rates).parameters})
+    if not isinstance(from_scratch, bool):
+        raise ValueError(f"Expected True or False. Received: from_scratch={from_scratch!r}")
     if from_scratch and initial_model is not None:
         raise ValueError(
             "A training begins from scratch or from a trained captioner: leave out one of the two. "
@@ -197,6 +200,8 @@ def fit(
         if before is None and encoder == LIGHT_ENCODER:
             say(WITHOUT_GPU)
     team.check_encoder(encoder, encoder_training)
+    for line in _known_before(initial_model, images):
+        say(line)
     arguments = _settled(arguments, OWN_PHOTOS if begins_bundled else FROM_SCRATCH)
     output_dir = Path(output_dir or _usual_output_dir(data_name, chosen, initial_model)).expanduser()
     _check_cache_dir(cache_dir, output_dir)
@@ -435,6 +440,17 @@ def _suits_bundled(images, chosen, say):
         "for commercial use (docs/model-card.md); from_scratch (--from-scratch) does without"
     )
     return True
+
+
+def _known_before(initial_model, images):
+    """Yield a line where the captioner to begin from has learnt photos of dev or test: scores on them flatter it."""
+    kept_apart = [image.image_id for image in images if image.split in ("dev", "test")]
+    learnt = [] if initial_model is None else learnt_of(kept_apart, initial_model.training_photos)
+    if learnt:
+        yield (
+            f"warning: the captioner that it goes on from has learnt {len(learnt)} of the {len(kept_apart)} photos "
+            "of dev and test (or others of their names): scores on them are better than on photos that it has not seen"
+        )
 
 
 def load_captioner(model, **options):

@@ -88,7 +88,8 @@ class Training:
         if dev_images and self.plan.team.is_chief:
             scores |= parts.score_captions(captioner, dev_images, **self._search_options())
             shown = f"CIDEr {scores['val_cider']:.3f}, BLEU-4 {100 * scores['val_bleu_4']:.1f}"
-            self.plan.say(f"before {self.kind}training: {shown} on dev")
+            further = f", cross-entropy {scores['val_cross_entropy']:.3f} a word" if cross_entropy else ""
+            self.plan.say(f"before {self.kind}training: {shown} on dev{further}")
         write_sealed_json(self.folder / BEFORE, scores)
         self.before = self.plan.team.tell([scores])
 
@@ -183,9 +184,15 @@ class Training:
             figure = self.epochs[best].get(self.monitored)
             score = "" if figure is None else f", {parts.as_text(self.monitored, figure)} on dev"
             if figure is not None and not parts.says_something(self.epochs[best], self.monitored):
-                score += " (its cross-entropy there decided: too few of the captions' words are right)"
+                score += " (the cross-entropy there decided: BLEU-4 says little of so few captions)"
             line = f"the best of {len(self.epochs)} {self.kind}epochs was {best + 1}{score}; it is saved"
-        self.plan.say(f"{line} in {self.folder / 'model'}")
+        line = f"{line} in {self.folder / 'model'}"
+        if best < 0 and self.epochs:
+            decided = "CIDEr" if self.monitored == "val_cider" else "BLEU-4"
+            if not parts.says_something(self.before[0], self.monitored):
+                decided = "the cross-entropy"
+            line += f" ({decided} on dev decided)"
+        self.plan.say(line)
         self._advise([*self.before, *self.epochs][best + len(self.before)], len(self.plan.photos.of_split("dev")))
         return captioner
 
