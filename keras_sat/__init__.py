@@ -19,7 +19,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "model.attention": ["ATTENTIONS", "SCORINGS", "BahdanauAttention", "BilinearAttention", "DotAttention"],
         "model.decoder": ["CaptionDecoder", "DecoderState", "Step"],
         "search.algorithms": ["SearchResult", "beam_search", "greedy_search", "sample_search"],
-        "search.writer": ["CaptionResult"],
+        "search.result": ["CaptionResult"],
         "captioner": ["Captioner"],
         "scoring.scores": ["SCORES"],
         "scoring.evaluation": ["ScoreTable", "evaluate", "evaluate_captions"],

@@ -2,6 +2,7 @@
 
 import inspect
 import numbers
+import operator
 
 import keras
 import numpy as np
@@ -11,7 +12,6 @@ from keras import ops
 from data_utils.vocabulary import Vocabulary
 from keras_sat import equations
 from keras_sat.checks import (
-    WHOSE_ENCODER_WEIGHTS,
     check_learning_rate,
     check_no_keras_distribution,
     check_rates,
@@ -20,21 +20,28 @@ from keras_sat.checks import (
 )
 from keras_sat.files import saving, transfer
 from keras_sat.files.export import export
-from keras_sat.files.model_folder import pretrained_directory
+from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.averages import WeightAverages
 from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top, weights_called
+from keras_sat.model.graphs import Graphs
 from keras_sat.model.learnt_photos import digests_of, together
-from keras_sat.model.objective import CaptionObjective, as_rows
+from keras_sat.model.objective import COIN_FOR, Means, PaperObjective, as_rows
+from keras_sat.model.photo_encoder import TRAININGS, PhotoEncoder
+from keras_sat.model.reading import read_captions
 from keras_sat.model.replicas import sums_on_first_replica
-from keras_sat.search.writer import CaptionWriter, read_photos, run_search
+from keras_sat.presets import DEFAULT_MODEL
+from keras_sat.search.writer import CaptionWriter, in_batches
 
-ENCODER_TRAININGS = ("frozen", "fine-tuned", "scratch")
-COIN_FOR = ("image", "pass")
+ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
 
 
-class Captioner(CaptionWriter, CaptionObjective, keras.Model):
+def _kept_in(part, *names):
+    """Return properties: options of a captioner are kept where they are used, and read under their own names."""
+    return (property(operator.attrgetter(f"{part}.{name}")) for name in names)
+
+
+class Captioner(keras.Model):
     """Show, Attend and Tell.
 
     Args:
@@ -107,9 +114,6 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
                 "Expected a Vocabulary, as `Vocabulary.build(images)` makes it, or a list of words. "
                 f"Received: vocabulary={vocabulary!r}"
             )
-        _check_encoder(encoder)
-        if encoder_training is None:
-            encoder_training = "scratch" if encoder == "tiny" else "frozen"
         known = set(inspect.signature(CaptionDecoder).parameters) - {"vocabulary_size", "seed", "kwargs"}
         unknown = sorted(set(decoder_options) - known - {"trainable", "dtype"})
         if unknown:
@@ -118,9 +122,9 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
                 f"Captioner has no such option.{near_name(unknown[0], ours)} "
                 f"Those of its decoder are: {', '.join(sorted(known))}. Received: {', '.join(unknown)}"
             )
-        if encoder_training not in ENCODER_TRAININGS:
+        if encoder_training not in (None, *TRAININGS):
             raise ValueError(
-                f"Expected one of: {', '.join(ENCODER_TRAININGS)}. Received: encoder_training={encoder_training!r}"
+                f"Expected one of: {', '.join(TRAININGS)}. Received: encoder_training={encoder_training!r}"
             )
         if expectation_for not in COIN_FOR:
             raise ValueError(f"Expected one of: {', '.join(COIN_FOR)}. Received: expectation_for={expectation_for!r}")
@@ -143,58 +147,68 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
             length_penalty=length_penalty,
         )
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
-        self.encoder_layer = encoder_layer
-        self.encoder_weights = saving.absolute(encoder_weights)
-        self.encoder_training = encoder_training
-        self.trained_up_to = trained_up_to
-        self.image_size = tuple(image_size) if isinstance(image_size, list) else image_size
-        self.grid_shape = grid_shape if grid_shape is None else tuple(grid_shape)
-        self.attention_penalty_weight = attention_penalty_weight
-        self.label_smoothing = label_smoothing
-        self.num_samples = num_samples
-        self.reward_weight = reward_weight
-        self.entropy_weight = entropy_weight
-        self.expectation_probability = expectation_probability
-        self.expectation_for = expectation_for
-        self.use_baseline = use_baseline
         self.length_penalty = length_penalty
-        self.normalise_features = normalise_features
-        self.feature_projection_dim = feature_projection_dim
-        self.feature_dropout = feature_dropout
         self.seed = seed
-        self.training_photos = None  # digests of the photos that it has learnt from, where they are known
-
         self.decoder = CaptionDecoder(len(self.vocabulary), seed=seed, name="decoder", **decoder_options)
-        self.has_own_encoder = isinstance(encoder, keras.Model)  # one that no name stands for
+        self.photo_encoder = PhotoEncoder(
+            encoder,
+            layer=encoder_layer,
+            weights=encoder_weights,
+            training=encoder_training,
+            trained_up_to=trained_up_to,
+            image_size=image_size,
+            grid_shape=grid_shape,
+        )
         self.adapter = FeatureAdapter(
-            self._make_trained_layers(encoder),
+            self.photo_encoder.top,
             normalise=normalise_features,
             projection_dim=feature_projection_dim,
             dropout=feature_dropout,
-            seed=seed + 3,  # the decoder has those before
+            seed=seed + 3,  # the decoder's dropouts have seed, seed + 1, seed + 2 and seed + 4
             dtype=self.decoder.dtype_policy,
             name="adapter",
         )
-        self.encoder = encoder.name if self.has_own_encoder else encoder
-        self.feature_shape = None  # (regions, feature_dim) of what is given, known when built
-        self.num_regions = None  # that attention is paid to
-        self.known_grid = None  # (rows, columns), of a captioner that was loaded
-        self.averages = WeightAverages()  # of a training that keeps none
-        self._untracked = _Untracked()
-        if encoder_training != "frozen":
-            self.trained_encoder = self._make_encoder(encoder)
-        elif isinstance(encoder, keras.Model):
-            self._untracked.frozen_encoder = _frozen(encoder)
+        if not self.photo_encoder.is_frozen:
+            self.trained_encoder = self.photo_encoder.trained_network  # Keras finds its weights here
         self.random_generator = keras.random.SeedGenerator(seed)
-        self.baseline = self.add_weight(
-            shape=(), initializer="zeros", trainable=False, name="baseline", aggregation="only_first_replica"
+        self.paper_objective = PaperObjective(
+            self.add_weight,
+            self.random_generator,
+            attention_penalty_weight=attention_penalty_weight,
+            label_smoothing=label_smoothing,
+            num_samples=num_samples,
+            reward_weight=reward_weight,
+            entropy_weight=entropy_weight,
+            expectation_probability=expectation_probability,
+            expectation_for=expectation_for,
+            use_baseline=use_baseline,
         )
-        self.expectation_share = self.add_weight(
-            shape=(), initializer="zeros", trainable=False, name="expectation_share", aggregation="only_first_replica"
-        )
-        self.expectation_share.assign(expectation_probability)
-        names = ("loss", "cross_entropy", "penalty", "token_accuracy", "attention_entropy")
-        self._means = {name: keras.metrics.Mean(name=name) for name in names}
+        self.training_objective = self.paper_objective
+        self.averages = WeightAverages()  # of a training that keeps none
+        self.means = Means()
+        self.graphs = Graphs()
+        self.writer = CaptionWriter([self])
+        self._ranks = {}  # of the batches that `fit` was given last
+        self.feature_shape = None  # (regions, feature_dim) of the features that it is given, known when it is built
+        self.num_regions = None  # of the grid that attention is paid to, known when it is built
+        self.training_photos = None  # digests of the photos that it has learnt from, where they are known
+
+    encoder, encoder_layer, encoder_weights, encoder_training, trained_up_to, image_size, grid_shape = _kept_in(
+        "photo_encoder", "name", "layer", "weights", "training", "trained_up_to", "image_size", "grid_shape"
+    )
+    normalise_features, feature_projection_dim, feature_dropout = _kept_in(
+        "adapter", "normalise", "projection_dim", "dropout"
+    )
+    attention_penalty_weight, label_smoothing, num_samples = _kept_in(
+        "paper_objective", "attention_penalty_weight", "label_smoothing", "num_samples"
+    )
+    reward_weight, entropy_weight, use_baseline = _kept_in(
+        "paper_objective", "reward_weight", "entropy_weight", "use_baseline"
+    )
+    expectation_probability, expectation_for = _kept_in("paper_objective", "expectation_probability", "expectation_for")
+    baseline, expectation_share = _kept_in("paper_objective", "baseline", "expectation_share")
+    (encoder_model,) = _kept_in("photo_encoder", "network")
+    (photo_sizes,) = _kept_in("writer", "photo_sizes")
 
     def get_config(self):
         names = (
@@ -224,102 +238,58 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
 
     # === From photos to features ===
 
-    @property
-    def encoder_model(self):
-        """The encoder as a `keras.Model`; a frozen one is made, and its weights are loaded, when it is first used."""
-        if self.encoder_training != "frozen":
-            return self.trained_encoder
-        if self._untracked.frozen_encoder is None and self.has_own_encoder:
-            raise ValueError(
-                f"This captioner was made with an encoder that keras_sat does not know. Pass it: "
-                f"Captioner.load(directory, encoder=...). Received: encoder={self.encoder!r}"
-            )
-        if self._untracked.frozen_encoder is None:
-            with tf.init_scope():  # outside of any graph that is just being made: weights are read from a file
-                self._untracked.frozen_encoder = _frozen(self._make_encoder(self.encoder))
-        return self._untracked.frozen_encoder
-
-    def _make_encoder(self, encoder):
-        if encoder is None:
-            raise ValueError(
-                "This captioner has no encoder: it can only be given features. Pass `encoder` to use photos. "
-                "Received: encoder=None"
-            )
-        if isinstance(encoder, keras.Model):
-            return encoder
-        options = {"layer": self.encoder_layer, "weights": self.encoder_weights, "image_size": self.image_size}
-        with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
-            return make_encoder(encoder, **options)
-
-    def _make_trained_layers(self, encoder):
-        """Return the layers behind `encoder_layer` that are trained, or None."""
-        if self.trained_up_to is None:
-            return None
-        if self.encoder_training != "frozen" or self.encoder_layer is None or not isinstance(encoder, str):
-            raise ValueError(
-                "The layers behind `encoder_layer` of a frozen encoder can be trained, where it is one of ENCODERS. "
-                f"Received: trained_up_to={self.trained_up_to!r} with encoder={encoder!r}, "
-                f"encoder_layer={self.encoder_layer!r}, encoder_training={self.encoder_training!r}"
-            )
-        options = {"layer": self.trained_up_to, "weights": self.encoder_weights, "image_size": self.image_size}
-        with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
-            return make_encoder_top(encoder, start=self.encoder_layer, **options)
-
     def features(self, inputs, training=False):
-        """Return annotation vectors (photos, regions, feature_dim), of photos or of features, which stay as they are.
+        """Return annotation vectors (photos, regions, feature_dim), of photos or of features, which stay the same."""
+        is_photos = len(inputs.shape) == 4
+        return ops.cast(self.photo_encoder(inputs, training) if is_photos else inputs, self.compute_dtype)
 
-        Only an encoder that is trained from scratch is ever in training mode: batch statistics that were learnt on
-        ImageNet are better than those of a batch of photos.
-        """
-        if len(inputs.shape) == 4:
-            training = training and self.encoder_training == "scratch"
-            grid = self.encoder_model(ops.cast(inputs, "float32"), training=training)
-            inputs = ops.reshape(grid, (-1, grid.shape[1] * grid.shape[2], grid.shape[3]))
-        return ops.cast(inputs, self.compute_dtype)
+    def adapt(self, features):
+        """Return what attention is paid to, (photos, regions, dim), made of features."""
+        return self.adapter(self.features(features))
+
+    def encode(self, photos):
+        """Return features (photos, regions, feature_dim) of photos of the encoder's size, as an array."""
+        self.build_once(photos.shape)
+        groups = (group for _, group in in_batches(photos, ENCODED_TOGETHER))
+        return np.concatenate([self.graphs.run(self.features, group).numpy() for group in groups])
+
+    def checked_features(self, features):
+        """Return features as an array; a ValueError for those of another shape than it was built for."""
+        features = np.asarray(features)
+        self.build_once(features.shape)
+        if features.shape[1:] != self.feature_shape:
+            raise ValueError(
+                f"This captioner was built for features of shape (photos, {', '.join(map(str, self.feature_shape))}). "
+                f"Received: features.shape={features.shape}"
+            )
+        return features
 
     def rows_and_columns(self):
-        """Return the shape of the grid that is attended to: `grid_shape`, the encoder's, or a guess without one."""
-        if self.adapter.network is not None:
-            return tuple(self.adapter.network.output_shape[1:3])
-        regions, _ = self.feature_shape
-        if self.grid_shape is not None:
-            return self.grid_shape
-        if self.encoder_training != "frozen" or self._untracked.frozen_encoder is not None:
-            return tuple(self.encoder_model.output_shape[1:3])
-        if self.known_grid is not None:
-            return self.known_grid
-        size = self.image_size or 1
-        height, width = (size, size) if isinstance(size, int) else size
-        rows = round((regions * height / width) ** 0.5)
-        return (rows, regions // rows) if rows and regions % rows == 0 else (1, regions)
+        """Return the shape of the grid that is attended to."""
+        return self.photo_encoder.rows_and_columns(self.feature_shape[0])
 
     # === Training ===
 
     @property
     def metrics(self):
-        return [*self._means.values(), *self._untracked.further_means.values()]
+        return list(self.means.by_name.values())
 
     def build(self, input_shape):
         features_shape, _ = input_shape
         if len(features_shape) == 4:
-            _, rows, columns, feature_dim = self.encoder_model.output_shape
-            features_shape = (None, rows * columns, feature_dim)
+            features_shape = self.photo_encoder.features_shape
         self.feature_shape = tuple(features_shape[1:])
-        if self.adapter.network is not None:
-            _, rows, columns, feature_dim = self.adapter.network.input_shape
-            if self.feature_shape != (rows * columns, feature_dim):
-                raise ValueError(
-                    f"The layers behind {self.encoder_layer!r} expect its grid, {rows} x {columns} x {feature_dim}, "
-                    f"of a photo of the encoder's size. Received: features of shape {self.feature_shape}"
-                )
+        self.photo_encoder.check_features(self.feature_shape)
         self.adapter.build((None, *self.feature_shape))
         adapted_shape = self.adapter.compute_output_shape((None, *self.feature_shape))
         self.num_regions = adapted_shape[1]
-        if self.grid_shape is not None and np.prod(self.grid_shape) != self.num_regions:
-            raise ValueError(
-                f"A grid of that shape does not have {self.num_regions} regions. Received: grid_shape={self.grid_shape}"
-            )
+        self.photo_encoder.check_features(self.feature_shape, self.num_regions)
         self.decoder.build(adapted_shape, (None, None))
+
+    def build_once(self, features_shape, input_ids_shape=(None, None)):
+        """Make the weights, if there are none yet, for features or photos of a shape."""
+        if not self.built:
+            self.build(((None, *features_shape[1:]), input_ids_shape))
 
     def call(self, inputs, training=False, noise=None, sampled=None):
         features, input_ids = inputs
@@ -363,7 +333,7 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
         check_learning_rate(learning_rate)
         if isinstance(learning_rate, numbers.Real):
             learning_rate = float(learning_rate)  # Keras takes no other kind of number
-        given = optimizer
+        self.spares_vectors = isinstance(optimizer, str)  # whether weight decay is for matrices alone
         if isinstance(optimizer, str):
             config = {"learning_rate": learning_rate, "global_clipnorm": clip_norm}
             if weight_decay is not None or optimizer == "adamw":  # which would decay without being asked to
@@ -373,14 +343,13 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
         self.averages = WeightAverages(average_momentum)
         self.encoder_rate = encoder_rate
-        self._untracked.spares_vectors = isinstance(given, str)
         if training_objective is not None and jit_compile is True:
             raise ValueError(
                 "XLA cannot compile an objective such as SelfCritical: its reward is plain Python. "
                 "Received: jit_compile=True with a training_objective"
             )
-        self.training_objective = training_objective
-        self._untracked.further_means = {}
+        self.training_objective = training_objective or self.paper_objective
+        self.means = Means()
         if jit_compile == "auto":
             jit_compile = training_objective is None and bool(tf.config.list_physical_devices("GPU"))
             jit_compile = jit_compile and self.distribute_strategy.num_replicas_in_sync == 1
@@ -418,22 +387,19 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
             name: what `fit` calls them: "x" or "validation_data".
         """
         (features, input_ids), *_ = batches.element_spec
-        ranks = len(features.shape), len(input_ids.shape)
-        if ranks != self._untracked.ranks.setdefault(name, ranks):  # other batches than before need another graph
-            self._untracked.ranks[name] = ranks
-            setattr(self, {"x": "train_function", "validation_data": "test_function"}[name], None)
-        if not self.built:
-            self.build((features.shape, input_ids.shape))
+        self._trace_anew(name, (len(features.shape), len(input_ids.shape)))
+        self.build_once(features.shape, input_ids.shape)
         if self.compiled:
             with self.distribute_strategy.scope():
                 self.make_training_state()  # within a graph, it would have to be traced twice
-        if len(features.shape) == 4 and features.shape[1:3] != self.encoder_model.input_shape[1:3]:
-            height, width = features.shape[1:3]
-            raise ValueError(
-                f"The batches hold photos of {height} x {width} pixels, but the encoder was made for "
-                f"{self.encoder_model.input_shape[1]} x {self.encoder_model.input_shape[2]}. Give Captioner and "
-                f"make_batches the same image_size. Received: image_size={self.image_size}"
-            )
+        if len(features.shape) == 4:
+            self.photo_encoder.check_photos(*features.shape[1:3])
+
+    def _trace_anew(self, name, ranks):
+        """Forget Keras' graph of a step that was traced for batches of other ranks: from photos, or from features."""
+        if ranks != self._ranks.setdefault(name, ranks):
+            self._ranks[name] = ranks
+            setattr(self, {"x": "train_function", "validation_data": "test_function"}[name], None)
 
     def evaluate(self, *args, **kwargs):
         """Measure, as `keras.Model.evaluate` does, with the averaged weights where there are any."""
@@ -452,7 +418,7 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
         """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
         self.check_encoder_rate(self.encoder_rate)
         if not self.optimizer.built:
-            if self._untracked.spares_vectors:
+            if self.spares_vectors:
                 optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
                 vectors = [weight for weight in self.trainable_variables if len(weight.shape) < 2]
                 optimizer.exclude_from_weight_decay(var_list=vectors)
@@ -467,19 +433,29 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
                 f"`encoder_training`. Received: encoder_rate={encoder_rate}"
             )
 
+    def objective(self, batch, training):
+        """Return the paper's Objective of a batch of make_batches."""
+        return self.paper_objective(self, batch, training)
+
+    def read(self, features, input_ids, target_ids, token_weights, **options):
+        """Return the Reading of captions, for an objective; see `keras_sat.model.reading.read_captions`."""
+        options["fixed_shapes"] = bool(self.compiled and self.jit_compile)
+        return read_captions(self.decoder, features, input_ids, target_ids, token_weights, **options)
+
     def train_step(self, batch):
         """Learn from one batch of make_batches, and return the metrics so far."""
         with tf.GradientTape() as tape:
-            if self.training_objective is None:
-                objective = self.objective(batch, training=True)
-            else:
-                objective = self.training_objective(self, batch)
+            objective = self.training_objective(self, batch)
             loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
         gradients = tape.gradient(loss, self.trainable_variables)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # a word's rows of E added up
         self.update_weights(sums_on_first_replica(gradients))
-        self.update_baseline(objective)
-        return self.update_metrics(objective)
+        objective.after_step()
+        return self.means.update(objective)
+
+    def test_step(self, batch):
+        """Measure one batch of make_batches, with attention's expectation, and return the metrics so far."""
+        return self.means.update(self.objective(batch, training=False))
 
     def update_weights(self, gradients):
         """Take one step of the optimizer, a shorter one for the encoder, and let the averages follow."""
@@ -494,65 +470,31 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
     @property
     def encoder_variables(self):
         """The weights of the encoder that are trained: all of it, or its last layers, or none."""
-        trained = self.adapter.network if self.encoder_training == "frozen" else self.trained_encoder
+        trained = self.photo_encoder.trained_network
         return [] if trained is None else trained.trainable_variables
-
-    def test_step(self, batch):
-        """Measure one batch of make_batches, with attention's expectation, and return the metrics so far."""
-        metrics = self.update_metrics(self.objective(batch, training=False))
-        metrics.pop("baseline", None)  # a matter of training
-        return metrics
 
     # === Captions ===
 
-    def _encode(self, images):
-        photos = read_photos(images, self.photo_sizes[0])
-        if not self.built:
-            self.build(((None, *photos.shape[1:]), (None, None)))
-        return self.encode(photos), photos
+    def caption(self, images, **options):
+        """Return the CaptionResult of a photo, or the list of them for many; see `CaptionWriter.caption`."""
+        return self.writer.caption(images, **options)
 
-    @property
-    def photo_sizes(self):
-        """The size in which the encoder sees photos: a list of one (height, width)."""
-        return [self.encoder_model.input_shape[1:3]]
+    def caption_each(self, images, **options):
+        """Yield (image, CaptionResult) for each of many photos; see `CaptionWriter.caption_each`."""
+        return self.writer.caption_each(images, **options)
 
-    def encode(self, photos):
-        """Return features (photos, regions, feature_dim) of photos of the encoder's size, as an array."""
-        return self._encode_photos(photos, self.features)
+    def caption_features(self, features, **options):
+        """Return a list of CaptionResult from features; see `CaptionWriter.caption_features`."""
+        return self.writer.caption_features(features, **options)
 
-    def adapt(self, features):
-        """Return what attention is paid to, (photos, regions, dim), made of features."""
-        return self.adapter(self.features(features))
-
-    def _features_of_members(self, features):
-        features = np.asarray(features)
-        if not self.built:
-            self.build((features.shape, (None, None)))
-        if features.shape[1:] != self.feature_shape:
-            raise ValueError(
-                f"This captioner was built for features of shape (photos, {', '.join(map(str, self.feature_shape))}). "
-                f"Received: features.shape={features.shape}"
-            )
-        return (features,)
-
-    @property
-    def _num_places(self):
-        return self.num_regions
-
-    def _search(self, features, word_noise, place_noise, *, sample_attention, **options):
-        features = self.adapt(features[0])
-        rows_per_photo = options.get("num_beams", options.get("num_samples", 1))
-        step, state = self.steps(features, rows_per_photo, place_noise=place_noise if sample_attention else None)
-        return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
-
-    def steps(self, features, rows_per_photo, *, place_noise=None, thinning=None):
+    def steps(self, features, rows_per_photo, *, region_noise=None, thinning=None):
         """Return `step` and `state` as the searches of `keras_sat.search.algorithms` take them.
 
         Args:
             features: what the adapter made of features, (photos, regions, feature_dim).
             rows_per_photo: captions in the making, for each photo.
-            place_noise: uniform noise (rows, max_length, regions) that hard attention draws places with; None uses the
-                expectation.
+            region_noise: uniform noise (rows, max_length, regions) that hard attention draws regions with; None uses
+                the expectation.
             thinning: Thinning of the readout, a row for each row, see `CaptionDecoder.thin`.
         """
         projected_features = self.decoder.project_features(features)
@@ -561,9 +503,9 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
 
         def step(input_ids, state):
             state, times = state
-            noise = None if place_noise is None else equations.gumbel(ops.take(place_noise, times[0], axis=1))
+            noise = None if region_noise is None else equations.gumbel(ops.take(region_noise, times[0], axis=1))
             result = self.decoder.step(input_ids, state, features, projected_features, noise=noise, thinning=thinning)
-            looked_at = result.attention_weights if place_noise is None else result.selection
+            looked_at = result.attention_weights if region_noise is None else result.selection
             return result._replace(state=(result.state, times + 1), attention_weights=looked_at)
 
         return step, (state, times)
@@ -633,15 +575,16 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
         return saving.load(cls, directory, encoder, encoder_weights)
 
     @classmethod
-    def from_pretrained(cls, name, **options):
-        """Return a captioner that comes with keras_sat.
+    def from_pretrained(cls, model=DEFAULT_MODEL, **options):
+        """Return a saved captioner, or one that is bundled with keras_sat. Nothing is downloaded.
 
         Args:
-            name: "flickr8k-mobilenet_v2" or "flickr8k-mobilenet_v2-hard", which speak of photos (docs/model-card.md),
-                or "scenes" or "scenes-hard", which speak of the built-in scenes.
+            model: a folder that `save` wrote, or a bundled name: "flickr8k-mobilenet_v2" or
+                "flickr8k-mobilenet_v2-hard", which speak of photos (docs/model-card.md), or "scenes" or "scenes-hard",
+                which speak of the built-in scenes.
             **options: see `load`.
         """
-        return cls.load(pretrained_directory(name), **options)
+        return cls.load(model_directory(model), **options)
 
     def adapted(self, vocabulary=None, **options):
         """Return a new captioner that goes on from the weights of this one.
@@ -660,45 +603,10 @@ class Captioner(CaptionWriter, CaptionObjective, keras.Model):
         """Return a short digest of the vocabulary and of the weights that `save` keeps."""
         return saving.weights_digest(self)
 
-    @property
-    def _begins_with_random_weights(self):
-        return self.encoder_weights is None or (self.encoder == "tiny" and self.encoder_weights == "imagenet")
-
     def named_weights(self):
         """Return what `save` keeps: dict from names to variables."""
         parts = {"adapter": self.adapter.weights, "decoder": self.decoder.weights}
-        random = not self.has_own_encoder and self.encoder is not None and self._begins_with_random_weights
-        if self.encoder_training != "frozen" or random:
+        if self.photo_encoder.is_saved:
             parts["encoder"] = self.encoder_model.weights
         named = {f"{part}/{i:03d}/{w.name}": w for part, weights in parts.items() for i, w in enumerate(weights)}
         return {**named, "baseline": self.baseline}
-
-
-class _Untracked:
-    """What a Keras model must not take for a part of itself: the frozen encoder, and compiled functions."""
-
-    def __init__(self):
-        self.frozen_encoder = None
-        self.ranks = {}  # of the batches that fit was given last
-        self.compiled = {}
-        self.further_means = {}  # metrics that an objective of another kind brings along
-        self.spares_vectors = False  # whether weight decay is for matrices alone
-
-
-def _check_encoder(encoder):
-    if isinstance(encoder, str) and encoder not in ENCODERS or not isinstance(encoder, (str, keras.Model, type(None))):
-        raise ValueError(
-            f"Expected one of: {', '.join(ENCODERS)}, or a keras.Model, or None. Received: encoder={encoder!r}"
-        )
-    if isinstance(encoder, keras.Model):
-        shapes = getattr(encoder, "input_shape", None), getattr(encoder, "output_shape", None)
-        if not all(isinstance(shape, tuple) and len(shape) == 4 and None not in shape[1:] for shape in shapes):
-            raise ValueError(
-                "The encoder must be a model that begins with keras.Input((height, width, 3)) and ends with a grid "
-                f"(batch, rows, columns, feature_dim). Received: input_shape={shapes[0]}, output_shape={shapes[1]}"
-            )
-
-
-def _frozen(encoder):
-    encoder.trainable = False
-    return encoder

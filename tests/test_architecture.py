@@ -140,6 +140,18 @@ def test_importing_loads_no_tensorflow(code):
     assert not loaded & {"tensorflow", "keras", "matplotlib", "nltk"}
 
 
+def test_to_caption_a_picture_imports_nothing_of_training(tmp_path):
+    from data_utils import draw_scenes
+
+    picture = tmp_path / "scene.png"
+    picture.write_bytes(draw_scenes(1)[0].png())
+    arguments = ["caption", str(picture), "--model", "scenes"]
+    command = f"import sys; from keras_sat.__main__ import main; main({arguments}); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.split()
+    folders = {name.split(".")[1] for name in loaded if name.startswith("keras_sat.")}
+    assert "captioner" in folders and not folders & {"training", "scoring", "pictures"}
+
+
 def test_public_names_are_there():
     import data_utils
     import keras_sat

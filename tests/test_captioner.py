@@ -161,7 +161,7 @@ def test_what_is_left_out_moves_nothing(attention, monkeypatch):
     features = random.normal(size=(3, 4, 24)).astype("float32")
     noise, sampled = random.gumbel(size=(9, 6, 4)).astype("float32"), np.tile([1.0, 0.0, 1.0], 3).astype("float32")
     noise, sampled = (noise, sampled) if attention == "hard" else (None, None)
-    monkeypatch.setattr(captioner, "_chance", lambda *_: (noise, sampled))
+    monkeypatch.setattr(captioner.paper_objective, "_chance", lambda *_: {"noise": noise, "sampled": sampled})
     captioner.build((features.shape, input_ids.shape))
     captioner.baseline.assign(-9.0)
 
@@ -607,7 +607,7 @@ def test_a_frozen_encoder_is_made_when_photos_come(eight):
     batches = make_batches(images, vocabulary, image_size=64)
     for_features = Captioner(vocabulary, **options)
     for_features.build(((None, 4, 1280), (None, None)))
-    assert for_features._untracked.frozen_encoder is None
+    assert for_features.photo_encoder._network is None
     for_features.compile()
     assert np.isfinite(for_features.fit(batches, epochs=1, verbose=0).history["loss"][0])
     new = Captioner(vocabulary, **options)
@@ -753,7 +753,7 @@ def test_searching_compiles_once(eight):
     features = eight[2].features([str(number) for number in range(8)])
     for photos in (1, 3, 8):
         captioner.caption_features(features[:photos])
-    (compiled,) = captioner._untracked.compiled.values()
+    (compiled,) = captioner.writer.graphs.by_key.values()
     assert compiled.experimental_get_tracing_count() == 1
 
 

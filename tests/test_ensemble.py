@@ -9,7 +9,7 @@ import keras_sat
 from data_utils import CaptionedImage, FeatureCache, Vocabulary
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
-from keras_sat.search.ensemble import mean_of_probabilities
+from keras_sat.search.writer import mean_of_probabilities
 
 WORDS = ["a", "dog", "cat", "runs", "sleeps"]
 

@@ -88,7 +88,7 @@ def test_the_mean_of_sampled_gradients_is_the_exact_gradient(with_baseline, numb
     assert np.abs(z).max() < 5 and 0.5 < np.mean(z**2) < 1.6
     np.testing.assert_allclose(sampled.mean(axis=0)[~random], exact[~random], atol=1e-4)
     # A test that could not fail would be worth nothing: without the second term the gradient is far off.
-    captioner.reward_weight = 0.0
+    captioner.paper_objective.reward_weight = 0.0
     pathwise = sampled_gradients(captioner, number // 4)
     error = pathwise.std(axis=0, ddof=1) / np.sqrt(len(pathwise))
     assert np.abs((pathwise.mean(axis=0) - exact)[random] / error[random].clip(1e-6)).max() > 2 * np.sqrt(len(pathwise))
@@ -113,7 +113,7 @@ def test_more_draws_lower_the_variance_in_proportion(number, tolerance):
 def test_entropy_has_its_own_gradient():
     captioner = make_captioner(reward_weight=0.0, entropy_weight=0.0, num_samples=50)
     plain = sampled_gradients(captioner, 200).mean(axis=0)
-    captioner.entropy_weight = 2.0
+    captioner.paper_objective.entropy_weight = 2.0
     with_entropy = sampled_gradients(captioner, 200).mean(axis=0)
     names = [weight.name for weight in captioner.trainable_variables for _ in range(int(np.prod(weight.shape)))]
     score_vector = [i for i, name in enumerate(names) if name == "score_vector"]
@@ -125,7 +125,7 @@ def test_the_baseline_follows_log_p_after_it_was_used():
     captioner.baseline.assign(-2.0)
     objective = captioner.objective(one_caption(), training=True)
     assert float(captioner.baseline) == -2.0
-    captioner.update_baseline(objective)
+    objective.after_step()
     assert float(captioner.baseline) == pytest.approx(0.9 * -2 + 0.1 * float(np.mean(objective.log_prob)), rel=1e-5)
 
 
@@ -133,7 +133,7 @@ def test_the_baseline_stays_where_nothing_was_drawn():
     captioner = make_captioner(expectation_probability=1.0)
     captioner.baseline.assign(-2.0)
     objective = captioner.objective(one_caption(), training=True)
-    captioner.update_baseline(objective)
+    objective.after_step()
     assert float(captioner.baseline) == -2.0 and not np.asarray(objective.sampled).any()
 
 

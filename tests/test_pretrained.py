@@ -1,4 +1,7 @@
+import json
 import socket
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +13,8 @@ from keras_sat.command_line.demo import report_on
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.cider import cider
-from keras_sat.training.recipe import load_captioner
 
+GOLDEN = Path(__file__).parent / "golden"
 FLICKR8K = ("flickr8k-mobilenet_v2", "flickr8k-mobilenet_v2-hard")
 LARGEST = {"scenes": 1_000_000, "scenes-hard": 1_000_000}
 LARGEST |= dict.fromkeys(FLICKR8K, 15_000_000)
@@ -40,10 +43,10 @@ def test_each_is_small_and_known_by_name():
 def test_a_folder_of_the_same_name_does_not_hide_it(tmp_path, monkeypatch):
     (tmp_path / "scenes").mkdir()
     monkeypatch.chdir(tmp_path)
-    known = load_captioner("scenes")
-    assert known.weights_digest() == keras_sat.Captioner.from_pretrained("scenes").weights_digest()
+    known = keras_sat.Captioner.from_pretrained("scenes")
+    assert known.weights_digest() == keras_sat.Captioner.load(pretrained_directory("scenes")).weights_digest()
     keras_sat.Captioner.from_pretrained("scenes-hard").save("scenes")
-    assert load_captioner("scenes").decoder.attention == "hard"
+    assert keras_sat.Captioner.from_pretrained("scenes").decoder.attention == "hard"
 
 
 @pytest.mark.parametrize("name", FLICKR8K)
@@ -105,3 +108,19 @@ def test_photos_of_any_size_are_described_as_well(flickr8k_captioner, flickr8k_i
         assert abs(score(width, height) - same) < 0.05
     assert flickr8k_captioner.caption(np.zeros((7, 300, 3), np.uint8)).words  # a strip
     assert flickr8k_captioner.caption(np.zeros((1, 1, 3), np.uint8)).words
+
+
+def test_a_model_that_an_earlier_version_saved_says_the_same():
+    """golden/saved was written by 0.1.0, before the parts of a captioner had files and names of their own."""
+    sys.path.insert(0, str(GOLDEN))
+    from make_saved import pictures
+
+    sys.path.remove(str(GOLDEN))
+    said = json.loads((GOLDEN / "saved" / "said.json").read_text())
+    captioner = keras_sat.Captioner.load(GOLDEN / "saved" / "model")
+    assert captioner.decoder.cell == "gru" and captioner.adapter.projection_dim == 20
+    assert captioner.length_penalty == 0.5 and captioner.baseline.numpy() < 0 and len(captioner.training_photos) == 200
+    for result, expected in zip(captioner.caption(pictures(), num_beams=2), said, strict=True):
+        assert result.caption == expected["caption"]
+        assert result.log_prob == pytest.approx(expected["log_prob"], abs=1e-3)
+        np.testing.assert_allclose(result.attention_weights[1].ravel(), expected["map"], atol=1e-4)

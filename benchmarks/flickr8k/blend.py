@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from keras_sat.training.recipe import load_captioner
+from keras_sat.captioner import Captioner
 
 
 def blend(captioners, shares):
@@ -42,7 +42,7 @@ def main(arguments):
     arguments = parser.parse_args(arguments)
     try:
         names, shares = zip(*(part.rsplit("=", 1) for part in arguments.parts))
-        captioners = [load_captioner(name, encoder_weights=arguments.encoder_weights) for name in names]
+        captioners = [Captioner.from_pretrained(name, encoder_weights=arguments.encoder_weights) for name in names]
         blend(captioners, [float(share) for share in shares]).save(arguments.out, precision=arguments.precision)
     except ValueError as error:
         sys.exit(f"blend: {error}")

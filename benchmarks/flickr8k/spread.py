@@ -10,7 +10,7 @@ import numpy as np
 
 from data_utils import DATASETS, photos_of_split
 from keras_sat import equations
-from keras_sat.training.recipe import load_captioner
+from keras_sat.captioner import Captioner
 
 
 def spread(maps):
@@ -36,7 +36,7 @@ def main():
     parser.add_argument("--photos", type=int, default=300)
     arguments = parser.parse_args()
     photos = photos_of_split(DATASETS["flickr8k"](arguments.data_dir), "dev")[: arguments.photos]
-    captioner = load_captioner(arguments.model, encoder_weights=arguments.encoder_weights)
+    captioner = Captioner.from_pretrained(arguments.model, encoder_weights=arguments.encoder_weights)
     results = captioner.caption([image.image_path for image in photos])
     entropy, even, above = spread(np.concatenate([result.attention_weights for result in results]))
     print(f"{len(photos)} photos: entropy {entropy:.2f} of {even:.2f}; more than twice the even share: {above:.0%}")

@@ -89,11 +89,13 @@ def run_caption(
     refuse_one_place_for_two({option: drawn[paths[0]] for option, drawn in drawings.items()})
     unreadable = []
     with _progress(len(paths)) as progress:
-        for path, result in _results(captioner, paths, options, progress):
+        progress.advance(0)  # the first captions come only after a whole batch
+        for path, result in captioner.caption_each(paths, errors="yield", **options):
             if isinstance(result, Exception):
-                unreadable.append(f"{path}: {result}" if path not in str(result) else str(result))
+                reason = _why_unreadable(path, result)
+                unreadable.append(reason if path in reason else f"{path}: {reason}")
                 if as_json:
-                    _print_json({"image": path, "error": str(result)})
+                    _print_json({"image": path, "error": reason})
                 progress.advance(1)
                 continue
             if not as_json:
@@ -149,40 +151,25 @@ def _print_json(parts):
 
 def _captioner_of(models, encoder_weights, data=None):
     """Return the captioner that --model names, the usual one without it, or the Ensemble of several."""
+    from keras_sat.captioner import Captioner
     from keras_sat.files.model_folder import PRETRAINED
     from keras_sat.search.ensemble import Ensemble
-    from keras_sat.training.recipe import load_captioner
 
     if models is None:
         name = "scenes" if data == "scenes" else DEFAULT_MODEL
         print(f"keras-sat: without --model, {name!r} is used", file=sys.stderr)
         models = [PRETRAINED / name]  # whatever lies in the current folder
-    captioners = [load_captioner(model, encoder_weights=encoder_weights) for model in models]
+    captioners = [Captioner.from_pretrained(model, encoder_weights=encoder_weights) for model in models]
     return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
 
 
-def _results(captioner, paths, options, progress, batch_size=64):
-    """Yield (path, CaptionResult, or the error that kept the picture from being read)."""
-    from data_utils.images import load_image
-
-    size, *others = captioner.photo_sizes
-    for start in range(0, len(paths), batch_size):
-        progress.advance(0)  # the first captions come only after a whole batch
-        batch, readable = [], []
-        for path in paths[start : start + batch_size]:
-            try:
-                photo = load_image(path, size)
-                readable.append(path if others else photo)
-                batch.append((path, None))
-            except FileNotFoundError:
-                batch.append((path, ValueError(f"{path}: there is no such file.")))
-            except IsADirectoryError:
-                batch.append((path, ValueError(f"{path}: there is no picture in this folder.")))
-            except (OSError, ValueError) as error:
-                batch.append((path, ValueError(without_number(error))))
-        results = iter(captioner.caption(readable, **options) if readable else [])
-        for path, error in batch:
-            yield path, error or next(results)
+def _why_unreadable(path, error):
+    """Return in one sentence why there is no caption of a picture."""
+    if isinstance(error, FileNotFoundError):
+        return f"{path}: there is no such file."
+    if isinstance(error, IsADirectoryError):
+        return f"{path}: there is no picture in this folder."
+    return without_number(error)
 
 
 def run_evaluate(
@@ -308,9 +295,9 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
 
 def run_export(model, directory, tflite, encoder_weights=None, **options):
     """Write a captioner for programs without keras_sat, and name the files."""
-    from keras_sat.training.recipe import load_captioner
+    from keras_sat.captioner import Captioner
 
-    captioner = load_captioner(model, encoder_weights=encoder_weights)
+    captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
     folder = captioner.export(directory, ["tf_saved_model", "litert"] if tflite else "tf_saved_model", **options)
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         print(f"{visible(path)}: {path.stat().st_size:,} bytes")

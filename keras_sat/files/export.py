@@ -106,7 +106,7 @@ def _captions(captioner, photos, options):
 
     Its maps are (photos, max_length, rows, columns), 0 behind the last word.
     """
-    found = captioner._search((captioner.features(photos),), None, None, sample_attention=False, **options)
+    found = captioner.writer.search((captioner.features(photos),), **options)
     found = SearchResult(*(x[:, 0] for x in found))
     num_words = found.lengths - tf.cast(found.is_finished, tf.int32)
     is_word = tf.sequence_mask(num_words, options["max_length"], tf.float32)

@@ -14,6 +14,7 @@ import difflib
 import hashlib
 import io
 import json
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -249,6 +250,21 @@ def pretrained_directory(name):
         hint = f" Did you mean {near[0]}?" if near else ""
         raise ValueError(f"Expected one of: {', '.join(names)}. Received: name={name!r}.{hint}")
     return PRETRAINED / name
+
+
+def model_directory(model):
+    """Return the folder of a model: one that was saved, or that of the bundled model of that name.
+
+    Args:
+        model: a folder, or a name.
+    """
+    folder = Path(model).expanduser()
+    if folder.is_dir() and ((folder / "config.json").exists() or str(model) not in pretrained_names()):
+        return folder  # a folder of photos may be called "scenes" too
+    try:
+        return pretrained_directory(os.fspath(model))
+    except ValueError as error:
+        raise ValueError(f"There is no folder of that name, and no pretrained model. {error}") from None
 
 
 def _words_digest(vocabulary):

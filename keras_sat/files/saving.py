@@ -1,7 +1,6 @@
 """How a captioner is saved into a folder, and loaded again."""
 
 import json
-import os
 import warnings
 import zlib
 from pathlib import Path
@@ -10,8 +9,8 @@ import numpy as np
 
 from keras_sat.files.model_folder import read_model, write_model
 from keras_sat.files.strangers import photos_learnt, refuse_claims, refuse_grids, said_of
+from keras_sat.model.graphs import plain
 from keras_sat.model.learnt_photos import as_text
-from keras_sat.search.writer import plain
 
 FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of what is saved as one file
 NO_ONE_FILE = (
@@ -32,7 +31,7 @@ def save(captioner, directory, overwrite, precision):
         "captioner": options,
         "feature_shape": list(captioner.feature_shape),
         "rows_and_columns": list(captioner.rows_and_columns()),
-        "has_own_encoder": captioner.has_own_encoder,
+        "has_own_encoder": captioner.photo_encoder.is_own,
     }
     if captioner.training_photos is not None:
         settings["training_photos"] = as_text(captioner.training_photos)
@@ -79,13 +78,14 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights):
 
 def _give_back(settings, captioner, encoder, encoder_weights):
     """Give a captioner the settings that it had, and that it was made without."""
-    options, saved_weights = settings["captioner"], settings["captioner"]["encoder_weights"]
+    options = settings["captioner"]
     if encoder is None:
-        captioner.encoder, captioner.has_own_encoder = options["encoder"], settings["has_own_encoder"]
-    is_frozen = options["encoder_training"] == "frozen"
-    captioner.encoder_weights = absolute(encoder_weights or saved_weights) if is_frozen else saved_weights
-    captioner.grid_shape = None if options["grid_shape"] is None else tuple(options["grid_shape"])
-    captioner.known_grid = tuple(settings["rows_and_columns"])
+        captioner.photo_encoder.name, captioner.photo_encoder.is_own = options["encoder"], settings["has_own_encoder"]
+    captioner.photo_encoder.remember(
+        weights=(captioner.photo_encoder.is_frozen and encoder_weights) or options["encoder_weights"],
+        grid_shape=options["grid_shape"],
+        known_grid=settings["rows_and_columns"],
+    )
 
 
 def restore_weights(captioner, directory):
@@ -130,8 +130,3 @@ def refuse_unbuilt(captioner, verb):
             f"A captioner has no weights before it has seen its first batch: there is nothing to {verb}. Build it, or "
             "caption or train with it first. Received: a captioner that has seen none"
         )
-
-
-def absolute(weights):
-    """Return a path of encoder weights as it means the same from any other folder."""
-    return weights if weights in (None, "imagenet") else os.path.abspath(os.path.expanduser(weights))

@@ -56,7 +56,7 @@ def refuse_grids(settings, captioner):
                 f"the setting {name} in config.json is no grid of this model. Expected: rows and columns of its "
                 f"{captioner.num_regions} regions. Received: {name}={str(grid)[:80]}"
             )
-    has_grid_of_its_own = captioner.adapter.network is not None  # which counts, whatever was asked for
+    has_grid_of_its_own = captioner.photo_encoder.top is not None  # which counts, whatever was asked for
     if saved_grid not in (None, known_grid) and not has_grid_of_its_own:
         raise ValueError(
             "the setting captioner.grid_shape in config.json is not the grid that the model had. "

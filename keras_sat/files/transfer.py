@@ -12,9 +12,9 @@ def adapted(captioner, vocabulary, options):
     vocabulary = captioner.vocabulary if vocabulary is None else vocabulary
     _refuse_another_encoder(captioner, options)
     adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
-    adapted.encoder_weights = options.get("encoder_weights", captioner.encoder_weights)
+    adapted.photo_encoder.weights = options.get("encoder_weights", captioner.encoder_weights)
+    adapted.photo_encoder.known_grid = captioner.rows_and_columns()
     adapted.build(((None, *captioner.feature_shape), (None, None)))
-    adapted.known_grid = captioner.rows_and_columns()
     adapted.training_photos = captioner.training_photos
     _take_over_weights(captioner, adapted, options)
     return adapted
@@ -40,7 +40,7 @@ def _config_of(captioner, vocabulary, options):
     config = {**captioner.get_config(), **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
     if captioner.encoder_training != "frozen" or captioner.trained_up_to is not None:
         config["encoder_weights"] = None  # they are taken over from the one before
-    if captioner.has_own_encoder:
+    if captioner.photo_encoder.is_own:
         config["encoder"] = captioner.encoder_model
         if config["encoder_training"] != "frozen":  # trained apart from that of the one before
             config["encoder"] = keras.models.clone_model(captioner.encoder_model)

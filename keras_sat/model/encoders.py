@@ -248,6 +248,8 @@ def tiny(*, layer="coordinates", weights=None, image_size=64):
     return encoder
 
 
+tiny.begins_random = True  # there are no ImageNet weights for it: it is trained along with the decoder
+
 ENCODERS = {
     "vgg16": vgg16,
     "vgg19": vgg19,
@@ -256,6 +258,11 @@ ENCODERS = {
     "efficientnet_b0": efficientnet_b0,
     "tiny": tiny,
 }
+
+
+def begins_random(name):
+    """Return whether the encoder of that name begins with random weights, so that it has to be trained."""
+    return getattr(ENCODERS.get(name), "begins_random", False) if isinstance(name, str) else False
 
 
 def make_encoder_top(name, *, start, layer=None, weights="imagenet", image_size=None):
@@ -296,6 +303,6 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None):
         )
     if isinstance(image_size, numbers.Integral):
         image_size = int(image_size)
-    weights = None if name == "tiny" and weights == "imagenet" else weights
+    weights = None if weights == "imagenet" and begins_random(name) else weights
     chosen = {"layer": layer, "image_size": image_size}
     return ENCODERS[name](weights=weights, **{key: value for key, value in chosen.items() if value is not None})

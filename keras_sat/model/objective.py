@@ -1,5 +1,11 @@
-"""What captions cost: the paper's objective for a batch, equations (12) and (14), and how it is measured."""
+"""What captions cost: the paper's objective for a batch, equations (12) and (14), and how it is measured.
 
+An objective is a function of captioner and batch that returns an Objective; `Captioner.compile(training_objective=)`
+takes any. The paper's is `PaperObjective`; `keras_sat.training.self_critical.SelfCritical` is another.
+"""
+
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -7,7 +13,13 @@ import tensorflow as tf
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.model.replicas import num_replicas, sum_over_replicas
+from keras_sat.model.replicas import draw_for_photos, sum_over_replicas
+
+COIN_FOR = ("image", "pass")
+
+
+def nothing():
+    """Do nothing after a step."""
 
 
 class Objective(NamedTuple):
@@ -15,202 +27,178 @@ class Objective(NamedTuple):
 
     Attributes:
         mean: what is minimised: the mean over the captions of all replicas.
-        log_prob: log p(y | s, a) of each row (a caption, or one sample of its attention).
-        sampled: 1 for each row in which hard attention drew places, else 0.
         figures: for each metric, its values and their weights.
+        log_prob: log p(y | s, a) of each row (a caption, or one sample of its attention).
+        sampled: 1 for each row in which hard attention drew regions, else 0.
+        after_step: called when the weights have been updated.
+        variables: for each further metric, a variable that is shown as it stands after the step.
     """
 
     mean: Any
-    log_prob: Any
-    sampled: Any
     figures: dict
+    log_prob: Any = None
+    sampled: Any = None
+    after_step: Callable = nothing
+    variables: dict = {}
 
 
-class Reading(NamedTuple):
-    """What the decoder makes of captions that are given.
+class PaperObjective:
+    """The paper's objective: equation (14) for soft attention, (12) for hard attention.
+
+    Args:
+        add_weight: the captioner's method of that name: what the objective remembers belongs to the captioner.
+        seed_generator: `keras.random.SeedGenerator` of sampled attention and coins.
+        attention_penalty_weight, label_smoothing, num_samples, reward_weight, entropy_weight: see Captioner.
+        expectation_probability, expectation_for, use_baseline: see Captioner.
 
     Attributes:
-        logits: of the words, without those for padding, (words, vocabulary).
-        targets: the words themselves, (words,).
-        places: where they stand, time * rows + row, (words,).
-        token_weights: (rows, time), 0 for padding.
-        attention_weights, selection: (rows, time, regions).
+        baseline: b, the moving average of log p, a weight.
+        expectation_share: how often the expectation replaces the sample now, a weight.
     """
 
-    logits: Any
-    targets: Any
-    places: Any
-    token_weights: Any
-    attention_weights: Any
-    selection: Any
+    def __init__(
+        self,
+        add_weight,
+        seed_generator,
+        *,
+        attention_penalty_weight=0.33,
+        label_smoothing=0.0,
+        num_samples=1,
+        reward_weight=0.1,
+        entropy_weight=0.002,
+        expectation_probability=0.5,
+        expectation_for="image",
+        use_baseline=True,
+    ):
+        self.seed_generator = seed_generator
+        self.attention_penalty_weight = attention_penalty_weight
+        self.label_smoothing = label_smoothing
+        self.num_samples = num_samples
+        self.reward_weight = reward_weight
+        self.entropy_weight = entropy_weight
+        self.expectation_probability = expectation_probability
+        self.expectation_for = expectation_for
+        self.use_baseline = use_baseline
+        options = {"shape": (), "initializer": "zeros", "trainable": False, "aggregation": "only_first_replica"}
+        self.baseline = add_weight(name="baseline", **options)
+        self.expectation_share = add_weight(name="expectation_share", **options)
+        self.expectation_share.assign(expectation_probability)
 
-    def put_back(self, values):
-        """Return values of the words, (words,), where the words stand: (rows, time), with 0 for padding."""
-        rows, time = ops.shape(self.token_weights)
-        by_time = ops.reshape(ops.scatter(self.places[:, None], values, (time * rows,)), (time, rows))
-        return ops.transpose(by_time)
+    def __call__(self, captioner, batch, training=True):
+        """Return the Objective of ((features, input_ids), target_ids, token_weights).
 
-
-class CaptionObjective:
-    """Says what captions cost a captioner, and measures it. A part of Captioner, which has the layers and options."""
-
-    def objective(self, batch, training):
-        """Return the Objective of ((features, input_ids), target_ids, token_weights): equation (14), or (12)."""
+        Without `training` it is measured with attention's expectation and without dropout.
+        """
         (features, input_ids), target_ids, token_weights = batch
-        if not self.built:
-            self.build((features.shape, input_ids.shape))
+        captioner.build_once(features.shape, input_ids.shape)
         is_photo = photos_with_words(token_weights, ops.shape(features)[0])
-        draws = self.num_samples if training and self.samples_attention else 1
-        input_ids, target_ids, token_weights = (
-            ops.repeat(as_rows(x), draws, axis=0) for x in (input_ids, target_ids, token_weights)
-        )
-        is_caption = ops.cast(ops.any(token_weights > 0, axis=-1), "float32")
-        noise, sampled = self._chance(is_photo, input_ids) if training and self.samples_attention else (None, None)
-        adapted = self.adapter(self.features(features, training=training), training=training)
-        read = self.read(adapted, input_ids, target_ids, token_weights, training=training, noise=noise, sampled=sampled)
-        sampled = ops.zeros_like(is_caption) if sampled is None else sampled * is_caption
-        attention_weights, selection = read.attention_weights, read.selection
-        word_log_probs = read.put_back(equations.word_log_probs(read.logits, read.targets))
-        log_prob = smoothed_log_prob = equations.caption_log_prob(word_log_probs, token_weights)
-        if self.label_smoothing:
-            spread = read.put_back(equations.mean_log_probs(read.logits))
-            spread = equations.caption_log_prob(spread, token_weights)
-            smoothed_log_prob = (1 - self.label_smoothing) * log_prob + self.label_smoothing * spread
-        penalty = equations.attention_penalty(attention_weights, token_weights)
-        if self.decoder.attention == "none":
-            penalty = ops.zeros_like(penalty)  # nothing was chosen that could be punished
-        entropy = equations.attention_entropy(attention_weights)
+        draws_regions = training and captioner.samples_attention
+        captions = [as_rows(x) for x in (input_ids, target_ids, token_weights)]
+        if draws_regions:
+            captions = [ops.repeat(x, self.num_samples, axis=0) for x in captions]
+        chance = self._chance(captioner, is_photo, captions[0]) if draws_regions else {}
+        adapted = captioner.adapter(captioner.features(features, training=training), training=training)
+        read = captioner.read(adapted, *captions, training=training, **chance)
 
-        gain = smoothed_log_prob
-        if noise is not None:
-            gain = equations.hard_attention_surrogate(
-                smoothed_log_prob,
-                equations.location_log_prob(attention_weights, selection, token_weights),
-                ops.sum(entropy * token_weights, axis=-1),
-                reward=log_prob - self.baseline if self.use_baseline else log_prob,
-                sampled=sampled,
-                reward_weight=self.reward_weight,
-                entropy_weight=self.entropy_weight,
-            )
+        word_log_probs = read.put_back(equations.word_log_probs(read.logits, read.targets))
+        log_prob = equations.caption_log_prob(word_log_probs, read.token_weights)
+        learnt = self._smoothed(log_prob, read)
+        penalty = self._penalty(captioner, read)
         weighted_penalty = self.attention_penalty_weight * penalty
+        entropy = equations.attention_entropy(read.attention_weights)
+        sampled = chance.get("sampled")
+        gain = self._surrogate(learnt, log_prob, entropy, read, sampled) if draws_regions else learnt
+        is_caption = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
         num_captions = ops.maximum(sum_over_replicas(ops.sum(is_caption)), 1.0)
         mean = ops.sum((weighted_penalty - gain) * is_caption) / num_captions
-
-        of_targets = ops.squeeze(ops.take_along_axis(read.logits, read.targets[:, None], axis=-1), -1)
-        right = read.put_back(ops.cast(of_targets >= ops.max(read.logits, axis=-1), "float32"))
         figures = {
-            "loss": (weighted_penalty - smoothed_log_prob, is_caption),  # the surrogate's value would say nothing
-            "cross_entropy": (-word_log_probs, token_weights),
+            "loss": (weighted_penalty - learnt, is_caption),  # the surrogate's value would say nothing
+            "cross_entropy": (-word_log_probs, read.token_weights),
             "penalty": (penalty, is_caption),
-            "token_accuracy": (right, token_weights),
-            "attention_entropy": (entropy, token_weights),
+            "token_accuracy": (_is_right(read), read.token_weights),
+            "attention_entropy": (entropy, read.token_weights),
         }
-        return Objective(mean, log_prob, sampled, figures)
+        if not draws_regions:
+            return Objective(mean, figures, log_prob, ops.zeros_like(is_caption))
+        sampled = sampled * is_caption
+        after_step = functools.partial(self._move_baseline, log_prob, sampled)
+        return Objective(mean, figures, log_prob, sampled, after_step, {"baseline": self.baseline})
 
-    def read(
-        self,
-        features,
-        input_ids,
-        target_ids,
-        token_weights,
-        *,
-        training=False,
-        noise=None,
-        sampled=None,
-        thinning=None,
-    ):
-        """Return the Reading of captions: how probable the decoder finds each of their words after those before.
-
-        Args:
-            features: what the adapter made of features, (photos, regions, feature_dim).
-            input_ids, target_ids, token_weights: (rows, time), as make_batches has them.
-            training, noise, sampled: see CaptionDecoder.
-            thinning: Thinning that takes the place of the readout's dropout, a row for each row.
-        """
-        unrolled = self.decoder.unroll(
-            features,
-            input_ids,
-            noise=noise,
-            sampled=sampled,
-            token_weights=None if self._needs_fixed_shapes else token_weights,
-            training=training,
-        )
-        places = self._places_of_words(token_weights)
-        embedded, hidden_states, context = (_take_words(x, places) for x in unrolled[:3])
-        if thinning is not None:
-            thinning = thinning.of_rows(places % ops.shape(input_ids)[0])
-        logits = self.decoder.readout(embedded, hidden_states, context, training, thinning)
-        targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), places)
-        maps = (ops.swapaxes(x, 0, 1) for x in unrolled[3:])
-        return Reading(logits, targets, places, token_weights, *maps)
-
-    @property
-    def _needs_fixed_shapes(self):
-        """Whether XLA compiles the training step: it cannot leave out what only the values say to be padding."""
-        return bool(self.compiled and self.jit_compile)
-
-    def _places_of_words(self, token_weights):
-        """Return the places of the real words, t * rows + row: only these need logits. (words,)"""
-        is_word = ops.reshape(ops.transpose(token_weights), (-1,)) > 0
-        if self._needs_fixed_shapes:
-            return ops.arange(ops.shape(is_word)[0])
-        return ops.cast(ops.nonzero(is_word)[0], "int32")
-
-    def _chance(self, is_photo, input_ids):
-        """Return the noise (rows, time, regions) and which rows are sampled (rows,), for hard attention."""
+    def _chance(self, captioner, is_photo, input_ids):
+        """Return what hard attention draws: the noise (rows, time, regions), and which rows are sampled (rows,)."""
         photos, (rows, time) = ops.shape(is_photo)[0], ops.shape(input_ids)
-        uniform = self.draw(is_photo, (rows // photos, time, self.num_regions))
-        uniform = ops.reshape(uniform, (rows, time, self.num_regions))
-        one_for_all = self.expectation_for == "pass"
-        coins = keras.random.uniform((1,), seed=self.random_generator) if one_for_all else self.draw(is_photo, ())
+        shape = (rows // photos, time, captioner.num_regions)
+        uniform = ops.reshape(draw_for_photos(is_photo, shape, self.seed_generator), (rows, *shape[1:]))
+        if self.expectation_for == "pass":
+            coins = keras.random.uniform((1,), seed=self.seed_generator)
+        else:
+            coins = draw_for_photos(is_photo, (), self.seed_generator)
         sampled = ops.cast(coins >= self.expectation_share, "float32")
-        return equations.gumbel(uniform), ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)
+        return {
+            "noise": equations.gumbel(uniform),
+            "sampled": ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0),
+        }
 
-    def draw(self, is_photo, shape):
-        """Return uniform noise (photos, *shape) that does not depend on how a batch is spread over replicas.
+    def _smoothed(self, log_prob, read):
+        """Return log p of each row, with a share of its target spread over the vocabulary. (rows,)"""
+        if not self.label_smoothing:
+            return log_prob
+        spread = read.put_back(equations.mean_log_probs(read.logits))
+        spread = equations.caption_log_prob(spread, read.token_weights)
+        return (1 - self.label_smoothing) * log_prob + self.label_smoothing * spread
 
-        Each replica draws for the photos of the whole batch, with the same seed, and takes what belongs to its own.
+    def _penalty(self, captioner, read):
+        """Return the attention penalty of each row; without attention nothing was chosen that could be punished."""
+        penalty = equations.attention_penalty(read.attention_weights, read.token_weights)
+        return ops.zeros_like(penalty) if captioner.decoder.attention == "none" else penalty
 
-        Args:
-            is_photo: what `photos_with_words` returns.
-            shape: of the noise for each photo.
-        """
-        photos = ops.shape(is_photo)[0]
-        if num_replicas() == 1:
-            return keras.random.uniform((photos, *shape), seed=self.random_generator)
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        counts = sum_over_replicas(ops.one_hot(replica, num_replicas()) * ops.sum(is_photo))
-        before, total = (ops.cast(x, "int32") for x in (ops.cumsum(counts)[replica] - counts[replica], ops.sum(counts)))
-        noise = keras.random.uniform((total, *shape), seed=self.random_generator)
-        return ops.take(noise, ops.minimum(before + ops.arange(photos), total - 1), axis=0)
+    def _surrogate(self, learnt, log_prob, entropy, read, sampled):
+        """Return what has the gradient of equation (12), for each row."""
+        return equations.hard_attention_surrogate(
+            learnt,
+            equations.location_log_prob(read.attention_weights, read.selection, read.token_weights),
+            ops.sum(entropy * read.token_weights, axis=-1),
+            reward=log_prob - self.baseline if self.use_baseline else log_prob,
+            sampled=sampled,
+            reward_weight=self.reward_weight,
+            entropy_weight=self.entropy_weight,
+        )
 
-    def update_baseline(self, objective):
+    def _move_baseline(self, log_prob, sampled):
         """Move b towards log p of the sampled rows, after it was used; without any it stays."""
-        if self.samples_attention:
-            count = sum_over_replicas(ops.sum(objective.sampled))
-            total = sum_over_replicas(ops.sum(objective.sampled * objective.log_prob))
-            moved = equations.next_baseline(self.baseline, total / ops.maximum(count, 1.0))
-            self.baseline.assign(ops.where(count > 0, moved, self.baseline))
+        count = sum_over_replicas(ops.sum(sampled))
+        total = sum_over_replicas(ops.sum(sampled * log_prob))
+        moved = equations.next_baseline(self.baseline, total / ops.maximum(count, 1.0))
+        self.baseline.assign(ops.where(count > 0, moved, self.baseline))
 
-    def _mean(self, name):
-        """Return the metric of that name, which is made when an objective of another kind first needs it."""
-        if name in self._means:
-            return self._means[name]
-        if name not in self._untracked.further_means:
-            with tf.init_scope():
-                self._untracked.further_means[name] = keras.metrics.Mean(name=name)
-        return self._untracked.further_means[name]
 
-    def update_metrics(self, objective):
-        """Return the means so far: loss and penalty for each caption, the others for each word."""
+class Means:
+    """The means of an objective's figures over the batches of an epoch: Keras' metrics, by name.
+
+    Args:
+        names: of those that are there before the first batch.
+    """
+
+    def __init__(self, names=("loss", "cross_entropy", "penalty", "token_accuracy", "attention_entropy")):
+        self.by_name = {name: keras.metrics.Mean(name=name) for name in names}
+
+    def update(self, objective):
+        """Take in the figures of a batch; return the means so far, for each caption or for each word."""
         figures = objective.figures.values()
         sums = ops.stack([ops.sum(part) for values, weights in figures for part in (values * weights, weights)])
         sums = ops.unstack(sum_over_replicas(sums), num=2 * len(figures))
         means = {name: self._mean(name) for name in objective.figures}
         for mean, total, weight in zip(means.values(), sums[::2], sums[1::2]):
             mean.update_state(total / ops.maximum(weight, equations.SMALLEST), sample_weight=weight)
-        means = {name: mean.result() for name, mean in means.items()}
-        return {**means, "baseline": ops.convert_to_tensor(self.baseline)} if self.samples_attention else means
+        further = {name: ops.convert_to_tensor(variable) for name, variable in objective.variables.items()}
+        return {name: mean.result() for name, mean in means.items()} | further
+
+    def _mean(self, name):
+        """Return the metric of that name, which is made when an objective first needs it."""
+        if name not in self.by_name:
+            with tf.init_scope():
+                self.by_name[name] = keras.metrics.Mean(name=name)
+        return self.by_name[name]
 
 
 def as_rows(token_ids):
@@ -218,11 +206,12 @@ def as_rows(token_ids):
     return token_ids if len(token_ids.shape) == 2 else ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))
 
 
-def _take_words(x, words):
-    """Return (words, dim) of (time, rows, dim)."""
-    return ops.take(ops.reshape(x, (-1, x.shape[-1])), words, axis=0)
-
-
 def photos_with_words(token_weights, photos):
-    """Return 1 for each of the photos that has a word, 0 for one that only fills a replica's share up: (photos,)."""
+    """Return 1 for each of the photos that has a word, 0 for padding at the end of a replica's share: (photos,)."""
     return ops.cast(ops.any(ops.reshape(token_weights > 0, (photos, -1)), axis=-1), "float32")
+
+
+def _is_right(read):
+    """Return 1 for each word that the decoder finds the most probable one, (rows, time)."""
+    of_targets = ops.squeeze(ops.take_along_axis(read.logits, read.targets[:, None], axis=-1), -1)
+    return read.put_back(ops.cast(of_targets >= ops.max(read.logits, axis=-1), "float32"))

@@ -1,5 +1,6 @@
-"""Sums over the devices that train together, see `keras_sat.training.team`."""
+"""Sums and noise over the devices that train together, see `keras_sat.training.team`."""
 
+import keras
 import tensorflow as tf
 from keras import ops
 
@@ -26,3 +27,23 @@ def sums_on_first_replica(gradients):
         return gradients
     is_first = ops.equal(tf.distribute.get_replica_context().replica_id_in_sync_group, 0)
     return [total * ops.cast(is_first, total.dtype) for total in sum_over_replicas(gradients)]
+
+
+def draw_for_photos(is_photo, shape, seed_generator):
+    """Return uniform noise (photos, *shape) that does not depend on how a batch is spread over replicas.
+
+    Each replica draws for the photos of the whole batch, with the same seed, and takes what belongs to its own.
+
+    Args:
+        is_photo: (photos,), 1 for a photo, 0 for padding at the end of a replica's share.
+        shape: of the noise for each photo.
+        seed_generator: `keras.random.SeedGenerator`.
+    """
+    photos = ops.shape(is_photo)[0]
+    if num_replicas() == 1:
+        return keras.random.uniform((photos, *shape), seed=seed_generator)
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    counts = sum_over_replicas(ops.one_hot(replica, num_replicas()) * ops.sum(is_photo))
+    before, total = (ops.cast(x, "int32") for x in (ops.cumsum(counts)[replica] - counts[replica], ops.sum(counts)))
+    noise = keras.random.uniform((total, *shape), seed=seed_generator)
+    return ops.take(noise, ops.minimum(before + ops.arange(photos), total - 1), axis=0)

@@ -469,14 +469,9 @@ def caption_photos(captioner, captioned_images, cache=None, *, batch_size=64, sh
         **search_options: see `Captioner.caption_features`.
     """
     results = []
+    options = {"cache": cache, "batch_size": batch_size, **search_options}
     with Progress(len(captioned_images), label="captions", unit="photos", show=show_progress) as progress:
-        for start in range(0, len(captioned_images), batch_size):
-            batch = captioned_images[start : start + batch_size]
-            options = {"first_photo": start, **search_options}
-            if cache is None:
-                results += captioner.caption(batch, batch_size=batch_size, **options)
-            else:
-                features = cache.features([image.image_id for image in batch]).astype(np.float32)
-                results += captioner.caption_features(features, batch_size=batch_size, **options)
-            progress.advance(len(batch))
+        for _, result in captioner.caption_each(captioned_images, **options):
+            results.append(result)
+            progress.advance(1)
     return results

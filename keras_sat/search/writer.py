@@ -1,79 +1,118 @@
-"""From photos or features to captions: what a captioner and an ensemble of them have in common."""
+"""From photos to captions, by one captioner or by several that write one caption together.
+
+photos -> features              `encode`: each encoder sees the photos in its own size
+features -> SearchResult        `search`: tensors in, tensors out, one graph with the whole search in it
+SearchResult -> CaptionResult   `results_of`: ids become words, and maps get their rows and columns
+"""
 
 import dataclasses
 import functools
-import json
 import os
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
 from data_utils.images import find_pictures, load_image, stands_for_many
-from keras_sat.checks import check_counts, check_options, check_weights, with_known_options
-from keras_sat.search import algorithms as search
+from keras_sat.checks import check_counts, check_options, check_weights
+from keras_sat.model.graphs import Graphs
+from keras_sat.search import algorithms
+from keras_sat.search.result import CaptionResult
 
-USUAL_NUM_BEAMS = 3
-ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
-
-
-@dataclass(frozen=True)
-class CaptionResult:
-    """A caption of one photo, and where the model looked.
-
-    Attributes:
-        caption: the text.
-        words: list of its words.
-        log_prob: log p(caption | photo) under the model, `<end>` included.
-        attention_weights: (words, rows, columns); each map sums to 1.
-        is_finished: False where the caption was cut off at the greatest length.
-        image: the photo as the encoder saw it, uint8 (height, width, 3); None where only features were given.
-        alternatives: the other results that were asked for, best first.
-    """
-
-    caption: str
-    words: list
-    log_prob: float
-    attention_weights: np.ndarray = field(repr=False)
-    is_finished: bool = True
-    image: Any = field(default=None, repr=False)
-    alternatives: list = field(default_factory=list, repr=False)
+DEFAULT_NUM_BEAMS = 3
 
 
 class CaptionWriter:
-    """Captions photos. A subclass has `vocabulary`, `length_penalty` and `samples_attention`, and says how in:
+    """Writes captions. A captioner is an ensemble of one: it has a writer with a single member, itself.
 
-    _encode(images): features of a list of images, as caption_features takes them, and the photos as they were seen.
-    _features_of_members(features): the same as a tuple of arrays (photos, ...), checked.
-    _search(features, word_noise, place_noise, **options): the SearchResult of such a tuple, tensors in, tensors out.
-    _num_places: length of the attention weights; rows_and_columns(): their shape.
+    Args:
+        members: list of Captioner, all of one vocabulary.
+        length_penalty: what is used where `caption` is given none; None takes the mean of the members'.
     """
 
-    def caption(self, images, *, batch_size=64, first_photo=0, recursive=False, **search_options):
+    def __init__(self, members, *, length_penalty=None):
+        self.members = members
+        self.graphs = Graphs()
+        self._length_penalty = length_penalty
+
+    @property
+    def vocabulary(self):
+        return self.members[0].vocabulary
+
+    @property
+    def length_penalty(self):
+        if self._length_penalty is not None:
+            return self._length_penalty
+        return float(np.mean([captioner.length_penalty for captioner in self.members]))
+
+    @property
+    def samples_attention(self):
+        """Whether regions can be drawn from the attention weights: by a single captioner with hard attention."""
+        return len(self.members) == 1 and self.members[0].samples_attention
+
+    @property
+    def photo_sizes(self):
+        """The sizes in which the members see photos: list of (height, width)."""
+        return list(dict.fromkeys(captioner.photo_encoder.photo_size for captioner in self.members))
+
+    def rows_and_columns(self):
+        """Return the shape of the attention maps: the finest grid of the members that attend."""
+        attending = [captioner for captioner, attends in zip(self.members, self._are_attending) if attends]
+        return max((captioner.rows_and_columns() for captioner in attending), key=np.prod)
+
+    @property
+    def num_regions(self):
+        """The length of the attention weights."""
+        return int(np.prod(self.rows_and_columns()))
+
+    @property
+    def _are_attending(self):
+        attend = [captioner.decoder.attention != "none" for captioner in self.members]
+        return attend if any(attend) else [True] * len(attend)
+
+    # === Captions ===
+
+    def caption(self, images, *, recursive=False, **options):
         """Return the CaptionResult of a photo, or the list of them for many.
 
         Args:
             images: a path, a PIL image, an array or tensor with values 0..255 or a CaptionedImage, or many: a list of
                 such, an array of four axes, a folder, or a pattern such as "photos/*.jpg". What a folder or a pattern
                 stands for, and in which order, `data_utils.find_pictures` says.
-            batch_size: photos captioned together.
             recursive: descend into the subfolders of folders.
-            **search_options: see `caption_features`.
+            **options: see `caption_features`.
         """
-        check_options(search_options, self.caption, self.caption_features, beside=("search_options", "features"))
+        self._check(options, self.caption)
         is_list = isinstance(images, (list, tuple)) or hasattr(images, "__next__") or getattr(images, "ndim", 3) == 4
         many = is_list or stands_for_many(images)
         images = [photo for image in (images if is_list else [images]) for photo in _photos_of(image, recursive)]
-        check_counts(batch_size=batch_size)
-        results = []
-        for start in range(0, len(images), batch_size):
-            features, photos = self._encode(images[start : start + batch_size])
-            first = first_photo + start
-            results += self.caption_features(features, images=photos, first_photo=first, **search_options)
+        results = [result for _, result in self.caption_each(images, **options)]
         return results if many else results[0]
 
-    @with_known_options()
+    def caption_each(self, images, *, cache=None, errors="raise", batch_size=64, first_photo=0, **options):
+        """Yield (image, CaptionResult) for each of many photos: a batch is read, encoded and searched at a time.
+
+        Args:
+            images: list of paths, PIL images, arrays or CaptionedImage.
+            cache: FeatureCache with the features of CaptionedImages; None reads and encodes the photos.
+            errors: "raise" what a photo that cannot be read raises, or "yield": (image, that error) in its turn.
+            batch_size, first_photo, **options: see `caption_features`.
+        """
+        self._check(options, self.caption)
+        check_counts(batch_size=batch_size)
+        for start, batch in in_batches(images, batch_size):
+            problems, photos = [None] * len(batch), None
+            if cache is None:
+                photos, problems = self._read(batch, errors)
+                features = self.encode(photos) if photos else []
+                photos = photos[max(photos)] if photos else []
+            else:
+                features = cache.features([image.image_id for image in batch]).astype(np.float32)
+            numbered = {"first_photo": first_photo + start, "batch_size": batch_size, "images": photos}
+            results = iter(self.caption_features(features, **numbered, **options) if len(features) else [])
+            for image, problem in zip(batch, problems):
+                yield image, problem or next(results)
+
     def caption_features(
         self,
         features,
@@ -103,7 +142,7 @@ class CaptionWriter:
             temperature: draw the words instead of searching; 1.0 draws from the model's own distribution.
             top_k, top_p: with temperature, see `keras_sat.search.algorithms.sample_search`.
             allow_unknown: allow `<unk>` in captions.
-            sample_attention: let hard attention draw one place for each word, instead of using the expectation.
+            sample_attention: let hard attention draw one region for each word, instead of using the expectation.
             seed: of what is drawn; each photo has its own chance, by its number.
             first_photo: the number of the first photo.
             batch_size: photos captioned together.
@@ -120,7 +159,7 @@ class CaptionWriter:
                 "With `temperature` words are drawn, and with num_beams and length_penalty they are searched for: "
                 f"leave out one or the other. Received: temperature={temperature} with {received}"
             )
-        num_beams = USUAL_NUM_BEAMS if num_beams is None else num_beams
+        num_beams = DEFAULT_NUM_BEAMS if num_beams is None else num_beams
         if length_penalty is not None:
             check_weights(length_penalty=length_penalty)
         check_counts(num_beams=num_beams, num_results=num_results, max_length=max_length, batch_size=batch_size)
@@ -129,7 +168,7 @@ class CaptionWriter:
                 "A search has as many results as beams at most. "
                 f"Received: num_results={num_results}, num_beams={num_beams}"
             )
-        members = self._features_of_members(features)
+        members = self.features_of_members(features)
         options = {"max_length": max_length, "allow_unknown": allow_unknown, "sample_attention": sample_attention}
         if temperature is not None:
             options |= {"num_samples": num_results, "temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -137,57 +176,128 @@ class CaptionWriter:
             length_penalty = self.length_penalty if length_penalty is None else length_penalty
             options |= {"num_beams": num_beams, "num_results": num_results, "length_penalty": length_penalty}
         results = []
-        for start in range(0, len(members[0]), batch_size):
-            batch = tuple(array[start : start + batch_size] for array in members)
-            chance = [np.random.default_rng([seed, first_photo + start + i]) for i in range(len(batch[0]))]
+        for start, photos in in_batches(range(len(members[0])), batch_size):
+            batch = tuple(array[photos.start : photos.stop] for array in members)
+            numbers = [first_photo + photo for photo in photos]
+            num_regions = self.num_regions if sample_attention else 0
             rows = num_results if temperature is not None else num_beams
-            place_shape = (rows if sample_attention else 0, max_length, self._num_places)
-            word_noise, place_noise = (
-                np.concatenate([random.random(shape, dtype=np.float32) for random in chance])
-                for shape in ((rows, max_length), place_shape)
-            )
-            tensors = batch, word_noise, place_noise
-            specs = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), tensors)
-            found = self._compiled("search", self._search, options, *specs)(*tensors)
-            found = search.SearchResult(*(array.numpy() for array in found))
-            photos = [None] * len(batch[0]) if images is None else images[start : start + batch_size]
-            results += [self._as_results(found, i, photo) for i, photo in enumerate(photos)]
+            noise = _noise(seed, numbers, rows, max_length, num_regions)
+            found = self.graphs.run(self.search, batch, *noise, **options)
+            seen = [None] * len(batch[0]) if images is None else images[start : start + batch_size]
+            results += results_of(found, self.vocabulary, self.rows_and_columns(), seen)
         return results
 
-    def _encode_photos(self, photos, encode):
-        """Return the features of an array of photos, encoded by a function of a few of them at a time."""
-        compiled = self._compiled("encode", encode, {}, tf.TensorSpec((None, *photos.shape[1:]), tf.uint8))
-        groups = (photos[i : i + ENCODED_TOGETHER] for i in range(0, len(photos), ENCODED_TOGETHER))
-        return np.concatenate([compiled(group).numpy() for group in groups])
+    def _check(self, options, called):
+        check_options(
+            options,
+            called,
+            CaptionWriter.caption_each,
+            CaptionWriter.caption_features,
+            beside=("options", "features", "cache", "errors", "images"),
+        )
 
-    def _compiled(self, name, function, options, *specs):
-        """Return a function as a graph, which is made once for each name, set of options and kind of tensors."""
-        options = {option: plain(value) for option, value in options.items()}
-        key = json.dumps([name, options, [repr(spec) for spec in specs]])
-        if key not in self._untracked.compiled:
-            function = functools.partial(function, **options)
-            self._untracked.compiled[key] = tf.function(function, input_signature=specs, autograph=False)
-        return self._untracked.compiled[key]
+    # === Photos -> features ===
 
-    def _as_results(self, found, photo, image):
-        """Return the CaptionResult of one photo of a SearchResult, made of numpy arrays."""
-        results = []
-        for result in range(found.log_probs.shape[1]):
-            if np.isneginf(found.log_probs[photo, result]):
-                continue  # fewer captions are possible than were asked for
-            words = self.vocabulary.ids_to_words(found.token_ids[photo, result])
-            maps = found.attention_weights[photo, result, : len(words)]
-            results.append(
-                CaptionResult(
-                    caption=" ".join(words),
-                    words=words,
-                    log_prob=float(found.log_probs[photo, result]),
-                    attention_weights=maps.reshape(len(words), *self.rows_and_columns()),
-                    is_finished=bool(found.is_finished[photo, result]),
-                    image=image,
-                )
+    def encode(self, photos):
+        """Return the features of photos for each member: list of arrays (photos, regions, feature_dim).
+
+        Args:
+            photos: dict from each of `photo_sizes` to the photos in that size, uint8 (photos, height, width, 3).
+        """
+        features = []
+        for number, (captioner, first) in enumerate(zip(self.members, self.first_with_same_encoder)):
+            if first < number:
+                features.append(features[first])
+            else:
+                features.append(captioner.encode(photos[captioner.photo_encoder.photo_size]))
+        return features
+
+    @functools.cached_property
+    def first_with_same_encoder(self):
+        """For each member the number of the first one whose encoder gives the same features."""
+        encoders = [captioner.photo_encoder for captioner in self.members]
+        return [
+            next(first for first in range(number + 1) if encoders[first].is_same_as(encoders[number]))
+            for number in range(len(encoders))
+        ]
+
+    def _read(self, images, errors):
+        """Return photos as `encode` takes them, {} where there are none, and for each image None or its error."""
+        photos, problems = [], []
+        for image in map(_as_image, images):
+            try:
+                photos.append([load_image(image, size) for size in self.photo_sizes])
+                problems.append(None)
+            except (OSError, ValueError) as error:
+                if errors == "raise":
+                    raise
+                problems.append(error)
+        return {size: np.stack(of_size) for size, of_size in zip(self.photo_sizes, zip(*photos))}, problems
+
+    def features_of_members(self, features):
+        """Return a tuple with the features for each member, from such a list or from one array for all."""
+        if not isinstance(features, (list, tuple)):
+            features = [np.asarray(features)] * len(self.members)
+        if len(features) != len(self.members) or len({len(array) for array in features}) > 1:
+            raise ValueError(
+                f"Expected features of the same photos for each of the {len(self.members)} captioners, or one array "
+                f"for all. Received: {len(features)} arrays of {[len(array) for array in features]} photos"
             )
-        return dataclasses.replace(results[0], alternatives=results[1:])
+        return tuple(captioner.checked_features(given) for captioner, given in zip(self.members, features))
+
+    # === Features -> SearchResult ===
+
+    def search(self, features, word_noise=None, region_noise=None, *, sample_attention=False, **options):
+        """Return the SearchResult of a batch, tensors in, tensors out: this is the graph.
+
+        Args:
+            features: tuple with the features for each member, (photos, regions, feature_dim).
+            word_noise, region_noise: uniform noise that words, and the regions of hard attention, are drawn with.
+            sample_attention: draw these regions.
+            **options: see `run_search`.
+        """
+        rows_per_photo = options.get("num_beams", options.get("num_samples", 1))
+        region_noise = region_noise if sample_attention else None
+        members = [
+            captioner.steps(captioner.adapt(given), rows_per_photo, region_noise=region_noise)
+            for captioner, given in zip(self.members, features)
+        ]
+        step, state = members[0] if len(members) == 1 else self._together(members)
+        return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
+
+    def _together(self, members):
+        """Return one step and state of those of several members: the mean of their probabilities, and of their maps."""
+
+        def step(input_ids, states):
+            results = [step(input_ids, state) for (step, _), state in zip(members, states)]
+            return results[0]._replace(
+                logits=mean_of_probabilities([result.logits for result in results]),
+                state=tuple(result.state for result in results),
+                attention_weights=self._mean_map([result.attention_weights for result in results]),
+            )
+
+        return step, tuple(state for _, state in members)
+
+    def _mean_map(self, maps):
+        """Return the mean of the maps (rows, regions) of members that attend, on the finest of their grids."""
+        shape = self.rows_and_columns()
+        finest = []
+        for captioner, attends, weights in zip(self.members, self._are_attending, maps):
+            if not attends:
+                continue
+            grid = captioner.rows_and_columns()
+            if grid != shape:
+                weights = ops.image.resize(ops.reshape(weights, (-1, *grid, 1)), shape, interpolation="bilinear")
+                weights = ops.reshape(weights, (-1, int(np.prod(shape))))
+                weights = weights / ops.sum(weights, axis=-1, keepdims=True)
+            finest.append(weights)
+        return sum(finest) / len(finest)
+
+
+def mean_of_probabilities(logits):
+    """Return the logarithm of the mean of the distributions that logits stand for, all (rows, vocabulary)."""
+    log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
+    return ops.logsumexp(ops.stack(log_probs), axis=0) - np.log(len(logits))
 
 
 def run_search(step, state, vocabulary, num_regions, word_noise=None, *, max_length, allow_unknown=False, **options):
@@ -202,10 +312,10 @@ def run_search(step, state, vocabulary, num_regions, word_noise=None, *, max_len
     """
     shared = {"num_regions": num_regions, "max_length": max_length, **special_tokens(vocabulary, allow_unknown)}
     if "num_beams" in options:
-        return search.beam_search(step, state, **options, **shared)
+        return algorithms.beam_search(step, state, **options, **shared)
     if "temperature" in options:
-        return search.sample_search(step, state, word_noise, **options, **shared)
-    return search.greedy_search(step, state, **shared)
+        return algorithms.sample_search(step, state, word_noise, **options, **shared)
+    return algorithms.greedy_search(step, state, **shared)
 
 
 def special_tokens(vocabulary, allow_unknown=False):
@@ -218,14 +328,56 @@ def special_tokens(vocabulary, allow_unknown=False):
     }
 
 
-def read_photos(images, image_size):
-    """Return images as one array of photos of that size, uint8 (photos, height, width, 3)."""
-    return np.stack([load_image(image, image_size) for image in images])
+# === SearchResult -> CaptionResult ===
 
 
-def plain(value):
-    """Return a number of numpy as one of Python, which JSON can hold."""
-    return value.item() if isinstance(value, np.generic) else value
+def results_of(found, vocabulary, rows_and_columns, photos):
+    """Return a list of CaptionResult, the best of each photo, with the others in its `alternatives`.
+
+    Args:
+        found: SearchResult.
+        vocabulary: Vocabulary.
+        rows_and_columns: the grid of the maps.
+        photos: what `CaptionResult.image` is to be, for each photo.
+    """
+    found = algorithms.SearchResult(*(np.asarray(array) for array in found))
+    results = []
+    for photo, image in enumerate(photos):
+        of_photo = []
+        for number in np.flatnonzero(~np.isneginf(found.log_probs[photo])):  # fewer may be possible than asked for
+            words = vocabulary.ids_to_words(found.token_ids[photo, number])
+            maps = found.attention_weights[photo, number, : len(words)]
+            of_photo.append(
+                CaptionResult(
+                    caption=" ".join(words),
+                    words=words,
+                    log_prob=float(found.log_probs[photo, number]),
+                    attention_weights=maps.reshape(len(words), *rows_and_columns),
+                    is_finished=bool(found.is_finished[photo, number]),
+                    image=image,
+                )
+            )
+        results.append(dataclasses.replace(of_photo[0], alternatives=of_photo[1:]))
+    return results
+
+
+# === Batches, noise, photos ===
+
+
+def in_batches(items, batch_size):
+    """Yield (number of the first one, so many items) until all have come."""
+    for start in range(0, len(items), batch_size):
+        yield start, items[start : start + batch_size]
+
+
+def _noise(seed, numbers, rows, max_length, num_regions):
+    """Return uniform noise for words, (photos * rows, max_length), and for regions, (.., max_length, num_regions).
+
+    Each photo has its own, by its number: its caption does not depend on what else is in the batch.
+    """
+    chance = [np.random.default_rng([seed, number]) for number in numbers]
+    shapes = (rows, max_length), (rows if num_regions else 0, max_length, num_regions)
+    return [np.concatenate([random.random(shape, dtype=np.float32) for random in chance]) for shape in shapes]
 
 
 def _photos_of(image, recursive):

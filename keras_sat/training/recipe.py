@@ -15,7 +15,7 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat.captioner import Captioner
 from keras_sat.checks import check_above_zero, check_counts, check_learning_rate, check_options, check_rates
 from keras_sat.files.checkpoint import read_checkpoint
-from keras_sat.files.model_folder import PRETRAINED, pretrained_names, read_model
+from keras_sat.files.model_folder import PRETRAINED, read_model
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.learnt_photos import learnt_of
 from keras_sat.presets import (
@@ -419,7 +419,7 @@ def _as_captioner(model, encoder_weights):
     if model is None or isinstance(model, Captioner):
         return model
     weights = None if encoder_weights == "imagenet" else encoder_weights
-    return load_captioner(model, encoder_weights=weights)
+    return Captioner.from_pretrained(model, encoder_weights=weights)
 
 
 def _suits_bundled(images, chosen, say):
@@ -451,22 +451,6 @@ def _known_before(initial_model, images):
             f"warning: the captioner that it goes on from has learnt {len(learnt)} of the {len(kept_apart)} photos "
             "of dev and test (or others of their names): scores on them are better than on photos that it has not seen"
         )
-
-
-def load_captioner(model, **options):
-    """Return the captioner of a folder, or the pretrained one of that name.
-
-    Args:
-        model: the folder that `Captioner.save` wrote, or a name for `Captioner.from_pretrained`.
-        **options: see `Captioner.load`.
-    """
-    folder = Path(model).expanduser()
-    if folder.is_dir() and ((folder / "config.json").exists() or str(model) not in pretrained_names()):
-        return Captioner.load(model, **options)  # a folder of photos may be called "scenes" too
-    try:
-        return Captioner.from_pretrained(os.fspath(model), **options)
-    except ValueError as error:
-        raise ValueError(f"There is no folder of that name, and no pretrained model. {error}") from None
 
 
 def _continued(captioner, vocabulary, options):

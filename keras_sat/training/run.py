@@ -68,7 +68,11 @@ class Training:
         self.plan.team.share_folder(self.folder / "model")
         own, initial_model = self.plan.encoder, self.plan.initial_model
         if not isinstance(own, keras.Model):
-            own = initial_model.encoder_model if initial_model is not None and initial_model.has_own_encoder else None
+            own = (
+                initial_model.encoder_model
+                if initial_model is not None and initial_model.photo_encoder.is_own
+                else None
+            )
         return Captioner.load(self.folder / "model", encoder=own), True, self.epochs
 
     def begin_with(self, captioner, *, cross_entropy=False):

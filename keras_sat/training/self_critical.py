@@ -18,7 +18,7 @@ from keras import ops
 from keras_sat import equations
 from keras_sat.checks import check_above_zero, check_counts
 from keras_sat.model.objective import Objective, photos_with_words
-from keras_sat.model.replicas import sum_over_replicas
+from keras_sat.model.replicas import draw_for_photos, sum_over_replicas
 from keras_sat.scoring.cider import DocumentFrequencies, cider_of_vectors
 from keras_sat.search.algorithms import allowed_logits
 from keras_sat.search.writer import run_search, special_tokens
@@ -86,7 +86,7 @@ class SelfCritical:
             "reward": (ops.reshape(drawn_rewards, (-1,)), is_caption),
             "baseline_reward": (ops.reshape(baseline + ops.zeros_like(drawn_rewards), (-1,)), is_caption),
         }
-        return Objective(mean, log_probs, ops.zeros_like(log_probs), figures)
+        return Objective(mean, figures)
 
     def _write(self, captioner, features, thinning, is_photo):
         """Return the captions drawn for each photo, and the greedy one where it is the baseline: (photos, .., time).
@@ -101,7 +101,10 @@ class SelfCritical:
             step, state = captioner.steps(features, rows_per_photo, thinning=thinned)
             return run_search(step, state, self.vocabulary, captioner.num_regions, noise, **drawing, **options)
 
-        noise = ops.reshape(captioner.draw(is_photo, (self.num_drawn, self.max_length)), (-1, self.max_length))
+        noise = ops.reshape(
+            draw_for_photos(is_photo, (self.num_drawn, self.max_length), captioner.random_generator),
+            (-1, self.max_length),
+        )
         found = search(self.num_drawn, noise, num_samples=self.num_drawn, temperature=self.temperature)
         order = ops.argsort(-found.lengths, axis=1)
         drawn = ops.take_along_axis(found.token_ids, order[:, :, None], axis=1)

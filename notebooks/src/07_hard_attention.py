@@ -207,7 +207,7 @@ plt.show()
 
 # %%
 captioner = make_tiny()
-draw = tf.function(lambda: captioner.update_baseline(captioner.objective(batch, training=True)))
+draw = tf.function(lambda: captioner.objective(batch, training=True).after_step())
 baselines = []
 for _ in range(150):
     draw()

@@ -1,0 +1,84 @@
+"""Reading captions that are given: how probable the decoder finds each of their words after those before it."""
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+
+class Reading(NamedTuple):
+    """What the decoder makes of captions that are given.
+
+    Attributes:
+        logits: of the words, without those for padding, (words, vocabulary).
+        targets: the words themselves, (words,).
+        positions: where they stand, time * rows + row, (words,).
+        token_weights: (rows, time), 0 for padding.
+        attention_weights, selection: (rows, time, regions).
+    """
+
+    logits: Any
+    targets: Any
+    positions: Any
+    token_weights: Any
+    attention_weights: Any
+    selection: Any
+
+    def put_back(self, values):
+        """Return values of the words, (words,), where the words stand: (rows, time), with 0 for padding."""
+        rows, time = ops.shape(self.token_weights)
+        by_time = ops.reshape(ops.scatter(self.positions[:, None], values, (time * rows,)), (time, rows))
+        return ops.transpose(by_time)
+
+
+def read_captions(
+    decoder,
+    features,
+    input_ids,
+    target_ids,
+    token_weights,
+    *,
+    training=False,
+    noise=None,
+    sampled=None,
+    thinning=None,
+    fixed_shapes=False,
+):
+    """Return the Reading of captions.
+
+    Args:
+        decoder: CaptionDecoder.
+        features: what the adapter made of features, (photos, regions, feature_dim).
+        input_ids, target_ids, token_weights: (rows, time), as make_batches has them.
+        training, noise, sampled: see CaptionDecoder.
+        thinning: Thinning that takes the place of the readout's dropout, a row for each row.
+        fixed_shapes: keep padding in the work: XLA cannot leave out what only the values say to be padding.
+    """
+    unrolled = decoder.unroll(
+        features,
+        input_ids,
+        noise=noise,
+        sampled=sampled,
+        token_weights=None if fixed_shapes else token_weights,
+        training=training,
+    )
+    positions = _positions_of_words(token_weights, fixed_shapes)
+    embedded, hidden_states, context = (_take(x, positions) for x in unrolled[:3])
+    if thinning is not None:
+        thinning = thinning.of_rows(positions % ops.shape(input_ids)[0])
+    logits = decoder.readout(embedded, hidden_states, context, training, thinning)
+    targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), positions)
+    maps = (ops.swapaxes(x, 0, 1) for x in unrolled[3:])
+    return Reading(logits, targets, positions, token_weights, *maps)
+
+
+def _positions_of_words(token_weights, fixed_shapes):
+    """Return the positions of the real words, t * rows + row: only these need logits. (words,)"""
+    is_word = ops.reshape(ops.transpose(token_weights), (-1,)) > 0
+    if fixed_shapes:
+        return ops.arange(ops.shape(is_word)[0])
+    return ops.cast(ops.nonzero(is_word)[0], "int32")
+
+
+def _take(x, positions):
+    """Return (words, dim) of (time, rows, dim)."""
+    return ops.take(ops.reshape(x, (-1, x.shape[-1])), positions, axis=0)

@@ -1,0 +1,29 @@
+"""What a captioner says of a photo."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class CaptionResult:
+    """A caption of one photo, and where the model looked.
+
+    Attributes:
+        caption: the text.
+        words: list of its words.
+        log_prob: log p(caption | photo) under the model, `<end>` included.
+        attention_weights: (words, rows, columns); each map sums to 1.
+        is_finished: False where the caption was cut off at `max_length`.
+        image: the photo as the encoder saw it, uint8 (height, width, 3); None where only features were given.
+        alternatives: the other results that were asked for, best first.
+    """
+
+    caption: str
+    words: list[str]
+    log_prob: float
+    attention_weights: np.ndarray = field(repr=False)
+    is_finished: bool = True
+    image: Any = field(default=None, repr=False)
+    alternatives: list = field(default_factory=list, repr=False)
