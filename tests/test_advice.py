@@ -62,7 +62,7 @@ def test_weights_that_are_missing_are_passed_as_the_message_says(door, weights, 
         pretend_a_download(tmp_path / "model")
     if door == "moved":
         missing.unlink()
-    monkeypatch.setattr("keras_sat.captioner.pretrained_directory", lambda name: tmp_path / "model")
+    monkeypatch.setattr("keras_sat.captioner.model_directory", lambda name: tmp_path / "model")
     search = {"num_beams": 1, "max_length": 2}
     call = {
         "an encoder": lambda **given: ENCODERS["mobilenet_v2"](image_size=8, **given),

@@ -20,7 +20,7 @@ from keras_sat.command_line import arguments as offered
 from keras_sat.command_line import commands as command_line
 from keras_sat.command_line import messages
 from keras_sat.command_line import paths as places
-from keras_sat.files.model_folder import pretrained_names
+from keras_sat.files.model_folder import pretrained_directory, pretrained_names
 from keras_sat.model.attention import ATTENTIONS, SCORINGS
 from keras_sat.model.cells import CELLS
 from keras_sat.model.encoders import ENCODERS
@@ -485,7 +485,7 @@ def test_a_folder_of_that_name_is_not_the_bundled_captioner(whole_training, tmp_
     shutil.copytree(whole_training[0] / "model", tmp_path / "scenes")
     monkeypatch.chdir(tmp_path)
     captioner = command_line._captioner_of(None, None, data="scenes")
-    assert captioner.weights_digest() == Captioner.from_pretrained("scenes").weights_digest()
+    assert captioner.weights_digest() == Captioner.load(pretrained_directory("scenes")).weights_digest()
     assert "'scenes' is used" in capsys.readouterr().err
     mine = command_line._captioner_of(["scenes"], None)
     assert mine.weights_digest() == whole_training[1].weights_digest(), "a folder that is named counts"
