@@ -1,7 +1,6 @@
 """The captioner: encoder, decoder and vocabulary in one Keras model that trains, captions photos, saves and loads."""
 
 import inspect
-import numbers
 import operator
 
 import keras
@@ -22,7 +21,6 @@ from keras_sat.files import saving, transfer
 from keras_sat.files.export import export
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
-from keras_sat.model.averages import WeightAverages
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.graphs import Graphs
 from keras_sat.model.learnt_photos import digests_of, together
@@ -30,6 +28,7 @@ from keras_sat.model.objective import COIN_FOR, Means, PaperObjective, as_rows
 from keras_sat.model.photo_encoder import TRAININGS, PhotoEncoder
 from keras_sat.model.reading import read_captions
 from keras_sat.model.replicas import sums_on_first_replica
+from keras_sat.model.updates import WeightUpdates, make_optimizer
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.search.writer import CaptionWriter, in_batches
 
@@ -184,7 +183,7 @@ class Captioner(keras.Model):
             use_baseline=use_baseline,
         )
         self.training_objective = self.paper_objective
-        self.averages = WeightAverages()  # of a training that keeps none
+        self.updates = WeightUpdates()
         self.means = Means()
         self.graphs = Graphs()
         self.writer = CaptionWriter([self])
@@ -331,18 +330,15 @@ class Captioner(keras.Model):
         rates = {"average_momentum": average_momentum, "encoder_rate": encoder_rate, "weight_decay": weight_decay}
         check_rates(**rates, clip_norm=clip_norm)
         check_learning_rate(learning_rate)
-        if isinstance(learning_rate, numbers.Real):
-            learning_rate = float(learning_rate)  # Keras takes no other kind of number
-        self.spares_vectors = isinstance(optimizer, str)  # whether weight decay is for matrices alone
-        if isinstance(optimizer, str):
-            config = {"learning_rate": learning_rate, "global_clipnorm": clip_norm}
-            if weight_decay is not None or optimizer == "adamw":  # which would decay without being asked to
-                config["weight_decay"] = weight_decay or 0.0
-            optimizer = keras.optimizers.get({"class_name": optimizer, "config": config})
+        self.updates = WeightUpdates(
+            encoder_rate=encoder_rate,
+            average_momentum=average_momentum,
+            decays_vectors=not isinstance(optimizer, str),
+        )
+        rates = {"learning_rate": learning_rate, "clip_norm": clip_norm, "weight_decay": weight_decay}
+        optimizer = make_optimizer(optimizer, **rates)
         if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:  # else Keras does it
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-        self.averages = WeightAverages(average_momentum)
-        self.encoder_rate = encoder_rate
         if training_objective is not None and jit_compile is True:
             raise ValueError(
                 "XLA cannot compile an objective such as SelfCritical: its reward is plain Python. "
@@ -408,30 +404,15 @@ class Captioner(keras.Model):
 
     def averaged_weights(self):
         """Return a context in which the weights are their moving averages, while a training keeps such (`compile`)."""
-        return self.averages.in_place_of(self.trainable_variables)
+        return self.updates.averages.in_place_of(self.trainable_variables)
 
     def end_averaging(self):
         """Leave the averaged weights as the weights, at the end of a training that kept such."""
-        self.averages.end(self.trainable_variables)
+        self.updates.averages.end(self.trainable_variables)
 
     def make_training_state(self):
         """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
-        self.check_encoder_rate(self.encoder_rate)
-        if not self.optimizer.built:
-            if self.spares_vectors:
-                optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-                vectors = [weight for weight in self.trainable_variables if len(weight.shape) < 2]
-                optimizer.exclude_from_weight_decay(var_list=vectors)
-            self.optimizer.build(self.trainable_variables)
-        return [*self.optimizer.variables, *self.averages.begin(self.trainable_variables)]
-
-    def check_encoder_rate(self, encoder_rate):
-        """Refuse a share of the learning rate for an encoder of which nothing is trained."""
-        if encoder_rate < 1 and not self.encoder_variables:
-            raise ValueError(
-                "No layer of the encoder is trained that could learn more slowly; see `trained_up_to` and "
-                f"`encoder_training`. Received: encoder_rate={encoder_rate}"
-            )
+        return self.updates.begin(self)
 
     def objective(self, batch, training):
         """Return the paper's Objective of a batch of make_batches."""
@@ -449,23 +430,13 @@ class Captioner(keras.Model):
             loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
         gradients = tape.gradient(loss, self.trainable_variables)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # a word's rows of E added up
-        self.update_weights(sums_on_first_replica(gradients))
+        self.updates.apply(self, sums_on_first_replica(gradients))
         objective.after_step()
         return self.means.update(objective)
 
     def test_step(self, batch):
         """Measure one batch of make_batches, with attention's expectation, and return the metrics so far."""
         return self.means.update(self.objective(batch, training=False))
-
-    def update_weights(self, gradients):
-        """Take one step of the optimizer, a shorter one for the encoder, and let the averages follow."""
-        slow = self.encoder_variables if self.encoder_rate < 1 else []
-        before = [tf.identity(weight.value) for weight in slow]
-        self.averages.begin(self.trainable_variables)
-        self.optimizer.apply(gradients, self.trainable_variables)  # clips them first
-        for weight, old in zip(slow, before):
-            weight.assign(old + self.encoder_rate * (weight - old))
-        self.averages.follow(self.trainable_variables, self.optimizer.iterations)
 
     @property
     def encoder_variables(self):

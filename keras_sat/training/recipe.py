@@ -18,6 +18,7 @@ from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.files.model_folder import PRETRAINED, read_model
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.learnt_photos import learnt_of
+from keras_sat.model.updates import WeightUpdates
 from keras_sat.presets import (
     DEFAULT_MODEL,
     FEWEST_PHOTOS,
@@ -270,7 +271,7 @@ def _train_on_words(plan):
         captioner = Captioner(vocabulary, **options)
     else:
         captioner = _continued(plan.initial_model, vocabulary, {"seed": plan.seed, **plan.chosen})
-    captioner.check_encoder_rate(plan.encoder_rate)
+    WeightUpdates(encoder_rate=plan.encoder_rate).check_rate(captioner)
     for line in _summary(plan.data_name, plan.images, captioner, plan.num_views, plan.output_dir, plan.team):
         plan.say(line)
     plan.photos.prepare(captioner, plan.num_views)
@@ -296,7 +297,7 @@ def _train_on_rewards(plan, before):
     arguments["captioner_options"] = {"dtype": options.get("dtype")}
     keras.utils.set_random_seed(plan.seed)
     captioner = before.adapted(**{"seed": plan.seed, **options})
-    captioner.check_encoder_rate(plan.encoder_rate)
+    WeightUpdates(encoder_rate=plan.encoder_rate).check_rate(captioner)
     folder = plan.output_dir / SELF_CRITICAL_FOLDER
     training = Training(plan, folder, plan.self_critical_epochs, kind="self-critical ", monitored="val_cider")
     training.note(describe(arguments, plan.images, captioner))

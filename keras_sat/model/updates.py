@@ -1,0 +1,73 @@
+"""How the weights follow their gradients: steps of the optimizer, shorter ones for the encoder, moving averages."""
+
+import numbers
+
+import keras
+import tensorflow as tf
+
+from keras_sat.checks import check_learning_rate
+from keras_sat.model.averages import WeightAverages
+
+
+def make_optimizer(optimizer, *, learning_rate=4e-4, clip_norm=5.0, weight_decay=None):
+    """Return a Keras optimizer by name; one that is an optimizer already is returned as it is.
+
+    Args:
+        optimizer: a name, such as "adam" or "rmsprop", or a Keras optimizer.
+        learning_rate, clip_norm, weight_decay: see `Captioner.compile`.
+    """
+    if not isinstance(optimizer, str):
+        return optimizer
+    check_learning_rate(learning_rate)
+    if isinstance(learning_rate, numbers.Real):
+        learning_rate = float(learning_rate)  # Keras takes no other kind of number
+    config = {"learning_rate": learning_rate, "global_clipnorm": clip_norm}
+    if weight_decay is not None or optimizer == "adamw":  # which would decay without being asked to
+        config["weight_decay"] = weight_decay or 0.0
+    return keras.optimizers.get({"class_name": optimizer, "config": config})
+
+
+class WeightUpdates:
+    """Updates the trained weights of a captioner, which was compiled with an optimizer.
+
+    Args:
+        encoder_rate: layers of the encoder learn with this share of the learning rate.
+        average_momentum: see WeightAverages.
+        decays_vectors: whether weight decay is for vectors too; it is for matrices alone where keras_sat made the
+            optimizer.
+    """
+
+    def __init__(self, *, encoder_rate=1.0, average_momentum=None, decays_vectors=True):
+        self.encoder_rate = encoder_rate
+        self.decays_vectors = decays_vectors
+        self.averages = WeightAverages(average_momentum)
+
+    def begin(self, captioner):
+        """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
+        self.check_rate(captioner)
+        weights = captioner.trainable_variables
+        if not captioner.optimizer.built:
+            if not self.decays_vectors:
+                optimizer = getattr(captioner.optimizer, "inner_optimizer", captioner.optimizer)
+                optimizer.exclude_from_weight_decay(var_list=[weight for weight in weights if len(weight.shape) < 2])
+            captioner.optimizer.build(weights)
+        return [*captioner.optimizer.variables, *self.averages.begin(weights)]
+
+    def apply(self, captioner, gradients):
+        """Take one step of the optimizer, a shorter one for the encoder, and let the averages follow."""
+        weights = captioner.trainable_variables
+        slow = captioner.encoder_variables if self.encoder_rate < 1 else []
+        before = [tf.identity(weight.value) for weight in slow]
+        self.averages.begin(weights)
+        captioner.optimizer.apply(gradients, weights)  # clips them first
+        for weight, old in zip(slow, before):
+            weight.assign(old + self.encoder_rate * (weight - old))
+        self.averages.follow(weights, captioner.optimizer.iterations)
+
+    def check_rate(self, captioner):
+        """Raise ValueError for a share of the learning rate for an encoder of which nothing is trained."""
+        if self.encoder_rate < 1 and not captioner.encoder_variables:
+            raise ValueError(
+                "No layer of the encoder is trained that could learn more slowly; see `trained_up_to` and "
+                f"`encoder_training`. Received: encoder_rate={self.encoder_rate}"
+            )
