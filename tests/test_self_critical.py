@@ -13,8 +13,7 @@ from data_utils import DATASETS, Vocabulary, make_batches
 from keras_sat import Captioner, SelfCritical, equations
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.scoring.cider import DocumentFrequencies, cider
-from keras_sat.search.algorithms import allowed_logits
-from keras_sat.search.writer import run_search, special_tokens
+from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
 from keras_sat.training.self_critical import CaptionReward, mean_of_others
 
 REGIONS, DIM, LENGTH = 3, 4, 2

@@ -50,6 +50,34 @@ class _Captions(NamedTuple):
 # === The searches ===
 
 
+def run_search(step, state, vocabulary, num_regions, word_noise=None, *, max_length, allow_unknown=False, **options):
+    """Return the SearchResult of the search that the options mean: by beams, drawn words, or greedy.
+
+    Args:
+        step, state: see `keras_sat.search.algorithms`.
+        vocabulary: Vocabulary.
+        num_regions, word_noise, max_length: see `keras_sat.search.algorithms`.
+        allow_unknown: allow `<unk>`.
+        **options: of beam_search or of sample_search; none for greedy search.
+    """
+    shared = {"num_regions": num_regions, "max_length": max_length, **special_tokens(vocabulary, allow_unknown)}
+    if "num_beams" in options:
+        return beam_search(step, state, **options, **shared)
+    if "temperature" in options:
+        return sample_search(step, state, word_noise, **options, **shared)
+    return greedy_search(step, state, **shared)
+
+
+def special_tokens(vocabulary, allow_unknown=False):
+    """Return what a search must know of a vocabulary."""
+    return {
+        "start_token_id": vocabulary.start_token_id,
+        "end_token_id": vocabulary.end_token_id,
+        "pad_token_id": vocabulary.pad_token_id,
+        "forbidden_token_ids": () if allow_unknown else (vocabulary.unk_token_id,),
+    }
+
+
 def greedy_search(step, state, **options):
     """Take the most probable word at each step. Returns SearchResult with one result for each row of `state`."""
     return _choose_word_by_word(step, state, lambda logits, t: ops.top_k(logits, 1)[1][:, 0], 1, **options)

@@ -11,12 +11,12 @@ import os
 
 import numpy as np
 import tensorflow as tf
-from keras import ops
 
 from data_utils.images import find_pictures, load_image, stands_for_many
 from keras_sat.checks import check_counts, check_options, check_weights
 from keras_sat.model.graphs import Graphs
-from keras_sat.search import algorithms
+from keras_sat.search.agreement import agree, finest_grid
+from keras_sat.search.algorithms import SearchResult, run_search
 from keras_sat.search.result import CaptionResult
 
 DEFAULT_NUM_BEAMS = 3
@@ -57,13 +57,16 @@ class CaptionWriter:
 
     def rows_and_columns(self):
         """Return the shape of the attention maps: the finest grid of the members that attend."""
-        attending = [captioner for captioner, attends in zip(self.members, self._are_attending) if attends]
-        return max((captioner.rows_and_columns() for captioner in attending), key=np.prod)
+        return finest_grid(self._grids, self._are_attending)
 
     @property
     def num_regions(self):
         """The length of the attention weights."""
         return int(np.prod(self.rows_and_columns()))
+
+    @property
+    def _grids(self):
+        return [captioner.rows_and_columns() for captioner in self.members]
 
     @property
     def _are_attending(self):
@@ -262,70 +265,8 @@ class CaptionWriter:
             captioner.steps(captioner.adapt(given), rows_per_photo, region_noise=region_noise)
             for captioner, given in zip(self.members, features)
         ]
-        step, state = members[0] if len(members) == 1 else self._together(members)
+        step, state = members[0] if len(members) == 1 else agree(members, self._grids, self._are_attending)
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
-
-    def _together(self, members):
-        """Return one step and state of those of several members: the mean of their probabilities, and of their maps."""
-
-        def step(input_ids, states):
-            results = [step(input_ids, state) for (step, _), state in zip(members, states)]
-            return results[0]._replace(
-                logits=mean_of_probabilities([result.logits for result in results]),
-                state=tuple(result.state for result in results),
-                attention_weights=self._mean_map([result.attention_weights for result in results]),
-            )
-
-        return step, tuple(state for _, state in members)
-
-    def _mean_map(self, maps):
-        """Return the mean of the maps (rows, regions) of members that attend, on the finest of their grids."""
-        shape = self.rows_and_columns()
-        finest = []
-        for captioner, attends, weights in zip(self.members, self._are_attending, maps):
-            if not attends:
-                continue
-            grid = captioner.rows_and_columns()
-            if grid != shape:
-                weights = ops.image.resize(ops.reshape(weights, (-1, *grid, 1)), shape, interpolation="bilinear")
-                weights = ops.reshape(weights, (-1, int(np.prod(shape))))
-                weights = weights / ops.sum(weights, axis=-1, keepdims=True)
-            finest.append(weights)
-        return sum(finest) / len(finest)
-
-
-def mean_of_probabilities(logits):
-    """Return the logarithm of the mean of the distributions that logits stand for, all (rows, vocabulary)."""
-    log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
-    return ops.logsumexp(ops.stack(log_probs), axis=0) - np.log(len(logits))
-
-
-def run_search(step, state, vocabulary, num_regions, word_noise=None, *, max_length, allow_unknown=False, **options):
-    """Return the SearchResult of the search that the options mean: by beams, drawn words, or greedy.
-
-    Args:
-        step, state: see `keras_sat.search.algorithms`.
-        vocabulary: Vocabulary.
-        num_regions, word_noise, max_length: see `keras_sat.search.algorithms`.
-        allow_unknown: allow `<unk>`.
-        **options: of beam_search or of sample_search; none for greedy search.
-    """
-    shared = {"num_regions": num_regions, "max_length": max_length, **special_tokens(vocabulary, allow_unknown)}
-    if "num_beams" in options:
-        return algorithms.beam_search(step, state, **options, **shared)
-    if "temperature" in options:
-        return algorithms.sample_search(step, state, word_noise, **options, **shared)
-    return algorithms.greedy_search(step, state, **shared)
-
-
-def special_tokens(vocabulary, allow_unknown=False):
-    """Return what a search must know of a vocabulary."""
-    return {
-        "start_token_id": vocabulary.start_token_id,
-        "end_token_id": vocabulary.end_token_id,
-        "pad_token_id": vocabulary.pad_token_id,
-        "forbidden_token_ids": () if allow_unknown else (vocabulary.unk_token_id,),
-    }
 
 
 # === SearchResult -> CaptionResult ===
@@ -340,7 +281,7 @@ def results_of(found, vocabulary, rows_and_columns, photos):
         rows_and_columns: the grid of the maps.
         photos: what `CaptionResult.image` is to be, for each photo.
     """
-    found = algorithms.SearchResult(*(np.asarray(array) for array in found))
+    found = SearchResult(*(np.asarray(array) for array in found))
     results = []
     for photo, image in enumerate(photos):
         of_photo = []

@@ -20,8 +20,7 @@ from keras_sat.checks import check_above_zero, check_counts
 from keras_sat.model.objective import Objective, photos_with_words
 from keras_sat.model.replicas import draw_for_photos, sum_over_replicas
 from keras_sat.scoring.cider import DocumentFrequencies, cider_of_vectors
-from keras_sat.search.algorithms import allowed_logits
-from keras_sat.search.writer import run_search, special_tokens
+from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
 
 BASELINES = ("greedy", "others")
 KEPT_REFERENCES = 40_000  # captions of which the n-grams are kept: those of Flickr8k
