@@ -558,7 +558,7 @@ class Captioner(keras.Model):
         return cls.load(model_directory(model), **options)
 
     def adapted(self, vocabulary=None, **options):
-        """Return a new captioner that goes on from the weights of this one.
+        """Return a new captioner that begins with the weights of this one.
 
         Args:
             vocabulary: Vocabulary. Words that both have keep their weights, new ones begin with random weights.

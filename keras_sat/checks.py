@@ -16,7 +16,7 @@ WHOSE_ENCODER_WEIGHTS = " of Captioner, Captioner.load, Captioner.from_pretraine
 
 
 def check_options(options, *functions, beside=(), also=()):
-    """Refuse options that no function has, and guess which one was meant.
+    """Raise ValueError for options that no function has, and guess which one was meant.
 
     Args:
         options: dict, or names.
@@ -53,7 +53,7 @@ def with_known_options(*further):
 
 
 def check_learning_rate(learning_rate):
-    """Refuse what is neither a number above 0 nor a schedule, or function, that gives one."""
+    """Raise ValueError for a learning rate that is no number above 0, no schedule and no function."""
     from keras.optimizers.schedules import LearningRateSchedule
 
     if isinstance(learning_rate, LearningRateSchedule) or callable(learning_rate):
@@ -66,7 +66,7 @@ def check_learning_rate(learning_rate):
 
 
 def check_counts(least=1, most=MOST, **counts):
-    """Refuse what is no whole number from `least` to `most`; `max_length`, wherever it is, is at most MOST_WORDS."""
+    """Raise ValueError unless each is a whole number from `least` to `most`; `max_length` is at most MOST_WORDS."""
     for name, count in counts.items():
         greatest = min(most, MOST_WORDS) if name == "max_length" else most
         if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < least:
@@ -76,28 +76,28 @@ def check_counts(least=1, most=MOST, **counts):
 
 
 def check_weights(**weights):
-    """Refuse what is no number of at least 0."""
+    """Raise ValueError unless each is a finite number of at least 0."""
     for name, weight in weights.items():
         if not isinstance(weight, numbers.Real) or not 0 <= weight < math.inf:
             raise ValueError(f"`{name}` must be a number of at least 0. Received: {name}={weight!r}")
 
 
 def check_above_zero(**values):
-    """Refuse what is no number above 0."""
+    """Raise ValueError unless each is a finite number above 0."""
     for name, value in values.items():
         if not isinstance(value, numbers.Real) or not 0 < value < math.inf:
             raise ValueError(f"`{name}` must be above 0. Received: {name}={value!r}")
 
 
 def check_shares(**shares):
-    """Refuse what is no number from 0 to below 1."""
+    """Raise ValueError unless each is a number from 0 to below 1."""
     for name, share in shares.items():
         if not isinstance(share, numbers.Real) or not 0 <= share < 1:
             raise ValueError(f"`{name}` must be a share from 0 to below 1. Received: {name}={share!r}")
 
 
 def check_rates(*, average_momentum, encoder_rate, weight_decay, clip_norm):
-    """Refuse what `Captioner.compile` cannot train with."""
+    """Raise ValueError for rates that `Captioner.compile` cannot train with."""
     if clip_norm is not None:
         check_above_zero(clip_norm=clip_norm)  # with one below 0 the training would go uphill
     if average_momentum is not None:
@@ -109,7 +109,7 @@ def check_rates(*, average_momentum, encoder_rate, weight_decay, clip_norm):
 
 
 def check_axes(ax):
-    """Refuse what is neither matplotlib axes nor an array of them."""
+    """Raise ValueError for anything but matplotlib axes, or an array of them."""
     import numpy as np
     from matplotlib.axes import Axes
 
@@ -122,7 +122,7 @@ def check_axes(ax):
 
 
 def check_list_of_results(results):
-    """Refuse one CaptionResult where there is a list of them, and a list of what goes with each."""
+    """Raise ValueError for one CaptionResult where a list of them is expected."""
     if hasattr(results, "attention_weights"):
         raise ValueError(
             f"Expected a list of CaptionResult: put the one into [ ]. Received: one {type(results).__name__}"
@@ -130,7 +130,7 @@ def check_list_of_results(results):
 
 
 def check_no_keras_distribution():
-    """Refuse what Keras takes on TensorFlow too, and then passes over in silence."""
+    """Raise ValueError for Keras' own distributions, which do nothing on TensorFlow."""
     import keras
 
     if keras.distribution.distribution() is not None:

@@ -1,4 +1,4 @@
-"""Settings for whole trainings, by name: keyword arguments of `keras_sat.fit`; and the encoder where none is named.
+"""Settings for whole trainings, by name: keyword arguments of `keras_sat.fit`; and the default encoder.
 
 The command line takes those of the data set and the encoder, or of the data set, unless it is given another name.
 """

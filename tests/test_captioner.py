@@ -822,7 +822,7 @@ def test_a_vocabulary_is_needed(vocabulary):
 def test_impossible_requests(eight, tmp_path):
     captioner = make_captioner(eight[1])
     features = eight[2].features(["0"])
-    with pytest.raises(ValueError, match=r"Only hard attention draws places"):
+    with pytest.raises(ValueError, match=r"Only hard attention draws regions"):
         captioner.caption_features(features, sample_attention=True)
     with pytest.raises(ValueError, match=r"num_results=4, num_beams=3"):
         captioner.caption_features(features, num_results=4)

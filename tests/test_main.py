@@ -300,7 +300,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     for arguments, message in (
         ([str(pictures / "*.gif")], "no such file"),
         ([both[0], "--plot", str(tmp_path / "taken")], "this is a folder. Received: --plot"),
-        ([both[0], "--model", "nonsense"], "no pretrained model"),
+        ([both[0], "--model", "nonsense"], "no bundled model"),
         ([both[0], "--plot", both[0]], "would replace the picture itself"),
         ([both[0], *(f"--{kind}={tmp_path / 'a.gif'}" for kind in ("plot", "gif"))], "One file cannot be both"),
         ([*both, "--plot", str(tmp_path / "one.png")], "into a folder: leave out .png"),

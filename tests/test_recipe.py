@@ -370,7 +370,7 @@ def test_going_on_from_a_model_on_other_photos(whole_training, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             keras_sat.fit(mine, output_dir=tmp_path / "other", **changed, **options)
-    with pytest.raises(ValueError, match="no pretrained model"):
+    with pytest.raises(ValueError, match="no bundled model"):
         keras_sat.fit(mine, output_dir=tmp_path / "other", initial_model="nonsense")
 
 

@@ -1,4 +1,4 @@
-"""A training on the disk, as it stood at the end of an epoch: what it takes to go on as if nothing had happened.
+"""A training on the disk, as it stood at the end of an epoch: what it takes to resume it exactly.
 
     progress.json       the figures of each epoch so far, and the name of the other file
     state-DIGEST.npz    weights, optimizer, baseline and the state of every random generator
@@ -16,9 +16,7 @@ from keras_sat.files.model_folder import read_arrays, write_arrays
 
 EXPECTED = "a training that keras_sat.fit wrote"
 STATE = re.compile(r"state-[0-9a-f]{16}\.npz")
-WAY_OUT = (
-    "It cannot be gone on with: train into another output_dir (with initial_model=FOLDER/model from its best weights)."
-)
+WAY_OUT = "It cannot be resumed: train into another output_dir (with initial_model=FOLDER/model from its best weights)."
 
 
 def write_checkpoint(directory, captioner, epochs):

@@ -5,7 +5,7 @@
     DIRECTORY/1/vocabulary.txt                a token a line; the number of the line, from 0 on, is its id
 
 Both hold the captioner's own search as a graph, from pixels on, the encoder included; there is no second copy of it.
-A folder DIRECTORY/2 is the next export: TensorFlow Serving serves the one with the greatest number. The file .lock is
+A folder DIRECTORY/2 is the next export: TensorFlow Serving serves the one with the highest number. The file .lock is
 empty; it lets one process export at a time.
 """
 
@@ -46,7 +46,7 @@ def export(
             "TensorFlow takes [ in a path for a pattern, and could not load what lies there. Choose another folder. "
             f"Received: directory={str(directory)!r}"
         )
-    _next_version(directory)  # refuses what is no folder of exports before anything is written into it
+    _next_version(directory)  # refuses any other folder before anything is written into it
     greedy = {"max_length": max_length, "allow_unknown": allow_unknown}
     beams = {"num_beams": num_beams, "num_results": 1, "length_penalty": length_penalty}
     with exclusive_lock(directory / ".lock", f"is exporting into {directory}"), without_xla():

@@ -238,12 +238,12 @@ def read_arrays(path, expected, way_out=""):
 
 
 def pretrained_names():
-    """Return the names of the models that come with keras_sat."""
+    """Return the names of the bundled models."""
     return sorted(path.name for path in PRETRAINED.glob("*") if (path / "config.json").is_file())
 
 
 def pretrained_directory(name):
-    """Return the folder of a model that comes with keras_sat."""
+    """Return the folder of a bundled model."""
     names = pretrained_names()
     if name not in names:
         near = difflib.get_close_matches(str(name), names, n=1)
@@ -264,7 +264,7 @@ def model_directory(model):
     try:
         return pretrained_directory(os.fspath(model))
     except ValueError as error:
-        raise ValueError(f"There is no folder of that name, and no pretrained model. {error}") from None
+        raise ValueError(f"There is no folder of that name, and no bundled model. {error}") from None
 
 
 def _words_digest(vocabulary):

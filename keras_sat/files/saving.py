@@ -54,7 +54,7 @@ def load(kind, directory, encoder, encoder_weights):
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights):
-    """Return a captioner with the settings of a folder, and with weights of its own as yet."""
+    """Return a captioner with the settings of a folder; its weights are still random."""
     options, own = dict(settings["captioner"]), settings["has_own_encoder"]
     trained = options["encoder_training"] != "frozen"
     if own and trained and encoder is None:
@@ -64,7 +64,7 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights):
         )
     if trained and encoder_weights is not None:
         warnings.warn(
-            f"This captioner brings the whole of its encoder along: encoder_weights={encoder_weights!r} is not used.",
+            f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is not used.",
             stacklevel=4,
         )
     # A trained encoder, and last layers that are, need no weights to begin with: they get those of the folder.
@@ -77,7 +77,7 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights):
 
 
 def _give_back(settings, captioner, encoder, encoder_weights):
-    """Give a captioner the settings that it had, and that it was made without."""
+    """Set what the captioner knew of its encoder when it was saved; it was made without."""
     options = settings["captioner"]
     if encoder is None:
         captioner.photo_encoder.name, captioner.photo_encoder.is_own = options["encoder"], settings["has_own_encoder"]

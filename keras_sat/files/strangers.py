@@ -46,7 +46,7 @@ def refuse_claims(settings, vocabulary_size, arrays):
 
 
 def refuse_grids(settings, captioner):
-    """Raise ValueError for grids of a stranger's model that are none, or not that of its regions."""
+    """Raise ValueError for grids of a stranger's model that are no grids, or do not have its regions."""
     known_grid, saved_grid = settings["rows_and_columns"], settings["captioner"]["grid_shape"]
     grids = {"rows_and_columns": known_grid} | ({} if saved_grid is None else {"captioner.grid_shape": saved_grid})
     for name, grid in grids.items():

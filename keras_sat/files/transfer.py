@@ -7,7 +7,7 @@ from keras_sat.files.saving import refuse_unbuilt
 
 
 def adapted(captioner, vocabulary, options):
-    """Return a new captioner that goes on from the weights of this one; see `Captioner.adapted`."""
+    """Return a new captioner that begins with the weights of this one; see `Captioner.adapted`."""
     refuse_unbuilt(captioner, "adapt")
     vocabulary = captioner.vocabulary if vocabulary is None else vocabulary
     _refuse_another_encoder(captioner, options)
@@ -30,7 +30,7 @@ def _refuse_another_encoder(captioner, options):
     for name in ("encoder", "encoder_layer", "image_size"):
         if options.get(name, before[name]) != before[name]:
             raise ValueError(
-                f"A captioner goes on with the encoder that it has: {name} is {before[name]!r}. "
+                f"A captioner keeps the encoder that it has: {name} is {before[name]!r}. "
                 f"Received: {name}={options[name]!r}"
             )
 
@@ -71,7 +71,7 @@ def _take_over_weights(captioner, adapted, options):
                 if key != "seed" and before.get(key) != value
             ]
             raise ValueError(
-                "A captioner goes on with the parts and sizes that it has: leave out what changes them. "
+                "A captioner keeps the parts and sizes that it has: leave out what changes them. "
                 f"Received: {', '.join(changed)}"
             )
         array = weights[name].numpy()
@@ -82,6 +82,6 @@ def _take_over_weights(captioner, adapted, options):
         weight.assign(array)
     if lost := weights.keys() - adapted.named_weights().keys():
         raise ValueError(
-            "A captioner goes on with all that it has learnt: leave out the options that would drop a part of it. "
+            "A captioner keeps all that it has learnt: leave out the options that would drop a part of it. "
             f"Received: options that leave no place for {', '.join(sorted(lost))}"
         )

@@ -16,7 +16,7 @@ class FeatureAdapter(layers.Layer):
     Args:
         network: the rest of the encoder, trained along: a `keras.Model` from one grid to another (see
             `make_encoder_top`), never in training mode, so that its batch statistics stay. None: there is no rest.
-        normalise: give each vector mean 0 and variance 1, so that all encoders speak equally loud.
+        normalise: give each vector mean 0 and variance 1, so that the features of all encoders have the same scale.
         projection_dim: map each vector to one of this length, by one learnt matrix for all regions; None does not.
         dropout: share of the numbers that are dropped while training.
         seed: of the dropout.

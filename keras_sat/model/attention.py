@@ -37,7 +37,7 @@ def soft(attention_weights, noise, sampled):
 
 
 def hard(attention_weights, noise, sampled):
-    """Look at one place, drawn from alpha_t; without noise, and in rows that are not `sampled`, at the expectation.
+    """Look at one region, drawn from alpha_t; without noise, and in rows that are not `sampled`, at the expectation.
 
     Args:
         attention_weights: (rows, regions).

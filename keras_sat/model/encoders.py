@@ -56,7 +56,7 @@ def _application_encoder(name, application, preprocessing, layer, weights, image
 
 def _with_imagenet_weights(name, application, shape):
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # Keras tells of its download, where programs read captions
+        with contextlib.redirect_stdout(sys.stderr):  # Keras prints that it downloads, where programs read captions
             return application(include_top=False, weights="imagenet", input_shape=shape)
     except Exception as error:  # keras.utils.get_file raises a plain Exception when a download fails
         address = re.search(r"https?://\S+?(?=:?\s|:?$)", str(error))

@@ -153,7 +153,7 @@ class PaperObjective:
         return ops.zeros_like(penalty) if captioner.decoder.attention == "none" else penalty
 
     def _surrogate(self, learnt, log_prob, entropy, read, sampled):
-        """Return what has the gradient of equation (12), for each row."""
+        """Return for each row a number whose gradient is that of equation (12)."""
         return equations.hard_attention_surrogate(
             learnt,
             equations.location_log_prob(read.attention_weights, read.selection, read.token_weights),

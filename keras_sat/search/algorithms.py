@@ -169,7 +169,7 @@ def beam_search(step, state, *, num_beams=3, num_results=1, length_penalty=0.0, 
 
 
 def _choose_word_by_word(step, state, choose, num_results, **options):
-    """Search where no row looks at another: `choose(logits, t)` returns the next token of each row."""
+    """Search each row by itself: `choose(logits, t)` returns the next token of each row."""
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
 
     def advance(t, input_ids, state, captions):

@@ -152,7 +152,9 @@ class CaptionWriter:
             images: the photos, to be kept in the results.
         """
         if sample_attention and not self.samples_attention:
-            raise ValueError("Only hard attention draws places. Received: sample_attention=True with another attention")
+            raise ValueError(
+                "Only hard attention draws regions. Received: sample_attention=True with another attention"
+            )
         if temperature is None and (top_k is not None or top_p is not None):
             raise ValueError(f"Pass `temperature` to draw words. Received: top_k={top_k}, top_p={top_p}")
         if temperature is not None and (num_beams not in (None, 1) or length_penalty is not None):
