@@ -9,7 +9,6 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils.vocabulary import Vocabulary
-from keras_sat import equations
 from keras_sat.checks import (
     check_learning_rate,
     check_no_keras_distribution,
@@ -30,6 +29,7 @@ from keras_sat.model.reading import read_captions
 from keras_sat.model.replicas import sums_on_first_replica
 from keras_sat.model.updates import WeightUpdates, make_optimizer
 from keras_sat.presets import DEFAULT_MODEL
+from keras_sat.search.steps import steps_of
 from keras_sat.search.writer import CaptionWriter, in_batches
 
 ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
@@ -458,28 +458,9 @@ class Captioner(keras.Model):
         """Return a list of CaptionResult from features; see `CaptionWriter.caption_features`."""
         return self.writer.caption_features(features, **options)
 
-    def steps(self, features, rows_per_photo, *, region_noise=None, thinning=None):
-        """Return `step` and `state` as the searches of `keras_sat.search.algorithms` take them.
-
-        Args:
-            features: what the adapter made of features, (photos, regions, feature_dim).
-            rows_per_photo: captions in the making, for each photo.
-            region_noise: uniform noise (rows, max_length, regions) that hard attention draws regions with; None uses
-                the expectation.
-            thinning: Thinning of the readout, a row for each row, see `CaptionDecoder.thin`.
-        """
-        projected_features = self.decoder.project_features(features)
-        state = self.decoder.initial_state(features, rows_per_photo)
-        times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")  # how many steps each row has made
-
-        def step(input_ids, state):
-            state, times = state
-            noise = None if region_noise is None else equations.gumbel(ops.take(region_noise, times[0], axis=1))
-            result = self.decoder.step(input_ids, state, features, projected_features, noise=noise, thinning=thinning)
-            looked_at = result.attention_weights if region_noise is None else result.selection
-            return result._replace(state=(result.state, times + 1), attention_weights=looked_at)
-
-        return step, (state, times)
+    def steps(self, features, rows_per_photo, **options):
+        """Return `step` and `state` as searches take them; see `keras_sat.search.steps.steps_of`."""
+        return steps_of(self.decoder, features, rows_per_photo, **options)
 
     # === Files ===
 
@@ -501,38 +482,17 @@ class Captioner(keras.Model):
         """Keras asks for this when it writes a file of its own, which it could not read again: it is refused."""
         raise ValueError(f"{saving.NO_ONE_FILE} Received: a captioner for keras.saving.save_model")
 
-    def export(
-        self,
-        directory,
-        format="tf_saved_model",
-        *,
-        num_beams=3,
-        length_penalty=None,
-        max_length=20,
-        allow_unknown=False,
-        jpeg=True,
-    ):
+    def export(self, directory, format="tf_saved_model", **options):
         """Write the captioner, encoder and search included, for programs that do not have keras_sat.
 
         Args:
-            directory: made if it is not there. What is written is the folder `directory`/1, or the next number: an
-                export never replaces another.
-            format: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which
-                takes one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
-            num_beams, length_penalty, max_length, allow_unknown: of the search, as in `caption_features`.
-            jpeg: give the SavedModel a second signature, which takes JPEG or PNG files.
+            directory: made if it is not there.
+            format: "tf_saved_model", "litert", or a list of both.
+            **options: num_beams, length_penalty, max_length, allow_unknown, jpeg; see `keras_sat.files.export.export`.
 
         Returns: the path of the folder that was written.
-
-        Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any
-        size: they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and knows nothing of
-        the orientation that a camera notes in its files, nor of transparency. Both give `captions` (photos,); `words`
-        (photos, max_length), "" behind the last; `num_words`, `log_prob` and `is_finished` (photos,);
-        `attention_weights` (photos, max_length, rows, columns). model.tflite gives `token_ids` (1, max_length) instead
-        of words; vocabulary.txt beside it has the words.
         """
-        options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
-        return export(self, directory, format, allow_unknown=allow_unknown, jpeg=jpeg, **options)
+        return export(self, directory, format, **options)
 
     @classmethod
     def load(cls, directory, *, encoder=None, encoder_weights=None):

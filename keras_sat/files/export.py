@@ -26,12 +26,23 @@ FORMATS = ("tf_saved_model", "litert")
 def export(
     captioner, directory, formats, *, num_beams=3, length_penalty=None, max_length=20, allow_unknown=False, jpeg=True
 ):
-    """Write what `Captioner.export` says; return the path of the folder that was made, DIRECTORY/NUMBER.
+    """Write a captioner for programs without keras_sat; return the path of the folder that was made, DIRECTORY/NUMBER.
 
     Args:
         captioner: Captioner.
-        directory, num_beams, length_penalty, max_length, allow_unknown, jpeg: see `Captioner.export`.
-        formats: a name in FORMATS, or a list of such.
+        directory: made if it is not there. What is written is the folder `directory`/1, or the next number: an export
+            never replaces another.
+        formats: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which takes
+            one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
+        num_beams, length_penalty, max_length, allow_unknown: of the search, see `CaptionWriter.caption_features`.
+        jpeg: give the SavedModel a second signature, which takes JPEG or PNG files.
+
+    Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any size:
+    they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and knows nothing of the
+    orientation that a camera notes in its files, nor of transparency. Both give `captions` (photos,); `words` (photos,
+    max_length), "" behind the last; `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos,
+    max_length, rows, columns). model.tflite gives `token_ids` (1, max_length) instead of words; vocabulary.txt beside
+    it has the words.
     """
     formats = list(formats) if isinstance(formats, (list, tuple)) else [formats]
     if not formats or not all(name in FORMATS for name in formats):

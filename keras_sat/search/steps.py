@@ -1,0 +1,30 @@
+"""The decoder's steps as searches take them."""
+
+from keras import ops
+
+from keras_sat import equations
+
+
+def steps_of(decoder, features, rows_per_photo, *, region_noise=None, thinning=None):
+    """Return `step` and `state` as the searches of `keras_sat.search.algorithms` take them.
+
+    Args:
+        decoder: CaptionDecoder.
+        features: what the adapter made of features, (photos, regions, feature_dim).
+        rows_per_photo: captions in the making, for each photo.
+        region_noise: uniform noise (rows, max_length, regions) that hard attention draws regions with; None uses the
+            expectation.
+        thinning: Thinning of the readout, a row for each row, see `CaptionDecoder.thin`.
+    """
+    projected_features = decoder.project_features(features)
+    state = decoder.initial_state(features, rows_per_photo)
+    times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")  # how many steps each row has made
+
+    def step(input_ids, state):
+        state, times = state
+        noise = None if region_noise is None else equations.gumbel(ops.take(region_noise, times[0], axis=1))
+        result = decoder.step(input_ids, state, features, projected_features, noise=noise, thinning=thinning)
+        looked_at = result.attention_weights if region_noise is None else result.selection
+        return result._replace(state=(result.state, times + 1), attention_weights=looked_at)
+
+    return step, (state, times)
