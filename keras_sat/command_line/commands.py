@@ -255,7 +255,8 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
     from data_utils.datasets.read import read_data
     from data_utils.features.cache import FeatureCache
     from data_utils.features.shards import Shard
-    from keras_sat.model.encoders import make_encoder, weights_called
+    from keras_sat.model.encoder_weights import weights_called
+    from keras_sat.model.encoders import make_encoder
 
     received = f"--encoder {encoder}" if encoder else f"--data {data} without --encoder"
     if encoder is None:

@@ -8,7 +8,8 @@ import tensorflow as tf
 from keras import ops
 
 from keras_sat.checks import WHOSE_ENCODER_WEIGHTS
-from keras_sat.model.encoders import ENCODERS, begins_random, make_encoder, make_encoder_top, weights_called
+from keras_sat.model.encoder_weights import weights_called
+from keras_sat.model.encoders import ENCODERS, begins_random, make_encoder, make_encoder_top
 
 TRAININGS = ("frozen", "fine-tuned", "scratch")
 
