@@ -48,7 +48,7 @@ import numpy as np
 
 from data_utils import DATASETS, FeatureCache
 from data_utils.downloads import DOWNLOADS, DataSource, RemoteFile, download
-from data_utils.files import identity_of, read_json, write_json, write_whole
+from data_utils.files import read_json, write_json, write_whole
 from keras_sat.command_line.messages import one_line
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.files.model_folder import read_model
@@ -63,7 +63,7 @@ ENVIRONMENT |= {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}  #
 WAYS_OUT = re.compile(
     r"\b(remove|build|train|copy|choose|pass|use|save|wait|make room|run (\w+ )*again|expected)\b", re.I
 )
-LOCK = re.compile(r"lock(-journal)?$")  # empty, or of SQLite's
+LOCK = re.compile(r"lock$")  # empty
 
 
 class Wrong(Exception):
@@ -108,8 +108,7 @@ def run(command, output, *, disturb=None, wrapper=()):
         disturb: a function of the process, called when the work begins: when the command has taken its lock.
         wrapper: a command that the other one is an argument of.
     """
-    journal = output / f"{command.lock}-journal"  # SQLite has one as long as it holds the lock
-    before = identity_of(journal)
+    lock = output / command.lock
     arguments = [*wrapper, sys.executable, *map(str, command.arguments(output))]
     environment = os.environ | ENVIRONMENT
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -121,7 +120,7 @@ def run(command, output, *, disturb=None, wrapper=()):
 
         said, read = [], threading.Thread(target=listen)
         read.start()
-        while read.is_alive() and process.poll() is None and identity_of(journal) in (None, before):
+        while read.is_alive() and process.poll() is None and not is_held(lock):
             time.sleep(0.002)
         started, works = time.monotonic(), read.is_alive() and process.poll() is None
         if disturb is not None and works:
@@ -133,6 +132,15 @@ def run(command, output, *, disturb=None, wrapper=()):
     seconds = time.monotonic() - started if works else 0.0
     status = None if process.returncode == -signal.SIGKILL else process.returncode
     return Ended(status, *said, seconds, bool(half_written(output)))
+
+
+def is_held(lock):
+    """Return whether a process holds a lock file; asking by locking it would refuse the command its lock."""
+    with contextlib.suppress(OSError):
+        number = str(lock.stat().st_ino)
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+        return any(line.split()[-3].split(":")[-1] == number for line in lines)
+    return False
 
 
 def half_written(folder):

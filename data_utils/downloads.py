@@ -236,8 +236,8 @@ def _fetch_rest(url, part, progress):
             if sent_range.removeprefix("bytes ").partition("-")[0] != str(start):
                 raise ConnectionError("the server sent another part than was asked for")
             total = int(whole) if whole.isdigit() else None
-        progress.total = None if total is None else max(total // 1_000_000, 1)
-        progress.done = 0
+        megabytes = None if total is None else max(total // 1_000_000, 1)
+        progress.restart(megabytes, skip=start // 1_000_000 if continues else 0)
         with part.open("ab" if continues else "wb") as file:  # a server without ranges begins again
             received = start if continues else 0
             while chunk := response.read(_CHUNK_BYTES):

@@ -7,9 +7,10 @@ import json
 import os
 import secrets
 import shutil
-import sqlite3
 import stat
 from pathlib import Path
+
+import filelock
 
 MOST_TEXT_BYTES = 500_000_000  # of a file that is read into memory as text: COCO's largest has 150 MB
 
@@ -160,27 +161,34 @@ def _digest(value):
 def exclusive_lock(path, holder_does):
     """Hold the lock file `path` while the block runs; refuse at once when another process holds it.
 
-    The lock is SQLite's: it works on every system that Python runs on, and the operating system frees it when the
-    process dies, however it dies, so that no stale lock is ever left behind.
+    The lock is the operating system's, taken through the package filelock: flock on Linux and macOS, LockFileEx on
+    Windows. The system frees it when the process dies, however it dies, so that no stale lock is ever left behind. On a
+    network folder it holds between computers where the file system passes such locks on: NFS, SMB and most cluster
+    file systems do. One that has no locks at all is refused. filelock's SoftFileLock, a file that exists as long as the
+    lock is held, would work there too, but a killed process on another computer would leave it behind for ever.
 
     Args:
         path: the lock file; it is created, and stays, empty.
         holder_does: what the other holder is doing, for the message ("builds the features in ...").
     """
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         try:
-            connection = stack.enter_context(contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)))
-            connection.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error as error:
-            if "locked" not in str(error):
-                raise ValueError(
-                    f"{path}: the lock file cannot be used ({error}). Choose a folder that can be written to; if this "
-                    "one can, remove that file."
-                ) from None
+            if path.is_file() and path.stat().st_size > 0:  # some versions of filelock would empty it
+                raise ValueError("it holds something, so it is not a lock file")
+            # preserve_lock_file: Windows would remove the file, and others than Windows do not.
+            lock = filelock.FileLock(path, blocking=False, fallback_to_soft=False, preserve_lock_file=True)
+            stack.enter_context(lock)
+        except filelock.Timeout:
             raise ValueError(
                 f"Another process {holder_does}. Wait until it has ended, or stop it, and run this again. "
                 f"Received: lock file={path}"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"{path}: the lock file cannot be used ({getattr(error, 'strerror', None) or error}). Choose a folder "
+                "that can be written to, on a file system that has locks; if this one is, remove that file."
             ) from None
         yield
 

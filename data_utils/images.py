@@ -203,8 +203,8 @@ def _register_heif(path):
         import pillow_heif
     except ImportError:
         raise ValueError(
-            f"{path}: this is a HEIC picture. Run `{shlex.quote(sys.executable)} -m pip install pillow-heif` to read "
-            "such files, or save it as JPEG."
+            f'{path}: this is a HEIC picture. Run `{shlex.quote(sys.executable)} -m pip install "keras_sat[heif]"` to '
+            "read such files, or save it as JPEG."
         ) from None
     pillow_heif.register_heif_opener()
 

@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -133,6 +134,41 @@ def test_the_lock_is_held_by_one_process_and_freed_by_its_death(tmp_path):
         holder.kill()
         holder.wait()
     with exclusive_lock(lock, "is busy"):
+        pass
+    assert os.listdir(tmp_path) == ["lock"] and lock.stat().st_size == 0
+
+
+def test_the_lock_is_free_after_ctrl_c_and_after_a_refusal(tmp_path):
+    with pytest.raises(KeyboardInterrupt), exclusive_lock(tmp_path / "lock", "is busy"):
+        raise KeyboardInterrupt
+    (tmp_path / "lock").write_text("text")
+    with pytest.raises(ValueError, match="cannot be used"), exclusive_lock(tmp_path / "lock", "is busy"):
+        pass
+    (tmp_path / "lock").write_text("")
+    (tmp_path / "lock-journal").write_text("what a killed process of an earlier version left")
+    with exclusive_lock(tmp_path / "lock", "is busy"):
+        pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="flock is not there on Windows")
+def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch):
+    import fcntl
+
+    def no_locks(descriptor, operation):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with (
+        pytest.raises(ValueError, match=r"lock: the lock file cannot be used \(Function not.*that has locks"),
+        exclusive_lock(tmp_path / "lock", "is busy"),
+    ):
+        pass
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_lock_file_that_cannot_be_written_to_is_refused(tmp_path):
+    (tmp_path / "lock").touch(mode=0o444)
+    with pytest.raises(ValueError, match="cannot be used.*can be written to"), exclusive_lock(tmp_path / "lock", "x"):
         pass
 
 

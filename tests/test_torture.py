@@ -83,7 +83,10 @@ def test_a_fault_would_be_noticed(torture, counted, tmp_path):
     assert "is damaged" in torture.counts["a test"]["faults"][1]
 
 
-@pytest.mark.parametrize("code", ["", "open('lock-journal', 'w').close(); "], ids=["before its work", "in its work"])
+HOLD = "import fcntl; lock = open('lock', 'w'); fcntl.flock(lock, fcntl.LOCK_EX); "
+
+
+@pytest.mark.parametrize("code", ["", HOLD], ids=["before its work", "in its work"])
 def test_a_command_that_hangs_is_a_fault(torture, tmp_path, monkeypatch, code):
     from torture import Command, kill_at, run
 
