@@ -8,7 +8,7 @@ from nltk.translate import bleu_score
 
 from data_utils import draw_scenes
 from data_utils.captions import tokenise
-from keras_sat.scoring import evaluation
+from keras_sat.scoring import evaluate
 from keras_sat.scoring import scores as module
 from keras_sat.scoring.bleu import bleu, bleu_counts, bleu_of_counts
 from keras_sat.scoring.cider import DocumentFrequencies, cider, cider_of_photos
@@ -126,7 +126,7 @@ def test_texts_and_words_are_the_same(scene_captions):
 
 @pytest.mark.parametrize("name", SCORES)
 def test_contract(name, scene_captions, quick_meteor, monkeypatch):
-    monkeypatch.setattr(module, "score_meteor", evaluation.score_meteor)
+    monkeypatch.setattr(module, "score_meteor", evaluate.score_meteor)
     references, candidates = scene_captions
     scores = SCORES[name](references, candidates)
     perfect = SCORES[name](references, [captions[0] for captions in references])

@@ -13,7 +13,7 @@ import numpy as np
 from data_utils import tokenise
 from keras_sat import ScoreTable
 from keras_sat.scoring.comparison import mean_and_deviation
-from keras_sat.scoring.evaluation import COLUMNS
+from keras_sat.scoring.table import COLUMNS
 
 OPEN_WORDS = "a an the in on at of with and or to by for from his her their its is are wearing"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_sat.scoring.bleu import bleu_of_counts
-from keras_sat.scoring.evaluation import COLUMNS, ScoreTable
+from keras_sat.scoring.table import COLUMNS, ScoreTable
 
 NUM_RESAMPLES = 1000
 

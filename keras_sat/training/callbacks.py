@@ -21,7 +21,7 @@ from data_utils.progress import Progress, duration
 from keras_sat.files.checkpoint import write_checkpoint
 from keras_sat.scoring.bleu import bleu, bleu_counts
 from keras_sat.scoring.cider import cider
-from keras_sat.scoring.evaluation import NUM_REFERENCES, caption_photos
+from keras_sat.scoring.evaluate import NUM_REFERENCES, caption_photos
 from keras_sat.scoring.words import MAX_ORDER
 
 MONITORED = "val_bleu_4"
