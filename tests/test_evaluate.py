@@ -186,9 +186,9 @@ def test_a_line_for_each_photo(described, tmp_path):
 
 
 def test_without_meteor_the_column_stays_empty(described, tmp_path, monkeypatch):
-    from keras_sat.scoring import evaluate, meteor
+    from keras_sat.scoring import meteor, scores
 
-    monkeypatch.setattr(evaluate, "score_meteor", lambda *_: meteor.Meteor(meteor.NO_METEOR, None, None))
+    monkeypatch.setattr(scores, "score_meteor", lambda *_: meteor.Meteor(meteor.NO_METEOR, None, None))
     table = evaluate_captions(entries(), described)
     assert table.scores["meteor"] is None and "nltk.downloader wordnet" in str(table)
     table.to_csv(tmp_path / "photos.csv")

@@ -14,11 +14,8 @@ from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.checks import with_known_options
 from keras_sat.model.learnt_photos import learnt_of
-from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
-from keras_sat.scoring.cider import cider_of_photos
-from keras_sat.scoring.meteor import score_meteor
 from keras_sat.scoring.published import PUBLISHED
-from keras_sat.scoring.rouge import rouge_l_of_photos
+from keras_sat.scoring.scores import SCORES
 from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
 
 TOKENISATION = "data_utils.tokenise"
@@ -177,13 +174,12 @@ def _score_table(images, captions, settings, every_image, beside):
 
 def _scores(references, candidates):
     """Return the dict of all scores, and what each photo contributes, of captions as lists of words."""
-    counts = bleu_counts(references, candidates)
-    rouge_l, cider = rouge_l_of_photos(references, candidates), cider_of_photos(references, candidates)
-    meteor = score_meteor(references, candidates)
-    scores = {**bleu_of_counts(counts.sum(axis=0)), "rouge_l": float(rouge_l.mean()), "cider": float(cider.mean())}
-    scores |= {"meteor": meteor.corpus, "meteor_kind": meteor.kind}
-    photos = {"bleu_counts": counts, "rouge_l": rouge_l, "cider": cider, "meteor": meteor.of_photos}
-    return scores, {name: None if values is None else values.round(10).tolist() for name, values in photos.items()}
+    scores, photos = {}, {}
+    for score in SCORES.values():
+        figures, contributions = score.measure(references, candidates)
+        scores |= figures
+        photos[score.contributions] = None if contributions is None else contributions.round(10).tolist()
+    return scores, photos
 
 
 # === Photos of the training ===

@@ -12,13 +12,11 @@ import numpy as np
 
 from data_utils.files import read_json, write_json, write_whole
 from keras_sat.checks import check_axes
-from keras_sat.scoring.bleu import bleu_of_counts
 from keras_sat.scoring.published import PUBLISHED
+from keras_sat.scoring.scores import SCORES, columns, shown
 
 PERSON = "a person"
 COUNTS = ("photos", "distinct_captions", "empty_captions", "vocabulary_used", "seen_in_training")
-COLUMNS = {"bleu_1": "BLEU-1", "bleu_2": "BLEU-2", "bleu_3": "BLEU-3", "bleu_4": "BLEU-4"}
-COLUMNS |= {"meteor": "METEOR", "rouge_l": "ROUGE-L", "cider": "CIDEr"}
 
 
 @dataclass(frozen=True)
@@ -55,19 +53,20 @@ class ScoreTable:
     def __str__(self):
         rows = self._rows(self.beside)
         width = max(map(len, rows)) + 1
-        lines = [" " * width + "".join(f"{title:>8}" for title in COLUMNS.values())]
+        lines = [" " * width + "".join(f"{title:>8}" for title in columns().values())]
         for label, scores in rows.items():
-            lines.append(f"{label:{width}}" + "".join(f"{_shown(name, scores.get(name)):>8}" for name in COLUMNS))
+            lines.append(f"{label:{width}}" + "".join(f"{shown(name, scores.get(name)):>8}" for name in columns()))
         if self.beside.keys() - {PERSON}:
             lines.append("The paper's BLEU is without brevity penalty.")
         if PERSON in self.beside:
             lines.append("A person's caption has one reference less.")
-        lines.append(f"METEOR: {self.scores['meteor_kind']}")
+        kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
+        lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
         return "\n".join([*lines, self._counts(), ", ".join(f"{name} {value}" for name, value in self._known())])
 
     def _rows(self, beside):
         """Return the rows that are shown: a dict from a label to a dict of scores."""
-        without = {name: self.scores[f"{name}_no_penalty"] for name in COLUMNS if f"{name}_no_penalty" in self.scores}
+        without = {name: self.scores.get(f"{name}_no_penalty") for name in columns()}
         rows = {"these captions": self.scores, "  without brevity penalty": without}
         for label, scores in beside.items():
             rows[label] = {**{name.removesuffix("_no_penalty"): value for name, value in scores.items()}, **scores}
@@ -89,13 +88,13 @@ class ScoreTable:
             _, ax = plt.subplots(figsize=(9, 3.5), layout="constrained")
         check_axes(ax)
         rows = self._rows(self.beside or PUBLISHED.get(self.settings["data"], {}))
-        width = 0.8 / len(rows)
+        width, titles = 0.8 / len(rows), columns()
         for number, (label, scores) in enumerate(rows.items()):
-            heights = [math.nan if scores.get(name) is None else 100 * scores[name] for name in COLUMNS]
-            bars = ax.bar(np.arange(len(COLUMNS)) - 0.4 + (number + 0.5) * width, heights, width, label=label.strip())
+            heights = [math.nan if scores.get(name) is None else 100 * scores[name] for name in titles]
+            bars = ax.bar(np.arange(len(titles)) - 0.4 + (number + 0.5) * width, heights, width, label=label.strip())
             ax.bar_label(bars, ["" if math.isnan(height) else f"{height:.1f}" for height in heights], fontsize=6)
-        ax.set_xticks(range(len(COLUMNS)), COLUMNS.values())
-        ax.set_xlim(-0.5, len(COLUMNS) - 0.5)
+        ax.set_xticks(range(len(titles)), titles.values())
+        ax.set_xlim(-0.5, len(titles) - 0.5)
         ax.set_ylabel("hundredths")
         ax.legend(fontsize="small")
         return ax
@@ -133,14 +132,14 @@ class ScoreTable:
 
     def to_csv(self, path):
         """Write a line for each photo: its caption and its own scores."""
-        text = io.StringIO()
+        text, figures = io.StringIO(), {}
+        for score in SCORES.values():
+            if (contributions := self.photos.get(score.contributions)) is not None:
+                figures |= score.of_sums(np.array(contributions, dtype=float), 1)  # each photo by itself
         writer = csv.writer(text)
-        writer.writerow(["image_id", "caption", *COLUMNS])
+        writer.writerow(["image_id", "caption", *columns()])
         for number, entry in enumerate(self.captions):
-            scores = bleu_of_counts(np.array(self.photos["bleu_counts"][number]))
-            for name in ("meteor", "rouge_l", "cider"):
-                scores[name] = None if self.photos[name] is None else self.photos[name][number]
-            cells = ["" if scores[name] is None else f"{scores[name]:.6f}" for name in COLUMNS]
+            cells = [f"{figures[name][number]:.6f}" if name in figures else "" for name in columns()]
             writer.writerow([entry["image_id"], entry["caption"], *cells])
         write_whole(Path(path).expanduser(), text.getvalue())
 
@@ -152,28 +151,31 @@ def _is_score_table(parts):
     """Return whether parts are those that `to_json` wrote, as far as `compare` relies on them."""
     if not isinstance(parts, dict) or not all(isinstance(parts.get(name), kind) for name, kind in _PARTS.items()):
         return False
-    entries, photos = parts["captions"], parts["photos"]
-    if "meteor_kind" not in parts["scores"] or not all(isinstance(e, dict) and "image_id" in e for e in entries):
+    entries, statistics = parts["captions"], parts["statistics"]
+    if not entries or not all(isinstance(entry, dict) and "image_id" in entry for entry in entries):
         return False
-    if not entries or not {"bleu_counts", "rouge_l", "cider", "meteor"} <= photos.keys():
+    known = [score for score in SCORES.values() if _has_any_of(score, parts)]
+    return set(COUNTS) <= statistics.keys() and bool(known) and all(_has_all_of(score, parts) for score in known)
+
+
+def _has_any_of(score, parts):
+    """Return whether parts mention a score at all: those from before it was added to SCORES do not."""
+    return score.contributions in parts["photos"] or bool(score.columns.keys() & parts["scores"].keys())
+
+
+def _has_all_of(score, parts):
+    """Return whether parts have a score's figures, and what each photo contributes: (photos, *shape), finite."""
+    if score.contributions not in parts["photos"] or not score.columns.keys() <= parts["scores"].keys():
         return False
-    if not set(COUNTS) <= parts["statistics"].keys():
-        return False
+    contributions = parts["photos"][score.contributions]
+    if contributions is None:
+        return all(parts["scores"][name] is None for name in score.columns)
     try:
-        arrays = {name: np.array(values) for name, values in photos.items() if values is not None}
+        array = np.array(contributions)
     except ValueError:
         return False
-    if not all(array.dtype.kind in "iuf" and np.isfinite(array).all() for array in arrays.values()):
-        return False
-    shapes = {name: array.shape for name, array in arrays.items()}
-    expected = dict.fromkeys(shapes, (len(entries),)) | {"bleu_counts": (len(entries), 10)}
-    return shapes == expected and {"rouge_l", "cider"} <= shapes.keys()
-
-
-def _shown(name, score):
-    if score is None:
-        return "-"
-    return f"{score:.3f}" if name == "cider" else f"{100 * score:.1f}"
+    is_finite = array.dtype.kind in "iuf" and np.isfinite(array).all()
+    return bool(is_finite) and array.shape == (len(parts["captions"]), *score.shape)
 
 
 def coco_image_id(image_id):

@@ -22,6 +22,7 @@ from keras_sat.files.checkpoint import write_checkpoint
 from keras_sat.scoring.bleu import bleu, bleu_counts
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.evaluate import NUM_REFERENCES, caption_photos
+from keras_sat.scoring.scores import named
 from keras_sat.scoring.words import MAX_ORDER
 
 MONITORED = "val_bleu_4"
@@ -311,7 +312,7 @@ class Curves(Mapping):
 
 def as_text(monitored, score):
     """Return a score as a reader knows it: "BLEU-4 21.3" or "CIDEr 0.520"."""
-    return f"CIDEr {score:.3f}" if monitored == "val_cider" else f"BLEU-4 {100 * score:.1f}"
+    return named(monitored.removeprefix("val_"), score)
 
 
 def best_epoch(epochs, monitored=MONITORED):
