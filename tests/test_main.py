@@ -25,7 +25,7 @@ from keras_sat.model.attention import ATTENTIONS, SCORINGS
 from keras_sat.model.cells import CELLS
 from keras_sat.model.encoders import ENCODERS
 from keras_sat.training import recipe
-from keras_sat.training.callbacks import Curves
+from keras_sat.training.history import Curves
 from keras_sat.training.self_critical import BASELINES
 
 COMMANDS = ("demo", "fit", "caption", "evaluate", "compare", "features", "export", "info")
