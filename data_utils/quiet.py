@@ -1,7 +1,8 @@
-"""TensorFlow without its greetings: half a dozen lines on standard error, of which none is about the user's work."""
+"""TensorFlow without what is not about the user's work: its greetings, and most lines of its errors."""
 
 import contextlib
 import os
+import re
 import sys
 
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
@@ -40,3 +41,10 @@ def without_greetings():
     finally:
         os.dup2(before, 2)
         os.close(before)
+
+
+def reason_of(error):
+    """Return the first line of what an error of TensorFlow says, without its operations and where they were defined."""
+    around = ("Graph execution error:", "Detected at ", "  File ")
+    lines = [line for line in str(error).split("\n") if line.strip() and not line.startswith(around)]
+    return re.sub(r"\{\{.*?\}\} *| *\[Op:.*", "", lines[0] if lines else str(error))

@@ -22,7 +22,8 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "search.result": ["CaptionResult"],
         "captioner": ["Captioner"],
         "scoring.scores": ["SCORES"],
-        "scoring.evaluation": ["ScoreTable", "evaluate", "evaluate_captions"],
+        "scoring.evaluate": ["evaluate", "evaluate_captions"],
+        "scoring.table": ["ScoreTable"],
         "scoring.comparison": ["Comparison", "compare"],
         "training.callbacks": [
             "BeginWithExpectations",

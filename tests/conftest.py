@@ -90,7 +90,7 @@ def write_copy_of_data_set(name, directory, num_photos=8):
 @pytest.fixture
 def quick_meteor(monkeypatch):
     """A METEOR that needs neither Java nor WordNet: the share of words that the first reference has too."""
-    from keras_sat.scoring import evaluation
+    from keras_sat.scoring import scores
     from keras_sat.scoring.meteor import Meteor
 
     def score(references, candidates):
@@ -98,7 +98,7 @@ def quick_meteor(monkeypatch):
         shares = np.array([len({*words} & {*captions[0]}) / (len(words) + 1) for captions, words in pairs])
         return Meteor("for tests", float(shares.mean()), shares)
 
-    monkeypatch.setattr(evaluation, "score_meteor", score)
+    monkeypatch.setattr(scores, "score_meteor", score)
 
 
 @pytest.fixture(scope="session")

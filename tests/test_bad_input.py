@@ -31,7 +31,7 @@ from keras_sat.__main__ import main
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.files.model_folder import read_model, write_arrays
 from keras_sat.model.encoders import ENCODERS
-from keras_sat.scoring.evaluation import evaluate_captions
+from keras_sat.scoring.evaluate import evaluate_captions
 
 
 def examples(number):

@@ -4,7 +4,7 @@ import pytest
 from data_utils import CaptionedImage
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.comparison import compare
-from keras_sat.scoring.evaluation import evaluate_captions
+from keras_sat.scoring.evaluate import evaluate_captions
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
 WORDS = ["a", "the", "dog", "cat", "man", "runs", "sleeps", "jumps", "on", "in", "grass", "snow", "red", "white", "big"]

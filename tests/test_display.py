@@ -10,7 +10,7 @@ from keras_sat import AttentionDisplay, CaptionResult, plot_history
 from keras_sat.pictures.brightness import FULL_LIGHT, full_light
 from keras_sat.pictures.cartoon import NO_NUMBER as MARKED
 from keras_sat.pictures.display import NO_NUMBER
-from keras_sat.training.callbacks import Curves
+from keras_sat.training.history import Curves
 
 matplotlib.use("Agg")
 
@@ -347,7 +347,7 @@ def test_the_history_that_fit_returns():
 
 
 def test_the_history_that_a_folder_has(tmp_path):
-    from keras_sat.training.callbacks import write_history
+    from keras_sat.training.history import write_history
 
     write_history(tmp_path / "history.csv", [{"cross_entropy": 3.0}, {"cross_entropy": 2.0, "val_cider": 0.4}])
     for path in (tmp_path, str(tmp_path / "history.csv")):

@@ -11,7 +11,7 @@ from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
 from keras_sat.model.learnt_photos import as_text, digests_of, from_text, learnt_of, together
-from keras_sat.scoring.evaluation import ScoreTable
+from keras_sat.scoring.table import ScoreTable
 
 IDS = [f"photo-{number}" for number in range(200)]
 SEARCH = {"num_beams": 1, "max_length": 8, "show_progress": False}

@@ -25,7 +25,7 @@ from keras_sat.model.attention import ATTENTIONS, SCORINGS
 from keras_sat.model.cells import CELLS
 from keras_sat.model.encoders import ENCODERS
 from keras_sat.training import recipe
-from keras_sat.training.callbacks import Curves
+from keras_sat.training.history import Curves
 from keras_sat.training.self_critical import BASELINES
 
 COMMANDS = ("demo", "fit", "caption", "evaluate", "compare", "features", "export", "info")
@@ -463,13 +463,13 @@ def raise_(error):
 @pytest.mark.parametrize("option", ["json", "csv", "coco-results", "gallery"])
 def test_scores_that_could_not_be_written_are_not_computed(option, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("mine")
-    monkeypatch.setattr("keras_sat.scoring.evaluation.evaluate", None)
+    monkeypatch.setattr("keras_sat.scoring.evaluate.evaluate", None)
     assert main(["evaluate", "--data", "scenes", f"--{option}", str(tmp_path / "file" / "sub" / "out")]) == 2
     assert f"{tmp_path / 'file'}: this is a file, and a folder is needed there" in capsys.readouterr().err
 
 
 def test_one_file_for_two_kinds_of_scores_and_a_folder_that_cannot_be_made(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("keras_sat.scoring.evaluation.evaluate", None)
+    monkeypatch.setattr("keras_sat.scoring.evaluate.evaluate", None)
     evaluate, same = ["evaluate", "--data", "scenes"], tmp_path / "index.html"
     for others in (["--csv", str(tmp_path / "." / "index.html")], ["--gallery", str(tmp_path)]):
         assert main([*evaluate, "--json", str(same), *others]) == 2

@@ -24,7 +24,7 @@ def captioner():
 
 def test_each_door_guesses_what_was_meant(captioner, monkeypatch):
     monkeypatch.setattr(recipe, "read_data", None)
-    monkeypatch.setattr("keras_sat.scoring.evaluation.read_data", None)
+    monkeypatch.setattr("keras_sat.scoring.evaluate.read_data", None)
     features = np.zeros((1, 6, 7), np.float32)
     for call, meant in (
         (lambda: keras_sat.fit([], num_beems=3), "fit .* mean num_beams"),

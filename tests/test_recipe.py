@@ -324,7 +324,7 @@ def test_photos_that_cannot_be_read_are_found_before_the_training(tmp_path):
 def test_early_stopping_follows_the_score_of_free_running_captions(tmp_path, monkeypatch):
     scores = iter([0.2, 0.5, 0.4, 0.5, 0.3, 0.9])
     monkeypatch.setattr(
-        keras_sat.training.callbacks,
+        keras_sat.training.callbacks.captions,
         "bleu",
         lambda *_: {f"bleu_{n}": value for value in [next(scores)] for n in range(1, 5)},
     )
@@ -335,7 +335,7 @@ def test_early_stopping_follows_the_score_of_free_running_captions(tmp_path, mon
             saved.append(digest.model.weights_digest())
 
     digest = keras.callbacks.LambdaCallback(on_epoch_end=note)
-    monkeypatch.setattr(keras_sat.training.callbacks, "LEAST_MATCHES", 0)  # four dev photos have few words right
+    monkeypatch.setattr(keras_sat.training.history, "LEAST_MATCHES", 0)  # four dev photos have few words right
     captioner = train(tmp_path, epochs=6, patience=3, callbacks=[digest])
     assert captioner.history["val_bleu_4"] == [0.2, 0.5, 0.4, 0.5, 0.3], "stopped three epochs after the best"
     assert captioner.weights_digest() == saved[1], "the first of the best"

@@ -1,19 +1,22 @@
+import csv
 import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from nltk.translate import bleu_score
 
-from data_utils import draw_scenes
+from data_utils import CaptionedImage, draw_scenes
 from data_utils.captions import tokenise
-from keras_sat.scoring import evaluation
-from keras_sat.scoring import scores as module
 from keras_sat.scoring.bleu import bleu, bleu_counts, bleu_of_counts
 from keras_sat.scoring.cider import DocumentFrequencies, cider, cider_of_photos
+from keras_sat.scoring.comparison import compare
+from keras_sat.scoring.evaluate import evaluate_captions
 from keras_sat.scoring.rouge import rouge_l, rouge_l_of_photos
-from keras_sat.scoring.scores import SCORES
+from keras_sat.scoring.scores import SCORES, columns, mean_over_photos, named, shown
+from keras_sat.scoring.table import ScoreTable
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +128,7 @@ def test_texts_and_words_are_the_same(scene_captions):
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_contract(name, scene_captions, quick_meteor, monkeypatch):
-    monkeypatch.setattr(module, "score_meteor", evaluation.score_meteor)
+def test_contract(name, scene_captions, quick_meteor):
     references, candidates = scene_captions
     scores = SCORES[name](references, candidates)
     perfect = SCORES[name](references, [captions[0] for captions in references])
@@ -144,3 +146,54 @@ def test_contract(name, scene_captions, quick_meteor, monkeypatch):
         SCORES[name](["a dog"], ["a dog"])
     with pytest.raises(ValueError, match="list of captions for each photo"):
         SCORES[name]([[]], ["a dog"])
+
+
+def test_a_score_is_a_function_and_a_line(monkeypatch, quick_meteor, tmp_path):
+    """A score that is added to SCORES is measured, printed, drawn, written, read again and compared."""
+
+    def of_photos(references, candidates):
+        return [len(words) / 10 for words in candidates]
+
+    images = [CaptionedImage(str(n), "nowhere.jpg", ["a dog runs", "the dog"], "test") for n in range(4)]
+    short, long = (
+        [{"image_id": str(n), "caption": caption} for n in range(4)] for caption in ("a dog", "a dog runs fast")
+    )
+    before = evaluate_captions(short, images)
+    before.to_json(tmp_path / "before.json")
+    monkeypatch.setitem(SCORES, "toy", mean_over_photos("toy_length", "Toy", of_photos, unit=1, digits=4))
+    assert SCORES["toy"]([["a dog"]], ["a dog runs"]) == {"toy_length": 0.3}
+    table = evaluate_captions(short, images, beside=["human"])
+    assert table.scores == {**before.scores, "toy_length": 0.2}
+    heading, these, *_ = str(table).splitlines()
+    assert heading.split()[-1] == "Toy" and these.split()[-1] == "0.2000"
+    assert table.beside["a person"]["toy_length"] == pytest.approx(0.3)
+    ticks = table.plot(Figure().subplots()).get_xticklabels()
+    assert ticks[-1].get_text() == "Toy"
+    table.to_json(tmp_path / "table.json")
+    assert json.loads((tmp_path / "table.json").read_text())["scores"]["toy_length"] == 0.2
+    assert ScoreTable.from_json(tmp_path / "table.json").photos["toy_length"] == [0.2] * 4
+    table.to_csv(tmp_path / "table.csv")
+    rows = list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))
+    assert [row["toy_length"] for row in rows] == ["0.200000"] * 4
+    compared = compare(tmp_path / "table.json", evaluate_captions(long, images))
+    assert compared.rows["toy_length"]["difference"] == pytest.approx(0.2)
+    assert any(line.split()[:3] == ["Toy", "0.2000", "0.4000"] for line in str(compared).splitlines())
+    older = ScoreTable.from_json(tmp_path / "before.json")  # a file from before the score was added
+    assert "Toy is left out" in str(compare(older, table)) and "-" in str(older)
+
+
+def test_the_names_that_programs_read(quick_meteor, tmp_path):
+    image = CaptionedImage("a", "nowhere.jpg", ["a dog runs", "the dog"], "test")
+    table = evaluate_captions([{"image_id": "a", "caption": "a dog"}], [image])
+    bleu_names = {f"bleu_{n}{ending}" for n in range(1, 5) for ending in ("", "_no_penalty")}
+    assert table.scores.keys() == bleu_names | {"rouge_l", "cider", "meteor", "meteor_kind"}
+    assert table.photos.keys() == {"bleu_counts", "rouge_l", "cider", "meteor"}
+    table.to_csv(tmp_path / "photos.csv")
+    header = (tmp_path / "photos.csv").read_text().splitlines()[0]
+    assert header == "image_id,caption,bleu_1,bleu_2,bleu_3,bleu_4,meteor,rouge_l,cider"
+
+
+def test_cider_in_three_digits_and_the_others_in_hundredths():
+    assert [shown(name, 0.12345) for name in columns()] == ["12.3"] * 6 + ["0.123"]
+    assert shown("meteor", None) == "-" and named("bleu_4", 0.213) == "BLEU-4 21.3"
+    assert named("cider", 0.52) == "CIDEr 0.520" and named("val_loss", 2.0) == "val_loss 2.000"

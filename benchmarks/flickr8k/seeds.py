@@ -13,21 +13,21 @@ import numpy as np
 from data_utils import tokenise
 from keras_sat import ScoreTable
 from keras_sat.scoring.comparison import mean_and_deviation
-from keras_sat.scoring.evaluation import COLUMNS
+from keras_sat.scoring.scores import columns, unit_and_digits
 
 OPEN_WORDS = "a an the in on at of with and or to by for from his her their its is are wearing"
 
 
 def row(tables):
-    """Return the cells of a row, texts: the scores of COLUMNS, different captions, words used, bad endings.
+    """Return the cells of a row, texts: the scores, different captions, words used, bad endings.
 
     Args:
         tables: list of ScoreTable, one for each seed.
     """
     cells = []
-    for name in COLUMNS:
+    for name in columns():
         values = [table.scores.get(name) for table in tables]
-        unit, digits = (1, 3) if name == "cider" else (100, 1)
+        unit, digits = unit_and_digits(name)
         cells.append("" if None in values else mean_and_deviation(unit * np.array(values), digits, digits))
     for name in ("distinct_captions", "vocabulary_used"):
         cells.append(f"{np.mean([table.statistics[name] for table in tables]):.0f}")
@@ -50,7 +50,7 @@ def bad_ending(words):
 
 
 def main(patterns):
-    titles = ["", *COLUMNS.values(), "captions", "words", "repeat", "break off"]
+    titles = ["", *columns().values(), "captions", "words", "repeat", "break off"]
     print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
     for named in patterns:
         name, _, pattern = named.partition("=")

@@ -185,7 +185,7 @@ def run_evaluate(
     **options,
 ):
     """Score a captioner, or captions, and write what was asked for."""
-    from keras_sat.scoring.evaluation import evaluate, evaluate_captions
+    from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
     if gallery is not None and Path(gallery).expanduser().is_file():
         raise ValueError(f"Expected the name of a folder, and this is a file. Received: --gallery {gallery}")
@@ -230,7 +230,7 @@ def run_evaluate(
 
 def _write_gallery(table, path):
     from keras_sat.pictures.gallery import gallery
-    from keras_sat.scoring.evaluation import NUM_REFERENCES
+    from keras_sat.scoring.evaluate import NUM_REFERENCES
 
     page = gallery(
         table.results,

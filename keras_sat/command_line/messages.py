@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 
+from data_utils.quiet import reason_of
 from keras_sat.checks import WHOSE_ENCODER_WEIGHTS
 from keras_sat.command_line.arguments import options_of
 
@@ -89,8 +90,6 @@ def say_what_is_wrong(command, error):
     elif isinstance(error, RuntimeError) and "home directory" in str(error):  # as Path.expanduser says it
         line = "A path begins with ~ and the name of no user here. Write it out."
     elif type(error).__module__.startswith("tensorflow."):
-        from keras_sat.training.callbacks import reason_of
-
         # TensorFlow wraps what went wrong in its threads, a photo that vanished for example, into an error of its own.
         wrapped = re.search(r"(?:ValueError|\w*Error): (.+)", str(error))
         reason = wrapped[1] if wrapped else reason_of(error)

@@ -24,6 +24,7 @@ from keras_sat.pictures.player import (
     shown_aspect,
     stretch_note,
 )
+from keras_sat.scoring.scores import unit_and_digits
 
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 NO_NUMBER = (0.9, 0.0, 0.63)  # the colour of cells whose attention is NaN: one that no map has
@@ -318,7 +319,7 @@ def plot_history(history, ax=None):
         raise ValueError(f"This history needs {len(kinds)} axes: {', '.join(kinds)}. Received: {len(panels)}")
     for panel, (title, names) in zip(panels, kinds.items()):
         for name in names:
-            unit = 100 if name.startswith("val_bleu") else 1
+            unit, _ = unit_and_digits(name.removeprefix("val_"))
             values = unit * np.asarray(history[name], dtype=float)
             panel.plot(np.arange(1, len(values) + 1), values, marker=".", label=CURVE_NAMES[name])
         panel.set_title(title)

@@ -24,13 +24,13 @@ from keras_sat.pictures.player import (
 )
 from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
 from keras_sat.scoring.cider import cider_of_photos
+from keras_sat.scoring.scores import columns, named
 
 TEMPLATE = Path(__file__).with_name("gallery.html")
 LARGEST_SIDE, QUALITY = 192, 70  # pixels, and of the JPEG: photos are small here
 SHOWN = 50  # photos at a time
 EMPTY_FIGURE = dict.fromkeys(("aspect", "photo", "rows", "columns", "buttons", "note", "maps"), "")
 EMPTY_FIGURE |= {"opacity": str(round(100 * OPACITY))}
-SHOWN_SCORES = {"bleu_4": "BLEU-4", "cider": "CIDEr"}
 
 
 def gallery(results, path, *, images=None, names=None, references=None, title="Captions"):
@@ -100,7 +100,7 @@ def _photo(number, name, display, references, scores):
     data = figure_data(display.image, display.words, display.attention_weights, **options)
     keys = {"order": number, **scores}
     attributes = "".join(f' data-{key}="{value:.6f}"' for key, value in keys.items())
-    shown = [f"{SHOWN_SCORES[score]} {_shown(score, value)}" for score, value in scores.items()]
+    shown = [named(score, value) for score, value in scores.items()]
     listed = "".join(f"<li>{escaped(reference)}</li>" for reference in references)
     return "\n".join(
         [
@@ -118,12 +118,8 @@ def _photo(number, name, display, references, scores):
 def _orders(scores):
     if scores is None:
         return ""
-    buttons = {"order": "Own order", **SHOWN_SCORES}
+    buttons = {"order": "Own order", **{name: columns()[name] for name in scores}}
     return "\n".join(
         f'<button type="button" data-sort="{name}" aria-pressed="{str(name == "order").lower()}">{text}</button>'
         for name, text in buttons.items()
     )
-
-
-def _shown(name, score):
-    return f"{score:.3f}" if name == "cider" else f"{100 * score:.1f}"

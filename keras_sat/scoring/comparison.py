@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_sat.scoring.bleu import bleu_of_counts
-from keras_sat.scoring.evaluation import COLUMNS, ScoreTable
+from keras_sat.scoring.scores import SCORES, columns, unit_and_digits
+from keras_sat.scoring.table import ScoreTable
 
 NUM_RESAMPLES = 1000
 
@@ -32,14 +32,15 @@ class Comparison:
 
     def __str__(self):
         lines = [f"{'':9}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
+        titles = columns()
         for name, row in self.rows.items():
-            unit, digits = (1, 3) if name == "cider" else (100, 1)
+            unit, digits = unit_and_digits(name)
             sides = (unit * np.array(row[side]) for side in ("first", "second"))
             sides = (mean_and_deviation(side, digits, digits + 1) for side in sides)
             low, high = (f"{unit * end:+.{digits + 1}f}" for end in row["interval"])
             difference = f"{unit * row['difference']:+.{digits + 1}f}"
             lines.append(
-                f"{COLUMNS[name]:9}" + "".join(f"{side:>16}" for side in sides) + f"{difference:>12}  {low} to {high}"
+                f"{titles[name]:9}" + "".join(f"{side:>16}" for side in sides) + f"{difference:>12}  {low} to {high}"
             )
         counted = [
             f"{name} ({count} seed{'s' if count > 1 else ''})" for name, count in zip(self.names, self.num_seeds)
@@ -47,8 +48,8 @@ class Comparison:
         lines.append(f"first: {counted[0]}; second: {counted[1]}; {self.num_photos} photos")
         lines.append("Intervals: photos, and seeds, drawn anew with repetition; METEOR is here the mean over photos,")
         lines.append("another number than that of all captions together, which `evaluate` prints.")
-        if "meteor" not in self.rows:
-            lines.append("METEOR is left out: not all of them have it, or it is not the same one.")
+        for title in (title for name, title in titles.items() if name not in self.rows):
+            lines.append(f"{title} is left out: not all of them have it, or it is not the same one.")
         return "\n".join(lines)
 
 
@@ -73,10 +74,10 @@ def compare(first, second, *, num_resamples=NUM_RESAMPLES, seed=0):
     draws = rng.multinomial(num_photos, [1 / num_photos] * num_photos, size=num_resamples)
     counts = np.concatenate([np.ones((1, num_photos)), draws])  # the first row: every photo once
     scored = [[_scores_of_draws(table.photos, counts) for table in tables] for tables in sides]
-    kinds = {table.scores["meteor_kind"] for tables in sides for table in tables}
     rows = {}
-    for name in COLUMNS:
-        if any(name not in scores for side in scored for scores in side) or (name == "meteor" and len(kinds) > 1):
+    for name in columns():
+        kinds = {table.scores.get(f"{name}_kind") for tables in sides for table in tables}
+        if any(name not in scores for side in scored for scores in side) or len(kinds) > 1:
             continue  # METEOR, where one of them has none or another one
         one, two = (np.stack([scores[name] for scores in side]) for side in scored)  # (seeds, 1 + resamples)
         differences = _mean_of_seeds(two, rng) - _mean_of_seeds(one, rng)
@@ -99,10 +100,11 @@ def _mean_of_seeds(scores, rng):
 
 def _scores_of_draws(photos, counts):
     """Return the scores of each draw, where counts (draws, photos) says how often it has each photo."""
-    scores = bleu_of_counts(counts @ np.array(photos["bleu_counts"], dtype=float))
-    for name in ("meteor", "rouge_l", "cider"):
-        if photos[name] is not None:
-            scores[name] = counts @ np.array(photos[name]) / counts.sum(axis=1)
+    scores = {}
+    for score in SCORES.values():
+        contributions = photos.get(score.contributions)
+        if contributions is not None:
+            scores |= score.of_sums(counts @ np.array(contributions, dtype=float), counts.sum(axis=1))
     return scores
 
 

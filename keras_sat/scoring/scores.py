@@ -1,15 +1,73 @@
-"""The scores of captions by name, as coco-caption computes them, in plain Python; METEOR asks its own program.
+"""SCORES: every score that `evaluate` measures, tables and files show, and `compare` compares.
 
-A score is a function of `references`, one list of captions for each photo, and `candidates`, one caption for each
-photo. Captions are texts, which `tokenise` cuts into words, or lists of words. Special tokens never belong in them.
-Each score has a companion that says how much each photo contributes to it.
+They are computed as coco-caption does, in plain Python; METEOR asks its own program. To add a score, write a function
+of `references`, one list of captions for each photo, and `candidates`, one caption for each photo, both as lists of
+words; it returns a number for each photo, (photos,). Then add a line to SCORES:
+
+    "length": mean_over_photos("length", "Length", length_of_photos),
 """
 
-from keras_sat.scoring.bleu import bleu
-from keras_sat.scoring.cider import cider
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
+from keras_sat.scoring.cider import cider_of_photos
 from keras_sat.scoring.meteor import score_meteor
-from keras_sat.scoring.rouge import rouge_l
-from keras_sat.scoring.words import as_words
+from keras_sat.scoring.rouge import rouge_l_of_photos
+from keras_sat.scoring.words import MAX_ORDER, as_words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """A way of scoring captions. Called with references and candidates, it returns a dict of its figures.
+
+    Attributes:
+        columns: dict from the name of a figure to its title in tables; a score may have several, as BLEU has.
+        measure: function of references and candidates, as lists of words. It returns a dict of figures, None where
+            they cannot be computed, and what each photo contributes to them: (photos, *shape), or None.
+        of_sums: function that returns a dict of figures, (...), from the sums of what some photos contribute,
+            (..., *shape), and from how many photos these are, (...).
+        contributions: the name under which `ScoreTable.photos` has what each photo contributes.
+        shape: of what one photo contributes.
+        unit, digits: how a figure is shown: times `unit`, with so many digits.
+    """
+
+    columns: dict
+    measure: Callable
+    of_sums: Callable
+    contributions: str
+    shape: tuple = ()
+    unit: int = 100
+    digits: int = 1
+
+    def __call__(self, references, candidates):
+        return self.measure(*as_words(references, candidates))[0]
+
+
+def mean_over_photos(name, title, of_photos, **shown):
+    """Return the Score that is the mean of a number for each photo.
+
+    Args:
+        name: of its figure, in files.
+        title: in tables.
+        of_photos: function of references and candidates that returns a number for each photo, (photos,).
+        **shown: unit and digits, see `Score`.
+    """
+
+    def measure(references, candidates):
+        values = np.asarray(of_photos(references, candidates), dtype=float)
+        return {name: float(values.mean())}, values
+
+    return Score(columns={name: title}, measure=measure, of_sums=_mean_of(name), contributions=name, **shown)
+
+
+def _mean_of(name):
+    return lambda sums, num_photos: {name: sums / num_photos}
+
+
+# === The scores ===
 
 
 def meteor(references, candidates):
@@ -19,8 +77,61 @@ def meteor(references, candidates):
         references: list of lists of captions.
         candidates: list of captions.
     """
-    found = score_meteor(*as_words(references, candidates))
-    return {"meteor": found.corpus, "meteor_kind": found.kind}
+    return _measure_meteor(*as_words(references, candidates))[0]
 
 
-SCORES = {"bleu": bleu, "rouge_l": rouge_l, "cider": cider, "meteor": meteor}
+def _measure_meteor(references, candidates):
+    found = score_meteor(references, candidates)
+    return {"meteor": found.corpus, "meteor_kind": found.kind}, found.of_photos
+
+
+def _measure_bleu(references, candidates):
+    counts = bleu_counts(references, candidates)
+    return bleu_of_counts(counts.sum(axis=0)), counts
+
+
+SCORES = {
+    "bleu": Score(
+        columns={f"bleu_{n}": f"BLEU-{n}" for n in range(1, MAX_ORDER + 1)},
+        measure=_measure_bleu,
+        of_sums=lambda counts, num_photos: bleu_of_counts(counts),
+        contributions="bleu_counts",
+        shape=(2 * MAX_ORDER + 2,),
+    ),
+    "meteor": Score(  # METEOR 1.5 has a figure for all captions that is not the mean over photos
+        columns={"meteor": "METEOR"}, measure=_measure_meteor, of_sums=_mean_of("meteor"), contributions="meteor"
+    ),
+    "rouge_l": mean_over_photos("rouge_l", "ROUGE-L", rouge_l_of_photos),
+    "cider": mean_over_photos("cider", "CIDEr", cider_of_photos, unit=1, digits=3),
+}
+
+
+# === How they are shown ===
+
+
+def columns():
+    """Return the columns of a table of scores: a dict from the name of a figure to its title."""
+    return {name: title for score in SCORES.values() for name, title in score.columns.items()}
+
+
+def unit_and_digits(name):
+    """Return what a figure is multiplied by where it is shown, and its digits then.
+
+    CIDEr has three digits; the others are in hundredths, with one. What is no score is shown as it is.
+
+    >>> unit_and_digits("cider"), unit_and_digits("bleu_4")
+    ((1, 3), (100, 1))
+    """
+    score = next((score for score in SCORES.values() if name in score.columns), None)
+    return (1, 3) if score is None else (score.unit, score.digits)
+
+
+def shown(name, value):
+    """Return a figure as it is shown: "21.3" for BLEU-4, "0.520" for CIDEr, "-" for None."""
+    unit, digits = unit_and_digits(name)
+    return "-" if value is None else f"{unit * value:.{digits}f}"
+
+
+def named(name, value):
+    """Return a figure with its title: "BLEU-4 21.3" or "CIDEr 0.520"."""
+    return f"{columns().get(name, name)} {shown(name, value)}"

@@ -9,9 +9,10 @@ import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.cider import cider
-from keras_sat.scoring.evaluation import ScoreTable, caption_photos, evaluate_captions
+from keras_sat.scoring.evaluate import caption_photos, evaluate_captions
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.rouge import rouge_l
+from keras_sat.scoring.table import ScoreTable
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
 
@@ -185,9 +186,9 @@ def test_a_line_for_each_photo(described, tmp_path):
 
 
 def test_without_meteor_the_column_stays_empty(described, tmp_path, monkeypatch):
-    from keras_sat.scoring import evaluation, meteor
+    from keras_sat.scoring import meteor, scores
 
-    monkeypatch.setattr(evaluation, "score_meteor", lambda *_: meteor.Meteor(meteor.NO_METEOR, None, None))
+    monkeypatch.setattr(scores, "score_meteor", lambda *_: meteor.Meteor(meteor.NO_METEOR, None, None))
     table = evaluate_captions(entries(), described)
     assert table.scores["meteor"] is None and "nltk.downloader wordnet" in str(table)
     table.to_csv(tmp_path / "photos.csv")

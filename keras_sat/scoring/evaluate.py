@@ -1,193 +1,27 @@
 """How good are the captions? Caption the photos of a split, free-running, and score what comes out."""
 
-import csv
 import dataclasses
-import io
-import math
-import re
 import warnings
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from data_utils.captions import image_id_of, refuse_long_caption, tokenise
 from data_utils.datasets.read import photos_of_split, read_data
-from data_utils.files import read_json, write_json, write_whole
+from data_utils.files import read_json
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
-from keras_sat.checks import check_axes, with_known_options
+from keras_sat.checks import with_known_options
 from keras_sat.model.learnt_photos import learnt_of
-from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
-from keras_sat.scoring.cider import cider_of_photos
-from keras_sat.scoring.meteor import score_meteor
 from keras_sat.scoring.published import PUBLISHED
-from keras_sat.scoring.rouge import rouge_l_of_photos
+from keras_sat.scoring.scores import SCORES
+from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
 
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper cuts them
 BESIDE = ("paper", "human")
-PERSON = "a person"
-COUNTS = ("photos", "distinct_captions", "empty_captions", "vocabulary_used", "seen_in_training")
 USUAL_MAX_LENGTH = 20
-COLUMNS = {"bleu_1": "BLEU-1", "bleu_2": "BLEU-2", "bleu_3": "BLEU-3", "bleu_4": "BLEU-4"}
-COLUMNS |= {"meteor": "METEOR", "rouge_l": "ROUGE-L", "cider": "CIDEr"}
-
-
-@dataclass(frozen=True)
-class ScoreTable:
-    """Scores, and all that they depend on. Printed, it is a table.
-
-    Attributes:
-        scores: dict from the name of a score to its value, as a fraction; CIDEr as coco-caption prints it. "meteor" is
-            None where it cannot be computed, and "meteor_kind" says which METEOR it is.
-        settings: dict: data, split, encoder, num_beams, length_penalty, tokenisation; None where captions came from a
-            file. Also max_length and split_seed, where they are not the usual ones, and models, how many an Ensemble
-            has.
-        statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used, and seen_in_training, the share of
-            captions that are a training caption word for word (None where the data has no training split);
-            training_photos, how many of the photos the captioner has learnt from (None where that is not known); and
-            with `keras-sat evaluate --grounding` grounding, see `Grounding.to_dict`.
-        captions: list with a dict of image_id and caption for each photo.
-        photos: what each photo contributes: dict of lists, "bleu_counts" (see `bleu.bleu_counts`), "rouge_l",
-            "cider" and "meteor" (None where it cannot be computed).
-        beside: dict from a label to scores of others, which are printed below.
-        images, results: list of CaptionedImage and list of CaptionResult (without the photo), one for each photo;
-            empty unless `evaluate` was asked to keep them. Files do not hold them.
-    """
-
-    scores: dict
-    settings: dict
-    captions: list = dataclasses.field(repr=False)
-    statistics: dict = dataclasses.field(default_factory=dict)
-    photos: dict = dataclasses.field(default_factory=dict, repr=False)
-    beside: dict = dataclasses.field(default_factory=dict, repr=False)
-    images: list = dataclasses.field(default_factory=list, repr=False, compare=False)
-    results: list = dataclasses.field(default_factory=list, repr=False, compare=False)
-
-    def __str__(self):
-        rows = self._rows(self.beside)
-        width = max(map(len, rows)) + 1
-        lines = [" " * width + "".join(f"{title:>8}" for title in COLUMNS.values())]
-        for label, scores in rows.items():
-            lines.append(f"{label:{width}}" + "".join(f"{_shown(name, scores.get(name)):>8}" for name in COLUMNS))
-        if self.beside.keys() - {PERSON}:
-            lines.append("The paper's BLEU is without brevity penalty.")
-        if PERSON in self.beside:
-            lines.append("A person's caption has one reference less.")
-        lines.append(f"METEOR: {self.scores['meteor_kind']}")
-        return "\n".join([*lines, self._counts(), ", ".join(f"{name} {value}" for name, value in self._known())])
-
-    def _rows(self, beside):
-        """Return the rows that are shown: a dict from a label to a dict of scores."""
-        without = {name: self.scores[f"{name}_no_penalty"] for name in COLUMNS if f"{name}_no_penalty" in self.scores}
-        rows = {"these captions": self.scores, "  without brevity penalty": without}
-        for label, scores in beside.items():
-            rows[label] = {**{name.removesuffix("_no_penalty"): value for name, value in scores.items()}, **scores}
-        return rows
-
-    def plot(self, ax=None):
-        """Draw a bar for each score, beside those of `beside`, or of the paper where it has this data set.
-
-        All are in hundredths, CIDEr too. The paper's BLEU is without brevity penalty; ours is there both ways.
-
-        Args:
-            ax: matplotlib axes; None makes a new figure.
-
-        Returns: the axes.
-        """
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            _, ax = plt.subplots(figsize=(9, 3.5), layout="constrained")
-        check_axes(ax)
-        rows = self._rows(self.beside or PUBLISHED.get(self.settings["data"], {}))
-        width = 0.8 / len(rows)
-        for number, (label, scores) in enumerate(rows.items()):
-            heights = [math.nan if scores.get(name) is None else 100 * scores[name] for name in COLUMNS]
-            bars = ax.bar(np.arange(len(COLUMNS)) - 0.4 + (number + 0.5) * width, heights, width, label=label.strip())
-            ax.bar_label(bars, ["" if math.isnan(height) else f"{height:.1f}" for height in heights], fontsize=6)
-        ax.set_xticks(range(len(COLUMNS)), COLUMNS.values())
-        ax.set_xlim(-0.5, len(COLUMNS) - 0.5)
-        ax.set_ylabel("hundredths")
-        ax.legend(fontsize="small")
-        return ax
-
-    def _counts(self):
-        counts = self.statistics
-        empty = f" ({counts['empty_captions']} with an empty caption)" if counts["empty_captions"] else ""
-        text = f"{counts['photos']} photos{empty}, {counts['distinct_captions']} different captions"
-        text += f", {counts['vocabulary_used']} words used"
-        text += f", {learnt} training photos" if (learnt := counts.get("training_photos")) else ""
-        seen = counts["seen_in_training"]
-        return text if seen is None else f"{text}, {100 * seen:.1f} % of the captions are in the data's train split"
-
-    def _known(self):
-        return [(name, value) for name, value in self.settings.items() if value is not None]
-
-    def to_json(self, path):
-        """Write scores, settings, statistics, captions, and what each photo contributes, as JSON; not `beside`."""
-        write_json(path, {name: getattr(self, name) for name in _PARTS})
-
-    @classmethod
-    def from_json(cls, path):
-        """Return the table that `to_json` wrote."""
-        parts = read_json(path, "the scores that `keras-sat evaluate --json` wrote")
-        if not _is_score_table(parts):
-            raise ValueError(
-                f"{path}: expected an object with {', '.join(_PARTS)}, as `keras-sat evaluate --json` writes it."
-            )
-        return cls(**{name: parts[name] for name in _PARTS})
-
-    def to_coco_results(self, path):
-        """Write the captions as coco-caption reads them: a list of image_id and caption; numbers for COCO's photos."""
-        entries = [{**entry, "image_id": _coco_image_id(entry["image_id"])} for entry in self.captions]
-        write_json(path, entries)
-
-    def to_csv(self, path):
-        """Write a line for each photo: its caption and its own scores."""
-        text = io.StringIO()
-        writer = csv.writer(text)
-        writer.writerow(["image_id", "caption", *COLUMNS])
-        for number, entry in enumerate(self.captions):
-            scores = bleu_of_counts(np.array(self.photos["bleu_counts"][number]))
-            for name in ("meteor", "rouge_l", "cider"):
-                scores[name] = None if self.photos[name] is None else self.photos[name][number]
-            cells = ["" if scores[name] is None else f"{scores[name]:.6f}" for name in COLUMNS]
-            writer.writerow([entry["image_id"], entry["caption"], *cells])
-        write_whole(Path(path).expanduser(), text.getvalue())
-
-
-_PARTS = {"scores": dict, "settings": dict, "statistics": dict, "captions": list, "photos": dict}
-
-
-def _is_score_table(parts):
-    """Return whether parts are those that `to_json` wrote, as far as `compare` relies on them."""
-    if not isinstance(parts, dict) or not all(isinstance(parts.get(name), kind) for name, kind in _PARTS.items()):
-        return False
-    entries, photos = parts["captions"], parts["photos"]
-    if "meteor_kind" not in parts["scores"] or not all(isinstance(e, dict) and "image_id" in e for e in entries):
-        return False
-    if not entries or not {"bleu_counts", "rouge_l", "cider", "meteor"} <= photos.keys():
-        return False
-    if not set(COUNTS) <= parts["statistics"].keys():
-        return False
-    try:
-        arrays = {name: np.array(values) for name, values in photos.items() if values is not None}
-    except ValueError:
-        return False
-    if not all(array.dtype.kind in "iuf" and np.isfinite(array).all() for array in arrays.values()):
-        return False
-    shapes = {name: array.shape for name, array in arrays.items()}
-    expected = dict.fromkeys(shapes, (len(entries),)) | {"bleu_counts": (len(entries), 10)}
-    return shapes == expected and {"rouge_l", "cider"} <= shapes.keys()
-
-
-def _shown(name, score):
-    if score is None:
-        return "-"
-    return f"{score:.3f}" if name == "cider" else f"{100 * score:.1f}"
 
 
 # === Scoring a captioner, or captions ===
@@ -340,13 +174,12 @@ def _score_table(images, captions, settings, every_image, beside):
 
 def _scores(references, candidates):
     """Return the dict of all scores, and what each photo contributes, of captions as lists of words."""
-    counts = bleu_counts(references, candidates)
-    rouge_l, cider = rouge_l_of_photos(references, candidates), cider_of_photos(references, candidates)
-    meteor = score_meteor(references, candidates)
-    scores = {**bleu_of_counts(counts.sum(axis=0)), "rouge_l": float(rouge_l.mean()), "cider": float(cider.mean())}
-    scores |= {"meteor": meteor.corpus, "meteor_kind": meteor.kind}
-    photos = {"bleu_counts": counts, "rouge_l": rouge_l, "cider": cider, "meteor": meteor.of_photos}
-    return scores, {name: None if values is None else values.round(10).tolist() for name, values in photos.items()}
+    scores, photos = {}, {}
+    for score in SCORES.values():
+        figures, contributions = score.measure(references, candidates)
+        scores |= figures
+        photos[score.contributions] = None if contributions is None else contributions.round(10).tolist()
+    return scores, photos
 
 
 # === Photos of the training ===
@@ -445,13 +278,7 @@ def _source_of(captions):
 
 def _caption_key(image_id):
     """Return one name for all ways of writing an image id: with its ending or without, or COCO's number."""
-    return str(_coco_image_id(image_id_of(str(image_id))))
-
-
-def _coco_image_id(image_id):
-    """Return the number in a name of COCO's, such as COCO_val2014_000000391895 or 000000391895, else the id itself."""
-    number = re.fullmatch(r"(?:COCO_\w+_)?(\d{12})", image_id)
-    return int(number[1]) if number else image_id
+    return str(coco_image_id(image_id_of(str(image_id))))
 
 
 # === Captions of many photos ===

@@ -1,0 +1,184 @@
+"""The table of scores: how it is printed, drawn, written, and read again."""
+
+import csv
+import dataclasses
+import io
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data_utils.files import read_json, write_json, write_whole
+from keras_sat.checks import check_axes
+from keras_sat.scoring.published import PUBLISHED
+from keras_sat.scoring.scores import SCORES, columns, shown
+
+PERSON = "a person"
+COUNTS = ("photos", "distinct_captions", "empty_captions", "vocabulary_used", "seen_in_training")
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Scores, and all that they depend on. Printed, it is a table.
+
+    Attributes:
+        scores: dict from the name of a score to its value, as a fraction; CIDEr as coco-caption prints it. "meteor" is
+            None where it cannot be computed, and "meteor_kind" says which METEOR it is.
+        settings: dict: data, split, encoder, num_beams, length_penalty, tokenisation; None where captions came from a
+            file. Also max_length and split_seed, where they are not the usual ones, and models, how many an Ensemble
+            has.
+        statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used, and seen_in_training, the share of
+            captions that are a training caption word for word (None where the data has no training split);
+            training_photos, how many of the photos the captioner has learnt from (None where that is not known); and
+            with `keras-sat evaluate --grounding` grounding, see `Grounding.to_dict`.
+        captions: list with a dict of image_id and caption for each photo.
+        photos: what each photo contributes: dict of lists, "bleu_counts" (see `bleu.bleu_counts`), "rouge_l",
+            "cider" and "meteor" (None where it cannot be computed).
+        beside: dict from a label to scores of others, which are printed below.
+        images, results: list of CaptionedImage and list of CaptionResult (without the photo), one for each photo;
+            empty unless `evaluate` was asked to keep them. Files do not hold them.
+    """
+
+    scores: dict
+    settings: dict
+    captions: list = dataclasses.field(repr=False)
+    statistics: dict = dataclasses.field(default_factory=dict)
+    photos: dict = dataclasses.field(default_factory=dict, repr=False)
+    beside: dict = dataclasses.field(default_factory=dict, repr=False)
+    images: list = dataclasses.field(default_factory=list, repr=False, compare=False)
+    results: list = dataclasses.field(default_factory=list, repr=False, compare=False)
+
+    def __str__(self):
+        rows = self._rows(self.beside)
+        width = max(map(len, rows)) + 1
+        lines = [" " * width + "".join(f"{title:>8}" for title in columns().values())]
+        for label, scores in rows.items():
+            lines.append(f"{label:{width}}" + "".join(f"{shown(name, scores.get(name)):>8}" for name in columns()))
+        if self.beside.keys() - {PERSON}:
+            lines.append("The paper's BLEU is without brevity penalty.")
+        if PERSON in self.beside:
+            lines.append("A person's caption has one reference less.")
+        kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
+        lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
+        return "\n".join([*lines, self._counts(), ", ".join(f"{name} {value}" for name, value in self._known())])
+
+    def _rows(self, beside):
+        """Return the rows that are shown: a dict from a label to a dict of scores."""
+        without = {name: self.scores.get(f"{name}_no_penalty") for name in columns()}
+        rows = {"these captions": self.scores, "  without brevity penalty": without}
+        for label, scores in beside.items():
+            rows[label] = {**{name.removesuffix("_no_penalty"): value for name, value in scores.items()}, **scores}
+        return rows
+
+    def plot(self, ax=None):
+        """Draw a bar for each score, beside those of `beside`, or of the paper where it has this data set.
+
+        All are in hundredths, CIDEr too. The paper's BLEU is without brevity penalty; ours is there both ways.
+
+        Args:
+            ax: matplotlib axes; None makes a new figure.
+
+        Returns: the axes.
+        """
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            _, ax = plt.subplots(figsize=(9, 3.5), layout="constrained")
+        check_axes(ax)
+        rows = self._rows(self.beside or PUBLISHED.get(self.settings["data"], {}))
+        width, titles = 0.8 / len(rows), columns()
+        for number, (label, scores) in enumerate(rows.items()):
+            heights = [math.nan if scores.get(name) is None else 100 * scores[name] for name in titles]
+            bars = ax.bar(np.arange(len(titles)) - 0.4 + (number + 0.5) * width, heights, width, label=label.strip())
+            ax.bar_label(bars, ["" if math.isnan(height) else f"{height:.1f}" for height in heights], fontsize=6)
+        ax.set_xticks(range(len(titles)), titles.values())
+        ax.set_xlim(-0.5, len(titles) - 0.5)
+        ax.set_ylabel("hundredths")
+        ax.legend(fontsize="small")
+        return ax
+
+    def _counts(self):
+        counts = self.statistics
+        empty = f" ({counts['empty_captions']} with an empty caption)" if counts["empty_captions"] else ""
+        text = f"{counts['photos']} photos{empty}, {counts['distinct_captions']} different captions"
+        text += f", {counts['vocabulary_used']} words used"
+        text += f", {learnt} training photos" if (learnt := counts.get("training_photos")) else ""
+        seen = counts["seen_in_training"]
+        return text if seen is None else f"{text}, {100 * seen:.1f} % of the captions are in the data's train split"
+
+    def _known(self):
+        return [(name, value) for name, value in self.settings.items() if value is not None]
+
+    def to_json(self, path):
+        """Write scores, settings, statistics, captions, and what each photo contributes, as JSON; not `beside`."""
+        write_json(path, {name: getattr(self, name) for name in _PARTS})
+
+    @classmethod
+    def from_json(cls, path):
+        """Return the table that `to_json` wrote."""
+        parts = read_json(path, "the scores that `keras-sat evaluate --json` wrote")
+        if not _is_score_table(parts):
+            raise ValueError(
+                f"{path}: expected an object with {', '.join(_PARTS)}, as `keras-sat evaluate --json` writes it."
+            )
+        return cls(**{name: parts[name] for name in _PARTS})
+
+    def to_coco_results(self, path):
+        """Write the captions as coco-caption reads them: a list of image_id and caption; numbers for COCO's photos."""
+        entries = [{**entry, "image_id": coco_image_id(entry["image_id"])} for entry in self.captions]
+        write_json(path, entries)
+
+    def to_csv(self, path):
+        """Write a line for each photo: its caption and its own scores."""
+        text, figures = io.StringIO(), {}
+        for score in SCORES.values():
+            if (contributions := self.photos.get(score.contributions)) is not None:
+                figures |= score.of_sums(np.array(contributions, dtype=float), 1)  # each photo by itself
+        writer = csv.writer(text)
+        writer.writerow(["image_id", "caption", *columns()])
+        for number, entry in enumerate(self.captions):
+            cells = [f"{figures[name][number]:.6f}" if name in figures else "" for name in columns()]
+            writer.writerow([entry["image_id"], entry["caption"], *cells])
+        write_whole(Path(path).expanduser(), text.getvalue())
+
+
+_PARTS = {"scores": dict, "settings": dict, "statistics": dict, "captions": list, "photos": dict}
+
+
+def _is_score_table(parts):
+    """Return whether parts are those that `to_json` wrote, as far as `compare` relies on them."""
+    if not isinstance(parts, dict) or not all(isinstance(parts.get(name), kind) for name, kind in _PARTS.items()):
+        return False
+    entries, statistics = parts["captions"], parts["statistics"]
+    if not entries or not all(isinstance(entry, dict) and "image_id" in entry for entry in entries):
+        return False
+    known = [score for score in SCORES.values() if _has_any_of(score, parts)]
+    return set(COUNTS) <= statistics.keys() and bool(known) and all(_has_all_of(score, parts) for score in known)
+
+
+def _has_any_of(score, parts):
+    """Return whether parts mention a score at all: those from before it was added to SCORES do not."""
+    return score.contributions in parts["photos"] or bool(score.columns.keys() & parts["scores"].keys())
+
+
+def _has_all_of(score, parts):
+    """Return whether parts have a score's figures, and what each photo contributes: (photos, *shape), finite."""
+    if score.contributions not in parts["photos"] or not score.columns.keys() <= parts["scores"].keys():
+        return False
+    contributions = parts["photos"][score.contributions]
+    if contributions is None:
+        return all(parts["scores"][name] is None for name in score.columns)
+    try:
+        array = np.array(contributions)
+    except ValueError:
+        return False
+    is_finite = array.dtype.kind in "iuf" and np.isfinite(array).all()
+    return bool(is_finite) and array.shape == (len(parts["captions"]), *score.shape)
+
+
+def coco_image_id(image_id):
+    """Return the number in a name of COCO's, such as COCO_val2014_000000391895 or 000000391895, else the id itself."""
+    number = re.fullmatch(r"(?:COCO_\w+_)?(\d{12})", image_id)
+    return int(number[1]) if number else image_id

@@ -1,0 +1,96 @@
+"""The figures of all epochs of a training: which epoch is the best, and how they are kept in history.csv."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+
+from data_utils.files import write_whole
+from keras_sat.scoring.scores import named
+
+MONITORED = "val_bleu_4"
+LEAST_SCORE = 1e-4  # below it a score is as good as 0
+LEAST_MATCHES = 10  # with fewer groups of four words right on the whole of dev, BLEU-4 is chance
+
+
+class Curves(Mapping):
+    """What `captioner.history` is after `fit`: a mapping from a name to its value in each epoch.
+
+    Attributes:
+        history: the same as a dict, as Keras' own History has it.
+        was_interrupted: whether Ctrl-C has ended the training.
+    """
+
+    def __init__(self, epochs, *, was_interrupted=False):
+        self.was_interrupted = was_interrupted
+        names = list(dict.fromkeys(name for figures in epochs for name in figures))
+        self.history = {name: [figures.get(name, math.nan) for figures in epochs] for name in names}
+
+    def __getitem__(self, name):
+        return self.history[name]
+
+    def __iter__(self):
+        return iter(self.history)
+
+    def __len__(self):
+        return len(self.history)
+
+    def __repr__(self):
+        return f"Curves({', '.join(self)})"
+
+
+def as_text(monitored, score):
+    """Return a monitored score as a reader knows it: "BLEU-4 21.3" or "CIDEr 0.520"."""
+    return named(monitored.removeprefix("val_"), score)
+
+
+def best_epoch(epochs, monitored=MONITORED):
+    """Return the index of the epoch with the best monitored figure, the first of equals; without it, the last epoch.
+
+    As long as that says nothing (see `says_something`), the cross-entropy on dev decides. Epochs of a warm-up count
+    only as long as there are no others: what comes after them is what was asked for.
+    """
+    if not epochs or monitored not in epochs[-1]:
+        return len(epochs) - 1
+
+    def quality(number):
+        score = epochs[number][monitored]
+        if says_something(epochs[number], monitored):
+            return score, 0, -number
+        return 0, -epochs[number].get("val_cross_entropy", 0), -number
+
+    numbers = range(len(epochs))
+    return max([number for number in numbers if not epochs[number].get("warm_up")] or numbers, key=quality)
+
+
+def says_something(figures, monitored=MONITORED):
+    """Return whether a score is above chance: not 0, and BLEU-4 rests on LEAST_MATCHES groups of four words at least.
+
+    The relative error of a count is about 1 / sqrt(count). Without a single match BLEU-4 is not 0 either: the tiny
+    numbers that coco-caption adds make up to 0.03 of it where captions are shorter than four words.
+    """
+    enough = monitored != MONITORED or figures.get("val_matches", LEAST_MATCHES) >= LEAST_MATCHES
+    return enough and figures[monitored] >= LEAST_SCORE
+
+
+def is_at_its_best(epochs, patience, monitored=MONITORED):
+    """Return whether the last `patience` epochs have brought nothing better, by `best_epoch`.
+
+    Scores that say nothing are not a plateau, unless the cross-entropy on dev decided. Nor is a warm-up.
+    """
+    if not epochs or patience is None or monitored not in epochs[-1] or epochs[-1].get("warm_up"):
+        return False
+    best = best_epoch(epochs, monitored)
+    is_known = says_something(epochs[best], monitored) or "val_cross_entropy" in epochs[best]
+    return len(epochs) - 1 - best >= patience and is_known
+
+
+def write_history(path, epochs):
+    """Write the figures of all epochs as a CSV table, whole or not at all."""
+    curves = Curves(epochs)
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["epoch", *curves])
+    for number in range(len(epochs)):
+        writer.writerow([number + 1, *(f"{curves[name][number]:.6g}" for name in curves)])
+    write_whole(path, table.getvalue())
