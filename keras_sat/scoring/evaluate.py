@@ -5,8 +5,6 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
-
 from data_utils.captions import image_id_of, refuse_long_caption, tokenise
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.files import read_json
