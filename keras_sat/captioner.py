@@ -1,6 +1,5 @@
 """The captioner: encoder, decoder and vocabulary in one Keras model that trains, captions photos, saves and loads."""
 
-import inspect
 import operator
 
 import keras
@@ -9,13 +8,7 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils.vocabulary import Vocabulary
-from keras_sat.checks import (
-    check_learning_rate,
-    check_no_keras_distribution,
-    check_rates,
-    check_weights,
-    near_name,
-)
+from keras_sat.checks import check_no_keras_distribution
 from keras_sat.files import saving, transfer
 from keras_sat.files.export import export
 from keras_sat.files.model_folder import model_directory
@@ -23,15 +16,24 @@ from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.graphs import Graphs
 from keras_sat.model.learnt_photos import digests_of, together
-from keras_sat.model.objective import COIN_FOR, Means, PaperObjective, as_rows
-from keras_sat.model.photo_encoder import TRAININGS, PhotoEncoder
+from keras_sat.model.objective import Means, PaperObjective, as_rows
+from keras_sat.model.photo_encoder import PhotoEncoder
 from keras_sat.model.reading import read_captions
 from keras_sat.model.replicas import sums_on_first_replica
 from keras_sat.model.updates import WeightUpdates, make_optimizer
+from keras_sat.options import (
+    CaptionerOptions,
+    DecoderOptions,
+    SearchOptions,
+    TrainingOptions,
+    split_options,
+    with_options,
+)
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.search.steps import steps_of
 from keras_sat.search.writer import CaptionWriter, in_batches
 
+OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
 ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
 
 
@@ -45,32 +47,10 @@ class Captioner(keras.Model):
 
     Args:
         vocabulary: Vocabulary, or its list of words.
-        encoder: a name in ENCODERS, a `keras.Model` from RGB 0..255 to a feature grid, or None for a captioner that
-            is only ever given features.
-        encoder_layer, image_size: see ENCODERS; None takes the encoder's usual ones.
-        encoder_weights: "imagenet", or the path of a weights file; "tiny" begins with random ones.
-        encoder_training: "frozen": never trained and never in training mode; its features may come from a
-            FeatureCache. "fine-tuned": trained along, its batch statistics left as they are. "scratch": trained along
-            from random weights. None: "scratch" for "tiny", else "frozen". A `keras.Model` that is passed to be frozen
-            gets trainable=False.
-        trained_up_to: with a frozen encoder, a layer behind `encoder_layer`: the layers from there up to this one are
-            trained along with the decoder, and attention is paid to its grid; a FeatureCache has the grid of
-            `encoder_layer`. None: `encoder_layer` is the last one.
-        grid_shape: (rows, columns) of the features; None asks the encoder, or guesses by the image size. Needed where
-            the features of pictures that are not square come from a cache.
-        normalise_features, feature_projection_dim, feature_dropout: see FeatureAdapter; the a_i of the paper are what
-            comes out of it. False, None and 0 leave the features as they are.
-        attention_penalty_weight: lambda of equation (14). The released code's setting is about 0.33.
-        label_smoothing: share of the target's probability that is spread over the vocabulary.
-        num_samples: for hard attention, draws for each caption, N of equation (12).
-        reward_weight, entropy_weight: for hard attention, lambda_r and lambda_e.
-        expectation_probability: for hard attention, how often the expectation replaces the sample. While training, the
-            weight `expectation_share` says it, so that a callback can change it (see `BeginWithExpectations`).
-        expectation_for: toss that coin for each "image", or once for each "pass" over a batch.
-        use_baseline: for hard attention, subtract the moving average b from log p.
-        length_penalty: what `caption` uses where it is given none; see `keras_sat.search.algorithms.beam_search`.
-        seed: of dropout, sampled attention and coins.
-        **decoder_options: see CaptionDecoder: attention, scoring, cell, num_layers, embedding_dim, hidden_dim, ...
+        **options: see `keras_sat.options.CaptionerOptions`; what the encoder is made of ENCODERS documents, what is
+            done to its features FeatureAdapter, and the rest CaptionDecoder. A `keras.Model` that is passed as
+            `encoder` to be frozen gets trainable=False. `expectation_probability` can be changed while training by the
+            weight `expectation_share` (see `BeginWithExpectations`).
 
     Call arguments:
         inputs: (features, input_ids): features (photos, regions, feature_dim), or photos (photos, height, width, 3);
@@ -80,108 +60,43 @@ class Captioner(keras.Model):
     Returns: Decoded, with rows = photos * captions.
     """
 
-    def __init__(
-        self,
-        vocabulary,
-        *,
-        encoder="vgg16",
-        encoder_layer=None,
-        encoder_weights="imagenet",
-        encoder_training=None,
-        trained_up_to=None,
-        image_size=None,
-        grid_shape=None,
-        normalise_features=False,
-        feature_projection_dim=None,
-        feature_dropout=0.0,
-        attention_penalty_weight=0.33,
-        label_smoothing=0.0,
-        num_samples=1,
-        reward_weight=0.1,
-        entropy_weight=0.002,
-        expectation_probability=0.5,
-        expectation_for="image",
-        use_baseline=True,
-        length_penalty=0.0,
-        seed=0,
-        name="captioner",
-        **decoder_options,
-    ):
+    @with_options(CaptionerOptions)
+    def __init__(self, vocabulary, *, name="captioner", **options):
         super().__init__(name=name, autocast=False)  # noise stays in float32; `features` casts what must be cast
         if not isinstance(vocabulary, (Vocabulary, list, tuple)):
             raise ValueError(
                 "Expected a Vocabulary, as `Vocabulary.build(images)` makes it, or a list of words. "
                 f"Received: vocabulary={vocabulary!r}"
             )
-        known = set(inspect.signature(CaptionDecoder).parameters) - {"vocabulary_size", "seed", "kwargs"}
-        unknown = sorted(set(decoder_options) - known - {"trainable", "dtype"})
-        if unknown:
-            ours = {*known, *inspect.signature(Captioner).parameters}
-            raise ValueError(
-                f"Captioner has no such option.{near_name(unknown[0], ours)} "
-                f"Those of its decoder are: {', '.join(sorted(known))}. Received: {', '.join(unknown)}"
-            )
-        if encoder_training not in (None, *TRAININGS):
-            raise ValueError(
-                f"Expected one of: {', '.join(TRAININGS)}. Received: encoder_training={encoder_training!r}"
-            )
-        if expectation_for not in COIN_FOR:
-            raise ValueError(f"Expected one of: {', '.join(COIN_FOR)}. Received: expectation_for={expectation_for!r}")
-        if (
-            not isinstance(num_samples, int)
-            or num_samples < 1
-            or not 0 <= label_smoothing < 1
-            or not 0 <= expectation_probability <= 1
-        ):
-            raise ValueError(
-                "`num_samples` must be a whole number of at least 1, `label_smoothing` from 0 to below 1, "
-                f"`expectation_probability` from 0 to 1. Received: num_samples={num_samples}, "
-                f"label_smoothing={label_smoothing}, "
-                f"expectation_probability={expectation_probability}"
-            )
-        check_weights(
-            attention_penalty_weight=attention_penalty_weight,
-            reward_weight=reward_weight,
-            entropy_weight=entropy_weight,
-            length_penalty=length_penalty,
-        )
+        own, of_keras = split_options("Captioner", options, CaptionerOptions, beside=OF_KERAS)
+        options = CaptionerOptions(**own)
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
-        self.length_penalty = length_penalty
-        self.seed = seed
-        self.decoder = CaptionDecoder(len(self.vocabulary), seed=seed, name="decoder", **decoder_options)
+        self.length_penalty = options.length_penalty
+        self.seed = options.seed
+        of_decoder = {name: getattr(options, name) for name in DecoderOptions.names()}
+        self.decoder = CaptionDecoder(len(self.vocabulary), name="decoder", **of_decoder, **of_keras)
         self.photo_encoder = PhotoEncoder(
-            encoder,
-            layer=encoder_layer,
-            weights=encoder_weights,
-            training=encoder_training,
-            trained_up_to=trained_up_to,
-            image_size=image_size,
-            grid_shape=grid_shape,
+            options.encoder,
+            layer=options.encoder_layer,
+            weights=options.encoder_weights,
+            training=options.encoder_training,
+            trained_up_to=options.trained_up_to,
+            image_size=options.image_size,
+            grid_shape=options.grid_shape,
         )
         self.adapter = FeatureAdapter(
             self.photo_encoder.top,
-            normalise=normalise_features,
-            projection_dim=feature_projection_dim,
-            dropout=feature_dropout,
-            seed=seed + 3,  # the decoder's dropouts have seed, seed + 1, seed + 2 and seed + 4
+            normalise=options.normalise_features,
+            projection_dim=options.feature_projection_dim,
+            dropout=options.feature_dropout,
+            seed=options.seed + 3,  # the decoder's dropouts have seed, seed + 1, seed + 2 and seed + 4
             dtype=self.decoder.dtype_policy,
             name="adapter",
         )
         if not self.photo_encoder.is_frozen:
             self.trained_encoder = self.photo_encoder.trained_network  # Keras finds its weights here
-        self.random_generator = keras.random.SeedGenerator(seed)
-        self.paper_objective = PaperObjective(
-            self.add_weight,
-            self.random_generator,
-            attention_penalty_weight=attention_penalty_weight,
-            label_smoothing=label_smoothing,
-            num_samples=num_samples,
-            reward_weight=reward_weight,
-            entropy_weight=entropy_weight,
-            expectation_probability=expectation_probability,
-            expectation_for=expectation_for,
-            use_baseline=use_baseline,
-        )
+        self.random_generator = keras.random.SeedGenerator(options.seed)
+        self.paper_objective = PaperObjective(self.add_weight, self.random_generator, options)
         self.training_objective = self.paper_objective
         self.updates = WeightUpdates()
         self.means = Means()
@@ -210,17 +125,9 @@ class Captioner(keras.Model):
     (photo_sizes,) = _kept_in("writer", "photo_sizes")
 
     def get_config(self):
-        names = (
-            "encoder encoder_layer encoder_weights encoder_training trained_up_to image_size grid_shape "
-            "normalise_features feature_projection_dim feature_dropout attention_penalty_weight label_smoothing "
-            "num_samples reward_weight entropy_weight expectation_probability expectation_for use_baseline "
-            "length_penalty seed name"
-        )
-        decoder_options = self.decoder.get_config()
-        for name in ("name", "trainable", "dtype", "vocabulary_size", "seed"):
-            decoder_options.pop(name)
-        options = {name: getattr(self, name) for name in names.split()}
-        return {"vocabulary": self.vocabulary.words, **options, **decoder_options}
+        decoder = {name: getattr(self.decoder, name) for name in DecoderOptions.names()}
+        own = {name: getattr(self, name) for name in CaptionerOptions.names() if name not in decoder}
+        return {"vocabulary": self.vocabulary.words, "name": self.name, **own, **decoder}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -327,15 +234,13 @@ class Captioner(keras.Model):
             raise ValueError("The captioner brings its own loss and metrics. Received: loss or metrics")
         if optimizer is None:
             raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
-        rates = {"average_momentum": average_momentum, "encoder_rate": encoder_rate, "weight_decay": weight_decay}
-        check_rates(**rates, clip_norm=clip_norm)
-        check_learning_rate(learning_rate)
+        rates = {"learning_rate": learning_rate, "clip_norm": clip_norm, "weight_decay": weight_decay}
+        TrainingOptions.check(**rates, average_momentum=average_momentum, encoder_rate=encoder_rate)
         self.updates = WeightUpdates(
             encoder_rate=encoder_rate,
             average_momentum=average_momentum,
             decays_vectors=not isinstance(optimizer, str),
         )
-        rates = {"learning_rate": learning_rate, "clip_norm": clip_norm, "weight_decay": weight_decay}
         optimizer = make_optimizer(optimizer, **rates)
         if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:  # else Keras does it
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
@@ -446,14 +351,17 @@ class Captioner(keras.Model):
 
     # === Captions ===
 
+    @with_options(SearchOptions)
     def caption(self, images, **options):
         """Return the CaptionResult of a photo, or the list of them for many; see `CaptionWriter.caption`."""
         return self.writer.caption(images, **options)
 
+    @with_options(SearchOptions)
     def caption_each(self, images, **options):
         """Yield (image, CaptionResult) for each of many photos; see `CaptionWriter.caption_each`."""
         return self.writer.caption_each(images, **options)
 
+    @with_options(SearchOptions)
     def caption_features(self, features, **options):
         """Return a list of CaptionResult from features; see `CaptionWriter.caption_features`."""
         return self.writer.caption_features(features, **options)

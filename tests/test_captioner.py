@@ -795,7 +795,7 @@ def test_the_grid_shape_is_kept(tmp_path):
         ({"attention_penalty_weight": None}, "Received: attention_penalty_weight=None"),
         ({"length_penalty": "x"}, "Received: length_penalty='x'"),
         ({"length_penalty": -5}, "Received: length_penalty=-5"),
-        ({"feature_projection_dim": 0}, "Received: projection_dim=0"),
+        ({"feature_projection_dim": 0}, "Received: feature_projection_dim=0"),
         ({"dropout_embedding": 1.0}, "below 1. Received: dropout_embedding=1.0"),
         ({"dropout_words": -0.1}, "below 1. Received: dropout_words=-0.1"),
         ({"dropout_after_readout": 1.0}, "below 1. Received: dropout_after_readout=1.0"),

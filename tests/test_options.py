@@ -39,7 +39,7 @@ def test_each_door_guesses_what_was_meant(captioner, monkeypatch):
     ):
         with pytest.raises(ValueError, match=meant):
             call()
-    with pytest.raises(ValueError, match="no such option. Expected one of: features, num_beams.* Received: qqqqq"):
+    with pytest.raises(ValueError, match="no such option. Expected one of: num_beams, max_length.* Received: qqqqq"):
         captioner.caption_features(features, qqqqq=3)
     with pytest.raises(TypeError, match="features"):
         captioner.caption_features()

@@ -15,8 +15,6 @@ from keras import ops
 from keras_sat import equations
 from keras_sat.model.replicas import draw_for_photos, sum_over_replicas
 
-COIN_FOR = ("image", "pass")
-
 
 def nothing():
     """Do nothing after a step."""
@@ -48,41 +46,32 @@ class PaperObjective:
     Args:
         add_weight: the captioner's method of that name: what the objective remembers belongs to the captioner.
         seed_generator: `keras.random.SeedGenerator` of sampled attention and coins.
-        attention_penalty_weight, label_smoothing, num_samples, reward_weight, entropy_weight: see Captioner.
-        expectation_probability, expectation_for, use_baseline: see Captioner.
+        options: CaptionerOptions, of which it takes those in OPTIONS.
 
     Attributes:
         baseline: b, the moving average of log p, a weight.
         expectation_share: how often the expectation replaces the sample now, a weight.
     """
 
-    def __init__(
-        self,
-        add_weight,
-        seed_generator,
-        *,
-        attention_penalty_weight=0.33,
-        label_smoothing=0.0,
-        num_samples=1,
-        reward_weight=0.1,
-        entropy_weight=0.002,
-        expectation_probability=0.5,
-        expectation_for="image",
-        use_baseline=True,
-    ):
+    OPTIONS = (
+        "attention_penalty_weight",
+        "label_smoothing",
+        "num_samples",
+        "reward_weight",
+        "entropy_weight",
+        "expectation_probability",
+        "expectation_for",
+        "use_baseline",
+    )
+
+    def __init__(self, add_weight, seed_generator, options):
         self.seed_generator = seed_generator
-        self.attention_penalty_weight = attention_penalty_weight
-        self.label_smoothing = label_smoothing
-        self.num_samples = num_samples
-        self.reward_weight = reward_weight
-        self.entropy_weight = entropy_weight
-        self.expectation_probability = expectation_probability
-        self.expectation_for = expectation_for
-        self.use_baseline = use_baseline
-        options = {"shape": (), "initializer": "zeros", "trainable": False, "aggregation": "only_first_replica"}
-        self.baseline = add_weight(name="baseline", **options)
-        self.expectation_share = add_weight(name="expectation_share", **options)
-        self.expectation_share.assign(expectation_probability)
+        for name in self.OPTIONS:
+            setattr(self, name, getattr(options, name))
+        scalar = {"shape": (), "initializer": "zeros", "trainable": False, "aggregation": "only_first_replica"}
+        self.baseline = add_weight(name="baseline", **scalar)
+        self.expectation_share = add_weight(name="expectation_share", **scalar)
+        self.expectation_share.assign(self.expectation_probability)
 
     def __call__(self, captioner, batch, training=True):
         """Return the Objective of ((features, input_ids), target_ids, token_weights).

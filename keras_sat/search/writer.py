@@ -13,13 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from data_utils.images import find_pictures, load_image, stands_for_many
-from keras_sat.checks import check_counts, check_options, check_weights
 from keras_sat.model.graphs import Graphs
+from keras_sat.options import SearchOptions, split_options, with_options
 from keras_sat.search.agreement import agree, finest_grid
 from keras_sat.search.algorithms import SearchResult, run_search
 from keras_sat.search.result import CaptionResult
-
-DEFAULT_NUM_BEAMS = 3
 
 
 class CaptionWriter:
@@ -75,6 +73,7 @@ class CaptionWriter:
 
     # === Captions ===
 
+    @with_options(SearchOptions)
     def caption(self, images, *, recursive=False, **options):
         """Return the CaptionResult of a photo, or the list of them for many.
 
@@ -83,27 +82,28 @@ class CaptionWriter:
                 such, an array of four axes, a folder, or a pattern such as "photos/*.jpg". What a folder or a pattern
                 stands for, and in which order, `data_utils.find_pictures` says.
             recursive: descend into the subfolders of folders.
-            **options: see `caption_features`.
+            **options: see `keras_sat.options.SearchOptions`.
         """
-        self._check(options, self.caption)
+        split_options("caption", options, SearchOptions)
         is_list = isinstance(images, (list, tuple)) or hasattr(images, "__next__") or getattr(images, "ndim", 3) == 4
         many = is_list or stands_for_many(images)
         images = [photo for image in (images if is_list else [images]) for photo in _photos_of(image, recursive)]
         results = [result for _, result in self.caption_each(images, **options)]
         return results if many else results[0]
 
-    def caption_each(self, images, *, cache=None, errors="raise", batch_size=64, first_photo=0, **options):
+    @with_options(SearchOptions)
+    def caption_each(self, images, *, cache=None, errors="raise", **options):
         """Yield (image, CaptionResult) for each of many photos: a batch is read, encoded and searched at a time.
 
         Args:
             images: list of paths, PIL images, arrays or CaptionedImage.
             cache: FeatureCache with the features of CaptionedImages; None reads and encodes the photos.
             errors: "raise" what a photo that cannot be read raises, or "yield": (image, that error) in its turn.
-            batch_size, first_photo, **options: see `caption_features`.
+            **options: see `keras_sat.options.SearchOptions`.
         """
-        self._check(options, self.caption)
-        check_counts(batch_size=batch_size)
-        for start, batch in in_batches(images, batch_size):
+        split_options("caption_each", options, SearchOptions)
+        options = SearchOptions(**options)
+        for start, batch in in_batches(images, options.batch_size):
             problems, photos = [None] * len(batch), None
             if cache is None:
                 photos, problems = self._read(batch, errors)
@@ -111,95 +111,48 @@ class CaptionWriter:
                 photos = photos[max(photos)] if photos else []
             else:
                 features = cache.features([image.image_id for image in batch]).astype(np.float32)
-            numbered = {"first_photo": first_photo + start, "batch_size": batch_size, "images": photos}
-            results = iter(self.caption_features(features, **numbered, **options) if len(features) else [])
+            of_batch = dataclasses.replace(options, first_photo=options.first_photo + start)
+            results = iter(self._captions(features, of_batch, photos) if len(features) else [])
             for image, problem in zip(batch, problems):
                 yield image, problem or next(results)
 
-    def caption_features(
-        self,
-        features,
-        *,
-        num_beams=None,
-        max_length=20,
-        length_penalty=None,
-        num_results=1,
-        temperature=None,
-        top_k=None,
-        top_p=None,
-        allow_unknown=False,
-        sample_attention=False,
-        seed=0,
-        first_photo=0,
-        batch_size=64,
-        images=None,
-    ):
+    @with_options(SearchOptions)
+    def caption_features(self, features, *, images=None, **options):
         """Return a list of CaptionResult, one for each photo, from features (photos, regions, feature_dim).
 
         Args:
-            num_beams: 1 for greedy search; None: 3 for a search, and none where words are drawn.
-            max_length: most words of a caption, `<end>` counted; a longer one is cut off.
-            length_penalty: see `keras_sat.beam_search`; None takes the captioner's own. Greedy search has one
-                caption only, and nothing to choose by it.
-            num_results: captions for each photo; the further ones are in `alternatives`.
-            temperature: draw the words instead of searching; 1.0 draws from the model's own distribution.
-            top_k, top_p: with temperature, see `keras_sat.search.algorithms.sample_search`.
-            allow_unknown: allow `<unk>` in captions.
-            sample_attention: let hard attention draw one region for each word, instead of using the expectation.
-            seed: of what is drawn; each photo has its own chance, by its number.
-            first_photo: the number of the first photo.
-            batch_size: photos captioned together.
             images: the photos, to be kept in the results.
+            **options: see `keras_sat.options.SearchOptions`.
         """
-        if sample_attention and not self.samples_attention:
-            raise ValueError(
-                "Only hard attention draws regions. Received: sample_attention=True with another attention"
-            )
-        if temperature is None and (top_k is not None or top_p is not None):
-            raise ValueError(f"Pass `temperature` to draw words. Received: top_k={top_k}, top_p={top_p}")
-        if temperature is not None and (num_beams not in (None, 1) or length_penalty is not None):
-            received = {"num_beams": num_beams, "length_penalty": length_penalty}
-            received = ", ".join(f"{name}={value}" for name, value in received.items() if value is not None)
-            raise ValueError(
-                "With `temperature` words are drawn, and with num_beams and length_penalty they are searched for: "
-                f"leave out one or the other. Received: temperature={temperature} with {received}"
-            )
-        num_beams = DEFAULT_NUM_BEAMS if num_beams is None else num_beams
-        if length_penalty is not None:
-            check_weights(length_penalty=length_penalty)
-        check_counts(num_beams=num_beams, num_results=num_results, max_length=max_length, batch_size=batch_size)
-        if temperature is None and num_results > num_beams:
-            raise ValueError(
-                "A search has as many results as beams at most. "
-                f"Received: num_results={num_results}, num_beams={num_beams}"
-            )
+        split_options("caption_features", options, SearchOptions)
+        return self._captions(features, SearchOptions(**options), images)
+
+    def _captions(self, features, options, images):
+        if options.sample_attention and not self.samples_attention:
+            raise ValueError("Only hard attention draws regions. Received: sample_attention=True without it")
         members = self.features_of_members(features)
-        options = {"max_length": max_length, "allow_unknown": allow_unknown, "sample_attention": sample_attention}
-        if temperature is not None:
-            options |= {"num_samples": num_results, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-        elif num_beams > 1:
-            length_penalty = self.length_penalty if length_penalty is None else length_penalty
-            options |= {"num_beams": num_beams, "num_results": num_results, "length_penalty": length_penalty}
         results = []
-        for start, photos in in_batches(range(len(members[0])), batch_size):
+        for start, photos in in_batches(range(len(members[0])), options.batch_size):
             batch = tuple(array[photos.start : photos.stop] for array in members)
-            numbers = [first_photo + photo for photo in photos]
-            num_regions = self.num_regions if sample_attention else 0
-            rows = num_results if temperature is not None else num_beams
-            noise = _noise(seed, numbers, rows, max_length, num_regions)
-            found = self.graphs.run(self.search, batch, *noise, **options)
-            seen = [None] * len(batch[0]) if images is None else images[start : start + batch_size]
+            noise = _noise(options, photos, self.num_regions if options.sample_attention else 0)
+            found = self.graphs.run(self.search, batch, *noise, **self._of_search(options))
+            seen = [None] * len(photos) if images is None else images[start : start + options.batch_size]
             results += results_of(found, self.vocabulary, self.rows_and_columns(), seen)
         return results
 
-    def _check(self, options, called):
-        check_options(
-            options,
-            called,
-            CaptionWriter.caption_each,
-            CaptionWriter.caption_features,
-            beside=("options", "features", "cache", "errors", "images"),
-        )
+    def _of_search(self, options):
+        """Return the arguments of `search`: another set of them makes another graph."""
+        names = ["max_length", "allow_unknown", "sample_attention"]
+        if options.temperature is not None:
+            drawing = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p")}
+            beams = {"num_samples": options.num_results, **drawing}
+        elif options.beams > 1:
+            length_penalty = self.length_penalty if options.length_penalty is None else options.length_penalty
+            beams = {"num_beams": options.beams, "num_results": options.num_results}
+            beams |= {"length_penalty": length_penalty}
+        else:
+            beams = {}
+        return {name: getattr(options, name) for name in names} | beams
 
     # === Photos -> features ===
 
@@ -313,13 +266,18 @@ def in_batches(items, batch_size):
         yield start, items[start : start + batch_size]
 
 
-def _noise(seed, numbers, rows, max_length, num_regions):
+def _rows_per_photo(options):
+    return options.beams if options.temperature is None else options.num_results
+
+
+def _noise(options, photos, num_regions):
     """Return uniform noise for words, (photos * rows, max_length), and for regions, (.., max_length, num_regions).
 
     Each photo has its own, by its number: its caption does not depend on what else is in the batch.
     """
-    chance = [np.random.default_rng([seed, number]) for number in numbers]
-    shapes = (rows, max_length), (rows if num_regions else 0, max_length, num_regions)
+    chance = [np.random.default_rng([options.seed, options.first_photo + photo]) for photo in photos]
+    rows, time = _rows_per_photo(options), options.max_length
+    shapes = (rows, time), (rows if num_regions else 0, time, num_regions)
     return [np.concatenate([random.random(shape, dtype=np.float32) for random in chance]) for shape in shapes]
 
 
