@@ -54,9 +54,7 @@ def with_known_options(*further):
 
 def check_learning_rate(learning_rate):
     """Refuse what is neither a number above 0 nor a schedule, or function, that gives one."""
-    from keras.optimizers.schedules import LearningRateSchedule
-
-    if isinstance(learning_rate, LearningRateSchedule) or callable(learning_rate):
+    if callable(learning_rate):  # as Keras' schedules are
         return
     if not isinstance(learning_rate, numbers.Real) or not 0 < learning_rate < math.inf:
         raise ValueError(
