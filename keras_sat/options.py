@@ -183,6 +183,12 @@ class Options:
         """Refuse what concerns two options or more."""
 
     @classmethod
+    def of(cls, called, given):
+        """Return the options that were given to what is called so; a name that is not known is a ValueError."""
+        refuse_unknown(called, given, cls.names())
+        return cls(**given)
+
+    @classmethod
     def check(cls, **some):
         """Refuse values out of bounds, of these options alone."""
         fields = cls.fields()
@@ -211,7 +217,11 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderOptions(Options):
-    """Options of CaptionDecoder."""
+    """Options of CaptionDecoder.
+
+    With `dropout_words` the next word must be seen in the photo, not guessed from those before it. Hard attention
+    draws places while training; in a search it uses the expectation, unless it is asked to draw.
+    """
 
     attention: str = option("soft", "where the decoder looks", one_of(*ATTENTION_NAMES))
     scoring: str = option("additive", "how attention scores a region: additive is Bahdanau's", one_of(*SCORING_NAMES))
