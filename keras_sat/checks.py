@@ -54,9 +54,7 @@ def with_known_options(*further):
 
 def check_learning_rate(learning_rate):
     """Raise ValueError for a learning rate that is no number above 0, no schedule and no function."""
-    from keras.optimizers.schedules import LearningRateSchedule
-
-    if isinstance(learning_rate, LearningRateSchedule) or callable(learning_rate):
+    if callable(learning_rate):  # as Keras' schedules are
         return
     if not isinstance(learning_rate, numbers.Real) or not 0 < learning_rate < math.inf:
         raise ValueError(

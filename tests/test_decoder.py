@@ -10,6 +10,7 @@ from keras_sat.model import decoder as decoder_module
 from keras_sat.model.attention import ATTENTIONS, SCORINGS
 from keras_sat.model.cells import CELLS
 from keras_sat.model.decoder import CaptionDecoder
+from keras_sat.options import DecoderOptions
 
 PHOTOS, REGIONS, DIM, TIME, VOCABULARY = 2, 5, 6, 4, 11
 KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
@@ -224,6 +225,25 @@ def test_mixed_precision_gives_float32_logits():
 
 
 # === Errors ===
+
+
+def test_its_settings_hold_every_option_and_keras_makes_it_again():
+    given = {
+        "attention": "hard",
+        "cell": "gru",
+        "num_layers": 2,
+        "dropout_words": 0.25,
+        "seed": 7,
+        "deep_output": False,
+    }
+    decoder = CaptionDecoder(5, **given, name="mine", dtype="mixed_bfloat16", trainable=False)
+    config = decoder.get_config()
+    assert {**DecoderOptions.defaults(), **given} == {name: config[name] for name in DecoderOptions.names()}
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(decoder))
+    assert again.get_config() == config and again.vocabulary_size == 5 and again.name == "mine"
+    assert again.dtype_policy.name == "mixed_bfloat16" and not again.trainable
+    with pytest.raises(ValueError, match="CaptionDecoder has no such option. Did you mean dropout_words"):
+        CaptionDecoder(5, dropout_word=0.25)
 
 
 def test_unknown_names_and_impossible_sizes():

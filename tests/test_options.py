@@ -1,4 +1,9 @@
-"""Misspelt options are guessed at, wherever they are passed."""
+"""Each option stands in one line, with its default and bound; misspelt ones are guessed at wherever they are passed."""
+
+import dataclasses
+import inspect
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -9,10 +14,151 @@ from PIL import Image
 
 import keras_sat
 from data_utils import find_pictures, load_image
-from keras_sat import Captioner, Ensemble
+from keras_sat import Captioner, Ensemble, options
+from keras_sat.model.attention import ATTENTIONS, SCORINGS
+from keras_sat.model.cells import CELLS
+from keras_sat.model.encoders import ENCODERS
+from keras_sat.options import (
+    CaptionerOptions,
+    DecoderOptions,
+    SearchOptions,
+    SelfCriticalOptions,
+    TrainingOptions,
+    checks_options,
+    split_options,
+    with_options,
+)
 from keras_sat.training import recipe
 
 SIZES = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 5}
+
+
+ALL = (DecoderOptions, CaptionerOptions, SearchOptions, TrainingOptions, SelfCriticalOptions)
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
+    made = cls()
+    assert made.to_dict() == cls.defaults() and tuple(made.to_dict()) == cls.names()
+    for name, field in cls.fields().items():
+        assert field.kw_only and len(field.metadata["help"]) > 5, name
+        assert bool(field.metadata["none"]) >= (field.default is None), f"{name}: what does None mean?"
+        assert field.metadata["bound"].takes_none or field.default is not None
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.seed = made.num_drawn = 5
+    with pytest.raises(TypeError):
+        cls(1)
+
+
+@pytest.mark.parametrize(
+    "cls, name, value, message",
+    [
+        (DecoderOptions, "attention", "gentle", "Expected one of: soft, hard, none. Received: attention='gentle'"),
+        (DecoderOptions, "num_layers", 0, "`num_layers` must be a whole number of at least 1. Received: num_layers=0"),
+        (DecoderOptions, "hidden_dim", True, "`hidden_dim` must be a whole number of at least 1. "),
+        (DecoderOptions, "dropout_words", 1.0, "`dropout_words` must be a share from 0 to below 1. "),
+        (DecoderOptions, "seed", None, "`seed` must be a whole number. Received: seed=None"),
+        (DecoderOptions, "deep_output", "yes", "Expected True or False. Received: deep_output='yes'"),
+        (CaptionerOptions, "encoder", "vgg99", "or a keras.Model, or None. Received: encoder='vgg99'"),
+        (CaptionerOptions, "encoder", np.mean, "or a keras.Model, or None. Received: encoder=<function mean"),
+        (CaptionerOptions, "encoder_training", "melted", "Expected one of: frozen, fine-tuned, scratch. "),
+        (CaptionerOptions, "length_penalty", "x", "`length_penalty` must be a number of at least 0. "),
+        (CaptionerOptions, "expectation_probability", 2, "`expectation_probability` must be a number from 0 to 1. "),
+        (SearchOptions, "num_beams", 0, "`num_beams` must be a whole number of at least 1. Received: num_beams=0"),
+        (SearchOptions, "max_length", 10_001, "`max_length` must be a whole number of at most 10000. "),
+        (SearchOptions, "temperature", float("nan"), "`temperature` must be above 0. Received: temperature=nan"),
+        (SearchOptions, "top_p", 1.5, "`top_p` must be above 0 and at most 1. Received: top_p=1.5"),
+        (TrainingOptions, "seed", 2**32, "`seed` must be a whole number of at most 4294967295. "),
+        (TrainingOptions, "learning_rate", "x", "`learning_rate` must be above 0: a number such as 0.0004, or a sched"),
+        (TrainingOptions, "encoder_rate", 0, "`encoder_rate` must be above 0 and at most 1. Received: encoder_rate=0"),
+        (TrainingOptions, "clip_norm", -5.0, "`clip_norm` must be above 0. Received: clip_norm=-5.0"),
+        (TrainingOptions, "patience", 0, "`patience` must be a whole number of at least 1. Received: patience=0"),
+        (SelfCriticalOptions, "reward_baseline", "mean", "Expected one of: greedy, others. Received: reward_baseline="),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused(cls, name, value, message):
+    for call in (lambda: cls(**{name: value}), lambda: cls.check(**{name: value})):
+        with pytest.raises(ValueError) as caught:
+            call()
+        assert message in str(caught.value) and f"Received: {name}=" in str(caught.value)
+
+
+def test_what_concerns_two_options():
+    for cls, given, message in (
+        (SearchOptions, {"top_k": 3}, "Pass `temperature` to draw words. Received: top_k=3, top_p=None"),
+        (SearchOptions, {"num_results": 4}, "as many results as beams at most. Received: num_results=4, num_beams=3"),
+        (SearchOptions, {"temperature": 1.0, "num_beams": 2}, "temperature=1.0 with num_beams=2"),
+        (SelfCriticalOptions, {"num_drawn": 1, "reward_baseline": "others"}, "no others to be compared with"),
+    ):
+        with pytest.raises(ValueError) as caught:
+            cls(**given)
+        assert message in str(caught.value)
+        cls.check(**given)  # each of them may be
+    assert SearchOptions(temperature=0.5, num_results=9, num_beams=1).num_results == 9
+
+
+def test_names_that_are_written_out_so_that_options_need_no_tensorflow():
+    assert tuple(ENCODERS) == options.ENCODER_NAMES
+    assert tuple(ATTENTIONS) == options.ATTENTION_NAMES
+    assert tuple(SCORINGS) == options.SCORING_NAMES
+    assert tuple(CELLS) == options.CELL_NAMES
+    code = "import sys, keras_sat.options as o; o.CaptionerOptions(), o.TrainingOptions(); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"tensorflow", "keras", "numpy"} & {name.partition(".")[0] for name in ran.stdout.split()}
+
+
+def test_options_are_split_among_classes():
+    given = {"seed": 3, "hidden_dim": 4, "num_drawn": 2, "name": "mine"}
+    classes = (TrainingOptions, SelfCriticalOptions, CaptionerOptions)
+    training, rewards, parts, beside = split_options("fit", given, *classes, beside=("name",))
+    assert (training, rewards, parts, beside) == ({"seed": 3}, {"num_drawn": 2}, {"hidden_dim": 4}, {"name": "mine"})
+    with pytest.raises(ValueError, match="^fit has no such option. Did you mean hidden_dim[?] Received: hiden_dim$"):
+        split_options("fit", {"hiden_dim": 4}, *classes)
+    with pytest.raises(ValueError, match="^f has no such option. Expected one of: self_critical_epochs, .*: qqq$"):
+        split_options("f", {"qqq": 4}, SelfCriticalOptions)
+
+
+def test_a_function_shows_the_options_that_it_takes():
+    @checks_options(SelfCriticalOptions, SearchOptions)
+    def draw(photo, *, seed=5, **options):
+        """Draw.
+
+        Args:
+            photo: a path.
+            **options: see SelfCriticalOptions,
+                and SearchOptions.
+
+        Returns: nothing.
+        """
+        return photo, seed, options
+
+    shown = inspect.signature(draw).parameters
+    assert list(shown)[:3] == ["photo", "self_critical_epochs", "self_critical_rate"] and list(shown)[-1] == "seed"
+    assert shown["seed"].default == 5 and shown["num_drawn"].default == 5 and shown["num_drawn"].annotation is int
+    assert all(p.kind is p.KEYWORD_ONLY for name, p in shown.items() if name != "photo")
+    lines = inspect.getdoc(draw).split("\n")
+    assert "    reward_baseline: what a drawn caption must beat. Default: 'greedy'." in lines
+    assert "    top_k: draw from the k most probable words only. Default: from all (None)." in lines
+    assert lines[-1] == "Returns: nothing." and not any("**options" in line or "and Search" in line for line in lines)
+    assert draw("a", num_drawn=3) == ("a", 5, {"num_drawn": 3}), "those that were given, and no others"
+    with pytest.raises(ValueError, match="^draw has no such option. Did you mean num_drawn[?] Received: num_draw$"):
+        draw("a", num_draw=3)
+    with pytest.raises(ValueError, match="Expected one of: photo, self_critical_epochs"):
+        draw("a", qqq=3)
+
+    @with_options(DecoderOptions)
+    class Decoder:
+        """A decoder."""
+
+        def __init__(self, size, **options):
+            self.options = DecoderOptions(**options)
+
+    assert tuple(inspect.signature(Decoder).parameters) == ("size", *DecoderOptions.names())
+    assert Decoder.__doc__.startswith("A decoder.\n\nOptions:\n    attention: ")
+    assert Decoder(3, cell="gru").options.cell == "gru"
+
+
+# === Misspelt options ===
 
 
 @pytest.fixture(scope="module")

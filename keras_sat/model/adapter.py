@@ -1,9 +1,9 @@
 """Between encoder and decoder: annotation vectors made fit for a small data set."""
 
-import numbers
-
 import keras
 from keras import layers, ops
+
+from keras_sat.options import count, optional, share
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -30,12 +30,8 @@ class FeatureAdapter(layers.Layer):
 
     def __init__(self, network=None, *, normalise=False, projection_dim=None, dropout=0.0, seed=0, **kwargs):
         super().__init__(**kwargs)
-        if not (projection_dim is None or (isinstance(projection_dim, numbers.Integral) and projection_dim >= 1)):
-            raise ValueError(
-                f"Expected a whole number of at least 1, or None. Received: projection_dim={projection_dim!r}"
-            )
-        if not isinstance(dropout, numbers.Real) or not 0 <= dropout < 1:
-            raise ValueError(f"`dropout` must be a share from 0 to below 1. Received: dropout={dropout!r}")
+        optional(count()).check("projection_dim", projection_dim)
+        share().check("dropout", dropout)
         self.network = network
         self.normalise = normalise
         self.projection_dim = projection_dim

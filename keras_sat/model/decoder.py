@@ -5,17 +5,17 @@ recurrent (attention and the recurrent cell) stays in its loop; embeddings, deep
 all words at once, before and after.
 """
 
-import numbers
 from typing import Any, NamedTuple
 
 import keras
 from keras import layers, ops
 
 from keras_sat import equations
-from keras_sat.checks import check_counts, check_shares
+from keras_sat.checks import check_counts
 from keras_sat.model.attention import make_attention
 from keras_sat.model.cells import CELLS
 from keras_sat.model.fast.loop import loop_over_time
+from keras_sat.options import DecoderOptions, with_options
 
 
 class DecoderState(NamedTuple):
@@ -78,26 +78,14 @@ class Decoded(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("keras_sat")
+@with_options(DecoderOptions)
 class CaptionDecoder(layers.Layer):
     """The decoder of the paper's section 3.1.2, with its options.
 
     Args:
         vocabulary_size: number of tokens.
-        attention: a name in ATTENTIONS: "soft", "hard" or "none".
-        scoring: a name in SCORINGS: "additive", "dot" or "bilinear".
-        cell: a name in CELLS: "lstm" or "gru".
-        num_layers: recurrent layers; attention reads the top one.
-        embedding_dim, hidden_dim, attention_dim: m and n of the paper, and the length of v in additive attention.
-        context_gate: multiply the context by beta_t = sigmoid(f_beta(h_{t-1})), one number for each row and step.
-            Without attention there is nothing to gate, and no gate.
-        deep_output: equation (7). False: the state and the context, side by side, then one dense layer.
-        readout_activation: applied to what L_o is applied to; None as in the paper, "tanh" as in its released code.
-        dropout_embedding: share of the numbers in the word vectors E y that is dropped.
-        dropout_words: share of the words y_{t-1} that are dropped whole: the next word must then be seen in the photo,
-            not guessed from those before it.
-        dropout_before_readout: share of h_t that is dropped before the readout.
-        dropout_after_readout: share of the readout that is dropped before the vocabulary layer.
-        seed: of the dropout.
+        name, dtype, trainable: as of any Keras layer.
+        **options: see DecoderOptions.
 
     Call arguments:
         features: annotation vectors a_i, (photos, regions, feature_dim).
@@ -109,73 +97,38 @@ class CaptionDecoder(layers.Layer):
     Returns: Decoded.
     """
 
-    def __init__(
-        self,
-        vocabulary_size,
-        *,
-        attention="soft",
-        scoring="additive",
-        cell="lstm",
-        num_layers=1,
-        embedding_dim=512,
-        hidden_dim=512,
-        attention_dim=512,
-        context_gate=True,
-        deep_output=True,
-        readout_activation=None,
-        dropout_embedding=0.0,
-        dropout_words=0.0,
-        dropout_before_readout=0.5,
-        dropout_after_readout=0.5,
-        seed=0,
-        **kwargs,
-    ):
-        super().__init__(**{"autocast": False, **kwargs})  # noise stays in float32
-        if cell not in CELLS:
-            raise ValueError(f"Expected one of: {', '.join(CELLS)}. Received: cell={cell!r}")
-        sizes = {"num_layers": num_layers, "embedding_dim": embedding_dim, "hidden_dim": hidden_dim}
-        check_counts(**sizes, vocabulary_size=vocabulary_size, attention_dim=attention_dim)
-        rates = {"dropout_before_readout": dropout_before_readout, "dropout_after_readout": dropout_after_readout}
-        rates |= {"dropout_embedding": dropout_embedding, "dropout_words": dropout_words}
-        check_shares(**rates)
-        if not isinstance(seed, numbers.Integral):
-            raise ValueError(f"`seed` must be a whole number. Received: seed={seed!r}")
+    def __init__(self, vocabulary_size, *, name=None, dtype=None, trainable=True, **options):
+        super().__init__(name=name, dtype=dtype, trainable=trainable, autocast=False)  # noise stays in float32
+        check_counts(vocabulary_size=vocabulary_size)
+        options = DecoderOptions.of("CaptionDecoder", options)
         self.vocabulary_size = vocabulary_size
-        self.attention = attention
-        self.scoring = scoring
-        self.cell = cell
-        self.num_layers = num_layers
-        self.embedding_dim = embedding_dim
-        self.hidden_dim = hidden_dim
-        self.attention_dim = attention_dim
-        self.context_gate = context_gate
-        self.deep_output = deep_output
-        self.readout_activation = readout_activation
-        self.dropout_embedding = dropout_embedding
-        self.dropout_words = dropout_words
-        self.dropout_before_readout = dropout_before_readout
-        self.dropout_after_readout = dropout_after_readout
-        self.seed = seed
+        for option, value in options.to_dict().items():
+            setattr(self, option, value)
 
         policy = {"dtype": self.dtype_policy}
-        self.attention_layer = make_attention(attention, scoring, attention_dim, name="attention", **policy)
-        self.embedding = layers.Embedding(vocabulary_size, embedding_dim, name="embedding", **policy)  # E
-        self.cells = [CELLS[cell](hidden_dim, name=f"cell_{layer}", **policy) for layer in range(num_layers)]
-        self.initial_hidden = layers.Dense(num_layers * hidden_dim, activation="tanh", name="initial_hidden", **policy)
-        if CELLS[cell].has_cell_state:
-            self.initial_cell = layers.Dense(num_layers * hidden_dim, activation="tanh", name="initial_cell", **policy)
-        if context_gate and attention != "none":
+        attention = (self.attention, self.scoring, self.attention_dim)
+        self.attention_layer = make_attention(*attention, name="attention", **policy)
+        self.embedding = layers.Embedding(vocabulary_size, self.embedding_dim, name="embedding", **policy)  # E
+        cell = CELLS[self.cell]
+        self.cells = [cell(self.hidden_dim, name=f"cell_{layer}", **policy) for layer in range(self.num_layers)]
+        size = self.num_layers * self.hidden_dim
+        self.initial_hidden = layers.Dense(size, activation="tanh", name="initial_hidden", **policy)
+        if cell.has_cell_state:
+            self.initial_cell = layers.Dense(size, activation="tanh", name="initial_cell", **policy)
+        if self.context_gate and self.attention != "none":
             # f_beta, open at first: closed before attention knows where to look, it would hide the features from it.
             bias = keras.initializers.Constant(3.0)
             self.gate = layers.Dense(1, activation="sigmoid", bias_initializer=bias, name="gate", **policy)
-        if deep_output:
-            self.state_readout = layers.Dense(embedding_dim, use_bias=False, name="state_readout", **policy)  # L_h
-            self.context_readout = layers.Dense(embedding_dim, use_bias=False, name="context_readout", **policy)  # L_z
-        self.activate_readout = layers.Activation(readout_activation, name="activate_readout", **policy)
-        self.drop_before = layers.Dropout(dropout_before_readout, seed=seed, name="drop_before", **policy)
-        self.drop_after = layers.Dropout(dropout_after_readout, seed=seed + 1, name="drop_after", **policy)
-        self.drop_embedding = layers.Dropout(dropout_embedding, seed=seed + 2, name="drop_embedding", **policy)
-        self.drop_words = layers.Dropout(dropout_words, seed=seed + 4, name="drop_words", **policy)
+        if self.deep_output:
+            readout = {"units": self.embedding_dim, "use_bias": False, **policy}
+            self.state_readout = layers.Dense(name="state_readout", **readout)  # L_h
+            self.context_readout = layers.Dense(name="context_readout", **readout)  # L_z
+        self.activate_readout = layers.Activation(self.readout_activation, name="activate_readout", **policy)
+        seed = self.seed
+        self.drop_before = layers.Dropout(self.dropout_before_readout, seed=seed, name="drop_before", **policy)
+        self.drop_after = layers.Dropout(self.dropout_after_readout, seed=seed + 1, name="drop_after", **policy)
+        self.drop_embedding = layers.Dropout(self.dropout_embedding, seed=seed + 2, name="drop_embedding", **policy)
+        self.drop_words = layers.Dropout(self.dropout_words, seed=seed + 4, name="drop_words", **policy)
         self.word_logits = layers.Dense(vocabulary_size, name="word_logits", **policy)  # L_o
 
     def build(self, features_shape, input_ids_shape=None):
@@ -358,12 +311,8 @@ class CaptionDecoder(layers.Layer):
         }
 
     def get_config(self):
-        names = (
-            "vocabulary_size attention scoring cell num_layers embedding_dim hidden_dim attention_dim context_gate "
-            "deep_output readout_activation dropout_embedding dropout_words dropout_before_readout "
-            "dropout_after_readout seed"
-        )
-        return {**super().get_config(), **{name: getattr(self, name) for name in names.split()}}
+        options = {name: getattr(self, name) for name in DecoderOptions.names()}
+        return {**super().get_config(), "vocabulary_size": self.vocabulary_size, **options}
 
 
 def _repeat(x, times):
