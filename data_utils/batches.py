@@ -15,7 +15,7 @@ import warnings
 
 import numpy as np
 
-from data_utils.features.cache import reading_options
+from data_utils.features.build import reading_options
 from data_utils.images import load_image
 from data_utils.quiet import import_tensorflow
 
