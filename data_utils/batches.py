@@ -16,7 +16,7 @@ import warnings
 import numpy as np
 
 from data_utils.features.build import reading_options
-from data_utils.images import load_image
+from data_utils.images import height_and_width, load_image
 from data_utils.quiet import import_tensorflow
 
 GROUPINGS = ("length", "image")
@@ -286,8 +286,7 @@ class _Photos:
     dtype = "uint8"
 
     def __init__(self, images, image_size, keep):
-        height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
-        self.shape = (height, width, 3)
+        self.shape = (*height_and_width(image_size), 3)
         self.paths = [image.image_path for image in images]
         self.kept = np.zeros((len(images), *self.shape), dtype=np.uint8) if keep else None
         self.is_kept = np.zeros(len(images), dtype=bool)

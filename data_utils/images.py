@@ -1,6 +1,7 @@
 """Open the pictures that people have: any usual format, any orientation, any mode, as RGB."""
 
 import glob
+import numbers
 import os
 import shlex
 import sys
@@ -33,7 +34,7 @@ def load_image(image, image_size=None):
     """
     from PIL import Image
 
-    size = None if image_size is None else _height_and_width(image_size)
+    size = None if image_size is None else _usable_size(image_size)
     if isinstance(image, Image.Image):
         return _decoded(image, size, "the picture")
     if hasattr(image, "__array__"):
@@ -47,6 +48,15 @@ def load_image(image, image_size=None):
     check_is_file(path, "picture")
     with open(path, "rb") as file:
         return _decoded(_identified(file, path), size, path)
+
+
+def height_and_width(size):
+    """Return (height, width) of a size that is the side of a square, or these two already.
+
+    >>> height_and_width(224), height_and_width([96, 128])
+    ((224, 224), (96, 128))
+    """
+    return (size, size) if isinstance(size, numbers.Integral) else tuple(size)
 
 
 def find_pictures(places, *, recursive=False):
@@ -141,8 +151,8 @@ def _decoded(image, size, name):
         raise ValueError(f"{name}: the picture is damaged or incomplete ({error}).") from None
 
 
-def _height_and_width(image_size):
-    height, width = (image_size, image_size) if isinstance(image_size, (int, np.integer)) else image_size
+def _usable_size(image_size):
+    height, width = height_and_width(image_size)
     if height < 1 or width < 1:
         raise ValueError(f"A picture needs at least one pixel each way. Received: image_size={image_size}")
     return int(height), int(width)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_utils.captions import tokenise
+from data_utils.images import height_and_width
 
 COLOURS = {
     "red": (214, 48, 49),
@@ -162,7 +163,7 @@ def draw_scenes(
 
     Returns: list of Scene.
     """
-    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    height, width = height_and_width(image_size)
     if min(height, width) < 32:
         raise ValueError(f"Scenes need at least 32 pixels each way. Received: image_size={image_size}")
     for name, value, limit in (

@@ -28,7 +28,7 @@ from data_utils.features.files import (
 )
 from data_utils.features.shards import Shard, refuse_other_shards, shard_manifests
 from data_utils.files import clear_half_written, exclusive_lock, write_sealed_json
-from data_utils.images import load_image
+from data_utils.images import height_and_width, load_image
 from data_utils.progress import Progress
 from data_utils.quiet import import_tensorflow
 from data_utils.views import view_of
@@ -255,7 +255,7 @@ def describe_encoder(encoder, name, layer, image_size):
                 "The encoder takes photos of any size: pass image_size=224, say. Received: image_size=None"
             )
         image_size = input_shape[1:3]
-    height, width = (image_size, image_size) if isinstance(image_size, numbers.Integral) else image_size
+    height, width = height_and_width(image_size)
     return {
         "encoder": name or getattr(encoder, "name", None) or getattr(encoder, "__name__", type(encoder).__name__),
         "layer": layer or getattr(encoder, "encoder_layer", None),
