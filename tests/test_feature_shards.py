@@ -61,7 +61,7 @@ never.__name__ = "mean_colour_encoder"
 
 def test_the_ids_alone_say_which_photos_a_shard_has():
     ids = ["d", "a", "c", "e", "b"]
-    assert [[ids[place] for place in Shard(number, 2).places(ids)] for number in (1, 2)] == [
+    assert [[ids[index] for index in Shard(number, 2).indices(ids)] for number in (1, 2)] == [
         ["a", "c", "e"],
         ["b", "d"],
     ]

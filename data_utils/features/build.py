@@ -63,7 +63,7 @@ def build_cache(
         cache_class: what opens the cache: FeatureCache, whose method `build` this is.
         directory: the folder of the cache; made if it is not there.
         image_ids, image_paths: the photos, one row each, in this order. Ids are strings; a picture in memory may
-            take the place of its path.
+            be given instead of its path.
         encoder: a `keras.Model` or any function from float32 RGB 0..255 (batch, height, width, 3) to
             (batch, rows, columns, feature_dim).
         image_size: side of the square that photos are stretched to, or (height, width); None asks the model.
@@ -87,10 +87,10 @@ def build_cache(
     description |= {"dtype": dtype, "view": view}
     if shard is not None:
         shard = Shard.parse(shard)
-        places = shard.places(image_ids)
+        indices = shard.indices(image_ids)
         description["shard"] = shard.description(image_ids)
         refuse_other_shards(directory, description)
-        image_ids, image_paths = ([values[place] for place in places] for values in (image_ids, image_paths))
+        image_ids, image_paths = ([values[index] for index in indices] for values in (image_ids, image_paths))
         directory = directory / shard.folder_name
     elif shard_manifests(directory):
         return _open_shards(cache_class, directory, description, image_ids, image_paths, errors, verify)
@@ -122,9 +122,9 @@ def _open_shards(cache_class, directory, description, image_ids, image_paths, er
     cache = cache_class(directory)
     refuse_differences(cache.manifest, description, directory)
     _refuse_other_photos(cache, image_ids, image_paths)
-    lost = [image_id for image_id in image_ids if image_id in cache.unreadable]
-    if lost and errors == "raise":
-        raise ValueError(f"{cache.unreadable[lost[0]]} {_UNREADABLE_HINT}")
+    unreadable = [image_id for image_id in image_ids if image_id in cache.unreadable]
+    if unreadable and errors == "raise":
+        raise ValueError(f"{cache.unreadable[unreadable[0]]} {_UNREADABLE_HINT}")
     return cache
 
 
@@ -138,10 +138,10 @@ def _finished(cache_class, directory, description, image_ids, image_paths, error
     if set(image_ids) != set(cache.image_ids):
         return cache  # some of those that it has
     path_of, image_size = dict(zip(image_ids, image_paths)), tuple(cache.manifest["image_size"])
-    lost = [cache.image_ids[row] for row in np.flatnonzero(cache._done == UNREADABLE)]
-    if (cache._done == NOT_DONE).any() or (lost and errors == "raise"):
+    unreadable = [cache.image_ids[row] for row in np.flatnonzero(cache._done == UNREADABLE)]
+    if (cache._done == NOT_DONE).any() or (unreadable and errors == "raise"):
         return None
-    reasons = {image_id: _try_to_load(path_of[image_id], image_size)[1] for image_id in lost}
+    reasons = {image_id: _try_to_load(path_of[image_id], image_size)[1] for image_id in unreadable}
     return cache if reasons == cache.unreadable else None
 
 
@@ -182,7 +182,7 @@ def _encode_missing(cache, path_of, encode, errors, show_progress):
     """Encode every block in which a row is missing, in the order of the rows."""
     image_size, block_size = tuple(cache.manifest["image_size"]), cache.manifest["block_size"]
     unreadable, before = {}, list(cache.image_bytes)
-    for row in np.flatnonzero(cache._done == UNREADABLE):  # perhaps they were mended since
+    for row in np.flatnonzero(cache._done == UNREADABLE):  # they may have been repaired since
         _, reason = _try_to_load(path_of[cache.image_ids[row]], image_size)
         if reason:
             unreadable[cache.image_ids[row]] = reason
@@ -347,7 +347,7 @@ def reading_options():
 
 
 def _file_size(path):
-    """Return the size of a file in bytes; None for what is no file, such as a picture in memory."""
+    """Return the size of a file in bytes; None for a picture in memory, or a file that is not there."""
     try:
         return os.path.getsize(os.path.expanduser(path))
     except (OSError, TypeError):
@@ -392,7 +392,7 @@ def _is_begun(directory):
         return read_manifest(directory, begun=False).get("begun", False)
     if (directory / "features.npy").exists():
         raise ValueError(
-            f"{directory} holds a features.npy but no manifest.json, so what made the features cannot be told. "
+            f"{directory} holds a features.npy but no manifest.json, so it is not known what made the features. "
             "Build into another folder, or remove that file."
         )
     return False
