@@ -1,4 +1,4 @@
-"""Batches for training: the only place where captions are shifted, padded, weighed and grouped.
+"""Batches for training: nowhere else are captions shifted, padded, weighted and grouped.
 
 A batch is ((features, input_ids), target_ids, token_weights). For "a dog runs":
 
@@ -7,7 +7,7 @@ A batch is ((features, input_ids), target_ids, token_weights). For "a dog runs":
     token_weights  1        1    1     1
 
 so that each word is predicted from those before it, and the model learns to end. Where captions of several lengths
-share a batch, the shorter ones are filled up with `<pad>`, which weighs 0.
+share a batch, the shorter ones are filled up with `<pad>`, whose weight is 0.
 """
 
 import itertools
@@ -15,8 +15,8 @@ import warnings
 
 import numpy as np
 
-from data_utils.features.cache import reading_options
-from data_utils.images import load_image
+from data_utils.features.build import reading_options
+from data_utils.images import height_and_width, load_image
 from data_utils.quiet import import_tensorflow
 
 GROUPINGS = ("length", "image")
@@ -47,8 +47,8 @@ def make_batches(
         vocabulary: Vocabulary.
         cache: FeatureCache that has the features of the photos. Captions of photos that it lists as unreadable are
             left out, with a warning that says how many. A list of caches, each of another view of the photos (see
-            `data_utils.views`): each time a photo is shown, one of them is drawn. None: the batches hold the photos
-            themselves, uint8 (batch, height, width, 3), for an encoder that trains along.
+            `data_utils.views`): each time a photo is shown, one of them is chosen at random. None: the batches hold
+            the photos themselves, uint8 (batch, height, width, 3), for an encoder that is trained too.
         batch_size: captions in a batch.
         split: take only the photos of this split, "train", "dev" or "test"; None takes all that are given.
         group_by: "length" makes batches of captions of one length, as the paper does: features (batch, regions,
@@ -59,11 +59,11 @@ def make_batches(
         keep_images: without a cache, decode each photo once and keep it in memory.
         shuffle: False keeps one order, by length, in every epoch.
         seed: of the shuffling.
-        first_epoch: the number of the first pass, to go on with a training where it stopped.
+        first_epoch: the number of the first pass, to resume a training where it stopped.
         shares: for training on several devices, (numbers, count): cut each batch into `count` shares, one for each
             device, and yield those of these numbers, one after another. So the devices see every caption once, and all
-            of them as many shares. A share is never empty: where there are more devices than rows, it has a row that
-            weighs nothing. None: whole batches.
+            of them as many shares. A share is never empty: where there are more devices than rows, it has a row of
+            weight 0. None: whole batches.
     """
     tf = import_tensorflow()
 
@@ -99,21 +99,21 @@ def make_batches(
         rng = np.random.default_rng([seed, epoch]) if shuffle else None
         view_rng = np.random.default_rng([seed, epoch, 1])
         for members in grouping.plan(rng):
-            drawn = view_rng.integers(len(views), size=len(members)) if len(views) > 1 else np.zeros(len(members), int)
+            chosen = view_rng.integers(len(views), size=len(members)) if len(views) > 1 else np.zeros(len(members), int)
             for number in numbers:
-                yield members, drawn, number
+                yield members, chosen, number
 
-    def arrays(members, drawn, number):
+    def arrays(members, chosen, number):
         rows = np.array_split(np.arange(len(members)), count)[number]
         weighs = len(rows) > 0
         rows = rows if weighs else [-1]
         image_numbers, *ids_and_weights = grouping.arrays(members, rows)
         ids_and_weights[-1] *= weighs
-        return source.rows(image_numbers, drawn[rows]), *ids_and_weights
+        return source.rows(image_numbers, chosen[rows]), *ids_and_weights
 
-    def tensors(members, drawn, number):
+    def tensors(members, chosen, number):
         dtypes = (tf.as_dtype(source.dtype), tf.int32, tf.int32, tf.float32)
-        features, *ids_and_weights = tf.numpy_function(arrays, [members, drawn, number], dtypes, stateful=False)
+        features, *ids_and_weights = tf.numpy_function(arrays, [members, chosen, number], dtypes, stateful=False)
         features.set_shape((None, *source.shape))
         for tensor in ids_and_weights:
             tensor.set_shape(grouping.shape)
@@ -249,7 +249,7 @@ class _WholeImages:
         shifted = inputs_and_targets(every, self.vocabulary, longest)
         no_caption = np.array([not ids for ids in every])
         for array in shifted:
-            array[no_caption] = 0  # a place that no caption fills: <pad>, weight 0
+            array[no_caption] = 0  # a row that no caption fills: <pad>, weight 0
         return members, *(array.reshape(len(members), most, -1) for array in shifted)
 
 
@@ -271,14 +271,14 @@ class _CachedFeatures:
                     f"Received: {shape} of {cache.manifest['dtype']} in {str(cache.directory)!r}"
                 )
 
-    def rows(self, image_numbers, drawn):
+    def rows(self, image_numbers, chosen):
         if len(self.views) == 1:
             cache, cache_rows = self.views[0]
             return cache.features_of_rows(cache_rows[image_numbers])
         features = np.empty((len(image_numbers), *self.shape), self.dtype)
-        for view in np.unique(drawn):
+        for view in np.unique(chosen):
             cache, cache_rows = self.views[view]
-            features[drawn == view] = cache.features_of_rows(cache_rows[image_numbers[drawn == view]])
+            features[chosen == view] = cache.features_of_rows(cache_rows[image_numbers[chosen == view]])
         return features
 
 
@@ -286,13 +286,12 @@ class _Photos:
     dtype = "uint8"
 
     def __init__(self, images, image_size, keep):
-        height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
-        self.shape = (height, width, 3)
+        self.shape = (*height_and_width(image_size), 3)
         self.paths = [image.image_path for image in images]
         self.kept = np.zeros((len(images), *self.shape), dtype=np.uint8) if keep else None
         self.is_kept = np.zeros(len(images), dtype=bool)
 
-    def rows(self, image_numbers, drawn):
+    def rows(self, image_numbers, chosen):
         if self.kept is None:
             return np.stack([load_image(self.paths[number], self.shape[:2]) for number in image_numbers])
         for number in image_numbers[~self.is_kept[image_numbers]]:

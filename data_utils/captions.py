@@ -25,8 +25,8 @@ from typing import Any
 from data_utils.files import read_bytes, write_whole
 
 MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may hold several captions
-MOST_FOLDERS = 10_000  # that are looked into for pictures which nobody asked for
-MOST_LETTERS_IN_CAPTION = 10_000  # a longer one is none: it would take hours to read, and more memory than there is
+MOST_FOLDERS = 10_000  # that are searched only to count the pictures in them
+MOST_LETTERS_IN_CAPTION = 10_000  # a longer one is not a caption: it would take hours, and all memory
 
 IMAGE_ENDINGS = (
     ".jpg",
@@ -51,7 +51,7 @@ class CaptionedImage:
 
     Attributes:
         image_id: the file's name without folder and ending.
-        image_path: where the file lies, as a string; or the picture itself, an array (height, width, 3), RGB 0..255.
+        image_path: the path of the file, as a string; or the picture itself, an array (height, width, 3), RGB 0..255.
         captions: list of captions as they were written; `tokenise` makes words of them.
         split: "train", "dev", "test", or None for a photo that is on no list.
     """
@@ -63,20 +63,20 @@ class CaptionedImage:
 
 
 class Skipped:
-    """Counts what a reader leaves out, and says it once, with numbers and the first place of each kind."""
+    """Counts what a reader leaves out, and warns of it once: how often for each reason, and where first."""
 
     def __init__(self):
         self.counts = Counter()
-        self.first_places = {}
+        self.first_seen = {}
 
-    def add(self, reason, place):
+    def add(self, reason, where):
         self.counts[reason] += 1
-        self.first_places.setdefault(reason, place)
+        self.first_seen.setdefault(reason, where)
 
     def warn(self, source):
         """Say what was skipped, if anything was, in one warning."""
         if self.counts:
-            parts = [f"{reason}: {n} (first: {self.first_places[reason]})" for reason, n in self.counts.items()]
+            parts = [f"{reason}: {n} (first: {self.first_seen[reason]})" for reason, n in self.counts.items()]
             frame, level = sys._getframe(1), 2
             while frame.f_back and Path(__file__).parent in Path(frame.f_code.co_filename).parents:
                 frame, level = frame.f_back, level + 1  # the warning points at the line that called data_utils
@@ -156,11 +156,11 @@ def pictures_by_folder(folder, *, only_to_count=False):
             raise error
 
     def walk():
-        for place, subfolders, names in os.walk(folder, onerror=refuse):
+        for parent, subfolders, names in os.walk(folder, onerror=refuse):
             subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-            # macOS leaves files ._NAME beside pictures, which are none
+            # macOS leaves files ._NAME beside pictures; they are not pictures
             names = [name for name in names if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith("._")]
-            yield sorted(os.path.join(place, name) for name in names)
+            yield sorted(os.path.join(parent, name) for name in names)
 
     return itertools.islice(walk(), MOST_FOLDERS if only_to_count else None)
 
@@ -183,8 +183,8 @@ def load_descriptions(document, *, source="the document"):
     """Return the map from image id to list of descriptions that a document holds.
 
     Each line is `name.jpg#0<TAB>description`, as in Flickr8k.token.txt and Flickr30k's .token, or
-    `image_id<TAB>description`, as `save_descriptions` writes it; a blank serves in place of the tab in a document
-    without any. Lines that hold no description are left out, counted, and said in one warning.
+    `image_id<TAB>description`, as `save_descriptions` writes it; a blank separates in a document without
+    tabs. Lines that hold no description are left out, counted, and said in one warning.
 
     Args:
         document: the text, from `load_document`.

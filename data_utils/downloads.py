@@ -23,14 +23,14 @@ MOST_EXPANSION = 100  # a zip that unpacks to more times its size is no data set
 SMALL_BYTES = 100_000_000  # which does no harm, however small the zip
 
 _CHUNK_BYTES = 1 << 18
-_DISK_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EACCES, errno.EROFS}  # that no further try can mend
+_DISK_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EACCES, errno.EROFS}  # that another try cannot help
 _TRIES_WITHOUT_PROGRESS = 3
 _TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file to fetch: its name, where it lies, and the MD5 of the published file (None: any whole zip will do)."""
+    """A file to fetch: its name, its address, and the MD5 of the published file (None: any whole zip will do)."""
 
     name: str
     url: str
@@ -75,10 +75,10 @@ DOWNLOADS = {
 
 
 def download(name, data_dir, *, mirror=None, show_progress=True):
-    """Fetch a data set into a folder, unless it lies there already.
+    """Fetch a data set into a folder, unless it is there already.
 
-    Interrupted, it goes on where it was. Nothing is taken for whole before it is verified: the length, the checksum,
-    each file in the zip, and the number of photos.
+    An interrupted download resumes where it stopped. Nothing counts as complete before it is verified: the length, the
+    checksum, each file in the zip, and the number of photos.
 
     Args:
         name: a name in DOWNLOADS.
@@ -117,7 +117,7 @@ def download(name, data_dir, *, mirror=None, show_progress=True):
 
 
 def _refuse_full_disk(name, data_dir, source):
-    """Raise ValueError where a data set will not find room; what has arrived of it takes its room already."""
+    """Raise ValueError if the disk is too small for the rest of a data set."""
     archives = [data_dir / file.name for file in source.files]
     if all(archive.exists() for archive in archives):
         return  # `extract` knows better how much is missing
@@ -132,12 +132,12 @@ def _refuse_full_disk(name, data_dir, source):
 
 def _remove_archives(data_dir, source):
     for file in source.files:
-        with contextlib.suppress(OSError):  # it does no harm but to take room
+        with contextlib.suppress(OSError):  # they only take up room
             (data_dir / file.name).unlink()
 
 
 def _is_finished(name, data_dir, source):
-    """Return whether an earlier download ended here and its photos still lie here."""
+    """Return whether an earlier download ended here and its photos are still here."""
     marker = data_dir / "download.json"
     if not marker.exists():
         return False
@@ -158,20 +158,20 @@ def _count_photos(data_dir):
 
 
 def fetch(url, path, *, md5=None, show_progress=True):
-    """Fetch a file, going on where an earlier try broke off; at the end it is whole or it is not there.
+    """Fetch a file, resuming where an earlier try stopped; at the end it is complete or it is not there.
 
-    What has arrived waits in `path` + ".part". A connection that breaks is taken up again by a ranged request, as long
-    as each try brings something.
+    What has arrived waits in `path` + ".part". A broken connection is resumed with a range request, as long as each
+    try brings something.
 
     Args:
-        url: where it lies.
-        path: where it goes. A file that is there already is only verified.
+        url: the address of the file.
+        path: where it is saved. A file that is there already is only verified.
         md5: the checksum of the whole file; None verifies its length alone.
         show_progress: show progress on standard error.
 
     Raises:
-        ConnectionError: the file did not arrive; run again to go on.
-        OSError: it cannot be written; run again to go on.
+        ConnectionError: the file did not arrive; run again to resume.
+        OSError: it cannot be written; run again to resume.
         ValueError: what arrived, or lay there, is not the published file.
     """
     path = Path(path)
@@ -203,7 +203,7 @@ def fetch(url, path, *, md5=None, show_progress=True):
             tries = 0 if _size(part) > before else tries + 1
     if not is_whole:
         raise ConnectionError(
-            f"{url} could not be fetched: {problem}. {_size(part)} bytes are kept in {part}; run again to go on."
+            f"{url} could not be fetched: {problem}. {_size(part)} bytes are kept in {part}; run again to resume."
         )
     if md5 is not None and _md5(part) != md5:
         part.unlink()
@@ -214,7 +214,7 @@ def fetch(url, path, *, md5=None, show_progress=True):
 
 
 def _fetch_rest(url, part, progress):
-    """Append what is missing to the part file; return the length of the whole file, or None if it is not told."""
+    """Append what is missing to the part file; return the length of the whole file, or None if that is unknown."""
     start = _size(part)
     request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
     try:
@@ -228,8 +228,8 @@ def _fetch_rest(url, part, progress):
         part.unlink()
         raise ConnectionError("the part that was kept does not belong to the file; it was removed") from None
     with response:
-        told = response.headers.get("Content-Length")
-        total = int(told) if told and told.isdigit() else None
+        length = response.headers.get("Content-Length")
+        total = int(length) if length and length.isdigit() else None
         continues = getattr(response, "status", None) == 206
         if continues:
             sent_range, _, whole = response.headers.get("Content-Range", "").partition("/")
@@ -238,7 +238,7 @@ def _fetch_rest(url, part, progress):
             total = int(whole) if whole.isdigit() else None
         megabytes = None if total is None else max(total // 1_000_000, 1)
         progress.restart(megabytes, skip=start // 1_000_000 if continues else 0)
-        with part.open("ab" if continues else "wb") as file:  # a server without ranges begins again
+        with part.open("ab" if continues else "wb") as file:  # a server without ranges starts over
             received = start if continues else 0
             while chunk := response.read(_CHUNK_BYTES):
                 file.write(chunk)

@@ -19,8 +19,8 @@ def write_whole(path, content):
     """Write text or bytes so that a reader finds the old file or the new one, never a part of it.
 
     The content goes to a temporary name in the same folder, is forced to the disk, and takes the name at the end.
-    Where that fails, the OSError names the file. What is no file, such as /dev/null or a pipe, is written to as it is:
-    it must not be replaced.
+    Where that fails, the OSError names the file. Anything but a regular file, such as /dev/null or a pipe, is written
+    to directly: it must not be replaced.
     """
     path = Path(os.path.expanduser(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def whole_folder(path):
 
 
 def clear_half_written(*paths):
-    """Remove what `write_whole` left of these files where it was killed; nobody else may be writing them."""
+    """Remove the temporary files of a `write_whole` that was killed; no other process may be writing these files."""
     for path in paths:
         for leftover in path.parent.glob(f".{path.name}.*.part"):
             with contextlib.suppress(OSError):  # it does no harm
@@ -73,7 +73,7 @@ def clear_half_written(*paths):
 
 
 def check_is_file(path, kind="file"):
-    """Raise an error for what is there and is no file: whoever opened a pipe would wait for its writer for ever."""
+    """Raise an error for a folder, a pipe or a device: opening a pipe would wait for its writer forever."""
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
@@ -104,7 +104,7 @@ def write_json(path, value):
     text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
     try:
         content = text.encode("utf-8")
-    except UnicodeEncodeError:  # names of files may hold what is no letter
+    except UnicodeEncodeError:  # file names may hold bytes that are not UTF-8
         content = (json.dumps(value, indent=1) + "\n").encode("ascii")
     write_whole(path, content)
 
@@ -165,7 +165,7 @@ def exclusive_lock(path, holder_does):
     Windows. The system frees it when the process dies, however it dies, so that no stale lock is ever left behind. On a
     network folder it holds between computers where the file system passes such locks on: NFS, SMB and most cluster
     file systems do. One that has no locks at all is refused. filelock's SoftFileLock, a file that exists as long as the
-    lock is held, would work there too, but a killed process on another computer would leave it behind for ever.
+    lock is held, would work there too, but a killed process on another computer would leave it behind forever.
 
     Args:
         path: the lock file; it is created, and stays, empty.
@@ -194,7 +194,7 @@ def exclusive_lock(path, holder_does):
 
 
 def identity_of(path):
-    """Return what changes when a file is replaced; None if there is none."""
+    """Return what changes when a file is replaced; None if there is no such file."""
     try:
         return path.stat().st_ino, path.stat().st_mtime_ns
     except OSError:

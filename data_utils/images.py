@@ -1,6 +1,7 @@
 """Open the pictures that people have: any usual format, any orientation, any mode, as RGB."""
 
 import glob
+import numbers
 import os
 import shlex
 import sys
@@ -33,7 +34,7 @@ def load_image(image, image_size=None):
     """
     from PIL import Image
 
-    size = None if image_size is None else _height_and_width(image_size)
+    size = None if image_size is None else _usable_size(image_size)
     if isinstance(image, Image.Image):
         return _decoded(image, size, "the picture")
     if hasattr(image, "__array__"):
@@ -49,26 +50,35 @@ def load_image(image, image_size=None):
         return _decoded(_identified(file, path), size, path)
 
 
-def find_pictures(places, *, recursive=False):
+def height_and_width(size):
+    """Return (height, width) of a size that is the side of a square, or these two already.
+
+    >>> height_and_width(224), height_and_width([96, 128])
+    ((224, 224), (96, 128))
+    """
+    return (size, size) if isinstance(size, numbers.Integral) else tuple(size)
+
+
+def find_pictures(paths, *, recursive=False):
     """Return the paths of the pictures that files, folders and patterns stand for, each of them once.
 
     A folder stands for the pictures in it, in the order of their names; with `recursive` for those of its subfolders
     too, which come after its own. A pattern such as "photos/*.jpg" stands for the files that it matches. Links to
-    folders, and folders whose names begin with a dot, are not descended into. What is not there, and a folder without
-    a picture, stand for themselves: whoever opens them says what is wrong.
+    folders, and folders whose names begin with a dot, are not descended into. A path that does not exist,
+    and a folder without a picture, are returned as they are: opening them says what is wrong.
 
     Args:
-        places: a path, or a list of such.
+        paths: a path, or a list of paths: files, folders and patterns.
         recursive: descend into subfolders. Without it, one warning counts the pictures that lie deeper.
     """
-    places = [places] if isinstance(places, (str, os.PathLike)) else places
+    paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     found, deeper = [], []
-    for place in map(os.path.expanduser, map(os.fspath, places)):
-        matches = [place]
-        if stands_for_many(place) and not os.path.isdir(place):
-            matches = sorted(glob.glob(place, recursive=True))
+    for given in map(os.path.expanduser, map(os.fspath, paths)):
+        matches = [given]
+        if stands_for_many(given) and not os.path.isdir(given):
+            matches = sorted(glob.glob(given, recursive=True))
             matches = [match for match in matches if os.path.isfile(match) or (recursive and os.path.isdir(match))]
-        for path in matches or [place]:
+        for path in matches or [given]:
             if not os.path.isdir(path):
                 found.append(path)
                 continue
@@ -88,16 +98,16 @@ def find_pictures(places, *, recursive=False):
     return found
 
 
-def stands_for_many(place):
+def stands_for_many(path):
     """Return whether something is a folder, or a pattern and no file of that very name."""
-    if not isinstance(place, (str, os.PathLike)):
+    if not isinstance(path, (str, os.PathLike)):
         return False
-    place = os.path.expanduser(os.fspath(place))
-    return os.path.isdir(place) or (glob.has_magic(place) and not os.path.lexists(place))
+    path = os.path.expanduser(os.fspath(path))
+    return os.path.isdir(path) or (glob.has_magic(path) and not os.path.lexists(path))
 
 
 def readable_photos(captioned_images, *, skip=False, show_progress=True):
-    """Return the captioned photos that can be read, before much work is begun with them.
+    """Return the captioned photos that can be read, before long work with them begins.
 
     Args:
         captioned_images: list of CaptionedImage.
@@ -141,8 +151,8 @@ def _decoded(image, size, name):
         raise ValueError(f"{name}: the picture is damaged or incomplete ({error}).") from None
 
 
-def _height_and_width(image_size):
-    height, width = (image_size, image_size) if isinstance(image_size, (int, np.integer)) else image_size
+def _usable_size(image_size):
+    height, width = height_and_width(image_size)
     if height < 1 or width < 1:
         raise ValueError(f"A picture needs at least one pixel each way. Received: image_size={image_size}")
     return int(height), int(width)

@@ -21,8 +21,8 @@ def import_tensorflow():
 def without_greetings():
     """Keep TensorFlow from writing to standard error while it is imported inside the block.
 
-    It tells of the processor and of GPU drivers that it does not find, from C++, and some of that before it looks at
-    the environment variable TF_CPP_MIN_LOG_LEVEL. Where that is set to 0, 1 or 2, everything is shown.
+    It reports the processor, and GPU drivers that it does not find, from C++, some of it before it reads the
+    environment variable TF_CPP_MIN_LOG_LEVEL. Where that is set to 0, 1 or 2, everything is shown.
     """
     if os.environ.setdefault(LOG_LEVEL, QUIET) != QUIET or "tensorflow" in sys.modules:
         yield
@@ -31,7 +31,7 @@ def without_greetings():
         sys.stderr.flush()
     try:
         before = os.dup(2)
-    except OSError:  # nobody is listening
+    except OSError:  # standard error is closed
         yield
         return
     try:

@@ -6,7 +6,7 @@ its words speaks of:
 
     caption := [INTRO] object                                  of one object
              | [INTRO] object ["is"] RELATION object           of two different objects
-             | [INTRO] "two" [SIZE] COLOUR SHAPE"s"            of twins, which differ in nothing but their place
+             | [INTRO] "two" [SIZE] COLOUR SHAPE"s"            of twins, which differ only in where they stand
              | [INTRO] object "and" ("another" | ARTICLE) [SIZE] COLOUR SHAPE    of twins likewise
              | [INTRO] object ["is"] RELATION object "and" RELATION object       of three objects
     object  := ARTICLE [SIZE] COLOUR SHAPE
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_utils.captions import tokenise
+from data_utils.images import height_and_width
 
 COLOURS = {
     "red": (214, 48, 49),
@@ -156,13 +157,13 @@ def draw_scenes(
         num_scenes: how many.
         seed: an int; scenes of another seed are other scenes.
         image_size: the side of the square pictures in pixels, or (height, width).
-        max_objects: 1, 2 or 3; each number of objects is as frequent.
+        max_objects: 1, 2 or 3; each number of objects is equally frequent.
         num_colours, num_shapes, num_sizes: use so many of COLOURS, SHAPES and SIZES.
         twin_share: the share of the scenes with two objects in which the two are twins.
 
     Returns: list of Scene.
     """
-    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    height, width = height_and_width(image_size)
     if min(height, width) < 32:
         raise ValueError(f"Scenes need at least 32 pixels each way. Received: image_size={image_size}")
     for name, value, limit in (
@@ -292,7 +293,7 @@ def _sentence(rng, objects):
     order = _order_of_mention(rng, objects)
     if len(objects) == 2 and order[0].looks == order[1].looks:
         return introduction + _twin_phrase(rng, order[0], introduction)
-    # "there is a red circle is left of ..." is no sentence: only a bare one takes the verb
+    # "there is a red circle is left of ..." is not a sentence: only a bare one takes the verb
     verb = [] if introduction else ["is"]
     words = introduction + _noun_phrase(rng, order[0], sized=_size_needed(order[0], objects)) + verb
     for number, other in enumerate(order[1:]):
@@ -305,7 +306,8 @@ def _sentence(rng, objects):
 def _order_of_mention(rng, objects):
     """Bright colours catch the eye: four of five captions name objects in the order of COLOURS, one in the reverse.
 
-    Attention has to settle on the first object before a word names it. Were both orders as likely, it could only guess.
+    Attention has to settle on the first object before a word names it. If both orders were equally likely, it could
+    only guess.
     """
     colours = list(COLOURS)
     order = sorted(objects, key=lambda item: colours.index(item.colour))
@@ -450,11 +452,11 @@ def _assignments(scene, parsed):
 
 
 def is_true(scene, caption):
-    """Return whether a caption is true of a scene: True, False, or None where that cannot be told.
+    """Return whether a caption is true of a scene: True, False, or None if it is not a sentence of the grammar.
 
-    Every sentence of the grammar can be told; `None` means that the caption is not one. A sentence is true if objects
-    can be found that look as it says and stand as it says: "a red circle" is true of a scene with a red circle and
-    something else; "two red circles" needs exactly two; "a red circle and a red circle" needs two different ones.
+    A sentence is true if objects can be found that look as it says and stand as it says: "a red circle" is true of a
+    scene with a red circle and something else; "two red circles" needs exactly two; "a red circle and a red circle"
+    needs two different ones.
     """
     parsed = _parse(tokenise(caption))
     return None if parsed is None else bool(_assignments(scene, parsed))
@@ -470,7 +472,7 @@ def word_places(scene, caption):
     """Return a WordPlace for each content word of a caption that is true of the scene, in their order.
 
     Words for colour, shape and size speak of their object, words for a relation of both its objects, "two" of both.
-    Of a caption that is not true, or cannot be told, no word has a place: the list is empty.
+    For a caption that is not true, or is not a sentence of the grammar, the list is empty.
     """
     words = tokenise(caption)
     parsed = _parse(words)

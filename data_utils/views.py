@@ -9,8 +9,8 @@ import zlib
 import numpy as np
 from PIL import Image
 
-LEAST_AREA = 0.5  # of the photo that a view shows
-GREATEST_ASPECT = 4 / 3  # of the part that is cut out, relative to the photo's
+MIN_AREA = 0.5  # of the photo that a view shows
+MAX_ASPECT = 4 / 3  # of the part that is cut out, relative to the photo's
 
 
 def view_of(image, view, image_id):
@@ -33,8 +33,8 @@ def part_of_photo(view, image_id):
     if view < 2:
         return np.array([0.0, 0.0, 1.0, 1.0])
     chance = np.random.default_rng([zlib.crc32(image_id.encode()), view])
-    area = chance.uniform(LEAST_AREA, 1)
-    aspect = GREATEST_ASPECT ** chance.uniform(-1, 1)
+    area = chance.uniform(MIN_AREA, 1)
+    aspect = MAX_ASPECT ** chance.uniform(-1, 1)
     size = np.minimum(np.sqrt([area * aspect, area / aspect]), 1)  # width, height
     corner = chance.uniform(0, 1 - size)
     return np.concatenate([corner, corner + size])

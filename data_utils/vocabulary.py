@@ -8,7 +8,7 @@ from data_utils.files import read_sealed_json, write_sealed_json
 
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 FORMAT_VERSION = 1
-MOST_LETTERS_IN_WORD = 1_000  # a longer one is none: it would not fit on any drawing
+MOST_LETTERS_IN_WORD = 1_000  # a longer one is not a word: it would not fit into any picture
 _NO_LETTER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # categories Cc and Cs; `tokenise` leaves them out
 
 
@@ -29,7 +29,7 @@ class Vocabulary:
         for word in words:
             if _NO_LETTER.search(word):
                 raise ValueError(
-                    "A word has no control character in it, and no half of a surrogate pair, which is no letter. "
+                    "A word has no control character in it, and no half of a surrogate pair, which is not a letter. "
                     f"Received: {word[:80]!r}"
                 )
             if len(word) > MOST_LETTERS_IN_WORD:

@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import write_photos
 
 from data_utils import FeatureCache
 from keras_sat import Captioner, ScoreTable
@@ -289,67 +288,3 @@ def test_a_blend_lies_between_captioners(benchmarks, tmp_path):
     Captioner.from_pretrained("scenes").save(tmp_path / "first")
     with pytest.raises(SystemExit, match="same words and sizes"):
         blend.main([str(tmp_path / "blended"), *parts])
-
-
-# === A sweep ===
-
-
-def test_a_sweep_draws_the_same_options_again_and_ranks_them(benchmarks, monkeypatch, tmp_path, capsys):
-    import sweep
-
-    trained = []
-
-    def train(folder, options, fixed):
-        trained.append((folder.name, options, fixed))
-        if len(trained) == 2:
-            return 2  # what `keras-sat fit` says of bad input
-        folder.mkdir(parents=True)
-        rows = [f"{n},{float(options['rate']) * n},0.2,3.0" for n in (1, 2)]
-        (folder / "history.csv").write_text("\n".join(["epoch,val_cider,val_bleu_4,val_cross_entropy", *rows]))
-        return 0
-
-    monkeypatch.setattr(sweep, "run_trial", train)
-    command = [str(tmp_path), "--trials", "4", "--draw", "rate=1e-3:1e-1:log", "--draw", "cell=lstm,gru"]
-    with pytest.raises(SystemExit, match="1 trials failed, as they said above: 001"):
-        sweep.main([*command, "--", "--data", "scenes"])
-    assert [name for name, *_ in trained] == ["000", "001", "002", "003"]
-    rates = [float(options["rate"]) for _, options, _ in trained]
-    swapped = sweep.draw_options(sweep.parse_draws(["cell=lstm,gru", "rate=1e-3:1e-1:log"]), 0, 0)
-    assert swapped == trained[0][1], "whatever the order of the options"
-    assert sweep.draw_options(sweep.parse_draws(["hidden-dim=64:512"]), 0, 0)["hidden-dim"].isdigit()
-    assert len(set(rates)) == 4 and all(1e-3 <= rate <= 1e-1 for rate in rates)
-    assert all(fixed == ["--data", "scenes"] for *_, fixed in trained)
-    sweep.main([*command, "--", "--data", "scenes"])
-    assert len(trained) == 5 and trained[4][:2] == trained[1][:2], "only what failed is tried again, as it was"
-    table = (tmp_path / "table.md").read_text()
-    assert capsys.readouterr().out.endswith(table)
-    ranked = [float(line.split("|")[2]) for line in table.splitlines()[2:]]
-    assert ranked == sorted(rates, reverse=True)
-    assert f"| {2 * ranked[0]:.3f} | 0.200 | 3.000 | 2 |" in table
-    with pytest.raises(SystemExit):
-        sweep.main([*command, "--", "--data", "flickr8k"])
-    assert "a sweep with other arguments" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("text", ["rate", "=1,2", "rate=", "rate=2:1", "rate=0:1:log", "rate=1:2:3", "rate=a:b"])
-def test_what_cannot_be_drawn_is_refused(benchmarks, text):
-    import sweep
-
-    with pytest.raises(ValueError, match="Expected NAME=a,b,c or NAME=low:high"):
-        sweep.parse_draws([text])
-
-
-@pytest.mark.slow
-def test_a_sweep_runs_the_command_line(benchmarks, tmp_path):
-    import sweep
-
-    names = [f"{number}.png" for number in range(4)]
-    write_photos(tmp_path / "mine", names)
-    splits = ["train", "train", "dev", "dev"]
-    rows = [f"{name},a {word} dog,{split}" for name, split in zip(names, splits) for word in ("red", "big")]
-    (tmp_path / "mine" / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
-    fixed = ["--data", "folder", "--data-dir", str(tmp_path / "mine"), "--encoder", "tiny", "--image-size", "32"]
-    small = ["--epochs", "1", "--hidden-dim", "4", "--embedding-dim", "4", "--attention", "none"]
-    draws = sweep.parse_draws(["learning-rate=0.001,0.002"])
-    results, failed = sweep.sweep(tmp_path / "sweep", trials=1, draws=draws, fixed=[*fixed, *small])
-    assert not failed and results[0]["scores"]["epochs"] == 1 and "val_cider" in results[0]["scores"]

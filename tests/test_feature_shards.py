@@ -16,7 +16,7 @@ from test_feature_cache import KILLED_BUILD, build
 
 import keras_sat
 from data_utils import FeatureCache
-from data_utils.features import cache as feature_cache
+from data_utils.features import build as building
 from data_utils.features.shards import JoinedRows, Shard
 from data_utils.files import exclusive_lock
 from keras_sat.__main__ import main
@@ -61,7 +61,7 @@ never.__name__ = "mean_colour_encoder"
 
 def test_the_ids_alone_say_which_photos_a_shard_has():
     ids = ["d", "a", "c", "e", "b"]
-    assert [[ids[place] for place in Shard(number, 2).places(ids)] for number in (1, 2)] == [
+    assert [[ids[index] for index in Shard(number, 2).indices(ids)] for number in (1, 2)] == [
         ["a", "c", "e"],
         ["b", "d"],
     ]
@@ -351,7 +351,7 @@ def test_a_training_on_shards_is_that_on_one_cache(tmp_path, capsys, quick_meteo
 def test_a_shard_that_was_killed_before_it_listed_what_cannot_be_read(photos, tmp_path, monkeypatch):
     ids, paths = photos
     (tmp_path / "photos" / f"{sorted(ids)[0]}.png").write_bytes(b"no picture")
-    write = feature_cache.write_sealed_json
+    write = building.write_sealed_json
 
     def killed(path, value):
         if value.get("unreadable"):
@@ -359,7 +359,7 @@ def test_a_shard_that_was_killed_before_it_listed_what_cannot_be_read(photos, tm
         write(path, value)
 
     build(tmp_path / "shards", photos, shard="2/2", errors="skip")
-    monkeypatch.setattr(feature_cache, "write_sealed_json", killed)
+    monkeypatch.setattr(building, "write_sealed_json", killed)
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "shards", photos, shard="1/2", errors="skip")
     monkeypatch.undo()

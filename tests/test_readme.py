@@ -294,11 +294,9 @@ def written_paths():
         for block in python_blocks(page):
             found |= {first or second for first, second in re.findall(WRITTEN_FROM_PYTHON, block)}
             found |= set(re.findall(r'(?:output_dir|data_dir|cache_dir)="([^"]+)"', block))
-        found |= set(
-            re.findall(
-                r"^    python benchmarks/\S*(?:sweep|blend)\.py (\S+)", page.read_text(encoding="utf-8"), re.MULTILINE
-            )
-        )
+        text = page.read_text(encoding="utf-8")
+        found |= set(re.findall(r"^    python benchmarks/\S*blend\.py (\S+)", text, re.MULTILINE))
+        found |= set(re.findall(r'"sqlite:///([^"]+)"', text))
     return sorted(path for path in found if not path.startswith("/"))
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from data_utils.views import LEAST_AREA, part_of_photo, view_of
+from data_utils.views import MIN_AREA, part_of_photo, view_of
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_a_part_lies_within_the_photo_and_is_large_enough():
     parts = np.array([part_of_photo(view, f"photo{number}") for number in range(200) for view in (2, 3)])
     assert parts.min() >= 0 and parts.max() <= 1 + 1e-9
     width, height = parts[:, 2] - parts[:, 0], parts[:, 3] - parts[:, 1]
-    assert (width * height >= LEAST_AREA - 1e-9).all()
+    assert (width * height >= MIN_AREA - 1e-9).all()
     assert (width / height).max() > 1.2 > 0.9 > (width / height).min()
 
 

@@ -39,34 +39,34 @@ def folder(data_dir, *, split_seed=None):
         name = Path(path).relative_to(data_dir).as_posix()
         known.setdefault(name.casefold(), []).append(name)
     for line, name, caption, split in rows:
-        place = f"{table.name}, line {line}"
+        where = f"{table.name}, line {line}"
         alike = known.get(Path(name).as_posix().casefold(), [])
         if len(alike) == 1:
             name = alike[0]
         elif alike and Path(name).as_posix() not in alike:
-            skipped.add(f"names that may mean {' or '.join(alike)}", f"{place}: {name}")
+            skipped.add(f"names that may mean {' or '.join(alike)}", f"{where}: {name}")
         image_id, path = image_id_of(name), str(data_dir / name)
         if not name or not caption:
-            skipped.add("rows without a caption left out" if name else "rows without an image left out", place)
+            skipped.add("rows without a caption left out" if name else "rows without an image left out", where)
             continue
         if photos.setdefault(image_id, path) != path:
             raise ValueError(
-                f"{place}: two pictures share the image id {image_id!r} (the file's name without folder and ending): "
+                f"{where}: two pictures share the image id {image_id!r} (the file's name without folder and ending): "
                 f"{photos[image_id]} and {path}. Rename one of them."
             )
         captions.setdefault(image_id, []).append(caption)
         if split:
-            split = split_of(split, place)
+            split = split_of(split, where)
             if splits.setdefault(image_id, split) != split:
                 raise ValueError(
-                    f"{place}: the picture {name!r} has the split {split!r} here and {splits[image_id]!r} in line "
+                    f"{where}: the picture {name!r} has the split {split!r} here and {splits[image_id]!r} in line "
                     f"{split_lines[image_id]}. A picture belongs to one split."
                 )
             split_lines.setdefault(image_id, line)
     photos = {image_id: path for image_id, path in photos.items() if os.path.isfile(path)}
     named = set(photos.values())
-    lost = [path for path in deeper if path not in named]
-    for path in lost:
+    unnamed = [path for path in deeper if path not in named]
+    for path in unnamed:
         skipped.add("photos in subfolders that no row names left out", Path(path).relative_to(data_dir).as_posix())
-    hint = f" Name those in subfolders so, for example {Path(lost[0]).relative_to(data_dir)}." if lost else ""
+    hint = f" Name those in subfolders so, for example {Path(unnamed[0]).relative_to(data_dir)}." if unnamed else ""
     return assemble(data_dir, captions, photos_in(data_dir) | photos, splits, skipped, split_seed, hint)

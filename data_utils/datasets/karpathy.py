@@ -11,12 +11,12 @@ def read_karpathy(path, skipped):
     content = read_json(path, "Karpathy's JSON with images, each with filename, split and sentences")
     try:
         for number, image in enumerate(content["images"]):
-            place = f"{path.name}, image {number}"
+            where = f"{path.name}, image {number}"
             image_id = image_id_of(image["filename"])
-            split = split_of(image["split"], place)
+            split = split_of(image["split"], where)
             if splits.setdefault(image_id, split) != split:
                 raise ValueError(
-                    f"{place}: the photo {image_id!r} is in the splits {splits[image_id]!r} and {split!r}."
+                    f"{where}: the photo {image_id!r} is in the splits {splits[image_id]!r} and {split!r}."
                 )
             folders.append(image.get("filepath", "") + "")  # must be text
             for sentence in image["sentences"]:
@@ -24,7 +24,7 @@ def read_karpathy(path, skipped):
                 if text:
                     captions.setdefault(image_id, []).append(text)
                 else:
-                    skipped.add("empty captions left out", place)
+                    skipped.add("empty captions left out", where)
             if image_id not in captions:
                 del splits[image_id]
     except (KeyError, TypeError, AttributeError) as error:

@@ -26,31 +26,31 @@ def draw_split(image_ids, seed):
     }
 
 
-def split_of(name, place):
+def split_of(name, where):
     split = SPLIT_NAMES.get(str(name).strip().lower())
     if split is None:
-        raise ValueError(f"{place}: unknown split. Expected: train, dev or test. Received: split={name!r}")
+        raise ValueError(f"{where}: unknown split. Expected: train, dev or test. Received: split={name!r}")
     return split
 
 
 def read_split_lists(lists, skipped):
     """Return image id -> split from one list of file names for each split."""
-    splits, places = {}, {}
+    splits, first_seen = {}, {}
     for split, path in lists.items():
         if path is None:
             continue
         for number, line in enumerate(load_document(path).split("\n"), start=1):
             if not line.strip():
                 continue
-            image_id, place = image_id_of(line), f"{path.name}, line {number}"
+            image_id, where = image_id_of(line), f"{path.name}, line {number}"
             if splits.setdefault(image_id, split) != split:
                 raise ValueError(
-                    f"{place}: the photo {image_id!r} is in the split {split!r} here and in {splits[image_id]!r} in "
-                    f"{places[image_id]}. A photo belongs to one split: take it off one of the lists."
+                    f"{where}: the photo {image_id!r} is in the split {split!r} here and in {splits[image_id]!r} in "
+                    f"{first_seen[image_id]}. A photo belongs to one split: take it off one of the lists."
                 )
-            if image_id in places:
-                skipped.add("photos named twice on a split list", place)
-            places.setdefault(image_id, place)
+            if image_id in first_seen:
+                skipped.add("photos named twice on a split list", where)
+            first_seen.setdefault(image_id, where)
     return splits
 
 

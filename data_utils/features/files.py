@@ -31,7 +31,7 @@ class FeatureFiles:
         directory: the folder.
         manifest: dict of what made the features.
         image_ids: list of the photos' ids, in the order of the rows.
-        image_bytes: list of the size of each photo's file; None for what was no file.
+        image_bytes: list of the size of each photo's file; None for a picture in memory.
         features: (photos, regions, feature_dim), a memory map.
         done, checksums: (photos,)
     """
@@ -82,7 +82,7 @@ def _describes_a_shard(shard):
 
 
 def _refuse_incomplete(manifest, index, directory):
-    """Raise ValueError where a manifest, or the list of photos, lacks what is relied on: a stranger wrote it."""
+    """Raise ValueError where a manifest, or the list of photos, lacks what is relied on: it may come from elsewhere."""
     sizes = [manifest.get(name) for name in ("grid_shape", "image_size")]
     sizes.append([manifest.get("feature_dim"), manifest.get("block_size")])
     ids, file_sizes = index.get("image_ids"), index.get("image_bytes")
@@ -162,7 +162,7 @@ class RowWriter:
             except OSError as error:
                 raise OSError(
                     f"{self.directory}: the features could not be written ({error}). Those before are kept; make room "
-                    "and run again to go on."
+                    "and run again to resume."
                 ) from None
 
     def __exit__(self, *exception):

@@ -2,8 +2,8 @@
 
 A folder of shards holds one ordinary folder of features for each of them (see `data_utils.features.files`):
 
-    shard-0001-of-0004/    the photos at the places 1, 5, 9, ... of the sorted ids
-    shard-0002-of-0004/    those at the places 2, 6, 10, ...
+    shard-0001-of-0004/    the photos numbered 1, 5, 9, ... in the sorted list of ids
+    shard-0002-of-0004/    those numbered 2, 6, 10, ...
 
 So the ids alone say which photos a shard has, and machines that have the same list agree without asking each other. The
 manifest of a shard holds its number and a digest of the whole list. What counts is the manifest, not the folder's name.
@@ -51,8 +51,8 @@ class Shard(NamedTuple):
     def folder_name(self):
         return f"shard-{self.number:04d}-of-{self.of:04d}"
 
-    def places(self, image_ids):
-        """Return where the photos of this shard stand in the list of all, in the order of their rows."""
+    def indices(self, image_ids):
+        """Return the indices of this shard's photos in the list of all, in the order of their rows."""
         if self.of > len(image_ids):
             raise ValueError(
                 f"There are more shards than photos: {len(image_ids)} photos. Received: shard={str(self)!r}"
@@ -95,7 +95,7 @@ def _manifest_of_shard(folder):
         return manifest if manifest.get("begun") else {}
     try:
         manifest = read_manifest(folder)
-    except (ValueError, OSError):  # the views of an ordinary cache, or anybody's folder
+    except (ValueError, OSError):  # the views of an ordinary cache, or an unrelated folder
         return None
     return manifest if "shard" in manifest else None
 
@@ -156,8 +156,9 @@ def open_shards(directory, manifests):
     if missing:
         problems.append(f"missing: {_ranges(missing)} of {num_shards}")
     for number, one in files.items():
-        lost = np.flatnonzero(one.done == UNREADABLE)  # the manifest is the last that a build writes: it may lack some
-        unlisted = sum(one.image_ids[row] not in one.manifest["unreadable"] for row in lost)
+        # A build writes the manifest last, so that one which was killed may not list all of these.
+        unreadable = np.flatnonzero(one.done == UNREADABLE)
+        unlisted = sum(one.image_ids[row] not in one.manifest["unreadable"] for row in unreadable)
         num_missing = int((one.done == NOT_DONE).sum()) + unlisted
         if num_missing:
             problems.append(f"shard {number} lacks {num_missing} of its {len(one.done)} photos")

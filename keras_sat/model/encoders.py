@@ -15,6 +15,7 @@ from pathlib import Path
 import keras
 from keras import layers
 
+from data_utils.images import height_and_width
 from keras_sat.model.encoder_weights import load_encoder_weights
 
 MOST_PIXELS = 4096  # a side: a batch of larger photos would not fit into memory
@@ -34,8 +35,7 @@ class CaffePreprocessing(layers.Layer):
 
 
 def _application_encoder(name, application, preprocessing, layer, weights, image_size):
-    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
-    shape = (height, width, 3)
+    shape = (*height_and_width(image_size), 3)
     if weights == "imagenet":
         network = _with_imagenet_weights(name, application, shape)
     else:
@@ -138,7 +138,7 @@ def tiny(*, layer="coordinates", weights=None, image_size=64):
         weights: the path of a `.weights.h5` file, or None for random ones.
         image_size: the side of the pictures in pixels, or (height, width).
     """
-    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    height, width = height_and_width(image_size)
     if height % 2 or width % 2:
         raise ValueError(f"`tiny` takes 2 x 2 pixels together: even sizes only. Received: image_size={image_size}")
     images = keras.Input((height, width, 3), name="images")
