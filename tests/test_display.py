@@ -1,5 +1,7 @@
 import math
+from types import SimpleNamespace
 
+import keras
 import matplotlib
 import numpy as np
 import pytest
@@ -8,8 +10,8 @@ from PIL import Image
 
 from keras_sat import AttentionDisplay, CaptionResult, plot_history
 from keras_sat.pictures.brightness import FULL_LIGHT, full_light
-from keras_sat.pictures.cartoon import NO_NUMBER as MARKED
-from keras_sat.pictures.display import NO_NUMBER
+from keras_sat.pictures.cartoon import NAN_COLOUR as MARKED
+from keras_sat.pictures.display import NAN_COLOUR
 from keras_sat.training.history import Curves
 
 matplotlib.use("Agg")
@@ -143,7 +145,7 @@ def test_nan_is_marked(photo, maps, colour_map, tmp_path):
     assert [panel.get_title() for panel in axes] == ["", "a", "dog (NaN)", "runs"]
     drawn = axes[2].get_images()[1]
     red, green, blue, alpha = drawn.to_rgba(drawn.get_array())[10, 30]
-    assert (red, green, blue) == pytest.approx(NO_NUMBER) and alpha > 0.7
+    assert (red, green, blue) == pytest.approx(NAN_COLOUR) and alpha > 0.7
     display.animate(tmp_path / "lost.gif")
     with Image.open(tmp_path / "lost.gif") as cartoon:
         cartoon.seek(6)
@@ -344,6 +346,13 @@ def test_the_history_that_fit_returns():
     history = Curves([{"cross_entropy": 3.0, "val_bleu_1": 0.3}, {"cross_entropy": 2.0, "val_bleu_1": 0.4}])
     assert len(plot_history(history)) == 2
     plt.close("all")
+    by_keras = keras.callbacks.History()
+    by_keras.history = dict(history)
+    for kept in (history, by_keras, dict(history), SimpleNamespace(history=history), SimpleNamespace(history=by_keras)):
+        loss, _ = plot_history(kept, Figure().subplots(1, 2))
+        np.testing.assert_array_equal(loss.get_lines()[0].get_ydata(), [3, 2])
+    with pytest.raises(ValueError, match="no history. Received: history of type SimpleNamespace"):
+        plot_history(SimpleNamespace(history=None))
 
 
 def test_the_history_that_a_folder_has(tmp_path):
@@ -355,7 +364,7 @@ def test_the_history_that_a_folder_has(tmp_path):
         np.testing.assert_array_equal(loss.get_lines()[0].get_xydata(), [[1, 3], [2, 2]])
         np.testing.assert_array_equal(cider.get_lines()[0].get_ydata(), [math.nan, 0.4])
     (tmp_path / "history.csv").write_text("epoch,cross_entropy\n1,low\n")
-    with pytest.raises(ValueError, match="history.csv: this is no history.csv"):
+    with pytest.raises(ValueError, match="history.csv: this is not a history.csv"):
         plot_history(tmp_path)
     with pytest.raises(
         ValueError, match="A captioner that was loaded has no history. Received: history of type object"

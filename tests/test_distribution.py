@@ -22,7 +22,7 @@ from keras_sat.training.run import Training
 from keras_sat.training.team import SEED_STRIDE, Team, read_tf_config, several_gpus
 
 TOGETHER = Path(__file__).with_name("together.py")
-LOST = "ConnectionError: Another host of this training has ended or cannot be reached"
+HOST_FAILED = "ConnectionError: Another host of this training has ended or cannot be reached"
 SECONDS = 300  # for processes that take some ten on a free machine: then one of them hangs
 
 
@@ -109,12 +109,12 @@ def test_hosts_are_killed_and_all_are_started_again(devices, tmp_path):
     hosts = [[TOGETHER, "host", tmp_path, number] for number in range(2)]
     (status, _, errors), (killed, *_) = run_hosts([hosts[0], [*hosts[1], 6]])
     assert killed < 0 and status == 1
-    assert LOST in errors
+    assert HOST_FAILED in errors
     assert len(read_checkpoint(tmp_path / "hard" / "checkpoint")[0]) == 1
     assert not (tmp_path / "hard-0.npz").exists()
     (killed, *_), (status, _, errors) = run_hosts([[*hosts[0], 14], hosts[1]])
     assert killed < 0 and status == 1, errors
-    assert LOST in errors
+    assert HOST_FAILED in errors
     assert len(read_checkpoint(tmp_path / "frozen" / "self_critical" / "checkpoint")[0]) == 1
     for status, _, errors in run_hosts(hosts):
         assert status == 0, errors
@@ -196,7 +196,7 @@ def test_what_hosts_say_of_each_other():
         (RuntimeError("UnavailableError REPLACED BY KeyboardInterrupt"), KeyboardInterrupt, "^$"),
         (RuntimeError("something else"), RuntimeError, "something else"),
     ):
-        with pytest.raises(expected, match=message), team._losses_named():
+        with pytest.raises(expected, match=message), team._host_failures_named():
             raise error
 
 
@@ -235,16 +235,22 @@ def test_tf_config():
         ('{"cluster": {"worker": ["a:1 ", "a:1"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
         ('{"cluster": {"worker": ["http://a:1"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
         ('{"cluster": {"chief": ["a:1", "b:1"]}, "task": {"type": "chief", "index": 0}}', "one chief"),
-        ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": true}}', "its task is none"),
+        (
+            '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": true}}',
+            "its task is not in its cluster",
+        ),
         ('{"task": {"type": "worker", "index": 0}}', "it lacks 'cluster'"),
         ('{"cluster": {"worker": ["a:1"]}}', "it lacks 'task'"),
         ('{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
         ('{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}', "address:port"),
         ('{"cluster": {"worker": ["a:1", "a:1"]}, "task": {"type": "worker", "index": 0}}', "different addresses"),
         ('{"cluster": {}, "task": {"type": "worker", "index": 0}}', "address:port"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}', "its task is none"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}', "its task is none"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": "0"}}', "its task is none"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}', "its task is not in its cluster"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}', "its task is not in its cluster"),
+        (
+            '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": "0"}}',
+            "its task is not in its cluster",
+        ),
         ('{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}', "nothing else"),
     ],
 )

@@ -126,7 +126,7 @@ def test_where_a_map_looks_in_words():
     assert "at the top; one of 9 cells gets 60 %" in where(np.array([[0.1, 0.6, 0.1], [0, 0.1, 0], [0, 0.1, 0]]))
     assert where(np.full((4, 4), 1 / 16)) == "looks everywhere alike."
     assert where(np.zeros((4, 4))) == "looks nowhere."
-    assert where(np.array([[np.nan, 0.5]])) == "the attention is no number in 1 of 2 cells."
+    assert where(np.array([[np.nan, 0.5]])) == "the attention is NaN in 1 of 2 cells."
     assert where(np.array([[0.3, 0.7]])).startswith("looks most at the right")
     assert where(9 * middle) == where(middle), "shares are of the map's own sum"
 
@@ -456,4 +456,4 @@ def test_an_empty_caption_and_cells_without_a_number(browser, photo, tmp_path):
     page.word(0).click()
     lost, known = browser.execute_script(colours)
     assert lost == [230, 0, 160, 255] and known[0] == known[1] == known[2]
-    assert "no number in 1 of 8 cells" in page.find("[data-role=note]").text
+    assert "NaN in 1 of 8 cells" in page.find("[data-role=note]").text

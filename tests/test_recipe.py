@@ -165,7 +165,7 @@ def test_arguments_that_are_objects_are_the_same_in_every_process():
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "history.csv").write_text("of my own")
-    with pytest.raises(ValueError, match="no training of keras_sat"):
+    with pytest.raises(ValueError, match="not from a training of keras_sat"):
         train(tmp_path)
     assert (tmp_path / "history.csv").read_text() == "of my own"
 

@@ -11,7 +11,7 @@ def num_replicas():
 
 
 def sum_over_replicas(x):
-    """Return the sum over all devices that train together; on a single one, x itself."""
+    """Return the sum of x, of any shape, over all devices that train together; on a single one, x itself."""
     if num_replicas() == 1:
         return x
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
@@ -20,8 +20,11 @@ def sum_over_replicas(x):
 def sums_on_first_replica(gradients):
     """Return the sums of gradients over all replicas on the first one, and zeros on the others.
 
-    An optimizer of Keras bounds what each replica gives it, and then adds it all up. But it is the sum that is to be
-    bounded: so the first replica gives it the whole of it, and the others nothing.
+    Keras' optimizers clip the gradients of each replica, and then add them up. But the sum is what must be clipped: so
+    the first replica passes the whole sum, and the others zeros.
+
+    Args:
+        gradients: list of tensors.
     """
     if num_replicas() == 1:
         return gradients

@@ -1,8 +1,8 @@
-"""How bright a map is drawn, and how far above an even share it goes: one rule for panels, cartoon and player.
+"""How bright a map is drawn, and how far above an even share it is: one rule for panels, cartoon and player.
 
-If each map were stretched to its own greatest value, one that hardly prefers a place would look as sharp as one that
-sees nothing else. So a cell has full light only from FULL_LIGHT times an even share on; an even map is an even grey. A
-sharper map still uses the whole range, so that its shape is seen: how sharp it is stands beside it in numbers.
+If each map were scaled to its own maximum, a nearly uniform one would look as sharp as one with all its weight in a
+single cell. So a cell has full light only from FULL_LIGHT times an even share on; an even map is an even grey. A
+sharper map still uses the whole range, so that its shape is seen: how sharp it is stands beside it as a number.
 """
 
 import math
@@ -26,7 +26,7 @@ def full_light(attention_map):
 
 
 def times_even(attention_map):
-    """Return how many times an even share the greatest cell gets; NaN where a cell is no number, or all are 0.
+    """Return how many times an even share the maximum of a map is; NaN where a cell is NaN, or all are 0.
 
     >>> times_even(np.array([[0.25, 0.75], [0.25, 0.25]]))
     2.0
@@ -48,7 +48,7 @@ def times_even_text(attention_map):
 
 
 def _cells(attention_map):
-    """Return the values that are numbers, in a row, none below 0."""
+    """Return the finite values in one dimension, those below 0 as 0."""
     cells = np.asarray(attention_map, dtype=float)
     return cells[np.isfinite(cells)].clip(min=0)
 

@@ -9,11 +9,11 @@ import numpy as np
 from data_utils.files import write_whole
 from keras_sat.pictures.player import shown_aspect
 
-MOVES = 2  # pictures on the way from a word to the next
+MOVES = 2  # frames between a word and the next
 MOVE_SECONDS = 0.06
 LAST_SECONDS = 2.0
-MOST_SECONDS = 60  # GIF has room for 655
-NO_NUMBER = (230, 0, 160)
+MOST_SECONDS = 60  # the format allows 655
+NAN_COLOUR = (230, 0, 160)
 INK, SOFT, CURRENT, PAPER = (27, 27, 31), (85, 85, 95), (29, 78, 216), (255, 255, 255)
 
 
@@ -28,7 +28,7 @@ def write_cartoon(path, image, words, lights, notes, *, seconds_per_word, width,
         notes: list of a short text for the photo alone and for each word, which stands below the caption.
         seconds_per_word: how long each word stays.
         width: of the picture in pixels.
-        opacity: how dark a place becomes that was not looked at, from 0 to 1.
+        opacity: how dark a cell without attention becomes, from 0 to 1.
     """
     path = Path(path).expanduser()
     if path.suffix.lower() != ".gif":
@@ -61,7 +61,7 @@ def write_cartoon(path, image, words, lights, notes, *, seconds_per_word, width,
 def _lit(image, light, opacity):
     """Return the photo, uint8, bright where there is light and dark elsewhere."""
     known = np.isfinite(light)[..., None]
-    light = np.where(known, 255 * light[..., None].clip(0, 1), NO_NUMBER)
+    light = np.where(known, 255 * light[..., None].clip(0, 1), NAN_COLOUR)
     return np.rint((1 - opacity) * image + opacity * light).astype(np.uint8)
 
 
@@ -77,13 +77,13 @@ class _Easel:
         font_file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"  # many alphabets
         self.font = ImageFont.truetype(str(font_file), font_size)
         self.margin, line_height = font_size // 2, round(1.5 * font_size)
-        self.places, x, y = [], self.margin, height + self.margin
+        self.positions, x, y = [], self.margin, height + self.margin
         leftwards = _runs_leftwards("".join(map(str, words)))
         for word in (" ".join(str(word).split()) for word in words):
             length = self.font.getlength(word)
             if x > self.margin and x + length > width - self.margin:
                 x, y = self.margin, y + line_height
-            self.places.append((width - x - length if leftwards else x, y, word))
+            self.positions.append((width - x - length if leftwards else x, y, word))
             x += length + self.font.getlength(" ")
         self.photo_size = width, height
         self.notes, self.leftwards, self.note_line = notes, leftwards, y + line_height
@@ -95,7 +95,7 @@ class _Easel:
         picture = Image.new("RGB", self.size, PAPER)
         picture.paste(Image.fromarray(photo).resize(self.photo_size, Image.Resampling.BICUBIC))
         pen = ImageDraw.Draw(picture)
-        for number, (x, y, word) in enumerate(self.places[:num_words], start=1):
+        for number, (x, y, word) in enumerate(self.positions[:num_words], start=1):
             pen.text((x, y), word, fill=CURRENT if number == num_words else INK, font=self.font)
         self._write_note(pen, self.notes[num_words])
         palette = picture.quantize(256, Image.Quantize.FASTOCTREE)
@@ -103,7 +103,7 @@ class _Easel:
         return picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
 
     def _write_note(self, pen, note):
-        """Write on the line below the caption, on the side where it begins, as small as it must be to fit."""
+        """Write on the line below the caption, on the side where it begins, smaller where it would not fit."""
         room = self.size[0] - 2 * self.margin
         length = self.font.getlength(note)
         font = self.font if length <= room else self.font.font_variant(size=max(int(self.font.size * room / length), 5))

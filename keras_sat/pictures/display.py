@@ -27,7 +27,7 @@ from keras_sat.pictures.player import (
 from keras_sat.scoring.scores import unit_and_digits
 
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
-NO_NUMBER = (0.9, 0.0, 0.63)  # the colour of cells whose attention is NaN: one that no map has
+NAN_COLOUR = (0.9, 0.0, 0.63)  # the colour of cells whose attention is NaN; no map has it
 STRIP = 3  # times as wide as high, or as high as wide: panels of such photos are laid out in another way
 CURVES = {
     "cross-entropy of a word": ("cross_entropy", "val_cross_entropy"),
@@ -107,15 +107,15 @@ class AttentionDisplay:
     def plot(self, ax=None, *, columns=None, opacity=OPACITY, colour_map=None):
         """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
 
-        Below each panel stands how many times an even share its greatest cell gets. Light has the same scale: full
-        from three times an even share on, so that a map that hardly prefers a place looks nearly even.
+        Below each panel stands how many times an even share its maximum is. Light has the same scale: full from three
+        times an even share on, so that a nearly uniform map looks nearly even.
 
         Args:
             ax: an array of axes, one more than there are words at least; None makes a new figure.
             columns: panels side by side in a new figure; None takes 5, for a wide strip 1, for a tall one 10.
-            opacity: how dark a place becomes that was not looked at, from 0 to 1.
+            opacity: how dark a cell without attention becomes, from 0 to 1.
             colour_map: one of matplotlib's or its name, such as "jet": its colours instead, transparent where the
-                model did not look; `opacity` is then that of the greatest attention.
+                model did not look; `opacity` is then that of the maximum.
 
         Returns: the array of axes; those that are not needed are switched off.
         """
@@ -136,8 +136,8 @@ class AttentionDisplay:
         _write_below(panels[0], stretch_note(self.aspect))
         for position, (panel, word) in enumerate(zip(panels[1:], self.words)):
             self._draw_map(panel, position, opacity, colour_map)
-            lost = "" if np.isfinite(self.attention_weights[position]).all() else " (NaN)"
-            panel.set_title(word + lost, parse_math=False)
+            nan_note = "" if np.isfinite(self.attention_weights[position]).all() else " (NaN)"
+            panel.set_title(word + nan_note, parse_math=False)
             _write_below(panel, times_even_text(self.attention_weights[position]))
         return ax
 
@@ -209,7 +209,7 @@ class AttentionDisplay:
             alpha = opacity * np.where(np.isfinite(attention_map), (attention_map / full).clip(max=1), 1)
         pixels = self._pixel_aspect()
         panel.imshow(self.image, aspect=pixels)
-        colours = colours.with_extremes(bad=NO_NUMBER)
+        colours = colours.with_extremes(bad=NAN_COLOUR)
         panel.imshow(attention_map, cmap=colours, alpha=alpha, vmin=0, vmax=full, aspect=pixels)
 
     def _pixel_aspect(self):
@@ -284,22 +284,14 @@ def plot_history(history, ax=None):
     """Draw the curves of a training: cross-entropy, the reward, and the scores of the dev split's captions.
 
     Args:
-        history: what `captioner.history` is after `fit`: a mapping from a name to its value in each epoch. Keras' own
-            History has it too, and so has the folder that `fit` kept the training in (its history.csv).
+        history: `captioner.history`: Curves after `keras_sat.fit`, Keras' History after `Captioner.fit`. Also a dict
+            from a name to its value in each epoch, a captioner that was trained, or the folder that `fit` kept the
+            training in (its history.csv).
         ax: an array of axes, one for each kind of figure that the history has; None makes a new figure.
 
     Returns: the array of axes.
     """
-    given = type(history).__name__
-    if isinstance(history, (str, os.PathLike)):
-        history = _read_history(Path(history).expanduser())
-    while hasattr(history, "history"):  # a captioner has Keras' History, which has a dict
-        history = history.history
-    if not isinstance(history, Mapping):
-        raise ValueError(
-            "Expected what `captioner.history` is after `fit`, or the folder of the training. A captioner that was "
-            f"loaded has no history. Received: history of type {given}"
-        )
+    history = _curves_of(history)
     kinds = {
         title: [name for name in names if name in history and np.isfinite(history[name]).any()]
         for title, names in CURVES.items()
@@ -329,6 +321,20 @@ def plot_history(history, ax=None):
     return ax
 
 
+def _curves_of(history):
+    """Return the mapping from a name to its value in each epoch, of whatever `plot_history` takes."""
+    if isinstance(history, (str, os.PathLike)):
+        return _read_history(Path(history).expanduser())
+    kept = history if isinstance(history, Mapping) else getattr(history, "history", None)  # of History or a captioner
+    curves = kept if isinstance(kept, Mapping) else getattr(kept, "history", None)  # of a captioner's own History
+    if not isinstance(curves, Mapping):
+        raise ValueError(
+            "Expected what `captioner.history` is after `fit`, or the folder of the training. A captioner that was "
+            f"loaded has no history. Received: history of type {type(history).__name__}"
+        )
+    return curves
+
+
 def _read_history(path):
     """Return what the history.csv of a training has: a dict from a name to its value in each epoch."""
     path = path / "history.csv" if path.is_dir() else path
@@ -337,7 +343,7 @@ def _read_history(path):
             names, *rows = csv.reader(file)
         return dict(zip(names, np.array(rows, dtype=float).T.tolist(), strict=True))
     except (ValueError, csv.Error):
-        raise ValueError(f"{path}: this is no history.csv that `fit` has written.") from None
+        raise ValueError(f"{path}: this is not a history.csv that `fit` has written.") from None
 
 
 def _as_photo(image):

@@ -25,8 +25,8 @@ PAGE_ENDINGS = (".html", ".htm")
 LARGEST_SIDE = 640  # of the photo in a page, in pixels
 QUALITIES = (85, 70, 50, 30, 10)  # of a JPEG: the first whose file is not too large
 SMALL_SIDE, SMALL_FILE = 128, 12_000  # pixels and bytes: what is smaller as PNG, a drawing, is kept as it is
-STEEPEST_ASPECT = 5  # a strip longer than that would be a line
-NO_NUMBER = 255
+STEEPEST_ASPECT = 5  # a longer strip would be drawn as a line
+NAN_BYTE = 255
 TEMPLATE = Path(__file__).with_name("player.html")
 
 
@@ -88,23 +88,23 @@ def figure_data(image, words, attention_weights, *, aspect=None, largest_side=LA
 
 
 def encoded_maps(attention_weights):
-    """Return maps as base64: a byte for each cell, 254 for full light, 255 for what is no number."""
+    """Return maps as base64: a byte for each cell, 254 for full light, 255 for NaN."""
     maps = np.asarray(attention_weights, dtype=float)
     known = np.isfinite(maps)
     full = np.array([full_light(attention_map) for attention_map in maps]).reshape(-1, 1, 1)
     shares = np.rint(254 * np.where(known, maps, 0).clip(min=0) / full)
-    return base64.b64encode(np.where(known, shares, NO_NUMBER).astype(np.uint8).tobytes()).decode()
+    return base64.b64encode(np.where(known, shares, NAN_BYTE).astype(np.uint8).tobytes()).decode()
 
 
 def where(attention_map):
-    """Return in words where a map (rows, columns) is greatest: what a picture says to those who see it.
+    """Return in words where a map (rows, columns) has its maximum, for readers who do not see the picture.
 
     >>> where(np.array([[0.1, 0.0], [0.0, 0.9]]))
     'looks most at the bottom right; one of 4 cells gets 90 %: 3.6 times an even share.'
     """
     unknown = np.count_nonzero(~np.isfinite(attention_map))
     if unknown:
-        return f"the attention is no number in {unknown} of {attention_map.size} cells."
+        return f"the attention is NaN in {unknown} of {attention_map.size} cells."
     peak, least = attention_map.max(), attention_map.min()
     if peak <= 0:
         return "looks nowhere."
@@ -114,11 +114,11 @@ def where(attention_map):
     rows, columns = attention_map.shape
     vertical = ("top", "", "bottom")[int(3 * (row + 0.5) / rows)]
     horizontal = ("left", "", "right")[int(3 * (column + 0.5) / columns)]
-    place = " ".join(filter(None, (vertical, horizontal))) or "centre"
+    corner = " ".join(filter(None, (vertical, horizontal))) or "centre"
     size = attention_map.size
     times = times_even(attention_map)
     in_cell = f"one of {size} cells gets {100 * times / size:.0f} %: {times:.1f} times an even share"
-    return f"looks most at the {place}; {in_cell}."
+    return f"looks most at the {corner}; {in_cell}."
 
 
 def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITIES[0]):
@@ -152,7 +152,7 @@ def _file_of(picture, **options):
 
 
 def shown_aspect(image):
-    """Return width by height of a photo as it is shown: bounded, so that a strip remains to be seen."""
+    """Return width by height of a photo as it is shown: bounded, so that a strip stays visible."""
     height, width = image.shape[:2]
     return min(max(width / height, 1 / STEEPEST_ASPECT), STEEPEST_ASPECT)
 
@@ -211,5 +211,5 @@ def policy(script):
 
 
 def escaped(text):
-    """Return any text as HTML, for elements and attributes; bytes of file names that are no letters become "?"."""
+    """Return any text as HTML, for elements and attributes; bytes of file names that are not text become "?"."""
     return html.escape(str(text).encode("utf-8", "replace").decode("utf-8"), quote=True)

@@ -1,4 +1,4 @@
-"""BLEU, as coco-caption computes it: how many sequences of one to four words a person wrote too."""
+"""BLEU, as coco-caption computes it: the share of a caption's n-grams, of one to four words, that references have."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ _TINY, _SMALL = 1e-15, 1e-9  # coco-caption adds these, so that nothing is divid
 def bleu(references, candidates):
     """Return the corpus's BLEU: dict with "bleu_1" to "bleu_4", and "bleu_1_no_penalty" to "bleu_4_no_penalty".
 
-    BLEU-n is the geometric mean of the shares of 1-grams to n-grams that stand in a reference too, each counted at most
+    BLEU-n is the geometric mean of the shares of 1-grams to n-grams that are in a reference too, each counted at most
     as often as in the reference that has it most often. The brevity penalty compares the length of all candidates
     with that of the references closest in length. The paper's table is without the penalty.
 
@@ -28,7 +28,11 @@ def bleu(references, candidates):
 
 
 def bleu_counts(references, candidates):
-    """Return what each photo adds to BLEU: matches of 1 to 4 words, guesses, and both lengths; (photos, 10), whole."""
+    """Return what each photo adds to BLEU: counts (photos, 10) of whole numbers.
+
+    The columns: n-grams of 1 to 4 words that are in a reference, n-grams of 1 to 4 words, words of the candidate, and
+    words of the reference closest in length.
+    """
     counts = []
     for photo_references, candidate in zip(*as_words(references, candidates)):
         most = Counter()

@@ -1,4 +1,4 @@
-"""CIDEr-D, as coco-caption computes it: agreement in what is rarely said of other photos."""
+"""CIDEr-D, as coco-caption computes it: n-grams shared with the references, the rarer ones counting more."""
 
 import math
 from collections import Counter
@@ -11,7 +11,7 @@ CIDER_SIGMA = 6.0  # in words: how fast a difference in length lowers the score
 
 
 def cider(references, candidates, frequencies=None):
-    """Return {"cider": ..}, CIDEr-D as coco-caption computes it: agreement in the n-grams that are rare elsewhere.
+    """Return {"cider": ..}, CIDEr-D as coco-caption computes it: n-grams that are rare elsewhere count more.
 
     With a single photo no n-gram is rarer than another, and the score is 0.
 
@@ -40,7 +40,7 @@ def cider_of_vectors(candidate, references):
 
 
 class DocumentFrequencies:
-    """In the references of how many photos each n-gram occurs.
+    """For each n-gram, in the references of how many photos it occurs.
 
     Args:
         references: list of lists of captions.

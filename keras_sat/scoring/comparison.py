@@ -22,7 +22,7 @@ class Comparison:
         num_seeds: trainings of each.
         rows: dict from the name of a score to a dict of "first" and "second" (one score for each seed), "difference"
             (second minus first, of the means over seeds) and "interval" (low, high): 95 % of the differences on photos
-            and seeds drawn anew.
+            and seeds drawn again with repetition.
     """
 
     names: tuple
@@ -46,7 +46,7 @@ class Comparison:
             f"{name} ({count} seed{'s' if count > 1 else ''})" for name, count in zip(self.names, self.num_seeds)
         ]
         lines.append(f"first: {counted[0]}; second: {counted[1]}; {self.num_photos} photos")
-        lines.append("Intervals: photos, and seeds, drawn anew with repetition; METEOR is here the mean over photos,")
+        lines.append("Intervals: photos, and seeds, drawn with repetition; METEOR is here the mean over photos,")
         lines.append("another number than that of all captions together, which `evaluate` prints.")
         for title in (title for name, title in titles.items() if name not in self.rows):
             lines.append(f"{title} is left out: not all of them have it, or it is not the same one.")
@@ -56,14 +56,16 @@ class Comparison:
 def compare(first, second, *, num_resamples=NUM_RESAMPLES, seed=0):
     """Return the Comparison of two captioners, each scored once or once for each seed.
 
-    The interval is a bootstrap over photos and seeds: scores of the same photos are compared, drawn with repetition,
-    and of seeds that are drawn with repetition too, where there are several.
+    The interval is a bootstrap over photos and seeds: the scores of the same photos are compared, which are drawn with
+    repetition, and so are the seeds, where there are several.
 
     Args:
         first, second: each a ScoreTable, the path of one that `to_json` wrote, a pattern of such paths
             ("runs/soft-*.json"), or a list of these: one for each seed.
         num_resamples: how often the photos are drawn.
         seed: of the draws.
+
+    Returns: Comparison.
     """
     if num_resamples < 1:
         raise ValueError(f"Expected at least 1. Received: num_resamples={num_resamples}")
@@ -91,7 +93,10 @@ def compare(first, second, *, num_resamples=NUM_RESAMPLES, seed=0):
 
 
 def _mean_of_seeds(scores, rng):
-    """Return the mean over seeds, (1 + resamples,), of scores (seeds, 1 + resamples): all first, then drawn anew."""
+    """Return the mean over seeds, (1 + resamples,), of scores (seeds, 1 + resamples).
+
+    The first is that of all seeds; for each of the others the seeds are drawn with repetition.
+    """
     num_seeds, num_columns = scores.shape
     chosen = rng.integers(num_seeds, size=(num_seeds, num_columns))
     chosen[:, 0] = np.arange(num_seeds)

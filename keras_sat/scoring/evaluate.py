@@ -57,11 +57,13 @@ def evaluate(
         skip_unreadable: leave out photos that cannot be read, with a warning that counts them. Those that the cache
             lists as unreadable always are.
         allow_training_photos: score photos of dev or test, too, that the captioner has learnt from, with a warning.
-            They are refused otherwise: such scores say nothing of other photos.
+            They are refused otherwise: such scores do not show how good it is on other photos.
         beside: what to print below: "paper", its rows for this data set; "human", the first reference of each photo,
             scored against the others.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
         show_progress: show progress on standard error.
+
+    Returns: ScoreTable.
     """
     if not hasattr(captioner, "caption"):
         raise ValueError(
@@ -79,14 +81,15 @@ def evaluate(
     if cache is None:
         images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress)
     elif any(image.image_id in cache.unreadable for image in images):
-        lost = [image.image_id for image in images if image.image_id in cache.unreadable]
-        warnings.warn(f"{len(lost)} photos that the cache lists as unreadable are left out: {lost[0]}", stacklevel=3)
+        unreadable = [image.image_id for image in images if image.image_id in cache.unreadable]
+        found = f"{len(unreadable)} photos that the cache lists as unreadable are left out: {unreadable[0]}"
+        warnings.warn(found, stacklevel=3)
         images = [image for image in images if image.image_id not in cache.unreadable]
     _check_references(beside, images)
     length_penalty = getattr(captioner, "length_penalty", 0.0) if length_penalty is None else length_penalty
     options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
     results = caption_photos(captioner, images, cache, batch_size=batch_size, show_progress=show_progress, **options)
-    length_penalty = length_penalty if num_beams > 1 else None  # greedy search knows none
+    length_penalty = length_penalty if num_beams > 1 else None  # greedy search has none
     settings = _settings(data, split, captioner.encoder, num_beams, length_penalty, max_length, split_seed)
     if len(getattr(captioner, "captioners", [])) > 1:
         settings["models"] = len(captioner.captioners)
@@ -117,7 +120,7 @@ def evaluate_captions(captions, data, *, data_dir=None, split="test", split_seed
     if twice:
         raise ValueError(
             "Two photos have the same id, but for their ending or for zeros before a number: their captions cannot be "
-            f"told apart. Received: image_id={twice[0]!r}"
+            f"distinguished. Received: image_id={twice[0]!r}"
         )
     missing = [image.image_id for image, key in zip(images, keys) if key not in texts]
     of_split = {_caption_key(image.image_id) for image in every if image.split == split}
@@ -184,7 +187,7 @@ def _scores(references, candidates):
 
 
 def _learnt_photos(captioner, images):
-    """Return the ids of the photos that a captioner has learnt from; None where it does not know."""
+    """Return the ids of the photos that a captioner has learnt from; None where that is not known."""
     record = getattr(captioner, "training_photos", None)
     return None if record is None else learnt_of([image.image_id for image in images], record)
 
@@ -196,11 +199,11 @@ def _refuse_training_photos(captioner, images, split, allowed):
         return
     found = f"The captioner has learnt from {len(learnt)} of the {len(images)} photos in {split!r}"
     if split == "train" or allowed:
-        warnings.warn(f"{found}: the scores do not tell how good it is on other photos.", stacklevel=3)
+        warnings.warn(f"{found}: the scores do not show how good it is on other photos.", stacklevel=3)
         return
     raise ValueError(
-        f"{found} ({learnt[0]!r}, for example), so that scores would not tell how good it is on other photos. Pass the "
-        "split_seed (--split-seed) of the training; where that is so already, the captioner that it went on from had "
+        f"{found} ({learnt[0]!r}, for example), so that scores would not show how good it is on other photos. Pass the "
+        "split_seed (--split-seed) of the training; where that is so already, the captioner that it began from had "
         "learnt them. Choose other photos, with other names; with allow_training_photos=True "
         f"(--allow-training-photos) they are scored all the same. Received: split={split!r}"
     )

@@ -1,7 +1,7 @@
-"""Does the model look where the word is? On the built-in scenes the place of every word is known.
+"""Does the model look where the word is? On the built-in scenes the box of every word is known.
 
-The paper shows it in pictures; here it is a number, beside what two maps get that never saw the photo: one that is the
-same everywhere, and one that is greatest in the middle, where most photos have what they are about.
+The paper shows it in pictures; here it is a number, beside the numbers of two maps that do not depend on the photo: one
+is the same everywhere, the other has its maximum in the middle, where most photos have their subject.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_sat.checks import check_counts, check_list_of_results
 
-CENTRE_WIDTH = 0.25  # deviation of the map in the middle, as a share of the photo's sides
+CENTRE_WIDTH = 0.25  # standard deviation of the map in the middle, as a share of the photo's sides
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,13 @@ class Grounding:
 
     Attributes:
         mass: the share of the attention that lies on the objects' cells.
-        uniform_mass: what a map that is the same everywhere gets.
-        pointing: the share of words whose attention is greatest in one of the objects' cells; where several cells are
-            the greatest, their share that is.
+        uniform_mass: the same of a map that is the same everywhere.
+        pointing: the share of words whose attention has its maximum in one of the objects' cells; where several cells
+            have the maximum, the share of these that are the objects'.
         num_words: how many words were looked at.
-        uniform_pointing, centre_mass, centre_pointing: the same of the map that is the same everywhere, and of one that
-            is greatest in the middle.
-        enlarge: so many cells around an object were counted as its own.
+        uniform_pointing, centre_mass, centre_pointing: the same of the map that is the same everywhere, and of one with
+            its maximum in the middle.
+        enlarge: how many cells around an object were counted as its own.
         word_classes: dict from a word class to its own Grounding.
     """
 
@@ -55,19 +55,21 @@ class Grounding:
             lines.append(f"{name:13}{row.num_words:>7}{cells}")
         around = f", {self.enlarge} cell{'s' * (self.enlarge > 1)} around them included" if self.enlarge else ""
         lines.append(f"Percent, on the boxes of what the word names{around}.")
-        return "\n".join([*lines, "uniform: a map that is the same everywhere; middle: greatest in the middle."])
+        return "\n".join([*lines, "uniform: a map that is the same everywhere; middle: a map with its maximum there."])
 
 
 def ground(results, places, *, word_classes=("colour", "shape"), enlarge=1):
-    """Return the Grounding of captions whose words have known places.
+    """Return the Grounding of captions, from the boxes of what their words name.
 
     Args:
         results: list of CaptionResult.
         places: one for each result: a Scene, or for any other data a list of data_utils.scenes.WordPlace, which has
             the position of a word in the caption, its class, and its boxes in pixels. Captions of scenes that are not
-            true have no places, and do not count.
+            true have none, and do not count.
         word_classes: those that count: of scenes "colour", "shape", "size", "relation", "number". None takes all.
-        enlarge: count so many cells around an object as its own: what a cell knows of its neighbours reaches over.
+        enlarge: count so many cells around an object as its own, since the features of a cell depend on its neighbours.
+
+    Returns: Grounding.
     """
     check_counts(0, enlarge=enlarge)
     check_list_of_results(results)
@@ -97,7 +99,7 @@ def ground(results, places, *, word_classes=("colour", "shape"), enlarge=1):
 
 
 def ground_scenes(images, results, **options):
-    """Return the Grounding of captions of the data set "scenes"; the scenes are drawn again to know their places.
+    """Return the Grounding of captions of the data set "scenes"; the scenes are drawn again for their boxes.
 
     Args:
         images: list of CaptionedImage of that data set, as it is drawn by default.
@@ -112,16 +114,16 @@ def ground_scenes(images, results, **options):
 
 
 def centred_map(grid_shape):
-    """Return a map (rows, columns) that is greatest in the middle and sums to 1, whatever the photo."""
+    """Return a map (rows, columns) with its maximum in the middle; it sums to 1."""
     rows, columns = (np.exp(-0.5 * (((np.arange(n) + 0.5) / n - 0.5) / CENTRE_WIDTH) ** 2) for n in grid_shape)
     attention_map = rows[:, None] * columns
     return attention_map / attention_map.sum()
 
 
 def _meets(attention_map, cells):
-    """Return (mass, pointing) of one map: what lies on the cells, and whether the greatest values do."""
-    greatest = attention_map >= attention_map.max() * (1 - 1e-9)  # of NaN, none is
-    return attention_map[cells].sum(), cells[greatest].mean() if greatest.any() else np.nan
+    """Return (mass, pointing) of one map: the sum over the cells, and the share of the maxima that are among them."""
+    is_maximum = attention_map >= attention_map.max() * (1 - 1e-9)  # of NaN, none is
+    return attention_map[cells].sum(), cells[is_maximum].mean() if is_maximum.any() else np.nan
 
 
 def _averaged(rows, enlarge, word_classes=None):

@@ -1,8 +1,8 @@
 """METEOR: words aligned with those of a reference, by spelling, stem, synonym and, in the real one, paraphrase.
 
-METEOR 1.5 is a Java program. Where Java and the package pycocoevalcap (the extra `coco`) are there, it is used, as
-coco-caption does. Where they are not, nltk's METEOR is used with the weights of METEOR 1.5: its own would give figures
-about twice as high. Without WordNet's data either, there is no METEOR. The kind says which one a figure is.
+METEOR 1.5 is a Java program. Where Java and the package pycocoevalcap (the extra `coco`) are installed, it is used, as
+coco-caption does. Otherwise nltk's METEOR is used with the weights of METEOR 1.5: with its own, scores would be about
+twice as high. Without WordNet's data there is no METEOR. `Meteor.kind` says which one a score is.
 """
 
 import importlib.util
@@ -40,7 +40,7 @@ class Meteor(NamedTuple):
 
 
 def score_meteor(references, candidates):
-    """Return the Meteor of captions, by the best program that is there.
+    """Return the Meteor of captions, by the best program that is installed.
 
     Args:
         references: list of lists of captions, each a list of words.
@@ -123,9 +123,9 @@ def has_wordnet():
     """Return whether nltk finds WordNet's data."""
     import nltk
 
-    for place in ("corpora/wordnet", "corpora/wordnet.zip"):
+    for path in ("corpora/wordnet", "corpora/wordnet.zip"):
         try:
-            nltk.data.find(place)
+            nltk.data.find(path)
             return True
         except LookupError:
             pass
@@ -133,7 +133,7 @@ def has_wordnet():
 
 
 def meteor_of_nltk(references, candidates):
-    """Return the Meteor that nltk computes: no paraphrases, and all words weigh the same."""
+    """Return the Meteor that nltk computes: without paraphrases, and with the same weight for all words."""
     from nltk.translate.meteor_score import meteor_score
 
     pairs = zip(references, candidates)

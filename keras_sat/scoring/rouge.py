@@ -1,4 +1,4 @@
-"""ROUGE-L, as coco-caption computes it: how long a part of a person's caption comes in the same order."""
+"""ROUGE-L, as coco-caption computes it: how many words a caption shares with a reference, in the same order."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ ROUGE_BETA = 1.2  # recall counts this many times as much as precision
 
 
 def rouge_l(references, candidates):
-    """Return {"rouge_l": ..}: how long a part of a reference comes in a candidate in the same order, on average.
+    """Return {"rouge_l": ..}: the longest common subsequence of candidate and reference, as an F score, on average.
 
     Args:
         references: list of lists of captions.

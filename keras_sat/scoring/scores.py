@@ -32,6 +32,7 @@ class Score:
         contributions: the name under which `ScoreTable.photos` has what each photo contributes.
         shape: of what one photo contributes.
         unit, digits: how a figure is shown: times `unit`, with so many digits.
+        is_optional: whether there may be no figure, where a program or data are missing.
     """
 
     columns: dict
@@ -41,6 +42,7 @@ class Score:
     shape: tuple = ()
     unit: int = 100
     digits: int = 1
+    is_optional: bool = False
 
     def __call__(self, references, candidates):
         return self.measure(*as_words(references, candidates))[0]
@@ -99,7 +101,11 @@ SCORES = {
         shape=(2 * MAX_ORDER + 2,),
     ),
     "meteor": Score(  # METEOR 1.5 has a figure for all captions that is not the mean over photos
-        columns={"meteor": "METEOR"}, measure=_measure_meteor, of_sums=_mean_of("meteor"), contributions="meteor"
+        columns={"meteor": "METEOR"},
+        measure=_measure_meteor,
+        of_sums=_mean_of("meteor"),
+        contributions="meteor",
+        is_optional=True,
     ),
     "rouge_l": mean_over_photos("rouge_l", "ROUGE-L", rouge_l_of_photos),
     "cider": mean_over_photos("cider", "CIDEr", cider_of_photos, unit=1, digits=3),
@@ -117,7 +123,7 @@ def columns():
 def unit_and_digits(name):
     """Return what a figure is multiplied by where it is shown, and its digits then.
 
-    CIDEr has three digits; the others are in hundredths, with one. What is no score is shown as it is.
+    CIDEr has three digits; the others are in hundredths, with one. A figure that is not a score is shown as it is.
 
     >>> unit_and_digits("cider"), unit_and_digits("bleu_4")
     ((1, 3), (100, 1))

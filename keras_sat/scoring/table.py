@@ -34,8 +34,8 @@ class ScoreTable:
             training_photos, how many of the photos the captioner has learnt from (None where that is not known); and
             with `keras-sat evaluate --grounding` grounding, see `Grounding.to_dict`.
         captions: list with a dict of image_id and caption for each photo.
-        photos: what each photo contributes: dict of lists, "bleu_counts" (see `bleu.bleu_counts`), "rouge_l",
-            "cider" and "meteor" (None where it cannot be computed).
+        photos: what each photo contributes to each of SCORES: dict of lists, "bleu_counts" (see `bleu.bleu_counts`),
+            "rouge_l", "cider" and "meteor" (None where it cannot be computed).
         beside: dict from a label to scores of others, which are printed below.
         images, results: list of CaptionedImage and list of CaptionResult (without the photo), one for each photo;
             empty unless `evaluate` was asked to keep them. Files do not hold them.
@@ -154,22 +154,21 @@ def _is_score_table(parts):
     entries, statistics = parts["captions"], parts["statistics"]
     if not entries or not all(isinstance(entry, dict) and "image_id" in entry for entry in entries):
         return False
-    known = [score for score in SCORES.values() if _has_any_of(score, parts)]
-    return set(COUNTS) <= statistics.keys() and bool(known) and all(_has_all_of(score, parts) for score in known)
+    has_scores = [_has_score(score, parts) for score in SCORES.values()]
+    return set(COUNTS) <= statistics.keys() and any(has_scores) and False not in has_scores
 
 
-def _has_any_of(score, parts):
-    """Return whether parts mention a score at all: those from before it was added to SCORES do not."""
-    return score.contributions in parts["photos"] or bool(score.columns.keys() & parts["scores"].keys())
+def _has_score(score, parts):
+    """Return whether parts have a score's figures, and what each photo contributes: (photos, *shape), finite.
 
-
-def _has_all_of(score, parts):
-    """Return whether parts have a score's figures, and what each photo contributes: (photos, *shape), finite."""
-    if score.contributions not in parts["photos"] or not score.columns.keys() <= parts["scores"].keys():
-        return False
+    None, if there is neither: parts from before the score was added to SCORES.
+    """
+    found = score.contributions in parts["photos"], bool(score.columns.keys() & parts["scores"].keys())
+    if not all(found):
+        return False if any(found) else None
     contributions = parts["photos"][score.contributions]
     if contributions is None:
-        return all(parts["scores"][name] is None for name in score.columns)
+        return score.is_optional
     try:
         array = np.array(contributions)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Is it the same training as before? What its result depends on is noted in its folder."""
+"""Is it the same training as before? Its folder keeps the arguments that its result depends on."""
 
 import json
 import os
@@ -14,17 +14,17 @@ from keras_sat.model.encoders import ENCODERS
 
 
 def checksum(value):
-    """Return eight digits that tell what JSON can hold from anything else."""
+    """Return a checksum, eight digits, of anything that JSON can hold."""
     return f"{zlib.crc32(json.dumps(value).encode()):08x}"
 
 
 def describe(arguments, images, initial_model):
-    """Return what the result of a training depends on, as JSON can hold it.
+    """Return what the result of a training depends on, as a dict that JSON can hold.
 
     Args:
-        arguments: dict of arguments; those in "captioner_options" stand beside the others.
+        arguments: dict of arguments; those in "captioner_options" are put beside the others.
         images: list of CaptionedImage.
-        initial_model: the Captioner that it goes on from, or None.
+        initial_model: the Captioner that it begins with, or None.
     """
     photos = [[image.image_id, image.captions, image.split, _picture(image.image_path)] for image in images]
     described = {"data": f"{len(images)} photos, checksum {checksum(photos)}"}
@@ -38,7 +38,7 @@ def describe(arguments, images, initial_model):
 
 
 def _picture(path):
-    """Return what tells a picture from another one at low cost: the size of its file, or the checksum of an array."""
+    """Return what distinguishes pictures at low cost: the size of a file, or the checksum of an array."""
     if not isinstance(path, (str, os.PathLike)):
         return zlib.crc32(np.ascontiguousarray(path))
     try:
@@ -71,7 +71,7 @@ def noted_encoder(output_dir):
 
 
 def began_from_scratch(output_dir):
-    """Return whether a folder has epochs of a training that went on from no other captioner."""
+    """Return whether a folder has epochs of a training that began with random weights."""
     is_begun = (Path(output_dir).expanduser() / "checkpoint" / "progress.json").exists()
     return is_begun and _noted(output_dir).get("initial_model", "") is None
 
@@ -92,32 +92,32 @@ def _with_named_encoder(arguments):
 
 
 def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
-    """Note the arguments of a training in its folder; refuse a folder where other ones are noted, once it has begun.
+    """Write the arguments of a training into its folder; refuse a folder that holds epochs with other arguments.
 
     Args:
         output_dir: the folder.
         described: what `describe` returned.
         epochs: the figures of the epochs so far.
-        usual: dict of default arguments: a version with fewer of them may have begun the training.
-        has_ended: whether it is only going to be loaded.
+        usual: dict of default arguments, for those that an earlier version, which began the training, did not have.
+        has_ended: whether the training has ended and is only loaded.
     """
     path = output_dir / "arguments.json"
     if not path.exists():
         foreign = [name for name in ("model", "checkpoint", "history.csv", "logs") if (output_dir / name).exists()]
         if foreign:
             raise ValueError(
-                f"The folder holds a {foreign[0]} that no training of keras_sat left there. Choose another one. "
+                f"The folder holds a {foreign[0]} that is not from a training of keras_sat. Choose another one. "
                 f"Received: output_dir={str(output_dir)!r}"
             )
-    if not epochs:  # nothing has been reached yet that other arguments could spoil
+    if not epochs:  # there are no epochs yet to which the arguments must fit
         write_sealed_json(path, described)
         return
     before = {**usual, **_with_named_encoder(read_sealed_json(path, "the arguments of a training", WAY_OUT))}
     names = [name for name in described if before.get(name) != described[name]]
     names += [name for name in before if name not in described and name not in usual]
-    # When to stop may change, unless the learning rate depends on it: the epochs so far would have been the same.
+    # When to stop may change: the epochs so far stay the same, unless the learning rate depends on it.
     may_change = {"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}
-    if before.get("deterministic"):  # a promise that can be given up, but not made for epochs that are over
+    if before.get("deterministic"):  # may be switched off, but not on for epochs that are over
         may_change.add("deterministic")
     if {*names} <= may_change:
         kept = {"deterministic": before.get("deterministic", False)} if has_ended else {}
@@ -128,7 +128,7 @@ def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
     if "initial_model" in names:
         hint = "from_scratch (--from-scratch) decides what photos of your own begin from. "
     raise ValueError(
-        f"In this folder lies a training with other arguments: {differences}. {hint}Pass the same ones to go on with "
-        "it, or another output_dir to begin anew (initial_model=FOLDER/model goes on from its weights). "
+        f"In this folder lies a training with other arguments: {differences}. {hint}Pass the same ones to resume it, "
+        "or another output_dir to begin anew (initial_model=FOLDER/model begins with its weights). "
         f"Received: output_dir={str(output_dir)!r}"
     )

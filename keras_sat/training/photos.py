@@ -1,4 +1,4 @@
-"""The photos of a training: encoded once, or found to be readable, and dealt out in batches."""
+"""The photos of a training: encoded once, or checked to be readable, and put into batches."""
 
 import os
 from pathlib import Path
@@ -8,11 +8,11 @@ from data_utils.features.cache import FeatureCache
 from data_utils.images import readable_photos
 from keras_sat.training.folder import checksum
 
-KEEP_IMAGES_BYTES = 1_000_000_000
+KEEP_IMAGES_BYTES = 1_000_000_000  # of pixels: up to that, decoded photos stay in memory between epochs
 
 
 class TrainingPhotos:
-    """The photos of a training, which are encoded, or found to be readable, when a captioner is there.
+    """The photos of a training. They are encoded, or checked to be readable, by `prepare`, which needs a captioner.
 
     Args:
         images: list of CaptionedImage.
@@ -29,13 +29,13 @@ class TrainingPhotos:
         self.cache, self.views, self.options = None, [], None
 
     def prepare(self, captioner, num_views):
-        """Build the features of all photos (`evaluate` will want those of the test split) and of the further views."""
+        """Build the features of all photos, the test split too, for `evaluate`, and of the further views."""
         if captioner.encoder_training != "frozen" and num_views > 1:
             raise ValueError(
-                "Views are for features that are kept; an encoder that is trained gets the photos themselves. "
+                "Views need features that are built once; an encoder that is trained gets the photos themselves. "
                 f"Received: num_views={num_views} with encoder_training={captioner.encoder_training!r}"
             )
-        if self.options is None:  # else it is done already, for an epoch of the other kind
+        if self.options is None:  # else done already: self-critical training follows on the same photos
             _ = captioner.encoder_model  # a frozen one is made now: its variables need all hosts at once
             with self.team.in_turn():
                 self._prepare(captioner, num_views)
@@ -47,7 +47,7 @@ class TrainingPhotos:
             self.images = readable_photos(self.images, skip=self.skip_unreadable, show_progress=self.show_progress)
             self.options = _photo_options(captioner, self.images)
             return
-        folder = Path(self.cache_dir or _usual_cache_dir(captioner, self.data_dir, self.output_dir))
+        folder = Path(self.cache_dir or _default_cache_dir(captioner, self.data_dir, self.output_dir))
         errors = "skip" if self.skip_unreadable else "raise"
         self.cache = self._built(folder, self.images, captioner, errors=errors)
         self.images = [image for image in self.images if image.image_id not in self.cache.unreadable]
@@ -64,11 +64,11 @@ class TrainingPhotos:
         return FeatureCache.build(folder, ids, paths, encoder, show_progress=self.show_progress, **options)
 
     def of_split(self, split):
-        """Return the photos of a split; none where there is no such."""
+        """Return the photos of a split; an empty list where it has none."""
         return [image for image in self.images if image.split == split]
 
     def batches(self, split, captioner, plan, *, group_by=None, whole=False, **options):
-        """Return the batches of a split; `whole` leaves out the further views."""
+        """Return the batches of a split, as make_batches does; `whole` leaves out the further views."""
         views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
         options |= {"batch_size": plan.batch_size, "group_by": group_by or plan.group_by, "seed": plan.seed}
         options |= {"shares": self.team.shares}
@@ -76,19 +76,19 @@ class TrainingPhotos:
 
 
 def _checksum(images):
-    """Return what tells photos from others by their ids."""
+    """Return a checksum of the photos' ids."""
     return checksum([image.image_id for image in images])
 
 
 def _photo_options(captioner, images):
-    """Return the options of make_batches for photos: those on the disk stay in memory, if they are not too many."""
+    """Return make_batches' options for photos: those on the disk stay in memory, up to KEEP_IMAGES_BYTES."""
     height, width = captioner.encoder_model.input_shape[1:3]
     fit_in = len(images) * height * width * 3 <= KEEP_IMAGES_BYTES
     on_disk = isinstance(images[0].image_path, (str, os.PathLike))
     return {"image_size": (height, width), "keep_images": fit_in and on_disk}
 
 
-def _usual_cache_dir(captioner, data_dir, output_dir):
+def _default_cache_dir(captioner, data_dir, output_dir):
     if data_dir is None:
         return output_dir / "features"
     size = captioner.image_size

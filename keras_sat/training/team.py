@@ -9,13 +9,13 @@ the same step with the sum. So the copies stay equal, and the training is that o
 1. Make the captioner inside `strategy.scope()`, so that each of its variables is one copy for each replica.
 2. Give each replica its share of each batch: `make_batches(..., shares=...)`.
 3. Run `Captioner.train_step` on all replicas, `strategy.run`. Where it takes a mean over the batch, it divides by the
-   captions of all replicas (`sum_over_replicas`). What it draws for the whole batch, each replica draws alike and takes
-   its part of (`Captioner.draw`).
-4. Let one process, the chief, decide and write; the others do what it says (`Team.tell`). They keep nothing: at the
-   beginning of each epoch they take over the chief's state.
+   captions of all replicas (`sum_over_replicas`). Random numbers for the whole batch are the same on each replica,
+   which takes the part for its own share (`Captioner.draw`).
+4. Let one process, the chief, decide and write; it sends what it decides to the others (`Team.tell`). They keep
+   nothing: at the beginning of each epoch they take over the chief's state.
 
-A host that dies takes the training with it: the others notice after some seconds, and end with an error. All of them
-started again with the same command, they go on after the last epoch that the chief has kept.
+A host failure ends the training: the other hosts notice it after some seconds, and end with an error. When all of them
+are started again with the same command, they resume after the last epoch that the chief has kept.
 """
 
 import contextlib
@@ -38,9 +38,9 @@ from keras_sat.checks import check_counts, check_no_keras_distribution
 from keras_sat.files.checkpoint import state_of
 
 SEED_STRIDE = 1_000_003  # between the seeds of two replicas' dropout
-LOST = (
+HOST_FAILURES = (  # what TensorFlow raises on the other hosts
     tf.errors.UnavailableError,
-    tf.errors.FailedPreconditionError,  # it was started again, alone
+    tf.errors.FailedPreconditionError,  # the host was started again, alone
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
@@ -59,7 +59,7 @@ def several_gpus(count, kind="GPU"):
 def several_hosts():
     """Return the strategy that trains on all hosts that TF_CONFIG names, on all GPUs of each.
 
-    It says that it waits for the other hosts, and must be made before TensorFlow computes anything.
+    It waits for the other hosts, and must be made before TensorFlow computes anything.
     """
     (kind, index), hosts = read_tf_config(os.environ.get("TF_CONFIG"))
     print(f"{kind} {index} of {', '.join(hosts)}: waits for the others", flush=True)
@@ -74,13 +74,13 @@ def several_hosts():
             f"already, such as a host with the same index? ({error.message}.) "
             f"Received: {kind} {index} of {', '.join(hosts)}"
         ) from None
-    print("all hosts are here; the first one says how it goes", flush=True)
+    print("all hosts are here; the first one reports the progress", flush=True)
     return strategy
 
 
 @contextlib.contextmanager
 def _signals_end_the_process():
-    """Let Ctrl-C end the wait for the others, of which Python knows nothing, and SIGTERM the process after it."""
+    """Let Ctrl-C end the wait, which is in C++ and blocks Python's own handler, and SIGTERM the process after it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -89,7 +89,7 @@ def _signals_end_the_process():
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # TensorFlow has made it a message that nobody reads
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # TensorFlow has replaced the default
 
 
 def read_tf_config(text):
@@ -113,7 +113,7 @@ def read_tf_config(text):
         if len(set(hosts)) < len(hosts):  # each would wait for the other without end
             raise ValueError("its hosts must have different addresses")
         if type(index) is not int or not 0 <= index < len(cluster.get(kind, [])):
-            raise ValueError("its task is none of its cluster")
+            raise ValueError("its task is not in its cluster")
     except (ValueError, KeyError, TypeError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(
@@ -129,7 +129,7 @@ def _is_address(host):
 
 
 class Team:
-    """The replicas that train together, and the hosts that they are on.
+    """The replicas that train together, and the hosts that they run on.
 
     Args:
         strategy: tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy. None: the one in whose scope this is
@@ -137,7 +137,7 @@ class Team:
 
     Attributes:
         shares: which shares of a batch are those of this host, as make_batches takes them; None on a single device.
-        num_hosts, host_number: how many processes there are, each on a host of its own as a rule, and which this is.
+        num_hosts, host_number: how many processes there are, as a rule each on its own host, and which this is.
         is_chief: whether this is the process that decides and writes.
     """
 
@@ -158,11 +158,11 @@ class Team:
         self._take_over = tf.function(self._take_over, input_signature=[tf.TensorSpec((None,), tf.float64)])
 
     def scope(self):
-        """Return the context in which everything is to be made that the replicas share."""
+        """Return the context within which all variables that the replicas share must be made."""
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
 
     def check_encoder(self, encoder, encoder_training):
-        """Refuse a model of one's own that is to be trained, and of which there is only one copy."""
+        """Refuse a user's own encoder that is to be trained, but was made outside `scope`: it has only one copy."""
         trained = isinstance(encoder, keras.Model) and encoder_training not in (None, "frozen")
         if self.strategy is None or not trained:
             return
@@ -172,7 +172,7 @@ class Team:
                 f"Received: encoder={encoder.name!r}, encoder_training={encoder_training!r}"
             )
 
-    # === What the chief says ===
+    # === What the chief sends ===
 
     def tell(self, value):
         """Return the chief's value on every host: anything that JSON can hold."""
@@ -183,37 +183,40 @@ class Team:
         return json.loads(self._tell_bytes(content[:size].ljust(size)))
 
     def check_same(self, described):
-        """Refuse a host where something is other than on the chief: dict of what JSON can hold."""
-        told = self.tell(described)
-        everywhere = {**told, **described}  # compared as JSON, where what is no number equals itself
-        names = [name for name in everywhere if json.dumps(told.get(name)) != json.dumps(described.get(name))]
+        """Refuse a host where something differs from the chief: dict of what JSON can hold."""
+        of_chief = self.tell(described)
+        everywhere = {**of_chief, **described}  # compared as JSON, where NaN equals itself
+        names = [name for name in everywhere if json.dumps(of_chief.get(name)) != json.dumps(described.get(name))]
         if names:
             raise ValueError(
                 "All hosts must be given the same data, weights and arguments. On the first one they are: "
-                f"{', '.join(f'{name}={told.get(name)!r}' for name in names)}. "
+                f"{', '.join(f'{name}={of_chief.get(name)!r}' for name in names)}. "
                 f"Received: {', '.join(f'{name}={described.get(name)!r}' for name in names)}"
             )
 
     def _tell_bytes(self, content):
-        """Return the chief's bytes, of which there must be as many on every host."""
+        """Return the chief's bytes; every host must pass as many.
+
+        A replica context of `tf.distribute` has `all_reduce` but no public broadcast, so this is a sum of the chief's
+        values and of zeros; it is in float64, which every all-reduce supports, and which holds 32 bits exactly.
+        """
         if not content:
             return content
-        # The sum of the chief's and of zeros; float64, which every kind of sum knows, holds 32 bits exactly.
         words = np.frombuffer(content.ljust(-(-len(content) // 4) * 4, b"\0"), "<u4")
-        with self._losses_named():
+        with self._host_failures_named():
             return self._take_over(words.astype("float64")).numpy().astype("<u4").tobytes()[: len(content)]
 
     def _take_over(self, words):
         def add_up():
             context = tf.distribute.get_replica_context()
-            counts = tf.equal(context.replica_id_in_sync_group, 0)
-            return context.all_reduce(tf.distribute.ReduceOp.SUM, words * tf.cast(counts, words.dtype))
+            is_chief = tf.equal(context.replica_id_in_sync_group, 0)
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, words * tf.cast(is_chief, words.dtype))
 
         return self.strategy.experimental_local_results(self.strategy.run(add_up))[0]
 
     @contextlib.contextmanager
     def in_turn(self):
-        """Let one host after another do what is in the block, the chief first: they may share a disk."""
+        """Run the block on one host after another, the chief first: they may share a disk."""
         for _ in range(self.host_number):
             self.tell(None)
         yield
@@ -222,7 +225,7 @@ class Team:
 
     @contextlib.contextmanager
     def folder(self, directory):
-        """Yield the folder of a training: the others have a temporary one, which ends with the block."""
+        """Yield the folder of a training: the chief's own; the others get a temporary one, removed after the block."""
         if self.is_chief:
             yield directory
             return
@@ -230,7 +233,7 @@ class Team:
             yield Path(temporary)
 
     def share_folder(self, directory):
-        """Write what lies in a folder of the chief into that of the others."""
+        """Copy the files in a folder of the chief into that of the other hosts."""
         if self.num_hosts == 1:
             return
         files = [path for path in directory.glob("[!.]*") if path.is_file()] if self.is_chief else []
@@ -240,58 +243,60 @@ class Team:
                 write_whole(directory / name, content)
 
     def share_state(self, captioner):
-        """Let all go on from what the chief has: it may have read a checkpoint, or its callbacks changed something."""
+        """Copy the chief's state to all hosts: it may have read a checkpoint, or its callbacks changed something."""
         if self.num_hosts > 1:
             for variable in state_of(captioner).values():
                 array = variable.numpy()
                 variable.assign(np.frombuffer(self._tell_bytes(array.tobytes()), array.dtype).reshape(array.shape))
         for variable in captioner.variables:
             is_dropout = variable.name == "seed_generator_state" and variable is not captioner.random_generator.state
-            if is_dropout:  # else it would be the same for the first caption of each share, the second ...
+            if is_dropout:  # else its mask would be the same for the first caption of each share, for the second ...
                 seed, copies = variable.numpy(), self.strategy.experimental_local_results(variable.value)
                 for number, copy in zip(self.shares[0], copies):
                     copy.assign(seed + np.array([SEED_STRIDE * number, 0], seed.dtype))
 
     @contextlib.contextmanager
-    def _losses_named(self):
-        """Say in plain words that a host was lost."""
+    def _host_failures_named(self):
+        """Turn what TensorFlow raises after a host failure into an error with the way out."""
         try:
             yield
-        except LOST as error:
+        except HOST_FAILURES as error:
             if self.num_hosts == 1:
                 raise
             raise ConnectionError(
-                "Another host of this training has ended or cannot be reached, and without it the training cannot go "
-                "on. Look at what the other hosts say, and run the same command on all of them again: it goes on after "
-                f"the last epoch that was completed. (TensorFlow says: {_aborted_by(error)})"
+                "Another host of this training has ended or cannot be reached, and without it the training cannot "
+                "continue. Look at the output of the other hosts, and run the same command on all of them again: it "
+                f"resumes after the last epoch that was completed. (TensorFlow says: {_aborted_by(error)})"
             ) from None
         except tf.errors.InternalError as error:
             if "joining a group" not in error.message:
                 raise
             raise ValueError(
-                "The hosts were told of different numbers of hosts: the cluster of TF_CONFIG must be the same on each. "
+                "The hosts were given different numbers of hosts: the cluster of TF_CONFIG must be the same on each. "
                 f"(TensorFlow says: {_aborted_by(error)})"
             ) from None
         except RuntimeError as error:
-            if "KeyboardInterrupt" not in str(error):  # Ctrl-C while TensorFlow was saying that a host was lost
+            if "KeyboardInterrupt" not in str(error):  # Ctrl-C while TensorFlow reported a host failure
                 raise
             raise KeyboardInterrupt from None
 
     # === Training ===
 
+    # A second loop beside Keras' own (`Captioner.fit`), since that one does not work on several hosts, where the chief
+    # alone has callbacks and decides for all when to stop.
     def fit(self, captioner, batches, *, validation_data=None, initial_epoch=0, epochs=1, callbacks=()):
         """Train, as `Captioner.fit` does, on batches of make_batches with `shares`.
 
         Args:
             captioner: a Captioner that was made and compiled within `scope`.
-            callbacks: are called on the chief alone, whose weights, optimizer and `stop_training` count at the end of
-                each epoch.
+            callbacks: called on the chief alone, whose weights, optimizer and `stop_training` are sent to all at the
+                end of each epoch.
         """
         if self.strategy is None:
             options = {"initial_epoch": initial_epoch, "epochs": epochs, "callbacks": list(callbacks)}
             captioner.fit(batches, validation_data=validation_data, verbose=0, **options)
             return
-        with self.strategy.scope(), self._losses_named():
+        with self.strategy.scope(), self._host_failures_named():
             captioner.build_for(batches)
             captioner.make_training_state()
             train = self._on_all_replicas(captioner.train_step, batches)
@@ -309,7 +314,7 @@ class Team:
                         called.on_train_batch_begin(step)
                         logs = train()
                         called.on_train_batch_end(step, logs)
-                        # Hosts must leave together: all know the loss, and only the chief what its callbacks say.
+                        # Hosts must leave the loop together: all have the loss, only the chief has callbacks.
                         if not math.isfinite(logs["loss"]) or (captioner.stop_training and self.num_hosts == 1):
                             break
                     if measure:
@@ -326,10 +331,10 @@ class Team:
             called.on_train_end()
 
     def measure(self, captioner, batches):
-        """Return what `Captioner.evaluate` does, by name, of a captioner as `fit` takes it."""
+        """Return a dict of what `Captioner.evaluate` measures, of a captioner as `fit` takes it."""
         if self.strategy is None:
             return captioner.evaluate(batches, verbose=0, return_dict=True)
-        with self.strategy.scope(), self._losses_named():
+        with self.strategy.scope(), self._host_failures_named():
             captioner.build_for(batches)
             step = self._on_all_replicas(captioner.test_step, batches)
             captioner.reset_metrics()
@@ -343,7 +348,7 @@ class Team:
 
     def _on_all_replicas(self, step, batches):
         """Return a function that runs a step on the next batch, and returns its figures: dict of floats."""
-        # Without an end the dataset need not ask the other hosts at each step whether they have a batch left.
+        # A finite dataset would ask the other hosts at each step whether they have a batch left.
         iterator = iter(self.strategy.distribute_datasets_from_function(lambda _: batches.repeat()))
 
         @tf.function(autograph=False)
