@@ -6,7 +6,7 @@ INSTALLED := .venv/installed
 # one process, since its tests share what they trained.
 PYTEST := pytest --numprocesses 2 --dist loadfile
 
-.PHONY: demo install test test-all test-lowest lint bench bench-gpu torture notebooks notebooks-check clean
+.PHONY: demo install test test-all test-lowest stubs lint bench bench-gpu torture notebooks notebooks-check clean
 
 install: $(INSTALLED)
 
@@ -25,6 +25,12 @@ test: $(INSTALLED)
 # These, and those that take long: kills, hosts, long trainings.
 test-all: $(INSTALLED)
 	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST)
+
+# What type checkers and editors read of the public names; a test says when it is to be run again.
+stubs: $(INSTALLED)
+	$(BIN)/python docs/make_stubs.py
+	$(BIN)/ruff check --select I --fix --quiet keras_sat/__init__.pyi data_utils/__init__.pyi
+	$(BIN)/ruff format --quiet keras_sat/__init__.pyi data_utils/__init__.pyi
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -10,8 +10,11 @@ so that each word is predicted from those before it, and the model learns to end
 share a batch, the shorter ones are filled up with `<pad>`, whose weight is 0.
 """
 
+from __future__ import annotations
+
 import itertools
 import warnings
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,24 +22,30 @@ from data_utils.features.build import reading_options
 from data_utils.images import height_and_width, load_image
 from data_utils.quiet import import_tensorflow
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from data_utils.captions import CaptionedImage
+    from data_utils.vocabulary import Vocabulary
+
 GROUPINGS = ("length", "image")
 
 
 def make_batches(
-    captioned_images,
-    vocabulary,
-    cache=None,
-    batch_size=64,
+    captioned_images: list[CaptionedImage],
+    vocabulary: Vocabulary,
+    cache: Any = None,
+    batch_size: int = 64,
     *,
-    split=None,
-    group_by="length",
+    split: str | None = None,
+    group_by: str = "length",
     image_size=None,
-    keep_images=False,
-    shuffle=True,
-    seed=0,
-    first_epoch=0,
+    keep_images: bool = False,
+    shuffle: bool = True,
+    seed: int = 0,
+    first_epoch: int = 0,
     shares=None,
-):
+) -> tf.data.Dataset:
     """Return a tf.data.Dataset of ((features, input_ids), target_ids, token_weights).
 
     Every caption appears exactly once in an epoch. Each pass over the dataset is the next epoch, shuffled anew; the

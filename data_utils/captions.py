@@ -9,6 +9,8 @@ The functions are plain steps that a notebook can walk through:
     save_descriptions(descriptions, "descriptions.txt")   # one description a line; load_descriptions reads it back
 """
 
+from __future__ import annotations
+
 import codecs
 import functools
 import itertools
@@ -86,7 +88,7 @@ class Skipped:
 # === Documents and descriptions ===
 
 
-def load_document(path):
+def load_document(path: str | os.PathLike) -> str:
     """Return a text file's content as one string, lines ended by "\\n".
 
     Byte order marks, UTF-16 and the line ends of any system are handled. Lines that are not UTF-8 are read as
@@ -179,7 +181,7 @@ def image_id_of(name):
 _NUMBERED_NAME = re.compile(r"^(\S.*?)#\d+$")
 
 
-def load_descriptions(document, *, source="the document"):
+def load_descriptions(document: str, *, source: str = "the document") -> dict[str, list[str]]:
     """Return the map from image id to list of descriptions that a document holds.
 
     Each line is `name.jpg#0<TAB>description`, as in Flickr8k.token.txt and Flickr30k's .token, or
@@ -190,7 +192,7 @@ def load_descriptions(document, *, source="the document"):
         document: the text, from `load_document`.
         source: what to call the document in a warning.
     """
-    descriptions = {}
+    descriptions: dict[str, list[str]] = {}
     skipped = Skipped()
     has_tabs = "\t" in document
     for number, line in enumerate(document.split("\n"), start=1):
@@ -216,7 +218,7 @@ def load_descriptions(document, *, source="the document"):
     return descriptions
 
 
-def clean_descriptions(descriptions):
+def clean_descriptions(descriptions: dict[str, list[str]]) -> dict[str, list[str]]:
     """Return the same map with every description cut into words by `tokenise` and joined by single blanks.
 
     A description of which no word is left, and a photo of which no description is left, are dropped, and counted in
@@ -236,12 +238,12 @@ def clean_descriptions(descriptions):
     return cleaned
 
 
-def vocabulary_words(descriptions):
+def vocabulary_words(descriptions: dict[str, list[str]]) -> set[str]:
     """Return the set of all words in a map of cleaned descriptions."""
     return {word for texts in descriptions.values() for text in texts for word in text.split()}
 
 
-def save_descriptions(descriptions, path):
+def save_descriptions(descriptions: dict[str, list[str]], path: str | os.PathLike) -> None:
     """Save a map of descriptions, one a line: `image_id<TAB>description`.
 
     `load_descriptions(load_document(path))` returns the same map; one for which that would not hold (an empty
@@ -292,7 +294,7 @@ def _token_pattern():
     )
 
 
-def tokenise(text):
+def tokenise(text: str) -> list[str]:
     """Cut a caption into words: the one tokeniser for training text, references and candidates.
 
     Lower case; punctuation removed; words, numbers, "a" and the letters of any alphabet kept. Contractions are cut as

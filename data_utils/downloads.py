@@ -1,5 +1,7 @@
 """Fetch a data set once, whole, resumably and safely."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import hashlib
@@ -14,6 +16,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from data_utils.captions import IMAGE_ENDINGS
 from data_utils.files import clear_half_written, exclusive_lock, read_json, write_json
@@ -74,7 +77,7 @@ DOWNLOADS = {
 }
 
 
-def download(name, data_dir, *, mirror=None, show_progress=True):
+def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = None, show_progress: bool = True) -> Any:
     """Fetch a data set into a folder, unless it is there already.
 
     An interrupted download resumes where it stopped. Nothing counts as complete before it is verified: the length, the

@@ -1,11 +1,14 @@
 """Open the pictures that people have: any usual format, any orientation, any mode, as RGB."""
 
+from __future__ import annotations
+
 import glob
 import numbers
 import os
 import shlex
 import sys
 import warnings
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +16,14 @@ from data_utils.captions import pictures_by_folder
 from data_utils.files import check_is_file
 from data_utils.progress import Progress
 
+if TYPE_CHECKING:
+    from data_utils.captions import CaptionedImage
+
 # What Pillow reads by itself. Its other formats are rare, and one of them (EPS) would start another program.
 FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "HEIF", "JPEG2000", "PPM", "TGA", "ICO"]
 
 
-def load_image(image, image_size=None):
+def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> np.ndarray:
     """Return a picture as a uint8 array (height, width, 3), RGB 0..255.
 
     Turned upright as its EXIF data says; transparent parts over white; the first frame of an animation; 16 bits
@@ -59,7 +65,7 @@ def height_and_width(size):
     return (size, size) if isinstance(size, numbers.Integral) else tuple(size)
 
 
-def find_pictures(paths, *, recursive=False):
+def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
     """Return the paths of the pictures that files, folders and patterns stand for, each of them once.
 
     A folder stands for the pictures in it, in the order of their names; with `recursive` for those of its subfolders
@@ -72,7 +78,8 @@ def find_pictures(paths, *, recursive=False):
         recursive: descend into subfolders. Without it, one warning counts the pictures that lie deeper.
     """
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    found, deeper = [], []
+    found: list[str] = []
+    deeper: list[str] = []
     for given in map(os.path.expanduser, map(os.fspath, paths)):
         matches = [given]
         if stands_for_many(given) and not os.path.isdir(given):
@@ -106,7 +113,9 @@ def stands_for_many(path):
     return os.path.isdir(path) or (glob.has_magic(path) and not os.path.lexists(path))
 
 
-def readable_photos(captioned_images, *, skip=False, show_progress=True):
+def readable_photos(
+    captioned_images: list[CaptionedImage], *, skip: bool = False, show_progress: bool = True
+) -> list[CaptionedImage]:
     """Return the captioned photos that can be read, before long work with them begins.
 
     Args:

@@ -15,6 +15,8 @@ Both orders of mention occur: four of five captions begin with the colour that s
 with the other one.
 """
 
+from __future__ import annotations
+
 import functools
 import io
 import random
@@ -125,11 +127,11 @@ class Scene:
     captions: tuple
     split: str
 
-    def places(self, caption):
+    def places(self, caption: str) -> list[WordPlace]:
         """Return a WordPlace for each content word of a caption that is true of the scene; see `word_places`."""
         return word_places(self, caption)
 
-    def png(self):
+    def png(self) -> bytes:
         """Return the picture as the bytes of a PNG file."""
         from PIL import Image
 
@@ -139,16 +141,16 @@ class Scene:
 
 
 def draw_scenes(
-    num_scenes,
-    seed=0,
+    num_scenes: int,
+    seed: int = 0,
     image_size=64,
     *,
-    max_objects=2,
-    num_colours=len(COLOURS),
-    num_shapes=len(SHAPES),
-    num_sizes=len(SIZES),
-    twin_share=0.1,
-):
+    max_objects: int = 2,
+    num_colours: int = len(COLOURS),
+    num_shapes: int = len(SHAPES),
+    num_sizes: int = len(SIZES),
+    twin_share: float = 0.1,
+) -> list[Scene]:
     """Draw scenes with true captions: the same seed gives the same pixels and the same captions.
 
     Scene number i does not depend on `num_scenes`, so that a longer list begins with the shorter one.
@@ -451,7 +453,7 @@ def _assignments(scene, parsed):
     return choices
 
 
-def is_true(scene, caption):
+def is_true(scene: Scene, caption: str) -> bool | None:
     """Return whether a caption is true of a scene: True, False, or None if it is not a sentence of the grammar.
 
     A sentence is true if objects can be found that look as it says and stand as it says: "a red circle" is true of a
@@ -468,7 +470,7 @@ def mentions_relation(caption):
     return parsed is not None and bool(parsed[1])
 
 
-def word_places(scene, caption):
+def word_places(scene: Scene, caption: str) -> list[WordPlace]:
     """Return a WordPlace for each content word of a caption that is true of the scene, in their order.
 
     Words for colour, shape and size speak of their object, words for a relation of both its objects, "two" of both.

@@ -1,7 +1,11 @@
 """The vocabulary: words to ids and back, built from the training split alone."""
 
+from __future__ import annotations
+
+import os
 import re
 from collections import Counter
+from typing import Any
 
 from data_utils.captions import tokenise
 from data_utils.files import read_sealed_json, write_sealed_json
@@ -19,7 +23,7 @@ class Vocabulary:
         words: the words without the special tokens, in the order of their ids.
     """
 
-    def __init__(self, words):
+    def __init__(self, words: list[str]):
         words = list(words)
         if not all(isinstance(word, str) and word for word in words) or len(set(words)) != len(words):
             raise ValueError("A vocabulary needs words that are different and not empty.")
@@ -45,7 +49,7 @@ class Vocabulary:
         self._ids = {token: token_id for token_id, token in enumerate(self.tokens)}
 
     @classmethod
-    def build(cls, captioned_images, *, min_count=1, max_size=10_000):
+    def build(cls, captioned_images: Any, *, min_count: int = 1, max_size: int | None = 10_000) -> Vocabulary:
         """Count the words of the training captions, and keep the most frequent.
 
         Args:
@@ -93,7 +97,7 @@ class Vocabulary:
     def __repr__(self):
         return f"Vocabulary({len(self.words)} words and {len(SPECIAL_TOKENS)} special tokens)"
 
-    def caption_to_ids(self, caption):
+    def caption_to_ids(self, caption: str) -> list[int]:
         """Return the ids of a caption's words, without `<start>` and `<end>`; unknown words become `<unk>`.
 
         Args:
@@ -102,7 +106,7 @@ class Vocabulary:
         words = tokenise(caption) if isinstance(caption, str) else caption
         return [self._ids.get(word, self.unk_token_id) for word in words]
 
-    def ids_to_words(self, token_ids):
+    def ids_to_words(self, token_ids: Any) -> list[str]:
         """Return the words up to the first `<end>`, without `<pad>` and `<start>`."""
         words = []
         for token_id in map(int, token_ids):
@@ -114,21 +118,21 @@ class Vocabulary:
                 words.append(self.tokens[token_id])
         return words
 
-    def ids_to_caption(self, token_ids):
+    def ids_to_caption(self, token_ids: Any) -> str:
         """Return the caption that token ids spell: the words of `ids_to_words` joined by blanks."""
         return " ".join(self.ids_to_words(token_ids))
 
-    def unknown_share(self, captions):
+    def unknown_share(self, captions: list[str]) -> float:
         """Return the share of the captions' words that the vocabulary does not know, 0 where there are no words."""
         ids = [token_id for caption in captions for token_id in self.caption_to_ids(caption)]
         return ids.count(self.unk_token_id) / len(ids) if ids else 0.0
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Save as JSON, whole or not at all."""
         write_sealed_json(path, {"format": "vocabulary", "version": FORMAT_VERSION, "words": self.words})
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: str | os.PathLike) -> Vocabulary:
         """Load what `save` wrote; anything else is one clear error."""
         expected = "a vocabulary that Vocabulary.save wrote"
         content = read_sealed_json(path, expected, "Copy it again, or build it anew from the captions.")

@@ -1,6 +1,12 @@
 """The captioner: encoder, decoder and vocabulary in one Keras model that trains, captions photos, saves and loads."""
 
+from __future__ import annotations
+
 import operator
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -32,6 +38,9 @@ from keras_sat.options import (
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.search.steps import steps_of
 from keras_sat.search.writer import CaptionWriter, in_batches
+
+if TYPE_CHECKING:
+    from keras_sat.search.result import CaptionResult
 
 OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
 ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
@@ -133,7 +142,7 @@ class Captioner(keras.Model):
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
 
-    def note_training_photos(self, image_ids):
+    def note_training_photos(self, image_ids: list[str]) -> None:
         """Note that it learns from these photos, beside those before; `save` keeps that, and `evaluate` looks at it."""
         self.training_photos = together([self.training_photos, digests_of(image_ids)])
 
@@ -153,7 +162,7 @@ class Captioner(keras.Model):
         """Return what attention is paid to, (photos, regions, dim), made of features."""
         return self.adapter(self.features(features))
 
-    def encode(self, photos):
+    def encode(self, photos: np.ndarray) -> np.ndarray:
         """Return features (photos, regions, feature_dim) of photos of the encoder's size, as an array."""
         self.build_once(photos.shape)
         groups = (group for _, group in in_batches(photos, ENCODED_TOGETHER))
@@ -170,7 +179,7 @@ class Captioner(keras.Model):
             )
         return features
 
-    def rows_and_columns(self):
+    def rows_and_columns(self) -> tuple[int, int]:
         """Return the shape of the grid that is attended to."""
         return self.photo_encoder.rows_and_columns(self.feature_shape[0])
 
@@ -352,17 +361,17 @@ class Captioner(keras.Model):
     # === Captions ===
 
     @with_options(SearchOptions)
-    def caption(self, images, **options):
+    def caption(self, images: Any, **options) -> Any:
         """Return the CaptionResult of a photo, or the list of them for many; see `CaptionWriter.caption`."""
         return self.writer.caption(images, **options)
 
     @with_options(SearchOptions)
-    def caption_each(self, images, **options):
+    def caption_each(self, images: Any, **options) -> Iterator[tuple[Any, Any]]:
         """Yield (image, CaptionResult) for each of many photos; see `CaptionWriter.caption_each`."""
         return self.writer.caption_each(images, **options)
 
     @with_options(SearchOptions)
-    def caption_features(self, features, **options):
+    def caption_features(self, features: Any, **options) -> list[CaptionResult]:
         """Return a list of CaptionResult from features; see `CaptionWriter.caption_features`."""
         return self.writer.caption_features(features, **options)
 
@@ -372,7 +381,7 @@ class Captioner(keras.Model):
 
     # === Files ===
 
-    def save(self, directory, overwrite=True, *, precision="float32"):
+    def save(self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32") -> None:
         """Save settings, vocabulary and weights into a folder; see `keras_sat.files.model_folder`.
 
         Args:
@@ -390,7 +399,7 @@ class Captioner(keras.Model):
         """Keras asks for this when it writes a file of its own, which it could not read again: it is refused."""
         raise ValueError(f"{saving.NO_ONE_FILE} Received: a captioner for keras.saving.save_model")
 
-    def export(self, directory, format="tf_saved_model", **options):
+    def export(self, directory: str | os.PathLike, format: str | list[str] = "tf_saved_model", **options) -> Path:
         """Write the captioner, encoder and search included, for programs that do not have keras_sat.
 
         Args:
@@ -403,7 +412,9 @@ class Captioner(keras.Model):
         return export(self, directory, format, **options)
 
     @classmethod
-    def load(cls, directory, *, encoder=None, encoder_weights=None):
+    def load(
+        cls, directory: str | os.PathLike, *, encoder: Any = None, encoder_weights: str | os.PathLike | None = None
+    ) -> Captioner:
         """Return the captioner that was saved in a folder.
 
         Args:
@@ -414,7 +425,7 @@ class Captioner(keras.Model):
         return saving.load(cls, directory, encoder, encoder_weights)
 
     @classmethod
-    def from_pretrained(cls, model=DEFAULT_MODEL, **options):
+    def from_pretrained(cls, model: str | os.PathLike = DEFAULT_MODEL, **options) -> Captioner:
         """Return a saved captioner, or one that is bundled with keras_sat. Nothing is downloaded.
 
         Args:
@@ -425,7 +436,7 @@ class Captioner(keras.Model):
         """
         return cls.load(model_directory(model), **options)
 
-    def adapted(self, vocabulary=None, **options):
+    def adapted(self, vocabulary: Vocabulary | None = None, **options) -> Captioner:
         """Return a new captioner that begins with the weights of this one.
 
         Args:
@@ -434,11 +445,11 @@ class Captioner(keras.Model):
         """
         return transfer.adapted(self, vocabulary, options)
 
-    def restore_weights(self, directory):
+    def restore_weights(self, directory: str | os.PathLike) -> None:
         """Take the weights, and the record of photos, of a captioner of the same settings saved in a folder."""
         saving.restore_weights(self, directory)
 
-    def weights_digest(self):
+    def weights_digest(self) -> str:
         """Return a short digest of the vocabulary and of the weights that `save` keeps."""
         return saving.weights_digest(self)
 

@@ -1,7 +1,10 @@
 """MS COCO, from its own files or from Karpathy's."""
 
+from __future__ import annotations
+
 import os
 import re
+from typing import TYPE_CHECKING
 
 from data_utils.captions import Skipped, image_id_of
 from data_utils.datasets.assemble import assemble, existing_folder, find_file, photos_in
@@ -9,8 +12,11 @@ from data_utils.datasets.karpathy import read_karpathy
 from data_utils.datasets.splits import SPLIT_NAMES, no_split_message
 from data_utils.files import read_json
 
+if TYPE_CHECKING:
+    from data_utils.captions import CaptionedImage
 
-def coco(data_dir, *, split_seed=None):
+
+def coco(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[CaptionedImage]:
     """Read MS COCO.
 
     Args:

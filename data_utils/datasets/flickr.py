@@ -1,6 +1,10 @@
 """Flickr8k and Flickr30k, from the files as they circulate."""
 
+from __future__ import annotations
+
+import os
 import re
+from typing import TYPE_CHECKING
 
 from data_utils.captions import Skipped, image_id_of, load_descriptions, load_document
 from data_utils.datasets.assemble import assemble, existing_folder, find_file, find_photos
@@ -8,8 +12,11 @@ from data_utils.datasets.karpathy import read_karpathy
 from data_utils.datasets.splits import SPLITS, no_split_message, read_split_lists
 from data_utils.datasets.tables import read_csv
 
+if TYPE_CHECKING:
+    from data_utils.captions import CaptionedImage
 
-def flickr8k(data_dir, *, split_seed=None):
+
+def flickr8k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[CaptionedImage]:
     """Read Flickr8k.
 
     Args:
@@ -35,7 +42,7 @@ def flickr8k(data_dir, *, split_seed=None):
     )
 
 
-def flickr30k(data_dir, *, split_seed=None):
+def flickr30k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[CaptionedImage]:
     """Read Flickr30k.
 
     Args:

@@ -1,15 +1,21 @@
 """A folder of your own pictures."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from data_utils.captions import Skipped, image_id_of, pictures_by_folder
 from data_utils.datasets.assemble import assemble, existing_folder, photos_in
 from data_utils.datasets.splits import split_of
 from data_utils.datasets.tables import read_csv, read_jsonl
 
+if TYPE_CHECKING:
+    from data_utils.captions import CaptionedImage
 
-def folder(data_dir, *, split_seed=None):
+
+def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[CaptionedImage]:
     """Read your own pictures.
 
     Args:

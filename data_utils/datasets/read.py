@@ -1,6 +1,9 @@
 """Data by its name: read it, and fetch it first where that can be done."""
 
+from __future__ import annotations
+
 import dataclasses
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -9,7 +12,13 @@ from data_utils.datasets import DATASETS, SPLITS, draw_split
 from data_utils.downloads import DOWNLOADS, download
 
 
-def read_data(data, data_dir=None, *, split_seed=None, show_progress=True):
+def read_data(
+    data: str | list[CaptionedImage],
+    data_dir: str | os.PathLike | None = None,
+    *,
+    split_seed: int | None = None,
+    show_progress: bool = True,
+) -> list[CaptionedImage]:
     """Return the captioned photos of a data set as a list of CaptionedImage.
 
     Args:
@@ -40,7 +49,7 @@ def read_data(data, data_dir=None, *, split_seed=None, show_progress=True):
     return DATASETS[data](data_dir, split_seed=split_seed)
 
 
-def photos_of_split(captioned_images, split):
+def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[CaptionedImage]:
     """Return the photos of one split, and say which there are where it has none."""
     photos = [image for image in captioned_images if image.split == split]
     if photos:

@@ -1,5 +1,7 @@
 """Pictures of attention: the photo, and for each word of its caption where the model looked."""
 
+from __future__ import annotations
+
 import csv
 import io
 import math
@@ -7,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +27,9 @@ from keras_sat.pictures.player import (
     stretch_note,
 )
 from keras_sat.scoring.scores import unit_and_digits
+
+if TYPE_CHECKING:
+    from keras_sat.search.result import CaptionResult
 
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 NAN_COLOUR = (0.9, 0.0, 0.63)  # the colour of cells whose attention is NaN; no map has it
@@ -82,7 +87,7 @@ class AttentionDisplay:
         object.__setattr__(self, "attention_weights", maps)
 
     @classmethod
-    def from_result(cls, result, *, image=None):
+    def from_result(cls, result: CaptionResult, *, image: Any = None) -> AttentionDisplay:
         """Return the display of a CaptionResult; `image`, such as the photo's path, stands in for the result's own."""
         if not hasattr(result, "attention_weights"):
             raise ValueError(f"Expected one CaptionResult. Received: result of type {type(result).__name__}")
@@ -104,7 +109,7 @@ class AttentionDisplay:
 
     # === Panels ===
 
-    def plot(self, ax=None, *, columns=None, opacity=OPACITY, colour_map=None):
+    def plot(self, ax=None, *, columns: int = None, opacity: float = OPACITY, colour_map=None) -> Any:
         """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
 
         Below each panel stands how many times an even share its maximum is. Light has the same scale: full from three
@@ -142,7 +147,7 @@ class AttentionDisplay:
         return ax
 
     @staticmethod
-    def compare(displays, *, names=None, ax=None, opacity=OPACITY, colour_map=None):
+    def compare(displays, *, names=None, ax=None, opacity: float = OPACITY, colour_map=None) -> Any:
         """Draw several captions one above the other, a row each, as the paper's figure has soft and hard attention.
 
         Args:
@@ -182,7 +187,7 @@ class AttentionDisplay:
             row[0].set_title(name, parse_math=False)
         return ax
 
-    def save(self, path, *, columns=None, **options):
+    def save(self, path: str | os.PathLike, *, columns: int = None, **options) -> None:
         """Draw the same into a picture file; the kind of file follows from the name's ending."""
         from matplotlib.figure import Figure
 
@@ -235,7 +240,7 @@ class AttentionDisplay:
 
     # === The cartoon and the player ===
 
-    def animate(self, path, *, seconds_per_word=0.7, width=None, opacity=OPACITY):
+    def animate(self, path: str | os.PathLike, *, seconds_per_word=0.7, width=None, opacity: float = OPACITY) -> None:
         """Write a GIF: the caption appears word by word, while the light moves over the photo.
 
         Light, and the figure below the caption, are those of `plot`.
@@ -257,7 +262,7 @@ class AttentionDisplay:
         options = {"seconds_per_word": seconds_per_word, "width": width, "opacity": opacity}
         write_cartoon(path, self.image, self.words, lights, notes, **options)
 
-    def to_html(self, path, *, title=None, opacity=OPACITY):
+    def to_html(self, path: str | os.PathLike, *, title: str = None, opacity: float = OPACITY) -> Any:
         """Write the player: one HTML page that needs no other file and no network.
 
         Hovering over a word, or focusing it, shows its map; play walks through the caption.
@@ -280,7 +285,7 @@ class AttentionDisplay:
         return player_frame(page, self.words, shown_aspect(self.image))
 
 
-def plot_history(history, ax=None):
+def plot_history(history: Any, ax=None) -> Any:
     """Draw the curves of a training: cross-entropy, the reward, and the scores of the dev split's captions.
 
     Args:

@@ -5,7 +5,11 @@ browser neither decodes nor draws, and become players when the reader comes near
 a few words find those that have them: a thousand photos stay usable on a phone.
 """
 
+from __future__ import annotations
+
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from data_utils.captions import tokenise
 from data_utils.files import write_whole
@@ -26,6 +30,9 @@ from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
 from keras_sat.scoring.cider import cider_of_photos
 from keras_sat.scoring.scores import columns, named
 
+if TYPE_CHECKING:
+    from keras_sat.search.result import CaptionResult
+
 TEMPLATE = Path(__file__).with_name("gallery.html")
 LARGEST_SIDE, QUALITY = 192, 70  # pixels, and of the JPEG: photos are small here
 SHOWN = 50  # photos at a time
@@ -33,7 +40,15 @@ EMPTY_FIGURE = dict.fromkeys(("aspect", "photo", "rows", "columns", "buttons", "
 EMPTY_FIGURE |= {"opacity": str(round(100 * OPACITY))}
 
 
-def gallery(results, path, *, images=None, names=None, references=None, title="Captions"):
+def gallery(
+    results: list[CaptionResult],
+    path: str | os.PathLike,
+    *,
+    images: list | None = None,
+    names: list[str] | None = None,
+    references: list[list[str]] | None = None,
+    title: str = "Captions",
+) -> Path:
     """Write one page of players, 50 photos at a time, with a field that finds photos by words.
 
     Args:

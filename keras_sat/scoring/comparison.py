@@ -1,8 +1,11 @@
 """Is one captioner better than another, or was it luck? Differences of scores, with intervals over photos and seeds."""
 
+from __future__ import annotations
+
 import glob
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +56,7 @@ class Comparison:
         return "\n".join(lines)
 
 
-def compare(first, second, *, num_resamples=NUM_RESAMPLES, seed=0):
+def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed: int = 0) -> Comparison:
     """Return the Comparison of two captioners, each scored once or once for each seed.
 
     The interval is a bootstrap over photos and seeds: the scores of the same photos are compared, which are drawn with

@@ -1,9 +1,13 @@
 """How good are the captions? Caption the photos of a split, free-running, and score what comes out."""
 
+from __future__ import annotations
+
 import dataclasses
+import os
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from data_utils.captions import image_id_of, refuse_long_caption, tokenise
 from data_utils.datasets.read import photos_of_split, read_data
@@ -16,6 +20,9 @@ from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES
 from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
 
+if TYPE_CHECKING:
+    from data_utils.captions import CaptionedImage
+
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper cuts them
 BESIDE = ("paper", "human")
@@ -27,23 +34,23 @@ USUAL_MAX_LENGTH = 20
 
 @with_known_options()
 def evaluate(
-    captioner,
-    data,
+    captioner: Any,
+    data: str | list[CaptionedImage],
     *,
-    data_dir=None,
-    split="test",
-    split_seed=None,
-    cache=None,
-    num_beams=3,
-    length_penalty=None,
-    max_length=USUAL_MAX_LENGTH,
-    batch_size=64,
-    skip_unreadable=False,
-    allow_training_photos=False,
-    beside=(),
-    keep_results=False,
-    show_progress=True,
-):
+    data_dir: str | os.PathLike | None = None,
+    split: str = "test",
+    split_seed: int | None = None,
+    cache: Any = None,
+    num_beams: int = 3,
+    length_penalty: float | None = None,
+    max_length: int = USUAL_MAX_LENGTH,
+    batch_size: int = 64,
+    skip_unreadable: bool = False,
+    allow_training_photos: bool = False,
+    beside: str | tuple[str, ...] | list[str] = (),
+    keep_results: bool = False,
+    show_progress: bool = True,
+) -> ScoreTable:
     """Return the ScoreTable of a captioner on the photos of one split.
 
     Args:
@@ -102,7 +109,16 @@ def evaluate(
     return dataclasses.replace(table, images=images, results=without_photos)
 
 
-def evaluate_captions(captions, data, *, data_dir=None, split="test", split_seed=None, beside=(), show_progress=True):
+def evaluate_captions(
+    captions: Any,
+    data: str | list[CaptionedImage],
+    *,
+    data_dir: str | os.PathLike | None = None,
+    split: str = "test",
+    split_seed: int | None = None,
+    beside: str | tuple[str, ...] | list[str] = (),
+    show_progress: bool = True,
+) -> ScoreTable:
     """Return the ScoreTable of captions that any system wrote, measured like those of a captioner.
 
     Args:

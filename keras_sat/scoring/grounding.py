@@ -4,11 +4,17 @@ The paper shows it in pictures; here it is a number, beside the numbers of two m
 is the same everywhere, the other has its maximum in the middle, where most photos have their subject.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_sat.checks import check_counts, check_list_of_results
+
+if TYPE_CHECKING:
+    from keras_sat.search.result import CaptionResult
 
 CENTRE_WIDTH = 0.25  # standard deviation of the map in the middle, as a share of the photo's sides
 
@@ -39,7 +45,7 @@ class Grounding:
     enlarge: int = 0
     word_classes: dict = field(default_factory=dict)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """Return all figures as a dict that JSON can hold: None where there was no word to measure."""
         return {name: _plain(value) for name, value in vars(self).items()}
 
@@ -58,7 +64,13 @@ class Grounding:
         return "\n".join([*lines, "uniform: a map that is the same everywhere; middle: a map with its maximum there."])
 
 
-def ground(results, places, *, word_classes=("colour", "shape"), enlarge=1):
+def ground(
+    results: list[CaptionResult],
+    places: Any,
+    *,
+    word_classes: tuple[str, ...] | None = ("colour", "shape"),
+    enlarge: int = 1,
+) -> Grounding:
     """Return the Grounding of captions, from the boxes of what their words name.
 
     Args:

@@ -1,12 +1,16 @@
 """The table of scores: how it is printed, drawn, written, and read again."""
 
+from __future__ import annotations
+
 import csv
 import dataclasses
 import io
 import math
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -72,7 +76,7 @@ class ScoreTable:
             rows[label] = {**{name.removesuffix("_no_penalty"): value for name, value in scores.items()}, **scores}
         return rows
 
-    def plot(self, ax=None):
+    def plot(self, ax=None) -> Any:
         """Draw a bar for each score, beside those of `beside`, or of the paper where it has this data set.
 
         All are in hundredths, CIDEr too. The paper's BLEU is without brevity penalty; ours is there both ways.
@@ -111,12 +115,12 @@ class ScoreTable:
     def _known(self):
         return [(name, value) for name, value in self.settings.items() if value is not None]
 
-    def to_json(self, path):
+    def to_json(self, path: str | os.PathLike) -> None:
         """Write scores, settings, statistics, captions, and what each photo contributes, as JSON; not `beside`."""
         write_json(path, {name: getattr(self, name) for name in _PARTS})
 
     @classmethod
-    def from_json(cls, path):
+    def from_json(cls, path: str | os.PathLike) -> ScoreTable:
         """Return the table that `to_json` wrote."""
         parts = read_json(path, "the scores that `keras-sat evaluate --json` wrote")
         if not _is_score_table(parts):
@@ -125,12 +129,12 @@ class ScoreTable:
             )
         return cls(**{name: parts[name] for name in _PARTS})
 
-    def to_coco_results(self, path):
+    def to_coco_results(self, path: str | os.PathLike) -> None:
         """Write the captions as coco-caption reads them: a list of image_id and caption; numbers for COCO's photos."""
         entries = [{**entry, "image_id": coco_image_id(entry["image_id"])} for entry in self.captions]
         write_json(path, entries)
 
-    def to_csv(self, path):
+    def to_csv(self, path: str | os.PathLike) -> None:
         """Write a line for each photo: its caption and its own scores."""
         text, figures = io.StringIO(), {}
         for score in SCORES.values():

@@ -12,6 +12,9 @@ All take these keyword arguments:
     forbidden_token_ids tokens that are never chosen; `<pad>` and `<start>` never are
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -78,12 +81,22 @@ def special_tokens(vocabulary, allow_unknown=False):
     }
 
 
-def greedy_search(step, state, **options):
+def greedy_search(step: Callable, state: Any, **options) -> SearchResult:
     """Take the most probable word at each step. Returns SearchResult with one result for each row of `state`."""
     return _choose_word_by_word(step, state, lambda logits, t: ops.top_k(logits, 1)[1][:, 0], 1, **options)
 
 
-def sample_search(step, state, noise, *, num_samples=1, temperature=1.0, top_k=None, top_p=None, **options):
+def sample_search(
+    step: Callable,
+    state: Any,
+    noise: Any,
+    *,
+    num_samples: int = 1,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    **options,
+) -> SearchResult:
     """Draw each word from the model's distribution. Returns SearchResult with `num_samples` results for each photo.
 
     Args:
@@ -109,7 +122,9 @@ def sample_search(step, state, noise, *, num_samples=1, temperature=1.0, top_k=N
     return _choose_word_by_word(step, state, draw, num_samples, **options)
 
 
-def beam_search(step, state, *, num_beams=3, num_results=1, length_penalty=0.0, **options):
+def beam_search(
+    step: Callable, state: Any, *, num_beams: int = 3, num_results: int = 1, length_penalty: float = 0.0, **options
+) -> SearchResult:
     """Keep the `num_beams` best beginnings of each photo's caption, and return the best captions.
 
     A caption's score is log p / length ** length_penalty. A beam that has ended is frozen: it keeps its score and its

@@ -1,5 +1,7 @@
 """Several captioners that write one caption together."""
 
+from __future__ import annotations
+
 from keras_sat.model.learnt_photos import together
 from keras_sat.search.writer import CaptionWriter
 
@@ -15,7 +17,7 @@ class Ensemble(CaptionWriter):
         length_penalty: what `caption` uses where it is given none; None takes the mean of the members'.
     """
 
-    def __init__(self, captioners, *, length_penalty=None):
+    def __init__(self, captioners: list, *, length_penalty: float | None = None):
         captioners = list(captioners) if isinstance(captioners, (list, tuple)) else [captioners]
         if not captioners or not all(hasattr(captioner, "steps") for captioner in captioners):
             kinds = [type(captioner).__name__ for captioner in captioners]

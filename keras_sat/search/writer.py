@@ -5,9 +5,13 @@ features -> SearchResult        `search`: tensors in, tensors out, one graph wit
 SearchResult -> CaptionResult   `results_of`: ids become words, and maps get their rows and columns
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -53,7 +57,7 @@ class CaptionWriter:
         """The sizes in which the members see photos: list of (height, width)."""
         return list(dict.fromkeys(captioner.photo_encoder.photo_size for captioner in self.members))
 
-    def rows_and_columns(self):
+    def rows_and_columns(self) -> tuple[int, int]:
         """Return the shape of the attention maps: the finest grid of the members that attend."""
         return finest_grid(self._grids, self._are_attending)
 
@@ -74,7 +78,7 @@ class CaptionWriter:
     # === Captions ===
 
     @with_options(SearchOptions)
-    def caption(self, images, *, recursive=False, **options):
+    def caption(self, images: Any, *, recursive: bool = False, **options) -> Any:
         """Return the CaptionResult of a photo, or the list of them for many.
 
         Args:
@@ -92,7 +96,7 @@ class CaptionWriter:
         return results if many else results[0]
 
     @with_options(SearchOptions)
-    def caption_each(self, images, *, cache=None, errors="raise", **options):
+    def caption_each(self, images: Any, *, cache=None, errors: str = "raise", **options) -> Iterator[tuple[Any, Any]]:
         """Yield (image, CaptionResult) for each of many photos: a batch is read, encoded and searched at a time.
 
         Args:
@@ -117,7 +121,7 @@ class CaptionWriter:
                 yield image, problem or next(results)
 
     @with_options(SearchOptions)
-    def caption_features(self, features, *, images=None, **options):
+    def caption_features(self, features: Any, *, images: Any = None, **options) -> list[CaptionResult]:
         """Return a list of CaptionResult, one for each photo, from features (photos, regions, feature_dim).
 
         Args:

@@ -1,0 +1,163 @@
+"""Made by docs/make_stubs.py from the signatures of the public names."""
+
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from data_utils import scenes as scenes
+
+__all__ = [
+    "CaptionedImage",
+    "DATASETS",
+    "DOWNLOADS",
+    "FeatureCache",
+    "Scene",
+    "Vocabulary",
+    "WordPlace",
+    "clean_descriptions",
+    "coco",
+    "download",
+    "draw_scenes",
+    "find_pictures",
+    "flickr30k",
+    "flickr8k",
+    "folder",
+    "is_true",
+    "load_descriptions",
+    "load_document",
+    "load_image",
+    "make_batches",
+    "photos_of_split",
+    "read_data",
+    "readable_photos",
+    "save_descriptions",
+    "scenes",
+    "tokenise",
+    "vocabulary_words",
+    "word_places",
+]
+__version__: str
+
+class CaptionedImage:
+    image_id: str
+    image_path: Any
+    captions: list
+    split: str | None
+    def __init__(self, image_id: str, image_path: Any, captions: list, split: str | None = ...) -> None: ...
+
+DATASETS: dict[str, Any]
+
+DOWNLOADS: dict[str, Any]
+
+class FeatureCache:
+    def __init__(self, directory: Any) -> None: ...
+    @classmethod
+    def open(cls, directory: Any, *, encoder: Any = ...) -> Any: ...
+    @classmethod
+    def build(
+        cache_class: Any,
+        directory: Any,
+        image_ids: Any,
+        image_paths: Any,
+        encoder: Any,
+        *,
+        image_size: Any = ...,
+        encoder_name: Any = ...,
+        encoder_layer: Any = ...,
+        batch_size: Any = ...,
+        dtype: Any = ...,
+        view: Any = ...,
+        shard: Any = ...,
+        errors: Any = ...,
+        verify: Any = ...,
+        show_progress: Any = ...,
+    ) -> Any: ...
+    def features(self, image_ids: Any) -> Any: ...
+    def features_of_rows(self, rows: Any) -> Any: ...
+    def rows_of(self, image_ids: Any) -> Any: ...
+
+class Scene:
+    image_id: str
+    image: np.ndarray
+    objects: tuple
+    captions: tuple
+    split: str
+    def __init__(self, image_id: str, image: np.ndarray, objects: tuple, captions: tuple, split: str) -> None: ...
+    def places(self, caption: str) -> list[WordPlace]: ...
+    def png(self) -> bytes: ...
+
+class Vocabulary:
+    def __init__(self, words: list[str]) -> None: ...
+    @classmethod
+    def build(cls, captioned_images: Any, *, min_count: int = ..., max_size: int | None = ...) -> Vocabulary: ...
+    def caption_to_ids(self, caption: str) -> list[int]: ...
+    def ids_to_words(self, token_ids: Any) -> list[str]: ...
+    def ids_to_caption(self, token_ids: Any) -> str: ...
+    def unknown_share(self, captions: list[str]) -> float: ...
+    def save(self, path: str | os.PathLike) -> None: ...
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Vocabulary: ...
+
+class WordPlace:
+    position: int
+    word: str
+    word_class: str
+    boxes: tuple
+    image_size: tuple
+    def __init__(self, position: int, word: str, word_class: str, boxes: tuple, image_size: tuple) -> None: ...
+    def cells(self, grid_shape: Any, *, enlarge: Any = ...) -> Any: ...
+
+def clean_descriptions(descriptions: dict[str, list[str]]) -> dict[str, list[str]]: ...
+def coco(data_dir: str | os.PathLike, *, split_seed: int | None = ...) -> list[CaptionedImage]: ...
+def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = ..., show_progress: bool = ...) -> Any: ...
+def draw_scenes(
+    num_scenes: int,
+    seed: int = ...,
+    image_size: Any = ...,
+    *,
+    max_objects: int = ...,
+    num_colours: int = ...,
+    num_shapes: int = ...,
+    num_sizes: int = ...,
+    twin_share: float = ...,
+) -> list[Scene]: ...
+def find_pictures(paths: Any, *, recursive: bool = ...) -> list[str]: ...
+def flickr30k(data_dir: str | os.PathLike, *, split_seed: int | None = ...) -> list[CaptionedImage]: ...
+def flickr8k(data_dir: str | os.PathLike, *, split_seed: int | None = ...) -> list[CaptionedImage]: ...
+def folder(data_dir: str | os.PathLike, *, split_seed: int | None = ...) -> list[CaptionedImage]: ...
+def is_true(scene: Scene, caption: str) -> bool | None: ...
+def load_descriptions(document: str, *, source: str = ...) -> dict[str, list[str]]: ...
+def load_document(path: str | os.PathLike) -> str: ...
+def load_image(image: Any, image_size: int | tuple[int, int] | None = ...) -> np.ndarray: ...
+def make_batches(
+    captioned_images: list[CaptionedImage],
+    vocabulary: Vocabulary,
+    cache: Any = ...,
+    batch_size: int = ...,
+    *,
+    split: str | None = ...,
+    group_by: str = ...,
+    image_size: Any = ...,
+    keep_images: bool = ...,
+    shuffle: bool = ...,
+    seed: int = ...,
+    first_epoch: int = ...,
+    shares: Any = ...,
+) -> tf.data.Dataset: ...
+def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[CaptionedImage]: ...
+def read_data(
+    data: str | list[CaptionedImage],
+    data_dir: str | os.PathLike | None = ...,
+    *,
+    split_seed: int | None = ...,
+    show_progress: bool = ...,
+) -> list[CaptionedImage]: ...
+def readable_photos(
+    captioned_images: list[CaptionedImage], *, skip: bool = ..., show_progress: bool = ...
+) -> list[CaptionedImage]: ...
+def save_descriptions(descriptions: dict[str, list[str]], path: str | os.PathLike) -> None: ...
+def tokenise(text: str) -> list[str]: ...
+def vocabulary_words(descriptions: dict[str, list[str]]) -> set[str]: ...
+def word_places(scene: Scene, caption: str) -> list[WordPlace]: ...

@@ -1,0 +1,716 @@
+"""Made by docs/make_stubs.py from the signatures of the public names."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from data_utils import CaptionedImage, Vocabulary
+
+__all__ = [
+    "ATTENTIONS",
+    "AttentionDisplay",
+    "BahdanauAttention",
+    "BeginWithExpectations",
+    "BilinearAttention",
+    "CaptionDecoder",
+    "CaptionResult",
+    "Captioner",
+    "Comparison",
+    "DecoderState",
+    "DotAttention",
+    "ENCODERS",
+    "Ensemble",
+    "Grounding",
+    "KeepTraining",
+    "PRESETS",
+    "SCORES",
+    "SCORINGS",
+    "ScoreCaptions",
+    "ScoreTable",
+    "SearchResult",
+    "SelfCritical",
+    "ShowCaptions",
+    "ShowProgress",
+    "Step",
+    "beam_search",
+    "compare",
+    "evaluate",
+    "evaluate_captions",
+    "fit",
+    "gallery",
+    "greedy_search",
+    "ground",
+    "plot_history",
+    "sample_search",
+]
+__version__: str
+
+ATTENTIONS: dict[str, Any]
+
+class AttentionDisplay:
+    image: Any
+    words: list
+    attention_weights: np.ndarray
+    aspect: float
+    def __init__(self, image: Any, words: list, attention_weights: np.ndarray) -> None: ...
+    @classmethod
+    def from_result(cls, result: CaptionResult, *, image: Any = ...) -> AttentionDisplay: ...
+    def upsampled(self, position: Any) -> Any: ...
+    def plot(self, ax: Any = ..., *, columns: int | None = ..., opacity: float = ..., colour_map: Any = ...) -> Any: ...
+    @staticmethod
+    def compare(
+        displays: Any, *, names: Any = ..., ax: Any = ..., opacity: float = ..., colour_map: Any = ...
+    ) -> Any: ...
+    def save(self, path: str | os.PathLike, *, columns: int | None = ..., **options: Any) -> None: ...
+    def animate(
+        self, path: str | os.PathLike, *, seconds_per_word: Any = ..., width: Any = ..., opacity: float = ...
+    ) -> None: ...
+    def to_html(self, path: str | os.PathLike, *, title: str | None = ..., opacity: float = ...) -> Any: ...
+
+class BahdanauAttention(Any):
+    def __init__(self, attention_dim: Any = ..., **kwargs: Any) -> None: ...
+    def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
+    @property
+    def dense_layers_of_score(self) -> Any: ...
+    def project(self, features: Any) -> Any: ...
+    def score(self, hidden_state: Any, projected_features: Any) -> Any: ...
+    def call(
+        self, hidden_state: Any, features: Any, projected_features: Any = ..., noise: Any = ..., sampled: Any = ...
+    ) -> Any: ...
+    def get_config(self) -> Any: ...
+
+class BeginWithExpectations(Any):
+    def __init__(self, num_epochs: Any) -> None: ...
+    def on_epoch_begin(self, epoch: Any, logs: Any = ...) -> Any: ...
+    def on_epoch_end(self, epoch: Any, logs: Any = ...) -> Any: ...
+
+class BilinearAttention(Any):
+    def __init__(self, attention_dim: Any = ..., **kwargs: Any) -> None: ...
+    def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
+    @property
+    def dense_layers_of_score(self) -> Any: ...
+    def project(self, features: Any) -> Any: ...
+    def score(self, hidden_state: Any, projected_features: Any) -> Any: ...
+    def call(
+        self, hidden_state: Any, features: Any, projected_features: Any = ..., noise: Any = ..., sampled: Any = ...
+    ) -> Any: ...
+    def get_config(self) -> Any: ...
+
+class CaptionDecoder(Any):
+    def __init__(
+        self,
+        vocabulary_size: Any,
+        *,
+        attention: str = ...,
+        scoring: str = ...,
+        cell: str = ...,
+        num_layers: int = ...,
+        embedding_dim: int = ...,
+        hidden_dim: int = ...,
+        attention_dim: int = ...,
+        context_gate: bool = ...,
+        deep_output: bool = ...,
+        readout_activation: Any = ...,
+        dropout_embedding: float = ...,
+        dropout_words: float = ...,
+        dropout_before_readout: float = ...,
+        dropout_after_readout: float = ...,
+        seed: int = ...,
+        name: Any = ...,
+        dtype: Any = ...,
+        trainable: Any = ...,
+    ) -> None: ...
+    def build(self, features_shape: Any, input_ids_shape: Any = ...) -> Any: ...
+    @property
+    def has_cell_states(self) -> Any: ...
+    @property
+    def has_gate(self) -> Any: ...
+    def project_features(self, features: Any) -> Any: ...
+    def initial_state(self, features: Any, rows_per_photo: Any = ...) -> Any: ...
+    def step(
+        self,
+        input_ids: Any,
+        state: Any,
+        features: Any,
+        projected_features: Any,
+        training: Any = ...,
+        noise: Any = ...,
+        thinning: Any = ...,
+    ) -> Any: ...
+    def readout(self, embedded: Any, hidden_state: Any, context: Any, training: Any, thinning: Any = ...) -> Any: ...
+    def thin(self, rows: Any) -> Any: ...
+    def call(self, features: Any, input_ids: Any, training: Any = ..., noise: Any = ..., sampled: Any = ...) -> Any: ...
+    def unroll(
+        self,
+        features: Any,
+        input_ids: Any,
+        noise: Any = ...,
+        sampled: Any = ...,
+        token_weights: Any = ...,
+        training: Any = ...,
+    ) -> Any: ...
+    def compute_output_shape(self, features_shape: Any, input_ids_shape: Any) -> Any: ...
+    def vocabulary_axes(self) -> Any: ...
+    def get_config(self) -> Any: ...
+
+class CaptionResult:
+    caption: str
+    words: list[str]
+    log_prob: float
+    attention_weights: np.ndarray
+    is_finished: bool
+    image: Any
+    alternatives: list
+    def __init__(
+        self,
+        caption: str,
+        words: list[str],
+        log_prob: float,
+        attention_weights: np.ndarray,
+        is_finished: bool = ...,
+        image: Any = ...,
+        alternatives: list = ...,
+    ) -> None: ...
+
+class Captioner(keras.Model):
+    def __init__(
+        self,
+        vocabulary: Any,
+        *,
+        attention: str = ...,
+        scoring: str = ...,
+        cell: str = ...,
+        num_layers: int = ...,
+        embedding_dim: int = ...,
+        hidden_dim: int = ...,
+        attention_dim: int = ...,
+        context_gate: bool = ...,
+        deep_output: bool = ...,
+        readout_activation: Any = ...,
+        dropout_embedding: float = ...,
+        dropout_words: float = ...,
+        dropout_before_readout: float = ...,
+        dropout_after_readout: float = ...,
+        seed: int = ...,
+        encoder: Any = ...,
+        encoder_layer: str | None = ...,
+        encoder_weights: Any = ...,
+        encoder_training: str | None = ...,
+        trained_up_to: str | None = ...,
+        image_size: Any = ...,
+        grid_shape: tuple | None = ...,
+        normalise_features: bool = ...,
+        feature_projection_dim: int | None = ...,
+        feature_dropout: float = ...,
+        attention_penalty_weight: float = ...,
+        label_smoothing: float = ...,
+        num_samples: int = ...,
+        reward_weight: float = ...,
+        entropy_weight: float = ...,
+        expectation_probability: float = ...,
+        expectation_for: str = ...,
+        use_baseline: bool = ...,
+        length_penalty: float = ...,
+        name: Any = ...,
+    ) -> None: ...
+    @property
+    def encoder(self): ...
+    @property
+    def encoder_layer(self): ...
+    @property
+    def encoder_weights(self): ...
+    @property
+    def encoder_training(self): ...
+    @property
+    def trained_up_to(self): ...
+    @property
+    def image_size(self): ...
+    @property
+    def grid_shape(self): ...
+    @property
+    def normalise_features(self): ...
+    @property
+    def feature_projection_dim(self): ...
+    @property
+    def feature_dropout(self): ...
+    @property
+    def attention_penalty_weight(self): ...
+    @property
+    def label_smoothing(self): ...
+    @property
+    def num_samples(self): ...
+    @property
+    def reward_weight(self): ...
+    @property
+    def entropy_weight(self): ...
+    @property
+    def use_baseline(self): ...
+    @property
+    def expectation_probability(self): ...
+    @property
+    def expectation_for(self): ...
+    @property
+    def baseline(self): ...
+    @property
+    def expectation_share(self): ...
+    @property
+    def encoder_model(self): ...
+    @property
+    def photo_sizes(self): ...
+    def get_config(self) -> Any: ...
+    @classmethod
+    def from_config(cls, config: Any, custom_objects: Any = ...) -> Any: ...
+    def note_training_photos(self, image_ids: list[str]) -> None: ...
+    @property
+    def samples_attention(self) -> Any: ...
+    def features(self, inputs: Any, training: Any = ...) -> Any: ...
+    def adapt(self, features: Any) -> Any: ...
+    def encode(self, photos: np.ndarray) -> np.ndarray: ...
+    def checked_features(self, features: Any) -> Any: ...
+    def rows_and_columns(self) -> tuple[int, int]: ...
+    @property
+    def metrics(self) -> Any: ...
+    def build(self, input_shape: Any) -> Any: ...
+    def build_once(self, features_shape: Any, input_ids_shape: Any = ...) -> Any: ...
+    def call(self, inputs: Any, training: Any = ..., noise: Any = ..., sampled: Any = ...) -> Any: ...
+    def compile(
+        self,
+        optimizer: Any = ...,
+        *,
+        learning_rate: Any = ...,
+        clip_norm: Any = ...,
+        weight_decay: Any = ...,
+        average_momentum: Any = ...,
+        encoder_rate: Any = ...,
+        training_objective: Any = ...,
+        jit_compile: Any = ...,
+        **kwargs: Any,
+    ) -> Any: ...
+    def fit(self, x: Any = ..., *args: Any, shuffle: Any = ..., **kwargs: Any) -> Any: ...
+    def build_for(self, batches: Any, name: Any = ...) -> Any: ...
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any: ...
+    def averaged_weights(self) -> Any: ...
+    def end_averaging(self) -> Any: ...
+    def make_training_state(self) -> Any: ...
+    def objective(self, batch: Any, training: Any) -> Any: ...
+    def read(self, features: Any, input_ids: Any, target_ids: Any, token_weights: Any, **options: Any) -> Any: ...
+    def train_step(self, batch: Any) -> Any: ...
+    def test_step(self, batch: Any) -> Any: ...
+    @property
+    def encoder_variables(self) -> Any: ...
+    def caption(
+        self,
+        images: Any,
+        *,
+        num_beams: int | None = ...,
+        max_length: int = ...,
+        length_penalty: float | None = ...,
+        num_results: int = ...,
+        temperature: float | None = ...,
+        top_k: int | None = ...,
+        top_p: float | None = ...,
+        allow_unknown: bool = ...,
+        sample_attention: bool = ...,
+        seed: int = ...,
+        first_photo: int = ...,
+        batch_size: int = ...,
+    ) -> Any: ...
+    def caption_each(
+        self,
+        images: Any,
+        *,
+        num_beams: int | None = ...,
+        max_length: int = ...,
+        length_penalty: float | None = ...,
+        num_results: int = ...,
+        temperature: float | None = ...,
+        top_k: int | None = ...,
+        top_p: float | None = ...,
+        allow_unknown: bool = ...,
+        sample_attention: bool = ...,
+        seed: int = ...,
+        first_photo: int = ...,
+        batch_size: int = ...,
+    ) -> Iterator[tuple[Any, Any]]: ...
+    def caption_features(
+        self,
+        features: Any,
+        *,
+        num_beams: int | None = ...,
+        max_length: int = ...,
+        length_penalty: float | None = ...,
+        num_results: int = ...,
+        temperature: float | None = ...,
+        top_k: int | None = ...,
+        top_p: float | None = ...,
+        allow_unknown: bool = ...,
+        sample_attention: bool = ...,
+        seed: int = ...,
+        first_photo: int = ...,
+        batch_size: int = ...,
+    ) -> list[CaptionResult]: ...
+    def steps(self, features: Any, rows_per_photo: Any, **options: Any) -> Any: ...
+    def save(self, directory: str | os.PathLike, overwrite: bool = ..., *, precision: str = ...) -> None: ...
+    def get_build_config(self) -> Any: ...
+    def export(self, directory: str | os.PathLike, format: str | list[str] = ..., **options: Any) -> Path: ...
+    @classmethod
+    def load(
+        cls, directory: str | os.PathLike, *, encoder: Any = ..., encoder_weights: str | os.PathLike | None = ...
+    ) -> Captioner: ...
+    @classmethod
+    def from_pretrained(cls, model: str | os.PathLike = ..., **options: Any) -> Captioner: ...
+    def adapted(self, vocabulary: Vocabulary | None = ..., **options: Any) -> Captioner: ...
+    def restore_weights(self, directory: str | os.PathLike) -> None: ...
+    def weights_digest(self) -> str: ...
+    def named_weights(self) -> Any: ...
+
+class Comparison:
+    names: tuple
+    num_photos: int
+    num_seeds: tuple
+    rows: dict
+    def __init__(self, names: tuple, num_photos: int, num_seeds: tuple, rows: dict) -> None: ...
+
+class DecoderState(NamedTuple):
+    hidden_states: tuple
+    cell_states: tuple
+
+class DotAttention(Any):
+    def __init__(self, attention_dim: Any = ..., **kwargs: Any) -> None: ...
+    def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
+    @property
+    def dense_layers_of_score(self) -> Any: ...
+    def project(self, features: Any) -> Any: ...
+    def score(self, hidden_state: Any, projected_features: Any) -> Any: ...
+    def call(
+        self, hidden_state: Any, features: Any, projected_features: Any = ..., noise: Any = ..., sampled: Any = ...
+    ) -> Any: ...
+    def get_config(self) -> Any: ...
+
+ENCODERS: dict[str, Any]
+
+class Ensemble:
+    def __init__(self, captioners: list, *, length_penalty: float | None = ...) -> None: ...
+    @property
+    def vocabulary(self) -> Any: ...
+    @property
+    def length_penalty(self) -> Any: ...
+    @property
+    def samples_attention(self) -> Any: ...
+    @property
+    def photo_sizes(self) -> Any: ...
+    def rows_and_columns(self) -> tuple[int, int]: ...
+    @property
+    def num_regions(self) -> Any: ...
+    def caption(
+        self,
+        images: Any,
+        *,
+        num_beams: int | None = ...,
+        max_length: int = ...,
+        length_penalty: float | None = ...,
+        num_results: int = ...,
+        temperature: float | None = ...,
+        top_k: int | None = ...,
+        top_p: float | None = ...,
+        allow_unknown: bool = ...,
+        sample_attention: bool = ...,
+        seed: int = ...,
+        first_photo: int = ...,
+        batch_size: int = ...,
+        recursive: bool = ...,
+    ) -> Any: ...
+    def caption_each(
+        self,
+        images: Any,
+        *,
+        num_beams: int | None = ...,
+        max_length: int = ...,
+        length_penalty: float | None = ...,
+        num_results: int = ...,
+        temperature: float | None = ...,
+        top_k: int | None = ...,
+        top_p: float | None = ...,
+        allow_unknown: bool = ...,
+        sample_attention: bool = ...,
+        seed: int = ...,
+        first_photo: int = ...,
+        batch_size: int = ...,
+        cache: Any = ...,
+        errors: str = ...,
+    ) -> Iterator[tuple[Any, Any]]: ...
+    def caption_features(
+        self,
+        features: Any,
+        *,
+        num_beams: int | None = ...,
+        max_length: int = ...,
+        length_penalty: float | None = ...,
+        num_results: int = ...,
+        temperature: float | None = ...,
+        top_k: int | None = ...,
+        top_p: float | None = ...,
+        allow_unknown: bool = ...,
+        sample_attention: bool = ...,
+        seed: int = ...,
+        first_photo: int = ...,
+        batch_size: int = ...,
+        images: Any = ...,
+    ) -> list[CaptionResult]: ...
+    def encode(self, photos: Any) -> Any: ...
+    def features_of_members(self, features: Any) -> Any: ...
+    def search(
+        self,
+        features: Any,
+        word_noise: Any = ...,
+        region_noise: Any = ...,
+        *,
+        sample_attention: Any = ...,
+        **options: Any,
+    ) -> Any: ...
+    @property
+    def captioners(self) -> Any: ...
+    @property
+    def encoder(self) -> Any: ...
+    @property
+    def training_photos(self) -> Any: ...
+    @property
+    def encoder_model(self) -> Any: ...
+
+class Grounding:
+    mass: float
+    uniform_mass: float
+    pointing: float
+    num_words: int
+    uniform_pointing: float
+    centre_mass: float
+    centre_pointing: float
+    enlarge: int
+    word_classes: dict
+    def __init__(
+        self,
+        mass: float,
+        uniform_mass: float,
+        pointing: float,
+        num_words: int,
+        uniform_pointing: float = ...,
+        centre_mass: float = ...,
+        centre_pointing: float = ...,
+        enlarge: int = ...,
+        word_classes: dict = ...,
+    ) -> None: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+class KeepTraining(Any):
+    def __init__(
+        self, directory: Any, *, epochs: Any = ..., before: Any = ..., monitored: Any = ..., patience: Any = ...
+    ) -> None: ...
+    def on_epoch_begin(self, epoch: Any, logs: Any = ...) -> Any: ...
+    def on_epoch_end(self, epoch: Any, logs: Any = ...) -> Any: ...
+    def on_train_end(self, logs: Any = ...) -> Any: ...
+
+PRESETS: dict[str, Any]
+
+SCORES: dict[str, Any]
+
+SCORINGS: dict[str, Any]
+
+class ScoreCaptions(Any):
+    def __init__(self, captioned_images: Any, *, cache: Any = ..., **search_options: Any) -> None: ...
+    def on_epoch_end(self, epoch: Any, logs: Any = ...) -> Any: ...
+
+class ScoreTable:
+    scores: dict
+    settings: dict
+    captions: list
+    statistics: dict
+    photos: dict
+    beside: dict
+    images: list
+    results: list
+    def __init__(
+        self,
+        scores: dict,
+        settings: dict,
+        captions: list,
+        statistics: dict = ...,
+        photos: dict = ...,
+        beside: dict = ...,
+        images: list = ...,
+        results: list = ...,
+    ) -> None: ...
+    def plot(self, ax: Any = ...) -> Any: ...
+    def to_json(self, path: str | os.PathLike) -> None: ...
+    @classmethod
+    def from_json(cls, path: str | os.PathLike) -> ScoreTable: ...
+    def to_coco_results(self, path: str | os.PathLike) -> None: ...
+    def to_csv(self, path: str | os.PathLike) -> None: ...
+
+class SearchResult(NamedTuple):
+    token_ids: Any
+    log_probs: Any
+    lengths: Any
+    is_finished: Any
+    attention_weights: Any
+
+class SelfCritical:
+    def __init__(
+        self,
+        captions: Any,
+        vocabulary: Any,
+        *,
+        num_drawn: Any = ...,
+        reward_baseline: Any = ...,
+        temperature: Any = ...,
+        max_length: Any = ...,
+    ) -> None: ...
+
+class ShowCaptions(Any):
+    def __init__(
+        self,
+        captioned_images: Any,
+        *,
+        cache: Any = ...,
+        num_photos: Any = ...,
+        output: Any = ...,
+        **search_options: Any,
+    ) -> None: ...
+    def on_epoch_end(self, epoch: Any, logs: Any = ...) -> Any: ...
+
+class ShowProgress(Any):
+    def __init__(
+        self,
+        num_epochs: Any,
+        *,
+        epochs: Any = ...,
+        before: Any = ...,
+        monitored: Any = ...,
+        label: Any = ...,
+        output: Any = ...,
+    ) -> None: ...
+    def on_epoch_begin(self, epoch: Any, logs: Any = ...) -> Any: ...
+    def on_train_batch_end(self, batch: Any, logs: Any = ...) -> Any: ...
+    def on_epoch_end(self, epoch: Any, logs: Any = ...) -> Any: ...
+    def end_line(self) -> Any: ...
+
+class Step(NamedTuple):
+    logits: Any
+    state: DecoderState
+    attention_weights: Any
+    selection: Any
+
+def beam_search(
+    step: Callable,
+    state: Any,
+    *,
+    num_beams: int = ...,
+    num_results: int = ...,
+    length_penalty: float = ...,
+    **options: Any,
+) -> SearchResult: ...
+def compare(first: Any, second: Any, *, num_resamples: int = ..., seed: int = ...) -> Comparison: ...
+def evaluate(
+    captioner: Any,
+    data: str | list[CaptionedImage],
+    *,
+    data_dir: str | os.PathLike | None = ...,
+    split: str = ...,
+    split_seed: int | None = ...,
+    cache: Any = ...,
+    num_beams: int = ...,
+    length_penalty: float | None = ...,
+    max_length: int = ...,
+    batch_size: int = ...,
+    skip_unreadable: bool = ...,
+    allow_training_photos: bool = ...,
+    beside: str | tuple[str, ...] | list[str] = ...,
+    keep_results: bool = ...,
+    show_progress: bool = ...,
+) -> ScoreTable: ...
+def evaluate_captions(
+    captions: Any,
+    data: str | list[CaptionedImage],
+    *,
+    data_dir: str | os.PathLike | None = ...,
+    split: str = ...,
+    split_seed: int | None = ...,
+    beside: str | tuple[str, ...] | list[str] = ...,
+    show_progress: bool = ...,
+) -> ScoreTable: ...
+def fit(
+    data: Any,
+    *,
+    data_dir: Any = ...,
+    split_seed: Any = ...,
+    encoder: Any = ...,
+    encoder_layer: Any = ...,
+    encoder_weights: Any = ...,
+    encoder_training: Any = ...,
+    image_size: Any = ...,
+    attention: Any = ...,
+    scoring: Any = ...,
+    cell: Any = ...,
+    initial_model: Any = ...,
+    from_scratch: Any = ...,
+    epochs: Any = ...,
+    batch_size: Any = ...,
+    group_by: Any = ...,
+    seed: Any = ...,
+    deterministic: Any = ...,
+    optimizer: Any = ...,
+    learning_rate: Any = ...,
+    schedule: Any = ...,
+    warmup_steps: Any = ...,
+    clip_norm: Any = ...,
+    weight_decay: Any = ...,
+    average_momentum: Any = ...,
+    encoder_rate: Any = ...,
+    num_views: Any = ...,
+    patience: Any = ...,
+    min_count: Any = ...,
+    max_words: Any = ...,
+    expectation_epochs: Any = ...,
+    num_beams: Any = ...,
+    max_length: Any = ...,
+    self_critical_epochs: Any = ...,
+    self_critical_rate: Any = ...,
+    num_drawn: Any = ...,
+    reward_baseline: Any = ...,
+    drawing_temperature: Any = ...,
+    cache_dir: Any = ...,
+    skip_unreadable: Any = ...,
+    output_dir: Any = ...,
+    callbacks: Any = ...,
+    show_progress: Any = ...,
+    strategy: Any = ...,
+    **captioner_options: Any,
+) -> Any: ...
+def gallery(
+    results: list[CaptionResult],
+    path: str | os.PathLike,
+    *,
+    images: list | None = ...,
+    names: list[str] | None = ...,
+    references: list[list[str]] | None = ...,
+    title: str = ...,
+) -> Path: ...
+def greedy_search(step: Callable, state: Any, **options: Any) -> SearchResult: ...
+def ground(
+    results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ..., enlarge: int = ...
+) -> Grounding: ...
+def plot_history(history: Any, ax: Any = ...) -> Any: ...
+def sample_search(
+    step: Callable,
+    state: Any,
+    noise: Any,
+    *,
+    num_samples: int = ...,
+    temperature: float = ...,
+    top_k: int | None = ...,
+    top_p: float | None = ...,
+    **options: Any,
+) -> SearchResult: ...

@@ -1,0 +1,49 @@
+"""A program as users write them; tests/test_types.py has a type checker look at it."""
+
+from pathlib import Path
+
+import numpy as np
+
+import data_utils
+import keras_sat
+from keras_sat import AttentionDisplay, Captioner, ScoreTable
+
+
+def read() -> data_utils.Vocabulary:
+    images = data_utils.flickr8k("flickr8k", split_seed=None)
+    train = data_utils.photos_of_split(images, "train")
+    words = data_utils.tokenise(train[0].captions[0])
+    print(train[0].image_id, train[0].image_path, len(words))
+    return data_utils.Vocabulary.build(train, min_count=5)
+
+
+def train(output_dir: Path) -> Captioner:
+    captioner = keras_sat.fit(
+        "flickr8k", data_dir="flickr8k", attention="hard", epochs=12, learning_rate=1e-3, output_dir=output_dir
+    )
+    captioner.save(output_dir / "model", precision="int8")
+    return captioner
+
+
+def look(captioner: Captioner, photo: str) -> None:
+    result = captioner.caption(photo, num_beams=3, length_penalty=0.5)
+    display = AttentionDisplay.from_result(result)
+    display.save("where.png", columns=4)
+    features = captioner.encode(np.zeros((1, 224, 224, 3), np.uint8))
+    for found in captioner.caption_features(features, num_beams=1):
+        print(found.caption, found.log_prob + 1.0, found.attention_weights.shape, found.words[0].upper())
+
+
+def score() -> ScoreTable:
+    captioner = Captioner.from_pretrained("flickr8k-mobilenet_v2")
+    ensemble = keras_sat.Ensemble([captioner, captioner])
+    print(ensemble.rows_and_columns()[0] + 1)
+    table = keras_sat.evaluate(captioner, "flickr8k", data_dir=Path("flickr8k"), split="dev", num_beams=3)
+    table.to_json("scores.json")
+    return table
+
+
+if __name__ == "__main__":
+    read()
+    look(train(Path("runs")), "photo.jpg")
+    print(score())
