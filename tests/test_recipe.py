@@ -18,6 +18,7 @@ from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.options import CaptionerOptions, TrainingOptions
 from keras_sat.training import recipe
 from keras_sat.training.folder import describe
 
@@ -153,14 +154,29 @@ def test_arguments_that_are_objects_are_the_same_in_every_process():
 
     images = DATASETS["scenes"](None, num_scenes=3)
     options = [
-        {"captioner_options": {}, "optimizer": keras.optimizers.AdamW(schedule()), "cache": Path("a"), "n": np.int64(3)}
-        for _ in range(2)
+        {"optimizer": keras.optimizers.AdamW(schedule()), "cache": Path("a"), "n": np.int64(3)} for _ in range(2)
     ]
     first, second = (describe(arguments, images, None) for arguments in options)
     assert first == second and "0x" not in str(first)
     assert first["cache"] == "a" and first["n"] == 3
     brighter = [CaptionedImage(i.image_id, i.image_path // 2, i.captions, i.split) for i in images]
     assert describe(options[0], brighter, None)["data"] != first["data"]
+
+
+def test_a_training_that_a_version_before_has_begun_is_the_same(whole_training, tmp_path):
+    """It noted the options of the captioner that were given, and seven that were not."""
+    shutil.copytree(whole_training[0], tmp_path / "copy")
+    path = tmp_path / "copy" / "arguments.json"
+    noted = read_sealed_json(path, "arguments")
+    others = {*CaptionerOptions.names()} - {*TrainingOptions.names(), *OPTIONS, "encoder_weights"}
+    assert all(noted[name] is None for name in others)
+    for name in {"dtype", *others} - {"encoder_layer", "encoder_training", "image_size", "scoring", "cell"}:
+        del noted[name]
+    write_sealed_json(path, noted)
+    assert train(tmp_path / "copy").weights_digest() == whole_training[1].weights_digest()
+    write_sealed_json(path, {**noted, "label_smoothing": 0.1})
+    with pytest.raises(ValueError, match="label_smoothing was 0.1 and is None"):
+        train(tmp_path / "copy")
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
@@ -521,19 +537,17 @@ def test_learning_rates():
 def test_the_command_line_offers_what_fit_takes():
     arguments = vars(build_parser().parse_args(["fit", "--data", "scenes", "--epochs", "3", "--dropout", "0.1"]))
     assert arguments == {"command": "fit", "data": "scenes", "epochs": 3, "dropout": 0.1}
-    fit = inspect.signature(keras_sat.fit).parameters
-    known = {*fit, *inspect.signature(Captioner).parameters, *inspect.signature(keras_sat.CaptionDecoder).parameters}
+    known = {*inspect.signature(keras_sat.fit).parameters}
     parser = build_parser()._subparsers._group_actions[0].choices["fit"]
     offered = {action.dest for action in parser._actions} - {
         "help",
         "preset",
         "dropout",
-        "dtype",
         "gpus",
         "hosts",
     }
     assert offered <= known
-    assert set(fit) - offered <= {"callbacks", "show_progress", "max_length", "strategy", "captioner_options"}
+    assert known - offered == {"callbacks", "show_progress", "strategy", "grid_shape"}
 
 
 @pytest.mark.slow

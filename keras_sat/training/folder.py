@@ -22,7 +22,7 @@ def describe(arguments, images, initial_model):
     """Return what the result of a training depends on, as a dict that JSON can hold.
 
     Args:
-        arguments: dict of arguments; those in "captioner_options" are put beside the others.
+        arguments: dict of arguments.
         images: list of CaptionedImage.
         initial_model: the Captioner that it begins with, or None.
     """
@@ -32,9 +32,7 @@ def describe(arguments, images, initial_model):
     if initial_model is not None:
         settings = json.dumps(initial_model.get_config(), sort_keys=True, default=repr)
         described["initial_model"] = f"{initial_model.weights_digest()}-{zlib.crc32(settings.encode()):08x}"
-    described |= {**arguments, **arguments["captioner_options"]}
-    del described["captioner_options"]
-    return json.loads(json.dumps(described, default=_as_json))
+    return json.loads(json.dumps({**described, **arguments}, default=_as_json))
 
 
 def _picture(path):

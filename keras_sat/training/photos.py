@@ -67,10 +67,30 @@ class TrainingPhotos:
         """Return the photos of a split; an empty list where it has none."""
         return [image for image in self.images if image.split == split]
 
-    def batches(self, split, captioner, plan, *, group_by=None, whole=False, **options):
-        """Return the batches of a split, as make_batches does; `whole` leaves out the further views."""
+    def check_cache_dir(self, *models):
+        """Refuse folders that lock or refuse each other: a training's own, and those of its models."""
+        if not self.cache_dir:
+            return
+        taken = map(os.path.realpath, (self.output_dir, *models))
+        if os.path.realpath(Path(self.cache_dir).expanduser()) in taken:
+            raise ValueError(
+                "The features need a folder of their own: the training, or its model, has this one. "
+                f"Received: cache_dir={str(self.cache_dir)!r} with output_dir={str(self.output_dir)!r}"
+            )
+
+    def batches(self, split, captioner, training, *, group_by=None, whole=False, **options):
+        """Return the batches of a split.
+
+        Args:
+            split: "train" or "dev".
+            captioner: Captioner.
+            training: TrainingOptions.
+            group_by: instead of that of the training.
+            whole: leave out the further views.
+            **options: further ones of make_batches.
+        """
         views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
-        options |= {"batch_size": plan.batch_size, "group_by": group_by or plan.group_by, "seed": plan.seed}
+        options |= {"batch_size": training.batch_size, "group_by": group_by or training.group_by, "seed": training.seed}
         options |= {"shares": self.team.shares}
         return make_batches(self.of_split(split), captioner.vocabulary, views, **options, **self.options)
 

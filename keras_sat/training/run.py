@@ -12,6 +12,7 @@ from keras_sat.files.model_folder import read_model
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.training import callbacks as parts
 from keras_sat.training.folder import note_arguments
+from keras_sat.training.plan import USUAL
 
 SEARCH = ("num_beams", "max_length")  # how the dev split is captioned after each epoch
 POOR_SCORE = 0.03  # a BLEU-4 on dev below which there is advice in the end
@@ -23,7 +24,7 @@ class Training:
     """A training in a folder: begun, gone on with or loaded, it ends with its best captioner.
 
     Args:
-        plan: what `fit` was asked for.
+        plan: Plan.
         folder: of this training.
         num_epochs: of this training, at most.
         kind: what its epochs are called.
@@ -50,14 +51,16 @@ class Training:
             self.before = [read_sealed_json(self.folder / BEFORE, "the scores before a training", WAY_OUT)]
         self.before = self.plan.team.tell(self.before)
         if self.plan.team.is_chief:
-            note_arguments(self.folder, described, self.epochs, self.plan.usual, has_ended=self.has_ended)
+            note_arguments(self.folder, described, self.epochs, USUAL, has_ended=self.has_ended)
         if self.epochs:
             parts.write_history(self.folder / "history.csv", self.epochs)
 
     @property
     def has_ended(self):
         known = [*self.before, *self.epochs]
-        return len(self.epochs) >= self.num_epochs or parts.is_at_its_best(known, self.plan.patience, self.monitored)
+        return len(self.epochs) >= self.num_epochs or parts.is_at_its_best(
+            known, self.plan.options.patience, self.monitored
+        )
 
     def loaded(self):
         """Return what `run` returned when it ended."""
@@ -66,7 +69,7 @@ class Training:
             "loaded"
         )
         self.plan.team.share_folder(self.folder / "model")
-        own, initial_model = self.plan.encoder, self.plan.initial_model
+        own, initial_model = self.plan.asked.captioner.get("encoder"), self.plan.initial_model
         if not isinstance(own, keras.Model):
             own = (
                 initial_model.encoder_model
@@ -111,7 +114,7 @@ class Training:
             plan.say(f"goes on after {self.kind}epoch {len(self.epochs)}")
         lost = parts.StopWhenLost()
         known = {"epochs": self.epochs, "before": self.before, "monitored": self.monitored}
-        keep = parts.KeepTraining(self.folder, patience=plan.patience, **known)
+        keep = parts.KeepTraining(self.folder, patience=plan.options.patience, **known)
         steps, dev_batches, search_options = [lost, *steps], None, self._search_options()
         if dev_images:
             dev_batches = self._dev_batches(captioner)
@@ -153,10 +156,10 @@ class Training:
                 ) from None
 
     def _dev_batches(self, captioner):
-        return self.plan.photos.batches("dev", captioner, self.plan, whole=True, shuffle=False)
+        return self.plan.photos.batches("dev", captioner, self.plan.options, whole=True, shuffle=False)
 
     def _search_options(self):
-        return {"cache": self.plan.photos.cache, **{name: getattr(self.plan, name) for name in SEARCH}}
+        return {"cache": self.plan.photos.cache, **{name: getattr(self.plan.options, name) for name in SEARCH}}
 
     def _best(self, captioner, is_lost):
         """Return the captioner with the weights of its best epoch."""
@@ -164,7 +167,7 @@ class Training:
         advice = "Lower the learning rate, or clip_norm, and train into another output_dir."
         if self.kind:
             advice = "Lower self_critical_rate, or clip_norm: with epochs=0, another output_dir, and initial_model="
-            advice += f"{str(self.folder.parent / 'model')!r}." if self.plan.epochs else "the same."
+            advice += f"{str(self.folder.parent / 'model')!r}." if self.plan.options.epochs else "the same."
         if not self.epochs and not self.before:
             if is_lost:
                 raise ValueError(

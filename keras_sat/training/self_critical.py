@@ -16,13 +16,12 @@ import tensorflow as tf
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.checks import check_above_zero, check_counts
 from keras_sat.model.objective import Objective, photos_with_words
 from keras_sat.model.replicas import draw_for_photos, sum_over_replicas
+from keras_sat.options import SearchOptions, SelfCriticalOptions
 from keras_sat.scoring.cider import DocumentFrequencies, cider_of_vectors
 from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
 
-BASELINES = ("greedy", "others")
 KEPT_REFERENCES = 40_000  # captions of which the n-grams are kept: those of Flickr8k
 
 
@@ -44,9 +43,8 @@ class SelfCritical:
     """
 
     def __init__(self, captions, vocabulary, *, num_drawn=5, reward_baseline="greedy", temperature=0.5, max_length=20):
-        check_drawing(num_drawn=num_drawn, reward_baseline=reward_baseline)
-        check_counts(max_length=max_length)
-        check_above_zero(temperature=temperature)
+        SelfCriticalOptions(num_drawn=num_drawn, reward_baseline=reward_baseline)
+        SearchOptions.check(max_length=max_length, temperature=temperature)
         self.vocabulary = vocabulary
         self.num_drawn = num_drawn
         self.reward_baseline = reward_baseline
@@ -161,15 +159,3 @@ def mean_of_others(rewards):
     """Return for each of a photo's captions the mean reward of the others, (photos, captions)."""
     count = rewards.shape[1]
     return (ops.sum(rewards, axis=1, keepdims=True) - rewards) / (count - 1)
-
-
-def check_drawing(*, num_drawn, reward_baseline):
-    """Refuse options that no captions can be drawn and compared with."""
-    check_counts(num_drawn=num_drawn)
-    if reward_baseline not in BASELINES:
-        raise ValueError(f"Expected one of: {', '.join(BASELINES)}. Received: reward_baseline={reward_baseline!r}")
-    if reward_baseline == "others" and num_drawn < 2:
-        raise ValueError(
-            "A single caption has no others to be compared with: draw more, or choose the greedy one. "
-            f"Received: num_drawn={num_drawn} with reward_baseline='others'"
-        )

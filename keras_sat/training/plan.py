@@ -1,0 +1,159 @@
+"""What a training was asked for, by kind; the plan that both kinds of epochs read; and the record of a training."""
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from data_utils.files import exclusive_lock
+from keras_sat.options import (
+    CaptionerOptions,
+    SelfCriticalOptions,
+    TrainingOptions,
+    a_flag,
+    split_options,
+)
+from keras_sat.training.folder import describe
+from keras_sat.training.photos import TrainingPhotos
+from keras_sat.training.team import Team
+
+# Where these are None, `fit` takes what is usual for the data, or what the captioner has that it goes on from.
+NONE_IS_USUAL = "epochs batch_size learning_rate encoder_rate "
+NONE_IS_USUAL += "encoder encoder_layer encoder_training image_size attention scoring cell"
+OF_KERAS = ("name", "trainable")  # that Captioner takes beside its options
+# What the record of a training from before has where it is silent: a version with fewer options may have begun it.
+USUAL = {
+    **{"split_seed": None, "skip_unreadable": False},
+    **dict.fromkeys(CaptionerOptions.names()),
+    "encoder_weights": CaptionerOptions.defaults()["encoder_weights"],
+    **TrainingOptions.defaults(),
+    **SelfCriticalOptions.defaults(),
+}
+# The options of training with words that training with rewards follows too.
+WITH_REWARDS_TOO = "batch_size seed deterministic optimizer clip_norm weight_decay average_momentum encoder_rate "
+WITH_REWARDS_TOO += "patience num_beams max_length dtype"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options that `fit` was given, by kind.
+
+    Attributes:
+        training: TrainingOptions.
+        rewards: SelfCriticalOptions.
+        captioner: dict of those of Captioner: what is not in it stays as usual, or as it was before.
+        encoder_weights: see Captioner; a captioner to go on from is loaded with them.
+        given: dict of those of `training` that were given.
+    """
+
+    training: TrainingOptions
+    rewards: SelfCriticalOptions
+    captioner: dict
+    encoder_weights: Any
+    given: dict
+
+    @classmethod
+    def of(cls, options):
+        """Return the `**options` of `fit`, all checked."""
+        given = {
+            name: value for name, value in options.items() if value is not None or name not in NONE_IS_USUAL.split()
+        }
+        kinds = (TrainingOptions, SelfCriticalOptions, CaptionerOptions)
+        training, rewards, captioner, of_keras = split_options("fit", given, *kinds, beside=OF_KERAS)
+        CaptionerOptions.check(**captioner)
+        encoder_weights = captioner.pop("encoder_weights", CaptionerOptions.defaults()["encoder_weights"])
+        rewards = SelfCriticalOptions(**rewards)
+        return cls(TrainingOptions(**training), rewards, {**captioner, **of_keras}, encoder_weights, training)
+
+    def check_beginning(self, initial_model, from_scratch):
+        """Refuse what leaves it open what to begin from, or leaves nothing to do."""
+        a_flag().check("from_scratch", from_scratch)
+        if from_scratch and initial_model is not None:
+            raise ValueError(
+                "A training begins from scratch or from a trained captioner: leave out one of the two. "
+                f"Received: from_scratch={from_scratch} with initial_model={initial_model!r}"
+            )
+        epochs, further = self.training.epochs, self.rewards.self_critical_epochs
+        if epochs == 0 and (initial_model is None or not further):
+            raise ValueError(
+                "`epochs` must be at least 1, or 0 where an initial_model is to be trained for self_critical_epochs "
+                f"alone. Received: epochs={epochs} with self_critical_epochs={further}"
+            )
+
+    def with_usual(self, usual):
+        """Return the same with other options of training where none were given."""
+        return dataclasses.replace(self, training=TrainingOptions(**{**usual, **self.given}))
+
+    def with_encoder(self, encoder):
+        """Return the same with an encoder that is named."""
+        return dataclasses.replace(self, captioner={**self.captioner, "encoder": encoder})
+
+
+@dataclass
+class Plan:
+    """What is trained, on what, by whom and where: both kinds of epochs read it.
+
+    Attributes:
+        asked: Asked.
+        initial_model: the Captioner that it goes on from, or None.
+        keeps_initial_model: whether that one stays where no epoch is better.
+        data_name: of the data set.
+        images: list of CaptionedImage, all with captions.
+        noted: dict of arguments of `fit` that the result depends on, beside the options.
+        photos: TrainingPhotos.
+        team: Team.
+        folder: of the whole training.
+        callbacks: further Keras callbacks.
+        show_progress: whether anything is said.
+        was_interrupted: whether Ctrl-C has ended it.
+    """
+
+    asked: Asked
+    initial_model: Any
+    keeps_initial_model: bool
+    data_name: str
+    images: list
+    noted: dict
+    photos: TrainingPhotos
+    team: Team
+    folder: Path
+    callbacks: Iterable = ()
+    show_progress: bool = True
+    was_interrupted: bool = field(default=False, init=False)
+
+    @property
+    def options(self):
+        """The TrainingOptions."""
+        return self.asked.training
+
+    @property
+    def rewards(self):
+        """The SelfCriticalOptions."""
+        return self.asked.rewards
+
+    def say(self, *lines):
+        if self.show_progress:
+            print(*lines, sep="\n")
+
+    def captioner_options(self):
+        """Return the options of the captioner that is trained, as far as they were given."""
+        dtype = {} if self.options.dtype is None else {"dtype": self.options.dtype}
+        return {"seed": self.options.seed, **self.asked.captioner, **dtype}
+
+    def lock(self):
+        """Return a context in which no other process trains in the folder."""
+        return exclusive_lock(self.folder / "lock", f"is training in {self.folder}")
+
+    def record_of_words(self):
+        """Return what the result of training with words depends on, as JSON can hold it."""
+        captioner = {**dict.fromkeys(CaptionerOptions.names()), **self.asked.captioner}
+        captioner["encoder_weights"] = self.asked.encoder_weights
+        return describe({**self.noted, **captioner, **self.options.to_dict()}, self.images, self.initial_model)
+
+    def record_of_rewards(self, captioner):
+        """Return the same of training with rewards, which goes on from a captioner."""
+        options, rewards = self.options.to_dict(), self.rewards.to_dict()
+        followed = {name: options[name] for name in WITH_REWARDS_TOO.split()}
+        followed |= {"epochs": rewards.pop("self_critical_epochs"), "schedule": "constant"}
+        return describe({**followed, **rewards}, self.images, captioner)
