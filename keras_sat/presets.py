@@ -4,6 +4,7 @@ The command line takes those of the data set and the encoder, or of the data set
 """
 
 from data_utils.quiet import import_tensorflow
+from keras_sat.options import CaptionerOptions, TrainingOptions, split_options
 
 LIGHT_ENCODER = "mobilenet_v2"
 WITHOUT_GPU = (
@@ -14,67 +15,73 @@ DEFAULT_MODEL = "flickr8k-mobilenet_v2"  # the bundled captioner of photos
 MANY_PHOTOS = 3000  # with so many to train on, a captioner of one's own photos begins from scratch
 FEWEST_PHOTOS = 10  # with fewer to train on, there is little to be learnt, and `fit` says so
 
-# What `fit` takes where it is given none, and where a folder of one's own goes on from the bundled captioner.
-FROM_SCRATCH = {"epochs": 20, "batch_size": 64, "learning_rate": 4e-4, "encoder_rate": 1.0}
-OWN_PHOTOS = {"epochs": 15, "batch_size": 16, "learning_rate": 1e-4, "encoder_rate": 0.1}
+
+def preset(**settings):
+    """Return settings of `keras_sat.fit` as a dict; what is misspelt or out of bounds is an error where it stands."""
+    training, captioner, _ = split_options("A preset", settings, TrainingOptions, CaptionerOptions)
+    TrainingOptions(**training)
+    CaptionerOptions(**captioner)
+    return settings
+
+
+# What is usual where a folder of one's own goes on from the bundled captioner, and where these begin from scratch.
+OWN_PHOTOS = preset(epochs=15, batch_size=16, learning_rate=1e-4, encoder_rate=0.1)
+FROM_SCRATCH = {name: TrainingOptions.defaults()[name] for name in OWN_PHOTOS}
 
 # For a few thousand photos: what keeps a decoder from learning them by heart.
-_FEW_PHOTOS = {
-    "normalise_features": True,
-    "feature_projection_dim": 512,
-    "attention_dim": 256,
-    "readout_activation": "tanh",
-    "label_smoothing": 0.1,
-    "min_count": 5,
-    "group_by": "image",
-    "batch_size": 64,
-    "learning_rate": 1e-3,
-    "schedule": "cosine",
-    "warmup_steps": 200,
-    "average_momentum": 0.998,
-    "epochs": 20,
-    "patience": None,
-    "num_beams": 3,
-    "length_penalty": 0.5,
-}
+_FEW_PHOTOS = preset(
+    normalise_features=True,
+    feature_projection_dim=512,
+    attention_dim=256,
+    readout_activation="tanh",
+    label_smoothing=0.1,
+    min_count=5,
+    group_by="image",
+    batch_size=64,
+    learning_rate=1e-3,
+    schedule="cosine",
+    warmup_steps=200,
+    average_momentum=0.998,
+    epochs=20,
+    patience=None,
+    num_beams=3,
+    length_penalty=0.5,
+)
 
 PRESETS = {
     "default": {},
-    "flickr8k": {**_FEW_PHOTOS, "num_views": 2},
-    "flickr8k-mobilenet_v2": {
-        **_FEW_PHOTOS,
-        "num_views": 6,
-        "encoder": "mobilenet_v2",
-        "encoder_layer": "block_5_add",
-        "trained_up_to": "out_relu",
-        "encoder_rate": 0.1,
-        "epochs": 12,
-    },
-    "flickr30k": {**_FEW_PHOTOS, "num_views": 2, "max_words": 10_000},
-    "coco": {
-        **_FEW_PHOTOS,
-        "attention_dim": 512,
-        "hidden_dim": 1024,
-        "max_words": 10_000,
-        "learning_rate": 4e-4,
-    },
-    "paper": {
-        "encoder": "vgg19",
-        "attention": "soft",
-        "scoring": "additive",
-        "cell": "lstm",
-        "optimizer": "rmsprop",
-        "batch_size": 64,
-        "attention_penalty_weight": 1.0,
-        "label_smoothing": 0.0,
-    },
-    "seq2seq": {
-        "attention": "soft",
-        "cell": "gru",
-        "deep_output": False,
-        "context_gate": False,
-        "attention_penalty_weight": 0.0,
-    },
+    "flickr8k": preset(**_FEW_PHOTOS, num_views=2),
+    "flickr8k-mobilenet_v2": preset(
+        **{**_FEW_PHOTOS, "epochs": 12},
+        num_views=6,
+        encoder="mobilenet_v2",
+        encoder_layer="block_5_add",
+        trained_up_to="out_relu",
+        encoder_rate=0.1,
+    ),
+    "flickr30k": preset(**_FEW_PHOTOS, num_views=2, max_words=10_000),
+    "coco": preset(
+        **{**_FEW_PHOTOS, "attention_dim": 512, "learning_rate": 4e-4},
+        hidden_dim=1024,
+        max_words=10_000,
+    ),
+    "paper": preset(
+        encoder="vgg19",
+        attention="soft",
+        scoring="additive",
+        cell="lstm",
+        optimizer="rmsprop",
+        batch_size=64,
+        attention_penalty_weight=1.0,
+        label_smoothing=0.0,
+    ),
+    "seq2seq": preset(
+        attention="soft",
+        cell="gru",
+        deep_output=False,
+        context_gate=False,
+        attention_penalty_weight=0.0,
+    ),
 }
 
 

@@ -22,6 +22,7 @@ from keras_sat.command_line import messages
 from keras_sat.command_line import paths as places
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
 from keras_sat.model.encoders import ENCODERS
+from keras_sat.options import CaptionerOptions, SelfCriticalOptions, TrainingOptions
 from keras_sat.training import recipe
 from keras_sat.training.history import Curves
 
@@ -42,6 +43,27 @@ def test_help_of_every_command_needs_no_tensorflow():
         ran = subprocess.run([sys.executable, "-c", code.format(command)], capture_output=True, text=True, check=True)
         loaded = {name.partition(".")[0] for name in ran.stdout.split()}
         assert not loaded & {"tensorflow", "keras", "matplotlib", "nltk", "numpy"}, command
+
+
+def test_every_option_of_a_training_is_offered_with_its_default(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit):
+        main(["fit", "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    for cls in (TrainingOptions, SelfCriticalOptions, CaptionerOptions):
+        for name in {*cls.names()} - {"grid_shape"}:
+            option = f"--{name.replace('_', '-')}"
+            place = next(number for number, line in enumerate(lines) if line.replace(",", " ").split()[:1] == [option])
+            assert "; default: " in lines[place] + lines[place + 1], name
+    shown = " ".join(" ".join(lines).split())
+    for text in (
+        "--self-critical-rate SELF_CRITICAL_RATE their learning rate, which is constant; default: 0.00005",
+        "default: 0.0004; 0.0001 where a folder goes on from the bundled captioner",
+        "default: tiny for scenes; else vgg16 where a GPU is found, mobilenet_v2 where not",
+        "--deterministic, --no-deterministic",
+        "train the encoder's layers behind --encoder-layer",
+    ):
+        assert text in shown, text
 
 
 def test_names_that_are_written_out_so_that_help_needs_no_tensorflow():

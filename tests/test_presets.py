@@ -11,7 +11,7 @@ from data_utils import DATASETS
 from data_utils.files import write_sealed_json
 from keras_sat import Captioner
 from keras_sat.__main__ import main
-from keras_sat.presets import PRESETS, WITHOUT_GPU, usual_encoder, usual_preset
+from keras_sat.presets import PRESETS, WITHOUT_GPU, preset, usual_encoder, usual_preset
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.training import recipe
 from keras_sat.training.folder import noted_encoder
@@ -23,6 +23,17 @@ TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_holds_arguments_of_fit(name):
     assert set(PRESETS[name]) <= {*inspect.signature(keras_sat.fit).parameters}
+
+
+def test_a_mistake_in_a_preset_is_an_error_where_it_stands():
+    for settings, message in (
+        ({"hiden_dim": 3}, "A preset has no such option. Did you mean hidden_dim[?] Received: hiden_dim"),
+        ({"patience": 0}, "`patience` must be a whole number of at least 1"),
+        ({"label_smoothing": 1}, "`label_smoothing` must be a share from 0 to below 1"),
+        ({"schedule": "linear"}, "Expected one of: constant, cosine"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            preset(**settings)
 
 
 def test_the_paper():

@@ -3,18 +3,18 @@
 import argparse
 import difflib
 import re
+from types import MappingProxyType
 
 import keras_sat
 from data_utils.datasets import DATASETS, SPLITS
 from keras_sat.command_line.invocation import SCRIPT, started_as
-from keras_sat.presets import DEFAULT_MODEL, FROM_SCRATCH, OWN_PHOTOS, PRESETS
+from keras_sat.options import CaptionerOptions, SearchOptions, SelfCriticalOptions, TrainingOptions
+from keras_sat.presets import DEFAULT_MODEL, OWN_PHOTOS, PRESETS
 
-ENCODER_NAMES = ("vgg16", "vgg19", "resnet50", "mobilenet_v2", "efficientnet_b0", "tiny")
-ATTENTION_NAMES = ("soft", "hard", "none")
-SCORING_NAMES = ("additive", "dot", "bilinear")
-CELL_NAMES = ("lstm", "gru")
-BASELINE_NAMES = ("greedy", "others")
-SELF_CRITICAL = ("self_critical_rate", "num_drawn", "drawing_temperature", "reward_baseline")
+METAVARS = {"encoder_weights": "FILE", "trained_up_to": "LAYER"}  # of options of which the name does not say it
+USUAL = {"encoder": "tiny for scenes; else vgg16 where a GPU is found, mobilenet_v2 where not"}  # as `fit` chooses it
+OF_ENCODER = ("encoder", "encoder_layer", "encoder_weights", "image_size")
+KNOWN = {*CaptionerOptions.names(), *TrainingOptions.names()}
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,8 +64,8 @@ def build_parser():
 def options_of(command):
     """Return a dict from the names of a command's arguments to its options: {"num_beams": "--num-beams", ...}."""
     (commands,) = build_parser()._command_parsers()
-    actions = commands[command]._option_string_actions.items()
-    return {action.dest: option for option, action in actions if option.startswith("--") and action.dest != "help"}
+    actions = commands[command]._option_string_actions.values()
+    return {action.dest: action.option_strings[0] for action in actions if action.dest != "help"}
 
 
 def _path_or_name(text):
@@ -99,27 +99,48 @@ def _add_data(parser):
     parser.add_argument("--split-seed", type=int, help="draw a split by photo with this seed")
 
 
-def _add_encoder_weights(parser):
-    parser.add_argument("--encoder-weights", metavar="FILE", help="a weights file to use instead of the download")
+def _add_options(parser, options, *names, usual=MappingProxyType({})):
+    """Add the options of a class of keras_sat.options, or some of them, as they stand there.
+
+    Args:
+        parser: of a command, or a group of it.
+        options: subclass of Options.
+        *names: of those to add; none: all that the command line can take.
+        usual: dict from names to what the help says is the default.
+    """
+    for name in names or options.names():
+        field = options.fields()[name]
+        bound, default = field.metadata["bound"], field.metadata["none"]
+        if field.default is not None:
+            default = _shown(field.default)
+        text = f"{_with_options(field.metadata['help'])}; default: {usual.get(name, default)}"
+        if bound.kind is bool:
+            parser.add_argument(_option(name), action=argparse.BooleanOptionalAction, help=text)
+        elif bound.kind is not None:
+            kind = None if bound.kind is str else bound.kind  # a word is a path or a name, see `build_parser`
+            taken = {"type": kind, "choices": bound.choices or None, "metavar": METAVARS.get(name)}
+            parser.add_argument(_option(name), help=text, **taken)
 
 
-def _add_encoder(parser):
-    parser.add_argument(
-        "--encoder",
-        choices=ENCODER_NAMES,
-        help="default: tiny for scenes; else vgg16 where a GPU is found, mobilenet_v2 where not",
-    )
-    parser.add_argument("--encoder-layer", help="the layer whose grid is used; default: the encoder's usual one")
-    _add_encoder_weights(parser)
-    parser.add_argument("--image-size", type=int, help="side of the square that photos are stretched to")
+def _option(name):
+    return f"--{name.replace('_', '-')}"
+
+
+def _with_options(text):
+    """Return a help text with options in the place of their names in Python."""
+    return re.sub(r"\b[a-z]+(_[a-z]+)+\b", lambda name: _option(name[0]) if name[0] in KNOWN else name[0], text)
+
+
+def _shown(value):
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.10f}".rstrip("0").rstrip(".")  # never 5e-05
+    return value
 
 
 def _add_search(parser):
-    parser.add_argument("--num-beams", type=int, help="default: 3; 1 is greedy search")
-    parser.add_argument(
-        "--length-penalty", type=float, help="above 0 favours longer captions; default: the model's own"
-    )
-    parser.add_argument("--max-length", type=int, help="most words of a caption; default: 20")
+    _add_options(parser, SearchOptions, "num_beams", "length_penalty", "max_length", usual={"num_beams": "3"})
 
 
 def _add_model(parser, usual=DEFAULT_MODEL):
@@ -133,24 +154,14 @@ def _add_model(parser, usual=DEFAULT_MODEL):
 
 
 def _add_demo(parser):
-    parser.add_argument("--attention", choices=ATTENTION_NAMES, help="default: soft")
+    _add_options(parser, CaptionerOptions, "attention")
     parser.add_argument("--max-objects", type=int, choices=(1, 2, 3), help="in a scene; default: 2")
-    parser.add_argument("--seed", type=int, help="of the weights and of all that is drawn; default: 0")
+    _add_options(parser, TrainingOptions, "seed")
     parser.add_argument("--output-dir", help="default: demo")
-
-
-def _usual(name):
-    return f"default: {FROM_SCRATCH[name]:g}; {OWN_PHOTOS[name]:g} where a folder goes on from the bundled captioner"
 
 
 def _add_fit(parser):
     _add_data(parser)
-    _add_encoder(parser)
-    parser.add_argument("--trained-up-to", metavar="LAYER", help="train the encoder's layers behind --encoder-layer")
-    parser.add_argument(
-        "--encoder-rate", type=float, help=f"their share of the learning rate; {_usual('encoder_rate')}"
-    )
-    parser.add_argument("--encoder-training", choices=("frozen", "fine-tuned", "scratch"))
     parser.add_argument(
         "--preset",
         choices=list(PRESETS),
@@ -162,55 +173,6 @@ def _add_fit(parser):
         action="store_true",
         help=f"with --data folder: do not go on from the bundled captioner, {DEFAULT_MODEL}, where photos are few",
     )
-    parser.add_argument("--attention", choices=ATTENTION_NAMES, help="default: soft")
-    parser.add_argument("--scoring", choices=SCORING_NAMES, help="default: additive (Bahdanau)")
-    parser.add_argument("--cell", choices=CELL_NAMES, help="default: lstm")
-    for name, kind, text in (
-        ("num-layers", int, "recurrent layers; default: 1"),
-        ("embedding-dim", int, "length of a word's vector"),
-        ("hidden-dim", int, "size of the recurrent layers"),
-        ("attention-dim", int, "size of the attention's hidden layer"),
-        ("dropout", float, "before and after the readout"),
-        ("dropout-embedding", float, "of the numbers in word vectors; default: 0"),
-        ("dropout-words", float, "of whole words before the one that is predicted; default: 0"),
-        ("feature-dropout", float, "of the features; default: 0"),
-        ("feature-projection-dim", int, "map each feature vector to one of this length first"),
-        ("attention-penalty-weight", float, "lambda of the paper's penalty"),
-        ("label-smoothing", float, "default: 0"),
-        ("num-samples", int, "hard attention: draws for each caption"),
-        ("expectation-epochs", int, "hard attention: epochs with expectations only, before it draws"),
-        ("epochs", int, _usual("epochs")),
-        ("batch-size", int, f"captions in a batch; {_usual('batch_size')}"),
-        ("seed", int, "default: 0"),
-        ("learning-rate", float, _usual("learning_rate")),
-        ("warmup-steps", int, "updates in which the learning rate rises from 0"),
-        ("clip-norm", float, "bound of the norm of all gradients; default: 5"),
-        ("weight-decay", float, "how fast matrices shrink by themselves; default: not at all"),
-        ("average-momentum", float, "keep a moving average of the weights, such as 0.998"),
-        ("num-views", int, "of each training photo: 2 with the mirrored one, more with parts of it; default: 1"),
-        ("patience", int, "stop after so many epochs without a better BLEU-4 on dev; default: 5"),
-        ("min-count", int, "a word of the vocabulary occurs at least so often; default: 1"),
-        ("max-words", int, "size of the vocabulary; default: 10000"),
-        ("num-beams", int, "for the captions of the dev split after each epoch; default: 1"),
-        ("self-critical-epochs", int, "further epochs with CIDEr as the reward of whole captions; default: 0"),
-        ("self-critical-rate", float, "their learning rate; default: 0.00005"),
-        ("num-drawn", int, "captions drawn for each photo in these epochs; default: 5"),
-        ("drawing-temperature", float, "below 1 they are closer to those of a search; default: 0.5"),
-    ):
-        parser.add_argument(f"--{name}", type=kind, help=text)
-    parser.add_argument(
-        "--reward-baseline", choices=BASELINE_NAMES, help="what a drawn caption must beat; default: greedy"
-    )
-    parser.add_argument(
-        "--deterministic", action="store_true", help="the same seed gives the same weights bit for bit; slower"
-    )
-    parser.add_argument("--normalise-features", action=argparse.BooleanOptionalAction)
-    parser.add_argument("--readout-activation", choices=("tanh", "relu"), help="default: none, as in the paper")
-    parser.add_argument("--length-penalty", type=float, help="of the finished captioner's searches; default: 0")
-    parser.add_argument("--dtype", choices=("float32", "mixed_bfloat16"), help="default: float32")
-    parser.add_argument("--group-by", choices=("length", "image"), help="what shares a batch; default: length")
-    parser.add_argument("--optimizer", choices=("adam", "adamw", "rmsprop", "sgd"), help="default: adam")
-    parser.add_argument("--schedule", choices=("constant", "cosine"), help="of the learning rate; default: constant")
     parser.add_argument("--cache-dir", help="the folder for the features; default: beside the photos")
     parser.add_argument("--skip-unreadable", action="store_true", help="leave out photos that cannot be read")
     parser.add_argument("--output-dir", help="default: runs/DATA-ENCODER-ATTENTION")
@@ -218,6 +180,16 @@ def _add_fit(parser):
     parser.add_argument(
         "--hosts", action="store_true", help="train on the hosts that TF_CONFIG names, on all their GPUs"
     )
+    defaults = TrainingOptions.defaults()
+    where = "where a folder goes on from the bundled captioner"
+    own = {name: f"{_shown(defaults[name])}; {_shown(value)} {where}" for name, value in OWN_PHOTOS.items()}
+    _add_options(parser.add_argument_group("options of the training"), TrainingOptions, usual=own)
+    group = parser.add_argument_group("options of further epochs, with rewards (self-critical training)")
+    _add_options(group, SelfCriticalOptions)
+    group = parser.add_argument_group("options of the captioner")
+    group.add_argument("--dropout", type=float, help="before and after the readout: both at once; default: 0.5")
+    names = [name for name in CaptionerOptions.names() if name not in TrainingOptions.names()]
+    _add_options(group, CaptionerOptions, *names, usual=USUAL)
 
 
 def _add_caption(parser):
@@ -225,7 +197,7 @@ def _add_caption(parser):
     parser.add_argument("--recursive", action="store_true", default=False, help="descend into subfolders too")
     _add_model(parser)
     _add_search(parser)
-    _add_encoder_weights(parser)
+    _add_options(parser, CaptionerOptions, "encoder_weights")
     parser.add_argument(
         "--json", action="store_true", default=False, dest="as_json", help="print a JSON object for each picture"
     )
@@ -252,7 +224,7 @@ def _add_evaluate(parser):
     parser.add_argument("--split", choices=SPLITS, help="default: test")
     parser.add_argument("--cache-dir", dest="cache", help="a folder of features that fit or features has built")
     _add_search(parser)
-    _add_encoder_weights(parser)
+    _add_options(parser, CaptionerOptions, "encoder_weights")
     parser.add_argument("--skip-unreadable", action="store_true", help="leave out photos that cannot be read")
     parser.add_argument(
         "--allow-training-photos", action="store_true", help="score photos that the captioner has learnt from, too"
@@ -284,7 +256,7 @@ def _add_compare(parser):
 
 def _add_features(parser):
     _add_data(parser)
-    _add_encoder(parser)
+    _add_options(parser, CaptionerOptions, *OF_ENCODER, usual=USUAL)
     parser.add_argument("--cache-dir", required=True, help="the folder for the features")
     parser.add_argument(
         "--shard", metavar="I/N", help="encode only part I of N, as other machines do the others; see docs/scale.md"
@@ -301,7 +273,7 @@ def _add_export(parser):
     parser.add_argument(
         "--tflite", action="store_true", default=False, help="write model.tflite too, for LiteRT: greedy search"
     )
-    _add_encoder_weights(parser)
+    _add_options(parser, CaptionerOptions, "encoder_weights")
 
 
 def _add_info(parser):

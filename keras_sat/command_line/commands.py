@@ -14,9 +14,9 @@ import keras_sat
 from data_utils.datasets import DATASETS
 from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.checks import NO_EPOCH, STOPPED_EARLY
-from keras_sat.command_line.arguments import SELF_CRITICAL
 from keras_sat.command_line.messages import visible, without_number
 from keras_sat.command_line.paths import drawing_paths, make_place, refuse_one_place_for_two, refuse_other_kind
+from keras_sat.options import SelfCriticalOptions
 from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODER, PRESETS, WITHOUT_GPU, usual_encoder, usual_preset
 
 
@@ -37,7 +37,8 @@ def _without_a_second_line():
 
 def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
     """Train with the settings of a preset and those that were given."""
-    idle = [name for name in SELF_CRITICAL if name in options and not options.get("self_critical_epochs")]
+    rewards = [name for name in SelfCriticalOptions.names() if name != "self_critical_epochs"]
+    idle = [name for name in rewards if name in options and not options.get("self_critical_epochs")]
     if idle:
         raise ValueError(
             "This is about self-critical epochs, and there are none: pass --self-critical-epochs too, or leave it out. "
@@ -50,7 +51,7 @@ def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
     if preset not in (None, "default") and data == "folder" and "initial_model" not in options:
         options.setdefault("from_scratch", True)  # which is what the settings of a preset are for
     if dropout is not None:
-        options |= {"dropout_before_readout": dropout, "dropout_after_readout": dropout}
+        options = {"dropout_before_readout": dropout, "dropout_after_readout": dropout, **options}
     before = noted_encoder(options["output_dir"]) if "output_dir" in options else None
     named = options if before is None else {"encoder": before, **options}
     settings = usual_preset(data, named) if preset is None else PRESETS[preset]
