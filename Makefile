@@ -6,7 +6,7 @@ INSTALLED := .venv/installed
 # one process, since its tests share what they trained.
 PYTEST := pytest --numprocesses 2 --dist loadfile
 
-.PHONY: demo install test test-all test-lowest stubs lint bench bench-gpu torture notebooks notebooks-check clean
+.PHONY: demo install test test-all test-lowest stubs docs lint bench bench-gpu torture notebooks notebooks-check clean
 
 install: $(INSTALLED)
 
@@ -31,6 +31,10 @@ stubs: $(INSTALLED)
 	$(BIN)/python docs/make_stubs.py
 	$(BIN)/ruff check --select I --fix --quiet keras_sat/__init__.pyi data_utils/__init__.pyi
 	$(BIN)/ruff format --quiet keras_sat/__init__.pyi data_utils/__init__.pyi
+
+# The reference of all public names, as pages: build/reference/index.html
+docs: $(INSTALLED)
+	$(BIN)/python docs/make_reference.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

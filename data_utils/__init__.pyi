@@ -1,5 +1,7 @@
 """Made by docs/make_stubs.py from the signatures of the public names."""
 
+from __future__ import annotations
+
 import os
 from typing import Any
 

@@ -17,7 +17,9 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("data_utils", "keras_sat")
 HEAD = '"""Made by docs/make_stubs.py from the signatures of the public names."""\n'
-IMPORTS = (  # those that are used are written
+IMPORTS = (  # those that are used are written; the first one always: pdoc runs these files
+    "from __future__ import annotations",
+    "",
     "import os",
     "from collections.abc import Callable",
     "from collections.abc import Iterator",
@@ -43,7 +45,9 @@ def stub_of(package):
     known = KNOWN | names.keys() | {*others}
     body = "\n\n".join(_declared(name, value, known) for name, value in names.items())
     used = [name for name in others if re.search(rf"\b{name}\b", body) and name not in names]
-    imports = [line for line in IMPORTS if not line or re.search(rf"\b{line.split()[-1]}\b", body)]
+    imports = [
+        line for line in IMPORTS if not line or "__future__" in line or re.search(rf"\b{line.split()[-1]}\b", body)
+    ]
     head = (
         HEAD
         + "\n"

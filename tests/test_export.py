@@ -145,11 +145,11 @@ def test_the_lines_of_the_readme(exported, scenes, monkeypatch, capsys):
     captioner = Captioner.from_pretrained("scenes")
     beams, greedy = (captioner.caption("photo.jpg", num_beams=num_beams).caption for num_beams in (3, 1))
     for wanted, caption in (("saved_model.load(", beams), ("get_signature_runner()", greedy)):
-        block = next(block for block in python_blocks(ROOT / "README.md") if wanted in block)
+        block = next(block for block in python_blocks(ROOT / "docs" / "export.md") if wanted in block)
         block = re.sub(r"from ai_edge_litert.*", "import tensorflow as tf; Interpreter = tf.lite.Interpreter", block)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that TensorFlow's Interpreter is deprecated
-            exec(compile(block, "README.md", "exec"), {})
+            exec(compile(block, "export.md", "exec"), {})
         assert capsys.readouterr().out.startswith(caption)
 
 

@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import textwrap
 import warnings
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from keras_sat.command_line.arguments import build_parser
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SHELL = ("keras-sat", "python", "python3", "make", "source", "pip")
 OURS = ("keras-sat ", "python -m keras_sat ")
 WRITTEN = (
     "plot",
@@ -40,24 +38,22 @@ WRITTEN = (
 WRITTEN_FROM_PYTHON = (
     r"""(?:save|animate|to_html|export|build|download)\(\s*(?:"flickr8k", )?"([^"]+)\"|\]\("([^"]+)"\)"""
 )
-LOOKS_LIKE_PYTHON = re.compile(r"^(import |from |print\(|\w+ = |(keras_sat|data_utils|captioner)\.\w)", re.MULTILINE)
-SMALLER = {"epochs=20": "epochs=1", "embedding_dim=128, hidden_dim=256, attention_dim=128": "hidden_dim=16"}
+SMALLER = {"epochs=20": "epochs=1", "embedding_dim=128": "embedding_dim=16", "hidden_dim=256": "hidden_dim=16"}
+
+
+def fences(page):
+    """Return (language, text) of the fenced blocks of a page."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def blocks(page):
-    """Return the indented blocks of a page, without their indentation."""
-    found = re.findall(r"(?:^    .*\n(?:[ \t]*\n(?=    ))*)+", page.read_text(encoding="utf-8") + "\n", re.MULTILINE)
-    return [textwrap.dedent(block) for block in found]
-
-
-def is_shell(block):
-    return block.split()[0] in SHELL
+    """Return the texts of the fenced blocks of a page."""
+    return [text for _, text in fences(page)]
 
 
 def python_blocks(page):
-    """Return the blocks of Python, without commands that stand among its lines."""
-    chosen = [block for block in blocks(page) if not is_shell(block) and LOOKS_LIKE_PYTHON.search(block)]
-    return ["".join(line for line in block.splitlines(True) if not line.startswith(OURS)) for block in chosen]
+    """Return the blocks of Python."""
+    return [text for language, text in fences(page) if language == "python"]
 
 
 def commands(page):
@@ -69,7 +65,7 @@ def commands(page):
 
 def links(page):
     """Return where the links of a page lead, those in code left out."""
-    prose = re.sub(r"^    .*$|`[^`\n]+`", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    prose = re.sub(r"^```.*?^```$|`[^`\n]+`", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     return re.findall(r"\]\(([^)\s#]+)", prose)
 
 
@@ -87,7 +83,20 @@ LINKS = [(page, link) for page in PAGES for link in links(page)]
 
 def test_there_is_something_to_test():
     assert len(COMMANDS) > 25 and len(LINKS) > 10
-    assert len(python_blocks(ROOT / "README.md")) >= 8
+    assert len(PYTHON) >= 25
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_is_fenced_and_names_its_language(page):
+    assert {language for language, _ in fences(page)} <= {"bash", "python", "csv", "json", "text"}
+    outside = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert "```" not in outside and not re.search(r"\n\n {4}\S", outside), "a block without a fence"
+
+
+def test_readme_is_short_and_leads_to_every_page():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 200
+    assert {f"docs/{page.name}" for page in PAGES[1:]} <= set(links(ROOT / "README.md"))
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
@@ -173,7 +182,7 @@ def test_from_photos_to_batches_runs(in_empty_folder, monkeypatch):
     write_copy_of_data_set("flickr8k", Path("flickr8k"))
     monkeypatch.setitem(ENCODERS, "vgg16", lambda: ENCODERS["tiny"]())
     wanted = ("data_utils.flickr8k(", "FeatureCache.build(", "make_batches(train")
-    chosen = [next(block for block in python_blocks(ROOT / "README.md") if text in block) for text in wanted]
+    chosen = [next(block for block in python_blocks(ROOT / "docs" / "data.md") if text in block) for text in wanted]
     names = {"data_utils": data_utils}
     for block in chosen:
         exec(compile(block, "README.md", "exec"), names)
@@ -185,7 +194,7 @@ def test_the_training_step_by_step_runs(in_empty_folder, monkeypatch):
     """The block of "Without `fit`", with fewer scenes, one epoch and a smaller decoder."""
     draw = DATASETS["scenes"]
     monkeypatch.setitem(DATASETS, "scenes", lambda folder: draw(folder, num_scenes=40))
-    block = next(block for block in python_blocks(ROOT / "README.md") if "captioner.fit(" in block)
+    block = next(block for block in python_blocks(ROOT / "docs" / "training.md") if "captioner.fit(" in block)
     for text, smaller in SMALLER.items():
         assert text in block
         block = block.replace(text, smaller)
@@ -248,7 +257,7 @@ def plain_commands():
     text = (ROOT / "docs" / "windows.md").read_text(encoding="utf-8")
     return {
         target: [line.strip() for line in block.splitlines()]
-        for target, block in re.findall(r"^`make ([\w-]+)`[^:\n]*:\n\n((?:    .+\n)+)", text, re.MULTILINE)
+        for target, block in re.findall(r"^`make ([\w-]+)`[^:\n]*:\n\n```bash\n((?:.+\n)+?)```", text, re.MULTILINE)
     }
 
 
@@ -295,7 +304,7 @@ def written_paths():
             found |= {first or second for first, second in re.findall(WRITTEN_FROM_PYTHON, block)}
             found |= set(re.findall(r'(?:output_dir|data_dir|cache_dir)="([^"]+)"', block))
         text = page.read_text(encoding="utf-8")
-        found |= set(re.findall(r"^    python benchmarks/\S*blend\.py (\S+)", text, re.MULTILINE))
+        found |= set(re.findall(r"^python benchmarks/\S*blend\.py (\S+)", text, re.MULTILINE))
         found |= set(re.findall(r'"sqlite:///([^"]+)"', text))
     return sorted(path for path in found if not path.startswith("/"))
 

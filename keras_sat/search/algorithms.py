@@ -12,8 +12,6 @@ All take these keyword arguments:
     forbidden_token_ids tokens that are never chosen; `<pad>` and `<start>` never are
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
