@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_copy_of_data_set
+from PIL import Image
 
 import data_utils
 import keras_sat
@@ -18,6 +19,7 @@ from data_utils import DATASETS
 from keras_sat import ENCODERS
 from keras_sat.__main__ import main
 from keras_sat.command_line.arguments import build_parser
+from keras_sat.search.writer import results_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -203,6 +205,21 @@ def test_the_training_step_by_step_runs(in_empty_folder, monkeypatch):
     assert len(names["images"]) == 40 and names["result"].attention_weights.shape[1:] == (8, 8)
     loaded = keras_sat.Captioner.load("my_model")
     assert loaded.caption(names["photo"], num_beams=3).caption == names["result"].caption
+
+
+def test_the_ways_through_the_house_run(in_empty_folder, monkeypatch):
+    """Both blocks of docs/architecture.md as they stand; the photo's caption is that of `caption`."""
+    write_copy_of_data_set("flickr8k", Path("flickr8k"))
+    names = {"data_utils": data_utils, "keras_sat": keras_sat, "results_of": results_of}
+    ways = python_blocks(ROOT / "docs" / "architecture.md")
+    assert len(ways) == 2
+    exec(compile(ways[0], "architecture.md", "exec"), names)
+    assert names["captioner"].built
+    names["captioner"] = keras_sat.Captioner.from_pretrained("scenes")
+    Image.fromarray(data_utils.draw_scenes(1, seed=1502)[0].image).save("photo.jpg", quality=95)
+    exec(compile(ways[1], "architecture.md", "exec"), names)
+    assert names["result"].caption == names["captioner"].caption("photo.jpg", num_beams=1).caption
+    assert Path("where.png").stat().st_size > 5000
 
 
 @pytest.mark.parametrize(("page", "link"), LINKS, ids=lambda value: value.name if isinstance(value, Path) else value)
