@@ -85,11 +85,6 @@ class Attention(keras.layers.Layer):
     def build(self, hidden_state_shape, features_shape, **_):
         """Make the weights of the scoring; there are none unless a subclass has some."""
 
-    @property
-    def dense_layers_of_score(self):
-        """The LoopDense layers that `score` calls, once each: see `keras_sat.model.fast.loop`."""
-        return []
-
     def project(self, features):
         """Return the part of the scores that no step changes, computed once for each photo."""
         return ops.cast(features, self.compute_dtype)
@@ -136,10 +131,6 @@ class BahdanauAttention(Attention):
         self.score_vector = self.add_weight(
             shape=(self.attention_dim,), initializer="glorot_uniform", name="score_vector"
         )
-
-    @property
-    def dense_layers_of_score(self):
-        return [self.state_projection]
 
     def project(self, features):
         return self.feature_projection(features)
@@ -189,10 +180,6 @@ class BilinearAttention(Attention):
             features_shape[-1], use_bias=False, dtype=self.dtype_policy, name="state_projection"
         )
         self.state_projection.build(hidden_state_shape)
-
-    @property
-    def dense_layers_of_score(self):
-        return [self.state_projection]
 
     def score(self, hidden_state, projected_features):
         return equations.dot_scores(projected_features, self.state_projection(hidden_state))

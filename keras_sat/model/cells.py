@@ -15,6 +15,11 @@ class RecurrentCell(layers.Layer):
     `input_projection` is for the word (and for the layer below), `context_projection` for z_t. Both are called from
     outside, since the words of a whole caption can be projected at once.
 
+    Args:
+        hidden_dim: length of h_t.
+        is_first: whether there is no layer below: the words are projected before the loop then, and `projected_inputs`
+            is the first of the loop's inputs plus what the step adds to it.
+
     Call arguments:
         projected_inputs: the sum of the projections of all inputs, (rows, num_gates * hidden_dim).
         hidden_state, cell_state: (rows, hidden_dim); a cell without cell states takes and returns None.
@@ -24,18 +29,21 @@ class RecurrentCell(layers.Layer):
 
     num_gates = None
     has_cell_state = None
-    recurrent_is_summed = None  # whether the cell adds the projection of h_{t-1} to that of the inputs
+    adds_recurrent = None  # whether the cell adds the projection of h_{t-1} to that of the inputs
 
-    def __init__(self, hidden_dim, **kwargs):
+    def __init__(self, hidden_dim, *, is_first=True, **kwargs):
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
         size = self.num_gates * hidden_dim
         policy = {"dtype": self.dtype_policy}
         self.input_projection = LoopDense(size, bias_initializer=self.initial_bias, name="input_projection", **policy)
-        self.context_projection = LoopDense(size, use_bias=False, name="context_projection", **policy)
+        self.context_projection = LoopDense(
+            size, use_bias=False, is_summed=is_first, name="context_projection", **policy
+        )
         self.recurrent_projection = LoopDense(
             size,
             use_bias=not self.has_cell_state,
+            is_summed=is_first and self.adds_recurrent,
             kernel_initializer="orthogonal",
             name="recurrent_projection",
             **policy,
@@ -58,7 +66,7 @@ class LSTMCell(RecurrentCell):
 
     num_gates = 4
     has_cell_state = True
-    recurrent_is_summed = True
+    adds_recurrent = True
 
     def initial_bias(self, shape, dtype=None):
         """1 for the forget gate: remember, until something better is learnt."""
@@ -73,7 +81,7 @@ class GRUCell(RecurrentCell):
 
     num_gates = 3
     has_cell_state = False
-    recurrent_is_summed = False
+    adds_recurrent = False
 
     def call(self, projected_inputs, hidden_state, cell_state=None):
         return equations.gru(projected_inputs, self.recurrent_projection(hidden_state), hidden_state), None

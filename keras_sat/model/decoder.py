@@ -14,7 +14,8 @@ from keras_sat import equations
 from keras_sat.checks import check_counts
 from keras_sat.model.attention import make_attention
 from keras_sat.model.cells import CELLS
-from keras_sat.model.fast.loop import loop_over_time
+from keras_sat.model.fast.loop import loop_layers_of
+from keras_sat.model.loop import loop_over_time
 from keras_sat.options import DecoderOptions, with_options
 
 
@@ -110,7 +111,10 @@ class CaptionDecoder(layers.Layer):
         self.attention_layer = make_attention(*attention, name="attention", **policy)
         self.embedding = layers.Embedding(vocabulary_size, self.embedding_dim, name="embedding", **policy)  # E
         cell = CELLS[self.cell]
-        self.cells = [cell(self.hidden_dim, name=f"cell_{layer}", **policy) for layer in range(self.num_layers)]
+        self.cells = [
+            cell(self.hidden_dim, is_first=layer == 0, name=f"cell_{layer}", **policy)
+            for layer in range(self.num_layers)
+        ]
         size = self.num_layers * self.hidden_dim
         self.initial_hidden = layers.Dense(size, activation="tanh", name="initial_hidden", **policy)
         if cell.has_cell_state:
@@ -279,23 +283,24 @@ class CaptionDecoder(layers.Layer):
         _, regions, feature_dim = features.shape
         specs = [(self.hidden_dim, self.compute_dtype), (feature_dim, self.compute_dtype)]
         specs += [(regions, "float32")] * 2
-        first, *above = self.cells
-        dense_layers = [cell.recurrent_projection for cell in self.cells] + [cell.input_projection for cell in above]
-        summed_layers = [first.recurrent_projection] if first.recurrent_is_summed else []
+        first = self.cells[0]
+        outside = [first.input_projection]  # of the loop
         padding = {"token_weights": token_weights, "photos": photos}
         if self.attention == "none":  # the context never changes: it stays out of the loop
             attended = self._attend(state.hidden_states[-1], features, projected_features)
             projected_inputs += first.context_projection(attended.context)
-            late = {"dense_layers": dense_layers, "summed_layers": summed_layers}
-            (hidden_states,) = loop_over_time(advance, state, (projected_inputs,), specs[:1], **late, **padding)
+            outside.append(first.context_projection)
+            inside = [layer for layer in loop_layers_of(*self.cells) if layer not in outside]
+            (hidden_states,) = loop_over_time(advance, state, (projected_inputs,), specs[:1], layers=inside, **padding)
             attended = [ops.repeat(x[None], time, axis=0) for x in attended]
         else:
             noise = None if noise is None else ops.swapaxes(noise, 0, 1)
             sampled = None if sampled is None else ops.broadcast_to(sampled[:, None], (time, rows, 1))
-            dense_layers += [first.context_projection, *self.attention_layer.dense_layers_of_score]
-            late = {"dense_layers": dense_layers, "summed_layers": [*summed_layers, first.context_projection]}
+            inside = [layer for layer in loop_layers_of(*self.cells, self.attention_layer) if layer not in outside]
             inputs = projected_inputs, noise, sampled
-            hidden_states, *attended = loop_over_time(attend_and_advance, state, inputs, specs, **late, **padding)
+            hidden_states, *attended = loop_over_time(
+                attend_and_advance, state, inputs, specs, layers=inside, **padding
+            )
         return Unrolled(embedded, hidden_states, *attended)
 
     def compute_output_shape(self, features_shape, input_ids_shape):

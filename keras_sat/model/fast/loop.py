@@ -1,4 +1,8 @@
-"""The loop over the words of a caption, and the dense layers inside it."""
+"""The fast twin of `keras_sat.model.loop.plain_loop`, and the dense layers that it makes fast.
+
+It is TensorFlow's own loop, in which captions that have ended take no further part, and which leaves the gradients of
+matrices for after it.
+"""
 
 import keras
 from keras import layers, ops
@@ -6,17 +10,25 @@ from keras import layers, ops
 
 @keras.saving.register_keras_serializable("keras_sat")
 class LoopDense(layers.Dense):
-    """A dense layer for the inside of `loop_over_time`; anywhere else it is like any other.
+    """A dense layer for the inside of `fast_loop`; anywhere else it is like any other.
 
     The gradient of a matrix W in a loop is a sum over the steps, of x_t^T dy_t. To add it up step by step takes a small
     product and a sum of large matrices at each; after the loop it is one product of all x_t with all dy_t, several
     times as fast. So inside the loop W is held constant, and zeros from outside are added to y_t = x_t W: their
     gradient is dy_t, from which `_LateProduct` makes that of W.
+
+    Args:
+        is_summed: whether the step only adds the outputs to the first of the loop's inputs, which enters nothing else:
+            dy_t is its gradient then, and there is no need of zeros.
     """
 
-    def __init__(self, units, **kwargs):
+    def __init__(self, units, *, is_summed=False, **kwargs):
         super().__init__(units, **kwargs)
+        self.is_summed = is_summed
         self.late_product = None  # a _LateProduct, while a step of a loop is being made
+
+    def get_config(self):
+        return {**super().get_config(), "is_summed": self.is_summed}
 
     def call(self, inputs):
         if self.late_product is None:
@@ -25,47 +37,30 @@ class LoopDense(layers.Dense):
         return outputs if self.bias is None else outputs + self.bias
 
 
-def loop_over_time(
-    step, state, inputs, output_specs, *, dense_layers=(), summed_layers=(), token_weights=None, photos=None
-):
-    """Return what `step` gives out at each time, stacked: tensors (time, rows, dim).
+def loop_layers_of(*layers):
+    """Return the LoopDense that Keras layers have as attributes, and have built."""
+    items = (item for layer in layers for item in vars(layer).values())
+    return [item for item in items if isinstance(item, LoopDense) and item.built]
+
+
+def fast_loop(step, state, inputs, output_specs, *, layers=(), token_weights=None, photos=None):
+    """Return what `keras_sat.model.loop.plain_loop` does: list of tensors (time, rows, dim).
+
+    One graph serves captions of any length, with a gradient that XLA can compile too. (`keras.ops.scan` wants outputs
+    of the shapes of the state, and XLA cannot compile its gradient.)
 
     Args:
-        step: function of (state, *inputs at one time) that returns the next state and a tuple of outputs (rows, dim).
-        state: the state before the first step, a nest of tensors (rows, dim).
-        inputs: tuple of tensors (time, rows, dim), or None, which is handed on as it is.
+        step, state, inputs: see `plain_loop`.
         output_specs: length and dtype of each output at one time.
-        dense_layers: every LoopDense that `step` calls, each of them once.
-        summed_layers: those of which `step` adds the outputs to the first of the inputs, which enters nothing else:
-            dy_t is its gradient then, and they need no zeros.
+        layers: LoopDense that `step` calls, each of them once; those that are left out are slower, and no less right.
         token_weights: (rows, time), 0 for padding. With it, captions leave the loop when they have ended: at each time
             `step` sees the first captions of each photo only, as many as have a word left in any of the photos. The
             outputs of the others are 0. It saves work where the captions of a photo come longest first.
         photos: how many photos there are; rows is a multiple of it.
     """
-    if keras.config.backend() != "tensorflow":
-        return _scan(step, state, inputs)
-    leaving = _NobodyLeaves() if token_weights is None else _TheEndedLeave(token_weights, photos)
-    return _tensorflow_loop(step, state, inputs, output_specs, dense_layers, summed_layers, leaving)
-
-
-def _scan(step, state, inputs):
-    """The loop for other backends, whose own loop learns fast."""
-
-    def body(state, turn):
-        turn = iter(turn)
-        return step(state, *(None if x is None else next(turn) for x in inputs))
-
-    _, outputs = ops.scan(body, state, [x for x in inputs if x is not None])
-    return outputs
-
-
-def _tensorflow_loop(step, state, inputs, output_specs, dense_layers, summed_layers, leaving):
-    """TensorFlow's own loop: one graph for captions of any length, with a gradient that XLA can compile too.
-
-    There, `keras.ops.scan` wants outputs of the shapes of the state, and XLA cannot compile its gradient.
-    """
     import tensorflow as tf
+
+    leaving = _NobodyLeaves() if token_weights is None else _TheEndedLeave(token_weights, photos)
 
     def in_turn(x):
         """Return a function from a time, and what is left then, to x of that time."""
@@ -76,9 +71,9 @@ def _tensorflow_loop(step, state, inputs, output_specs, dense_layers, summed_lay
         return lambda t, left: leaving.those_left(queue.read(t), left)
 
     time, rows = ops.shape(inputs[0])[:2]
-    late, zeros = [_LateProduct(layer) for layer in dense_layers], []
+    late, zeros = [_LateProduct(layer) for layer in layers], []
     for product in late:
-        if product.layer in summed_layers:
+        if product.layer.is_summed:
             inputs = (product.with_gradient(inputs[0]), *inputs[1:])
             zeros.append(None)
         else:
@@ -138,7 +133,7 @@ class _NobodyLeaves:
 
 
 class _TheEndedLeave:
-    """Captions leave the loop when they have ended; see `loop_over_time`."""
+    """Captions leave the loop when they have ended; see `fast_loop`."""
 
     shape = (None, None)  # photos, captions
 
@@ -221,9 +216,13 @@ class _LateProduct:
 
     def begin_step(self, zeros):
         self.layer.late_product = self
-        self._zeros = zeros
+        self._zeros, self._inputs = zeros, None
 
     def __call__(self, x):
+        if self._inputs is not None:
+            raise ValueError(
+                f"A LoopDense is called once in each step; use keras.layers.Dense. Received: {self.layer.name} twice"
+            )
         self._inputs = ops.stop_gradient(x)
         outputs = self._product(x)
         return outputs if self._zeros is None else outputs + self._zeros
