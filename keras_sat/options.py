@@ -5,6 +5,7 @@ Python and the command line take them from here: signatures, checks, documentati
 
 import dataclasses
 import functools
+import importlib
 import inspect
 import numbers
 from collections.abc import Callable
@@ -118,15 +119,36 @@ def one_of(*choices):
     return Bound(check, str, choices)
 
 
-def an_encoder():
-    """The name of an encoder, a keras.Model, or None."""
+def name_in(module, registry, *listed):
+    """A name in a dict of `keras_sat.model`, which is only looked at for names that are not listed here.
+
+    Args:
+        module: of the dict.
+        registry: the name of the dict.
+        *listed: the names that the command line offers: those that come with keras_sat.
+    """
 
     def check(name, value):
-        known = value in ENCODER_NAMES if isinstance(value, str) else value is None or _is_keras_model(value)
-        if not known:
-            raise ValueError(
-                f"Expected one of: {', '.join(ENCODER_NAMES)}, or a keras.Model, or None. Received: {name}={value!r}"
-            )
+        if value in listed:
+            return
+        names = getattr(importlib.import_module(module), registry)
+        if not isinstance(value, str) or value not in names:
+            raise ValueError(f"Expected one of: {', '.join(names)}. Received: {name}={value!r}")
+
+    return Bound(check, str, listed)
+
+
+def an_encoder():
+    """The name of an encoder, a keras.Model, or None."""
+    named = name_in("keras_sat.model.encoders", "ENCODERS", *ENCODER_NAMES)
+
+    def check(name, value):
+        if value is None or (not isinstance(value, str) and _is_keras_model(value)):
+            return
+        try:
+            named.check(name, value)
+        except ValueError as error:
+            raise ValueError(str(error).replace(". Received", ", or a keras.Model, or None. Received", 1)) from None
 
     return Bound(check, str, ENCODER_NAMES, takes_none=True)
 
@@ -223,9 +245,15 @@ class DecoderOptions(Options):
     draws places while training; in a search it uses the expectation, unless it is asked to draw.
     """
 
-    attention: str = option("soft", "where the decoder looks", one_of(*ATTENTION_NAMES))
-    scoring: str = option("additive", "how attention scores a region: additive is Bahdanau's", one_of(*SCORING_NAMES))
-    cell: str = option("lstm", "of the recurrent layers", one_of(*CELL_NAMES))
+    attention: str = option(
+        "soft", "where the decoder looks", name_in("keras_sat.model.attention", "ATTENTIONS", *ATTENTION_NAMES)
+    )
+    scoring: str = option(
+        "additive",
+        "how attention scores a region: additive is Bahdanau's",
+        name_in("keras_sat.model.attention", "SCORINGS", *SCORING_NAMES),
+    )
+    cell: str = option("lstm", "of the recurrent layers", name_in("keras_sat.model.cells", "CELLS", *CELL_NAMES))
     num_layers: int = option(1, "recurrent layers; attention reads the top one", count())
     embedding_dim: int = option(512, "length of a word's vector, m of the paper", count())
     hidden_dim: int = option(512, "size of the recurrent layers, n of the paper", count())

@@ -252,3 +252,18 @@ def test_one_file_is_no_place_for_a_captioner(name, captioner, tmp_path):
         keras.saving.save_model(captioner, tmp_path / "x.keras")
     captioner.save(tmp_path / "v1.5")
     assert Captioner.load(tmp_path / "v1.5").weights_digest() == captioner.weights_digest()
+
+
+def test_what_is_added_to_a_dict_is_an_option(monkeypatch):
+    from keras_sat.model.attention import SCORINGS, DotAttention
+    from keras_sat.model.cells import CELLS, GRUCell
+    from keras_sat.model.encoders import ENCODERS
+
+    monkeypatch.setitem(SCORINGS, "mine", DotAttention)
+    monkeypatch.setitem(CELLS, "mine", GRUCell)
+    monkeypatch.setitem(ENCODERS, "mine", ENCODERS["tiny"])
+    captioner = Captioner(["dog"], encoder="mine", scoring="mine", cell="mine", hidden_dim=66)
+    assert captioner.decoder.cell == "mine" and captioner.encoder_model.output_shape[1:] == (8, 8, 66)
+    for name in ("scoring", "cell", "encoder"):
+        with pytest.raises(ValueError, match=f"Expected one of: .*mine.* Received: {name}='yours'"):
+            Captioner(["dog"], **{"encoder": None, **SIZES, name: "yours"})

@@ -9,6 +9,7 @@ import subprocess
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import write_copy_of_data_set
 from PIL import Image
@@ -19,10 +20,11 @@ from data_utils import DATASETS
 from keras_sat import ENCODERS
 from keras_sat.__main__ import main
 from keras_sat.command_line.arguments import build_parser
+from keras_sat.model import attention
 from keras_sat.search.writer import results_of
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 OURS = ("keras-sat ", "python -m keras_sat ")
 WRITTEN = (
     "plot",
@@ -40,6 +42,7 @@ WRITTEN = (
 WRITTEN_FROM_PYTHON = (
     r"""(?:save|animate|to_html|export|build|download)\(\s*(?:"flickr8k", )?"([^"]+)\"|\]\("([^"]+)"\)"""
 )
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SMALLER = {"epochs=20": "epochs=1", "embedding_dim=128": "embedding_dim=16", "hidden_dim=256": "hidden_dim=16"}
 
 
@@ -68,7 +71,7 @@ def commands(page):
 def links(page):
     """Return where the links of a page lead, those in code left out."""
     prose = re.sub(r"^```.*?^```$|`[^`\n]+`", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    return re.findall(r"\]\(([^)\s#]+)", prose)
+    return re.findall(r"\]\(([^)\s]+)", prose)
 
 
 COMMANDS = [(page.name, command) for page in PAGES for command in commands(page)]
@@ -98,7 +101,7 @@ def test_every_block_is_fenced_and_names_its_language(page):
 def test_readme_is_short_and_leads_to_every_page():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 200
-    assert {f"docs/{page.name}" for page in PAGES[1:]} <= set(links(ROOT / "README.md"))
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= set(links(ROOT / "README.md"))
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
@@ -222,9 +225,32 @@ def test_the_ways_through_the_house_run(in_empty_folder, monkeypatch):
     assert Path("where.png").stat().st_size > 5000
 
 
+def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
+    """The blocks of docs/extending.md."""
+    monkeypatch.setattr(attention, "SCORINGS", attention.SCORINGS.copy())
+    names = {}
+    for block in python_blocks(ROOT / "docs" / "extending.md"):
+        exec(compile(block, "extending.md", "exec"), names)
+    assert np.allclose(names["attended"].attention_weights, 0.2)
+    assert names["captioner"].caption(names["images"][0].image_path).attention_weights.shape[1:] == (8, 8)
+    assert len(names["images"]) == 30 and {image.split for image in names["images"]} == {"train", "dev", "test"}
+
+
 @pytest.mark.parametrize(("page", "link"), LINKS, ids=lambda value: value.name if isinstance(value, Path) else value)
-def test_every_link_leads_to_a_file(page, link):
-    assert link.startswith(("https://", "http://")) or (page.parent / link).exists()
+def test_every_link_leads_to_a_file_and_a_heading(page, link):
+    if link.startswith(("https://", "http://")):
+        return
+    name, _, heading = link.partition("#")
+    target = page.parent / name if name else page
+    assert target.exists()
+    assert not heading or heading in anchors(target)
+
+
+def anchors(page):
+    """Return what GitHub calls the headings of a page in links."""
+    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.fixture
