@@ -1,4 +1,4 @@
-"""TensorFlow without what is not about the user's work: its greetings, and most lines of its errors."""
+"""TensorFlow without messages that are not about the user's work: its greetings, and most lines of its errors."""
 
 import contextlib
 import os

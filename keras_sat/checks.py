@@ -66,11 +66,11 @@ def check_learning_rate(learning_rate):
 def check_counts(least=1, most=MOST, **counts):
     """Raise ValueError unless each is a whole number from `least` to `most`; `max_length` is at most MOST_WORDS."""
     for name, count in counts.items():
-        greatest = min(most, MOST_WORDS) if name == "max_length" else most
+        highest = min(most, MOST_WORDS) if name == "max_length" else most
         if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < least:
             raise ValueError(f"`{name}` must be a whole number of at least {least}. Received: {name}={count!r}")
-        if count > greatest:
-            raise ValueError(f"`{name}` must be a whole number of at most {greatest}. Received: {name}={count!r}")
+        if count > highest:
+            raise ValueError(f"`{name}` must be a whole number of at most {highest}. Received: {name}={count!r}")
 
 
 def check_weights(**weights):

@@ -517,7 +517,7 @@ def _with_lines(text, lines):
     if place is None:
         return "\n".join([inspect.cleandoc(text), "", "Options:", *(f"    {line}" for line in lines)])
     indent = before[place][: len(before[place]) - len(before[place].lstrip())]
-    end = place + 1  # a long entry goes on in lines that stand further to the right
+    end = place + 1  # a long entry continues in lines that stand further to the right
     while end < len(before) and before[end].startswith(f"{indent} "):
         end += 1
     return "\n".join([*before[:place], *(indent + line for line in lines), *before[end:]])

@@ -24,7 +24,7 @@ def preset(**settings):
     return settings
 
 
-# What is usual where a folder of one's own goes on from the bundled captioner, and where these begin from scratch.
+# What is usual where a folder of one's own begins from the bundled captioner, and where these begin from scratch.
 OWN_PHOTOS = preset(epochs=15, batch_size=16, learning_rate=1e-4, encoder_rate=0.1)
 FROM_SCRATCH = {name: TrainingOptions.defaults()[name] for name in OWN_PHOTOS}
 

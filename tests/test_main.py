@@ -58,7 +58,7 @@ def test_every_option_of_a_training_is_offered_with_its_default(capsys, monkeypa
     shown = " ".join(" ".join(lines).split())
     for text in (
         "--self-critical-rate SELF_CRITICAL_RATE their learning rate, which is constant; default: 0.00005",
-        "default: 0.0004; 0.0001 where a folder goes on from the bundled captioner",
+        "default: 0.0004; 0.0001 where a folder begins from the bundled captioner",
         "default: tiny for scenes; else vgg16 where a GPU is found, mobilenet_v2 where not",
         "--deterministic, --no-deterministic",
         "train the encoder's layers behind --encoder-layer",
@@ -215,7 +215,7 @@ def test_info_names_what_it_finds(tmp_path, capsys):
     assert main(["info", "--data-dir", str(tmp_path)]) == 0
     output = capsys.readouterr().out
     assert "data: folder: 1 photos, 1 captions" in output and "data: coco: No caption file found" in output
-    assert "pretrained models: flickr8k-mobilenet_v2, flickr8k-mobilenet_v2-hard, scenes" in output
+    assert "bundled models: flickr8k-mobilenet_v2, flickr8k-mobilenet_v2-hard, scenes" in output
 
 
 @pytest.fixture

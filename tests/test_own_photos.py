@@ -187,5 +187,5 @@ def test_the_cross_entropy_from_before_is_that_of_the_captioner_and_it_resumes(m
     said = capsys.readouterr().out
     assert "the captions of dev are poor (BLEU-4" in said and "train on more photos; docs/troubleshooting.md" in said
     again = keras_sat.fit("folder", **{**options, "epochs": 2}, average_momentum=None, patience=None)
-    assert len(again.history["loss"]) == 2 and "goes on after epoch 1" in capsys.readouterr().out
+    assert len(again.history["loss"]) == 2 and "resumes after epoch 1" in capsys.readouterr().out
     assert read_sealed_json(tmp_path / "run" / "before.json", "scores", "") == before, "scored once"

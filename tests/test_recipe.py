@@ -63,7 +63,7 @@ def test_tensorboard_can_read_the_curves(whole_training):
 def test_run_again_it_ends_as_if_it_had_never_stopped(whole_training, half_training, tmp_path, capsys):
     shutil.copytree(half_training, tmp_path / "again")
     again = train(tmp_path / "again", show_progress=True)
-    assert "goes on after epoch 2" in capsys.readouterr().out
+    assert "resumes after epoch 2" in capsys.readouterr().out
     assert_same_end(whole_training[0], tmp_path / "again")
     assert len(again.history["loss"]) == OPTIONS["epochs"]
 
@@ -87,7 +87,7 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(whole_training,
         assert len(read_checkpoint(tmp_path / "checkpoint")[0]) == num_epochs
     ended = run_training(tmp_path)
     assert ended.returncode == 0, ended.stderr
-    assert "goes on after epoch 2" in ended.stdout
+    assert "resumes after epoch 2" in ended.stdout
     assert_same_end(whole_training[0], tmp_path)
     assert len(list((tmp_path / "checkpoint").iterdir())) == 2, "what was half written is cleared away"
 

@@ -238,7 +238,7 @@ def test_run_again_it_ends_as_if_it_had_never_stopped(rewarded, tmp_path, capsys
     shutil.copytree(folder, again, ignore=shutil.ignore_patterns("self_critical"))
     shutil.copytree(half, again / "self_critical")
     resumed = train(again, epochs=2, **SELF_CRITICAL, show_progress=True)
-    assert "goes on after self-critical epoch 2" in capsys.readouterr().out
+    assert "resumes after self-critical epoch 2" in capsys.readouterr().out
     assert_same_end(folder, again)
     np.testing.assert_allclose(resumed.history["reward"], captioner.history["reward"], rtol=1e-4)
 
@@ -259,7 +259,7 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(rewarded, tmp_p
     assert len(read_checkpoint(again / "self_critical" / "checkpoint")[0]) == 2
     ended = run_training(again, "", "self-critical")
     assert ended.returncode == 0, ended.stderr
-    assert "goes on after self-critical epoch 2" in ended.stdout
+    assert "resumes after self-critical epoch 2" in ended.stdout
     assert_same_end(folder, again)
 
 

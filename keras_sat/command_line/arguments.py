@@ -75,10 +75,10 @@ def _path_or_name(text):
 
 
 DEMO = """Train a captioner on drawn scenes (a few minutes on two CPU cores), score it on scenes that it has never seen,
-and draw where it looked. Killed and run again, it goes on."""
+and draw where it looked. Killed and run again, it resumes."""
 FIT = """Train a captioner and keep the best one. Flickr8k, Flickr30k and COCO have settings of their own, see --preset;
-the defaults below are those of other data, and of a captioner that begins from scratch: one that goes on from another
-keeps its own. Killed and run again with the same arguments, it goes on from the last epoch that was completed; Ctrl-C
+the defaults below are those of other data, and of a captioner that begins from scratch: one that begins from another
+keeps its own. Killed and run again with the same arguments, it resumes after the last epoch that was completed; Ctrl-C
 ends the training."""
 CAPTION = """Write a line for each picture: its path, a tab and its caption. Pictures that cannot be read are named on
 standard error, and the exit status is then 2."""
@@ -87,7 +87,7 @@ score what any other system wrote."""
 COMPARE = """Compare two captioners on the same photos: the differences of their scores, 95 % intervals over photos, and
 mean and deviation over seeds. FIRST and SECOND are files that `keras-sat evaluate --json` wrote, or patterns in
 quotation marks for several seeds: "runs/soft-*.json"."""
-FEATURES = "Encode the photos of a data set once and keep their features. Killed and run again, it goes on."
+FEATURES = "Encode the photos of a data set once and keep their features. Killed and run again, it resumes."
 EXPORT = """Write a captioner, encoder and search included, for programs that do not have keras_sat: a SavedModel as
 TensorFlow Serving expects it, into DIRECTORY/1, or the next number. It captions pixels and JPEG files."""
 INFO = "Print versions and devices, and which data, encoder weights and models are found."
@@ -148,7 +148,7 @@ def _add_model(parser, usual=DEFAULT_MODEL):
         "--model",
         action="append",
         default=None,
-        help=f"a folder that was saved, or the name of a pretrained model; given several times, the models write one "
+        help=f"a folder that was saved, or the name of a bundled model; given several times, the models write one "
         f"caption together; default: {usual}",
     )
 
@@ -167,11 +167,11 @@ def _add_fit(parser):
         choices=list(PRESETS),
         help="settings to begin with, which the other options change; default: that of the data set, if there is one",
     )
-    parser.add_argument("--initial-model", help="go on from a saved or a pretrained model")
+    parser.add_argument("--initial-model", help="begin from a saved or a bundled model")
     parser.add_argument(
         "--from-scratch",
         action="store_true",
-        help=f"with --data folder: do not go on from the bundled captioner, {DEFAULT_MODEL}, where photos are few",
+        help=f"with --data folder: do not begin from the bundled captioner, {DEFAULT_MODEL}, where photos are few",
     )
     parser.add_argument("--cache-dir", help="the folder for the features; default: beside the photos")
     parser.add_argument("--skip-unreadable", action="store_true", help="leave out photos that cannot be read")
@@ -181,7 +181,7 @@ def _add_fit(parser):
         "--hosts", action="store_true", help="train on the hosts that TF_CONFIG names, on all their GPUs"
     )
     defaults = TrainingOptions.defaults()
-    where = "where a folder goes on from the bundled captioner"
+    where = "where a folder begins from the bundled captioner"
     own = {name: f"{_shown(defaults[name])}; {_shown(value)} {where}" for name, value in OWN_PHOTOS.items()}
     _add_options(parser.add_argument_group("options of the training"), TrainingOptions, usual=own)
     group = parser.add_argument_group("options of further epochs, with rewards (self-critical training)")
@@ -267,7 +267,7 @@ def _add_features(parser):
 
 
 def _add_export(parser):
-    parser.add_argument("model", metavar="MODEL", help="a folder that was saved, or the name of a pretrained model")
+    parser.add_argument("model", metavar="MODEL", help="a folder that was saved, or the name of a bundled model")
     parser.add_argument("directory", metavar="DIRECTORY", help="the folder for exports of this model")
     _add_search(parser)
     parser.add_argument(

@@ -325,7 +325,7 @@ def run_info(data_dir=None):
     folder = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "models"
     weights = sorted(path.name for path in folder.glob("*.h5")) if folder.is_dir() else []
     print(f"encoder weights in {visible(folder)}: {', '.join(weights) or 'none'}")
-    print(f"pretrained models: {', '.join(pretrained_names()) or 'none'}")
+    print(f"bundled models: {', '.join(pretrained_names()) or 'none'}")
     if data_dir is None:
         print("data: not looked for (--data-dir)")
         return

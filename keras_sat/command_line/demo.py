@@ -91,7 +91,7 @@ def run_demo(
     if not epochs_trained:
         raise KeyboardInterrupt("no epoch was complete, and the same command begins anew.")
     if epochs_trained < epochs:
-        say(f"the report is on the best of {epochs_trained} epochs; the same command goes on to {epochs}")
+        say(f"the report is on the best of {epochs_trained} epochs; the same command continues to {epochs}")
     scenes = draw_scenes(num_test, UNSEEN_SEED, max_objects=max_objects)
     report, results = report_on(captioner, scenes)
     report |= {
@@ -121,7 +121,7 @@ def scenes_as_images(scenes, split, num_captions=5):
 def report_on(captioner, scenes):
     """Return (report, results): how good greedy captions of scenes are, and the list of CaptionResult.
 
-    A caption counts as true only if that can be told; `attention_mass` and `pointing` are over the colour and shape
+    A caption counts as true only if that can be known; `attention_mass` and `pointing` are over the colour and shape
     words of true captions, each object's cells enlarged by one.
     """
     results = captioner.caption([scene.image for scene in scenes], num_beams=1)

@@ -12,7 +12,7 @@ from data_utils.quiet import reason_of
 from keras_sat.checks import WHOSE_ENCODER_WEIGHTS
 from keras_sat.command_line.arguments import options_of
 
-GO_ON = "and run the same command again: it goes on where it was."
+GO_ON = "and run the same command again: it resumes where it was."
 WAYS_OUT = {
     errno.ENOSPC: f"Make room {GO_ON}",
     getattr(errno, "EDQUOT", errno.ENOSPC): f"Make room {GO_ON}",  # Windows has none
@@ -25,15 +25,15 @@ WAYS_OUT = {
     ),
 }
 
-# What Ctrl-C leaves of a command, and what the same command does next. A training that has a captioner goes on instead.
+# What Ctrl-C leaves of a command, and what the same command does next. A training that has a captioner ends with it.
 BEGINS_ANEW = "nothing was written, and the same command begins anew."
 KEPT = {
-    "demo": "epochs that were complete are kept, and the same command goes on after them.",
-    "fit": "epochs and features that were complete are kept, and the same command goes on after them.",
+    "demo": "epochs that were complete are kept, and the same command resumes after them.",
+    "fit": "epochs and features that were complete are kept, and the same command resumes after them.",
     "caption": "captions and drawings so far are whole, and the same command begins at the first picture again.",
     "evaluate": "files that were written are whole, and the same command begins anew.",
     "compare": BEGINS_ANEW,
-    "features": "the features so far are kept, and the same command goes on with the other photos.",
+    "features": "the features so far are kept, and the same command continues with the other photos.",
     "export": "only a whole export is kept, and the same command begins a new one.",
     "info": BEGINS_ANEW,
 }

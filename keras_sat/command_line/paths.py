@@ -51,8 +51,8 @@ def drawing_names(paths):
 
     1.jpg is drawn as "1"; where a picture of another ending lies beside it (1.png), as "1.jpg", whether that one is
     captioned along or not. So is a picture of an unusual ending (1.tga). Pictures of one name from several folders get
-    as much of their folders before it as tells them apart: "day/1" and "night/1". Capital letters and small ones count
-    as the same, as they do on some disks: of dog.jpg and Dog.jpg the second in the order of their names is "dog.jpg-2".
+    as much of their folders before it as distinguishes them: "day/1" and "night/1". Capital and small letters count as
+    the same, as they do on some disks: of dog.jpg and Dog.jpg the second in the order of their names is "dog.jpg-2".
     """
     beside, names, depths = {}, {}, dict.fromkeys(paths, 1)
     for path in paths:

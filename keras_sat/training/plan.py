@@ -18,7 +18,7 @@ from keras_sat.training.folder import describe
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.team import Team
 
-# Where these are None, `fit` takes what is usual for the data, or what the captioner has that it goes on from.
+# Where these are None, `fit` takes what is usual for the data, or what the captioner has that it begins from.
 NONE_IS_USUAL = "epochs batch_size learning_rate encoder_rate "
 NONE_IS_USUAL += "encoder encoder_layer encoder_training image_size attention scoring cell"
 OF_KERAS = ("name", "trainable")  # that Captioner takes beside its options
@@ -43,7 +43,7 @@ class Asked:
         training: TrainingOptions.
         rewards: SelfCriticalOptions.
         captioner: dict of those of Captioner: what is not in it stays as usual, or as it was before.
-        encoder_weights: see Captioner; a captioner to go on from is loaded with them.
+        encoder_weights: see Captioner; a captioner to begin from is loaded with them.
         given: dict of those of `training` that were given.
     """
 
@@ -96,7 +96,7 @@ class Plan:
 
     Attributes:
         asked: Asked.
-        initial_model: the Captioner that it goes on from, or None.
+        initial_model: the Captioner that it begins from, or None.
         keeps_initial_model: whether that one stays where no epoch is better.
         data_name: of the data set.
         images: list of CaptionedImage, all with captions.
@@ -152,7 +152,7 @@ class Plan:
         return describe({**self.noted, **captioner, **self.options.to_dict()}, self.images, self.initial_model)
 
     def record_of_rewards(self, captioner):
-        """Return the same of training with rewards, which goes on from a captioner."""
+        """Return the same of training with rewards, which begins from a captioner."""
         options, rewards = self.options.to_dict(), self.rewards.to_dict()
         followed = {name: options[name] for name in WITH_REWARDS_TOO.split()}
         followed |= {"epochs": rewards.pop("self_critical_epochs"), "schedule": "constant"}

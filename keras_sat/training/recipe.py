@@ -24,7 +24,7 @@ from keras_sat.training.team import Team
 
 SELF_CRITICAL_FOLDER = "self_critical"  # within that of the training before
 
-# Options that change how a trained captioner goes on, and none of its parts and sizes.
+# Options that change how a trained captioner is trained further, and none of its parts and sizes.
 MAY_CHANGE = """
     attention attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
     expectation_for use_baseline length_penalty dropout_embedding dropout_words dropout_before_readout
@@ -51,24 +51,25 @@ def fit(
     """Train a captioner on photos with captions, and return the best one.
 
     Everything that is reached is kept in `output_dir` after each epoch. Killed and called again with the same
-    arguments, it goes on from there as if nothing had happened; a training that has ended is loaded. Ctrl-C ends the
-    training, and the best captioner so far is returned. More `epochs` than before go on with a training, where
+    arguments, it resumes there as if nothing had happened; a training that has ended is loaded. Ctrl-C ends the
+    training, and the best captioner so far is returned. More `epochs` than before continue a training, where
     `schedule` is "constant". (What callbacks of your own remember is not kept.)
 
     Where `encoder`, `encoder_layer`, `encoder_training`, `image_size`, `attention`, `scoring`, `cell`, `epochs`,
     `batch_size`, `learning_rate` or `encoder_rate` is None or left out, the usual one is taken. The encoder is then
     "tiny" for the scenes, else "vgg16" with a GPU and "mobilenet_v2" without one; a training that is resumed in its
     `output_dir` keeps the one it has. The features of a frozen encoder are built once; one that is trained gets the
-    photos themselves. Where few photos go on from the bundled captioner, `presets.OWN_PHOTOS` says what is usual.
+    photos themselves. Where few photos begin from the bundled captioner, `presets.OWN_PHOTOS` says what is usual.
 
     With an `initial_model`, encoder and sizes are its own; the words that it does not know are added to its vocabulary.
-    Other options may change: attention="hard" goes on from soft attention. epochs=0 leaves all to
+    Other options may change: attention="hard" may follow soft attention. epochs=0 leaves all to
     `self_critical_epochs`, and keeps its vocabulary.
 
     `deterministic`: the same seed gives the same weights bit for bit, on the same machine with the same packages and
     threads. That is a setting of TensorFlow which costs time, holds for all that the process does from now on, and
     cannot be switched off in it (`tf.config.experimental.enable_op_determinism`). On a GPU it refuses operations that
-    it cannot repeat (UnimplementedError). A training that was begun with it may go on without, not the other way round.
+    it cannot repeat (UnimplementedError). A training that was begun with it may be resumed without
+    it, not the other way round.
 
     `num_views`, see `data_utils.views`: each time a photo is shown, one of its views is drawn. Features take so many
     times the room. `expectation_epochs`: if others follow, none of these is taken for the best one.
@@ -83,7 +84,7 @@ def fit(
             split "dev" decide which epoch is the best.
         data_dir: the folder of the data set, which is downloaded there if it can be.
         split_seed: draw a split of 80/10/10 by photo with this seed.
-        initial_model: go on from this captioner: a Captioner, the folder of a saved one, or a pretrained name. None:
+        initial_model: begin from this captioner: a Captioner, the folder of a saved one, or a bundled name. None:
             with data="folder" and few photos to train on (below `presets.MANY_PHOTOS`) the bundled captioner of photos,
             unless the options ask for other parts or sizes; it is kept where no epoch is better. With any other data:
             none.
@@ -262,7 +263,7 @@ def _usual_output_dir(data_name, chosen, initial_model):
 
 
 def _goes_on_with_bundled(images, asked, output_dir, team, say):
-    """Return whether a folder of photos goes on from the bundled captioner: not begun from scratch, and suited."""
+    """Return whether a folder of photos begins from the bundled captioner: not begun from scratch, and suited."""
     usual_dir = _usual_output_dir("folder", {"encoder": LIGHT_ENCODER, **asked.captioner}, None)
     if team.tell(began_from_scratch(output_dir or usual_dir)):
         return False
@@ -270,7 +271,7 @@ def _goes_on_with_bundled(images, asked, output_dir, team, say):
 
 
 def _suits_bundled(images, chosen, say):
-    """Return whether a folder of photos goes on from the bundled captioner: few photos, and no other parts or sizes."""
+    """Return whether a folder of photos begins from the bundled captioner: few photos, and no other parts or sizes."""
     num_train = sum(image.split == "train" for image in images)
     if num_train >= MANY_PHOTOS:
         say(f"begins from scratch: {num_train} photos to train on are enough for that")

@@ -1,4 +1,4 @@
-"""A training in its folder: begun, gone on with, or loaded; kept after each epoch; ended with its best captioner."""
+"""A training in its folder: begun, resumed, or loaded; kept after each epoch; ended with its best captioner."""
 
 import warnings
 
@@ -21,14 +21,14 @@ BEFORE = "before.json"  # scores of the captioner that a training began with
 
 
 class Training:
-    """A training in a folder: begun, gone on with or loaded, it ends with its best captioner.
+    """A training in a folder: begun, resumed or loaded, it ends with its best captioner.
 
     Args:
         plan: Plan.
         folder: of this training.
         num_epochs: of this training, at most.
         kind: what its epochs are called.
-        monitored: the figure that tells the best epoch.
+        monitored: the figure that says which epoch is the best.
     """
 
     def __init__(self, plan, folder, num_epochs, kind="", monitored=parts.MONITORED):
@@ -111,7 +111,7 @@ class Training:
         captioner.build_for(batches)
         if self.state:
             restore_state(captioner, self.state)
-            plan.say(f"goes on after {self.kind}epoch {len(self.epochs)}")
+            plan.say(f"resumes after {self.kind}epoch {len(self.epochs)}")
         lost = parts.StopWhenLost()
         known = {"epochs": self.epochs, "before": self.before, "monitored": self.monitored}
         keep = parts.KeepTraining(self.folder, patience=plan.options.patience, **known)
@@ -140,7 +140,7 @@ class Training:
             is_whole, plan.was_interrupted = False, True
             shown_progress.end_line()
             if keep.epochs:
-                plan.say(f"stopped; the same call or command goes on after {self.kind}epoch {len(keep.epochs)}")
+                plan.say(f"stopped; the same call or command resumes after {self.kind}epoch {len(keep.epochs)}")
         self.epochs, is_lost = team.tell([keep.epochs, lost.is_lost])
         team.share_folder(self.folder / "model")
         return self._best(captioner, is_lost), is_whole and not is_lost, self.epochs
@@ -209,7 +209,7 @@ class Training:
         alike = num_dev > 1 and figures.get("val_distinct") == 1
         if score >= POOR_SCORE and not alike:
             return
-        begin = "" if self.plan.initial_model is not None else f"go on from a trained captioner {INITIAL_MODEL}, or "
+        begin = "" if self.plan.initial_model is not None else f"begin from a trained captioner {INITIAL_MODEL}, or "
         self.plan.say(
             f"the captions of dev are poor ({parts.as_text(parts.MONITORED, score)}{', all the same' * alike}): "
             f"{begin}train on more photos; docs/troubleshooting.md, 10 and 16, says more"

@@ -52,6 +52,6 @@ def learnt_before(initial_model, images):
     learnt = [] if initial_model is None else learnt_of(kept_apart, initial_model.training_photos)
     if learnt:
         yield (
-            f"warning: the captioner that it goes on from has learnt {len(learnt)} of the {len(kept_apart)} photos "
+            f"warning: the captioner that it begins from has learnt {len(learnt)} of the {len(kept_apart)} photos "
             "of dev and test (or others of their names): scores on them are better than on photos that it has not seen"
         )
