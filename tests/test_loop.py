@@ -3,11 +3,8 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from keras_sat.model.attention import ATTENTIONS, SCORINGS
-from keras_sat.model.cells import CELLS
-from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.fast.loop import LoopDense, fast_loop
-from keras_sat.model.loop import loop_over_time, plain_loop, plain_loops
+from keras_sat.model.fast.dense import LoopDense
+from keras_sat.model.fast.loop import loop_over_time
 
 TIME, PHOTOS, CAPTIONS, DIM = 4, 2, 3, 5
 ROWS = PHOTOS * CAPTIONS
@@ -61,7 +58,7 @@ def test_counts():
         assert nothing is None
         return total + x, (total + x,)
 
-    (sums,) = fast_loop(step, np.zeros((2, 1), "float32"), (tf.ones((5, 2, 1)), None), [(1, "float32")])
+    (sums,) = loop_over_time(step, np.zeros((2, 1), "float32"), (tf.ones((5, 2, 1)), None), [(1, "float32")])
     np.testing.assert_array_equal(sums[..., 0], np.transpose([[1, 2, 3, 4, 5]] * 2))
 
 
@@ -83,8 +80,6 @@ def test_a_dense_layer_outside_of_a_loop_is_like_any_other(dense_layers):
 def test_values_and_gradients_are_those_of_the_steps_one_by_one(dense_layers, compiled, num_summed):
     x, state = inputs()
     step = make_step(dense_layers)
-    for layer in dense_layers[:num_summed]:
-        layer.is_summed = True
     weights = [weight.value for layer in dense_layers for weight in layer.weights]
     loss_weights = tf.constant(np.random.default_rng(4).normal(size=(TIME, ROWS, DIM)), "float32")
 
@@ -92,12 +87,13 @@ def test_values_and_gradients_are_those_of_the_steps_one_by_one(dense_layers, co
         with tf.GradientTape() as tape:
             tape.watch([x, state])
             if loop:
-                states, firsts = fast_loop(
+                states, firsts = loop_over_time(
                     step,
                     state,
                     (x, None),
                     [(DIM, "float32"), (2, "float32")],
-                    layers=dense_layers,
+                    dense_layers=dense_layers,
+                    summed_layers=dense_layers[:num_summed],
                 )
                 tf.debugging.assert_equal(firsts, states[..., :2])
             else:
@@ -125,8 +121,8 @@ def test_the_gradient_of_a_matrix_is_one_product_after_the_loop(dense_layers):
     @tf.function(autograph=False)
     def gradients():
         with tf.GradientTape() as tape:
-            states, _ = fast_loop(
-                make_step(dense_layers), state, (x, None), [(DIM, "float32"), (2, "float32")], layers=dense_layers
+            states, _ = loop_over_time(
+                make_step(dense_layers), state, (x, None), [(DIM, "float32"), (2, "float32")], dense_layers=dense_layers
             )
             loss = ops.sum(states)
         return tape.gradient(loss, [layer.kernel.value for layer in dense_layers])
@@ -145,7 +141,6 @@ def test_the_gradient_of_a_matrix_is_one_product_after_the_loop(dense_layers):
 @pytest.mark.parametrize("order", ["longest first", "any"])
 def test_captions_that_have_ended_leave_the_loop(dense_layers, order):
     x, state = inputs()
-    dense_layers[1].is_summed = True
     lengths = np.array([4, 2, 1, 3, 3, 1] if order == "longest first" else [1, 4, 2, 3, 0, 2])
     token_weights = (np.arange(TIME) < lengths[:, None]).astype("float32")
     rows_seen = []
@@ -159,12 +154,13 @@ def test_captions_that_have_ended_leave_the_loop(dense_layers, order):
         with tf.GradientTape() as tape:
             tape.watch([x, state])
             if loop:
-                states, _ = fast_loop(
+                states, _ = loop_over_time(
                     step,
                     state,
                     (x, None),
                     [(DIM, "float32"), (2, "float32")],
-                    layers=dense_layers,
+                    dense_layers=dense_layers,
+                    summed_layers=dense_layers[1:],
                     token_weights=tf.constant(token_weights),
                     photos=PHOTOS,
                 )
@@ -188,91 +184,7 @@ def test_captions_that_have_ended_leave_the_loop(dense_layers, order):
         assert np.abs(last[:, 0]).min() > 0 and not last[:, 1:].any()
 
 
-# === The plain loop and the fast one ===
-
-
-def test_the_plain_loop_takes_one_step_after_the_other(dense_layers):
-    x, state = inputs()
-    states, firsts = plain_loop(make_step(dense_layers), state, (x, None))
-    np.testing.assert_array_equal(states, by_hand(make_step(dense_layers), state, x))
-    np.testing.assert_array_equal(firsts, states[..., :2])
-
-
-def test_the_option_chooses_the_plain_loop(dense_layers):
-    def step(state, x):
-        steps.append(state)
-        return state, (state,)
-
-    x, state = inputs()
-    steps = []
-    specs = [(DIM, "float32")]
-    graph = tf.function(lambda: loop_over_time(step, state, (x,), specs), autograph=False)
-    graph()
-    assert len(steps) == 1, "the fast loop is traced once"
-    with plain_loops():
-        loop_over_time(step, state, (x,), specs)
-    assert len(steps) == 1 + TIME
-
-
-KINDS = [(attention, scoring, cell, 1) for attention in ATTENTIONS for scoring in SCORINGS for cell in CELLS]
-
-
-@pytest.mark.parametrize(
-    ("attention", "scoring", "cell", "num_layers"), [*KINDS, ("hard", "additive", "lstm", 2), ("soft", "dot", "gru", 3)]
-)
-def test_every_decoder_gives_the_same_with_both(attention, scoring, cell, num_layers):
-    """Values and gradients to rounding, with padding, several captions of a photo, and sampled attention."""
-    random = np.random.default_rng(1)
-    sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4, "num_layers": num_layers}
-    quiet = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
-    decoder = CaptionDecoder(9, attention=attention, scoring=scoring, cell=cell, **sizes, **quiet)
-    regions = 7
-    decoder.build((None, regions, DIM), (None, None))
-    features = tf.constant(random.normal(size=(PHOTOS, regions, DIM)), "float32")
-    input_ids = tf.constant(random.integers(0, 9, (ROWS, TIME)), "int32")
-    lengths = np.array([4, 2, 1, 3, 3, 1])
-    token_weights = tf.constant(np.arange(TIME) < lengths[:, None], "float32")
-    noise = tf.constant(random.gumbel(size=(ROWS, TIME, regions)), "float32") if attention == "hard" else None
-    sampled = tf.constant(random.integers(0, 2, ROWS), "float32") if attention == "hard" else None
-    loss_weights = [random.normal(size=size) for size in (3, DIM, DIM, regions, regions)]
-
-    def run():
-        options = {"noise": noise, "sampled": sampled, "token_weights": token_weights}
-        with tf.GradientTape() as tape:
-            tape.watch(features)
-            unrolled = decoder.unroll(features, input_ids, **options)
-            is_word = tf.transpose(token_weights)[..., None]
-            unrolled = [x * is_word for x in unrolled]  # the fast loop has 0 for captions that have ended
-            loss = sum(ops.sum(x * weights) for x, weights in zip(unrolled, loss_weights))
-        return unrolled, tape.gradient(loss, [*decoder.trainable_variables, features])
-
-    with plain_loops():
-        expected, expected_gradients = run()
-    values, gradients = run()
-    for value, right in zip(values, expected):
-        np.testing.assert_allclose(value, right, atol=1e-6)
-    moved = 0
-    for gradient, right in zip(gradients, expected_gradients):
-        assert (gradient is None) == (right is None)
-        if gradient is not None:
-            right = np.asarray(tf.convert_to_tensor(right))
-            np.testing.assert_allclose(tf.convert_to_tensor(gradient), right, atol=1e-5)
-            moved += np.abs(right).max() > 1e-3
-    assert moved >= 6
-
-
 # === Errors ===
-
-
-def test_a_layer_that_a_step_calls_twice_is_refused(dense_layers):
-    def step(state, x):
-        state = dense_layers[0](dense_layers[0](state)) + x
-        return state, (state,)
-
-    x, state = inputs()
-    with pytest.raises(ValueError, match="called once in each step.* Received: one twice"):
-        fast_loop(step, state, (x,), [(DIM, "float32")], layers=dense_layers[:1])
-    assert dense_layers[0].late_product is None
 
 
 def test_a_step_that_fails_leaves_the_dense_layers_as_they_were(dense_layers):
@@ -282,5 +194,5 @@ def test_a_step_that_fails_leaves_the_dense_layers_as_they_were(dense_layers):
 
     x, state = inputs()
     with pytest.raises(ValueError, match="not this one"):
-        fast_loop(step, state, (x,), [(DIM, "float32")], layers=dense_layers)
+        loop_over_time(step, state, (x,), [(DIM, "float32")], dense_layers=dense_layers)
     assert dense_layers[0](state).shape == (ROWS, DIM)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from data_utils.files import exclusive_lock, whole_folder, write_whole
 from keras_sat.checks import check_counts, check_weights
 from keras_sat.files.saving import refuse_unbuilt
-from keras_sat.model.fast.fused import without_xla
+from keras_sat.model.fast.switch import without_fast_twins
 from keras_sat.search.algorithms import SearchResult
 
 FORMATS = ("tf_saved_model", "litert")
@@ -60,7 +60,7 @@ def export(
     _next_version(directory)  # refuses any other folder before anything is written into it
     greedy = {"max_length": max_length, "allow_unknown": allow_unknown}
     beams = {"num_beams": num_beams, "num_results": 1, "length_penalty": length_penalty}
-    with exclusive_lock(directory / ".lock", f"is exporting into {directory}"), without_xla():
+    with exclusive_lock(directory / ".lock", f"is exporting into {directory}"), without_fast_twins():
         for leftover in directory.glob(".[0-9]*.part"):  # of an export that was killed
             shutil.rmtree(leftover, ignore_errors=True)
         folder = _next_version(directory)

@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_sat import equations
 from keras_sat.model.fast import fused
-from keras_sat.model.fast.loop import LoopDense
+from keras_sat.model.fast.dense import LoopDense
 
 
 class Attended(NamedTuple):

@@ -6,7 +6,7 @@ To add one, write a subclass of RecurrentCell and name it in CELLS.
 from keras import layers, ops
 
 from keras_sat import equations
-from keras_sat.model.fast.loop import LoopDense
+from keras_sat.model.fast.dense import LoopDense
 
 
 class RecurrentCell(layers.Layer):
@@ -14,11 +14,6 @@ class RecurrentCell(layers.Layer):
 
     `input_projection` is for the word (and for the layer below), `context_projection` for z_t. Both are called from
     outside, since the words of a whole caption can be projected at once.
-
-    Args:
-        hidden_dim: length of h_t.
-        is_first: whether there is no layer below: the words are projected before the loop then, and `projected_inputs`
-            is the first of the loop's inputs plus what the step adds to it.
 
     Call arguments:
         projected_inputs: the sum of the projections of all inputs, (rows, num_gates * hidden_dim).
@@ -29,21 +24,17 @@ class RecurrentCell(layers.Layer):
 
     num_gates = None
     has_cell_state = None
-    adds_recurrent = None  # whether the cell adds the projection of h_{t-1} to that of the inputs
 
-    def __init__(self, hidden_dim, *, is_first=True, **kwargs):
+    def __init__(self, hidden_dim, **kwargs):
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
         size = self.num_gates * hidden_dim
         policy = {"dtype": self.dtype_policy}
         self.input_projection = LoopDense(size, bias_initializer=self.initial_bias, name="input_projection", **policy)
-        self.context_projection = LoopDense(
-            size, use_bias=False, is_summed=is_first, name="context_projection", **policy
-        )
+        self.context_projection = LoopDense(size, use_bias=False, name="context_projection", **policy)
         self.recurrent_projection = LoopDense(
             size,
             use_bias=not self.has_cell_state,
-            is_summed=is_first and self.adds_recurrent,
             kernel_initializer="orthogonal",
             name="recurrent_projection",
             **policy,
@@ -66,7 +57,6 @@ class LSTMCell(RecurrentCell):
 
     num_gates = 4
     has_cell_state = True
-    adds_recurrent = True
 
     def initial_bias(self, shape, dtype=None):
         """1 for the forget gate: remember, until something better is learnt."""
@@ -81,7 +71,6 @@ class GRUCell(RecurrentCell):
 
     num_gates = 3
     has_cell_state = False
-    adds_recurrent = False
 
     def call(self, projected_inputs, hidden_state, cell_state=None):
         return equations.gru(projected_inputs, self.recurrent_projection(hidden_state), hidden_state), None

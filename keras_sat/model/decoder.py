@@ -14,8 +14,7 @@ from keras_sat import equations
 from keras_sat.checks import check_counts
 from keras_sat.model.attention import make_attention
 from keras_sat.model.cells import CELLS
-from keras_sat.model.fast.loop import loop_layers_of
-from keras_sat.model.loop import loop_over_time
+from keras_sat.model.fast.switch import fast_twins_are_on
 from keras_sat.options import DecoderOptions, with_options
 
 
@@ -111,10 +110,7 @@ class CaptionDecoder(layers.Layer):
         self.attention_layer = make_attention(*attention, name="attention", **policy)
         self.embedding = layers.Embedding(vocabulary_size, self.embedding_dim, name="embedding", **policy)  # E
         cell = CELLS[self.cell]
-        self.cells = [
-            cell(self.hidden_dim, is_first=layer == 0, name=f"cell_{layer}", **policy)
-            for layer in range(self.num_layers)
-        ]
+        self.cells = [cell(self.hidden_dim, name=f"cell_{layer}", **policy) for layer in range(self.num_layers)]
         size = self.num_layers * self.hidden_dim
         self.initial_hidden = layers.Dense(size, activation="tanh", name="initial_hidden", **policy)
         if cell.has_cell_state:
@@ -189,9 +185,9 @@ class CaptionDecoder(layers.Layer):
             thinning: Thinning that takes the place of the readout's dropout.
         """
         embedded = self._embedded(input_ids, training)
-        attended = self._attend(state.hidden_states[-1], features, projected_features, noise=noise)
+        attended = self.attend(state.hidden_states[-1], features, projected_features, noise=noise)
         first = self.cells[0]
-        state = self._advance(first.input_projection(embedded) + first.context_projection(attended.context), state)
+        state = self.advance(first.input_projection(embedded) + first.context_projection(attended.context), state)
         logits = self.readout(embedded, state.hidden_states[-1], attended.context, training, thinning)
         return Step(logits, state, attended.attention_weights, attended.selection)
 
@@ -203,14 +199,14 @@ class CaptionDecoder(layers.Layer):
         kept = self.drop_words(ops.ones_like(input_ids, dtype=embedded.dtype), training=True)
         return embedded * ops.expand_dims(kept, -1)
 
-    def _attend(self, top_hidden, features, projected_features, noise=None, sampled=None):
+    def attend(self, top_hidden, features, projected_features, noise=None, sampled=None):
         """Return what is attended to, its context gated: z_t, alpha_t and s_t, from h_{t-1}."""
         attended = self.attention_layer(top_hidden, features, projected_features, noise=noise, sampled=sampled)
         if not self.has_gate:
             return attended
         return attended._replace(context=self.gate(top_hidden) * attended.context)  # beta_t
 
-    def _advance(self, projected_inputs, state):
+    def advance(self, projected_inputs, state):
         """Return the state after the recurrent layers have seen the projected word and context."""
         hidden_states, cell_states = [], []
         for layer, cell in enumerate(self.cells):
@@ -257,51 +253,33 @@ class CaptionDecoder(layers.Layer):
     def unroll(self, features, input_ids, noise=None, sampled=None, token_weights=None, training=False):
         """Return the Unrolled captions: all that comes before the readout. See `call` for the arguments.
 
+        The loop over the words is written out here. On TensorFlow its fast twin takes its place, which gives the same
+        numbers for all words that are not padding; `keras_sat.model.fast.switch.without_fast_twins` leaves it out.
+
         Args:
-            token_weights: (rows, time), 0 for padding: captions leave the loop when they have ended, as
-                `loop_over_time` says. None keeps all to the end.
+            token_weights: (rows, time), 0 for padding: what comes behind a caption's end need not be computed. None
+                computes all.
             training: turns the dropout of word vectors on.
         """
         features = ops.cast(features, self.compute_dtype)
-        rows, time = ops.shape(input_ids)
-        photos = ops.shape(features)[0]
-        state = self.initial_state(features, rows // photos)
+        state = self.initial_state(features, ops.shape(input_ids)[0] // ops.shape(features)[0])
         projected_features = self.project_features(features)
-        embedded = self._embedded(ops.transpose(input_ids), training)
-        projected_inputs = self.cells[0].input_projection(embedded)
+        embedded = self._embedded(ops.transpose(input_ids), training)  # of all words at once, as their projection is
+        projected_words = self.cells[0].input_projection(embedded)
+        if fast_twins_are_on() and keras.config.backend() == "tensorflow":
+            from keras_sat.model.fast.unroll import unroll  # loads TensorFlow, which other backends do without
 
-        def attend_and_advance(state, projected_inputs, noise, sampled):
-            sampled = None if sampled is None else ops.squeeze(sampled, -1)
-            attended = self._attend(state.hidden_states[-1], features, projected_features, noise, sampled)
-            state = self._advance(projected_inputs + self.cells[0].context_projection(attended.context), state)
-            return state, (state.hidden_states[-1], *attended)
+            given = state, features, projected_features, projected_words, noise, sampled, token_weights
+            return Unrolled(embedded, *unroll(self, *given))
 
-        def advance(state, projected_inputs):
-            state = self._advance(projected_inputs, state)
-            return state, (state.hidden_states[-1],)
-
-        _, regions, feature_dim = features.shape
-        specs = [(self.hidden_dim, self.compute_dtype), (feature_dim, self.compute_dtype)]
-        specs += [(regions, "float32")] * 2
-        first = self.cells[0]
-        outside = [first.input_projection]  # of the loop
-        padding = {"token_weights": token_weights, "photos": photos}
-        if self.attention == "none":  # the context never changes: it stays out of the loop
-            attended = self._attend(state.hidden_states[-1], features, projected_features)
-            projected_inputs += first.context_projection(attended.context)
-            outside.append(first.context_projection)
-            inside = [layer for layer in loop_layers_of(*self.cells) if layer not in outside]
-            (hidden_states,) = loop_over_time(advance, state, (projected_inputs,), specs[:1], layers=inside, **padding)
-            attended = [ops.repeat(x[None], time, axis=0) for x in attended]
-        else:
-            noise = None if noise is None else ops.swapaxes(noise, 0, 1)
-            sampled = None if sampled is None else ops.broadcast_to(sampled[:, None], (time, rows, 1))
-            inside = [layer for layer in loop_layers_of(*self.cells, self.attention_layer) if layer not in outside]
-            inputs = projected_inputs, noise, sampled
-            hidden_states, *attended = loop_over_time(
-                attend_and_advance, state, inputs, specs, layers=inside, **padding
-            )
-        return Unrolled(embedded, hidden_states, *attended)
+        hidden_states, attended = [], []
+        for t in range(_num_words(input_ids)):
+            noise_now = None if noise is None else noise[:, t]
+            attended.append(self.attend(state.hidden_states[-1], features, projected_features, noise_now, sampled))
+            projected_context = self.cells[0].context_projection(attended[t].context)
+            state = self.advance(projected_words[t] + projected_context, state)
+            hidden_states.append(state.hidden_states[-1])
+        return Unrolled(embedded, ops.stack(hidden_states), *(ops.stack(x) for x in zip(*attended)))
 
     def compute_output_shape(self, features_shape, input_ids_shape):
         regions = features_shape[1]
@@ -324,3 +302,15 @@ def _repeat(x, times):
     """Return each row `times` times, side by side."""
     photos, dim = ops.shape(x)
     return ops.reshape(ops.broadcast_to(ops.expand_dims(x, 1), (photos, times, dim)), (-1, dim))
+
+
+def _num_words(input_ids):
+    """Return the number of words that the plain loop goes through."""
+    num_words = input_ids.shape[1]
+    if num_words is None:
+        raise ValueError(
+            "The plain loop over the words must know how many there are, and a graph for captions of any length does "
+            "not: pass `run_eagerly=True` to `compile`, or captions of one length. "
+            f"Received: input_ids of shape {tuple(input_ids.shape)}"
+        )
+    return num_words

@@ -6,33 +6,21 @@ not to compute it. TensorFlow does so once for each +, tanh and product. Here XL
 small functions, and the gradient is written out.
 """
 
-import contextlib
-import contextvars
 import functools
 
 import keras
 from keras import ops
 
 from keras_sat import equations
+from keras_sat.model.fast.switch import fast_twins_are_on
 
 SMALL = 2**14  # numbers for each caption; where they are fewer, all captions of a batch fit into a cache
-_may_use_xla = contextvars.ContextVar("may_use_xla", default=True)
-
-
-@contextlib.contextmanager
-def without_xla():
-    """Graphs that are made inside the block run where there is no XLA too, such as in TensorFlow Serving."""
-    token = _may_use_xla.set(False)
-    try:
-        yield
-    finally:
-        _may_use_xla.reset(token)
 
 
 def additive_scores(projected_features, projected_state, score_vector):
     """Return e_ti = v . tanh(W_a a_i + b + W_h h_{t-1}), (rows, regions); see `equations.additive_scores`."""
     _, regions, attention_dim = projected_features.shape
-    if regions * attention_dim < SMALL or not _may_use_xla.get() or not _has_xla():
+    if regions * attention_dim < SMALL or not fast_twins_are_on() or not _has_xla():
         return equations.additive_scores(projected_features, projected_state, score_vector)
     return _functions()["additive_scores"](projected_features, projected_state, score_vector)
 

@@ -1,65 +1,30 @@
-"""The fast twin of `keras_sat.model.loop.plain_loop`, and the dense layers that it makes fast.
+"""A loop over time for TensorFlow, and the gradients of the dense layers inside it, which are made after it."""
 
-It is TensorFlow's own loop, in which captions that have ended take no further part, and which leaves the gradients of
-matrices for after it.
-"""
-
-import keras
-from keras import layers, ops
+import tensorflow as tf
+from keras import ops
 
 
-@keras.saving.register_keras_serializable("keras_sat")
-class LoopDense(layers.Dense):
-    """A dense layer for the inside of `fast_loop`; anywhere else it is like any other.
+def loop_over_time(
+    step, state, inputs, output_specs, *, dense_layers=(), summed_layers=(), token_weights=None, photos=None
+):
+    """Return what `step` gives out at each time, stacked: tensors (time, rows, dim).
 
-    The gradient of a matrix W in a loop is a sum over the steps, of x_t^T dy_t. To add it up step by step takes a small
-    product and a sum of large matrices at each; after the loop it is one product of all x_t with all dy_t, several
-    times as fast. So inside the loop W is held constant, and zeros from outside are added to y_t = x_t W: their
-    gradient is dy_t, from which `_LateProduct` makes that of W.
+    It is TensorFlow's own loop: one graph for captions of any length, with a gradient that XLA can compile too. There,
+    `keras.ops.scan` wants outputs of the shapes of the state, and XLA cannot compile its gradient.
 
     Args:
-        is_summed: whether the step only adds the outputs to the first of the loop's inputs, which enters nothing else:
-            dy_t is its gradient then, and there is no need of zeros.
-    """
-
-    def __init__(self, units, *, is_summed=False, **kwargs):
-        super().__init__(units, **kwargs)
-        self.is_summed = is_summed
-        self.late_product = None  # a _LateProduct, while a step of a loop is being made
-
-    def get_config(self):
-        return {**super().get_config(), "is_summed": self.is_summed}
-
-    def call(self, inputs):
-        if self.late_product is None:
-            return super().call(inputs)
-        outputs = self.late_product(inputs)
-        return outputs if self.bias is None else outputs + self.bias
-
-
-def loop_layers_of(*layers):
-    """Return the LoopDense that Keras layers have as attributes, and have built."""
-    items = (item for layer in layers for item in vars(layer).values())
-    return [item for item in items if isinstance(item, LoopDense) and item.built]
-
-
-def fast_loop(step, state, inputs, output_specs, *, layers=(), token_weights=None, photos=None):
-    """Return what `keras_sat.model.loop.plain_loop` does: list of tensors (time, rows, dim).
-
-    One graph serves captions of any length, with a gradient that XLA can compile too. (`keras.ops.scan` wants outputs
-    of the shapes of the state, and XLA cannot compile its gradient.)
-
-    Args:
-        step, state, inputs: see `plain_loop`.
+        step: function of (state, *inputs at one time) that returns the next state and a tuple of outputs (rows, dim).
+        state: the state before the first step, a nest of tensors (rows, dim).
+        inputs: tuple of tensors (time, rows, dim), or None, which is handed on as it is.
         output_specs: length and dtype of each output at one time.
-        layers: LoopDense that `step` calls, each of them once; those that are left out are slower, and no less right.
+        dense_layers: every LoopDense that `step` calls, each of them once.
+        summed_layers: those of which `step` adds the outputs to the first of the inputs, which enters nothing else:
+            dy_t is its gradient then, and they need no zeros.
         token_weights: (rows, time), 0 for padding. With it, captions leave the loop when they have ended: at each time
             `step` sees the first captions of each photo only, as many as have a word left in any of the photos. The
             outputs of the others are 0. It saves work where the captions of a photo come longest first.
         photos: how many photos there are; rows is a multiple of it.
     """
-    import tensorflow as tf
-
     leaving = _NobodyLeaves() if token_weights is None else _TheEndedLeave(token_weights, photos)
 
     def in_turn(x):
@@ -71,9 +36,9 @@ def fast_loop(step, state, inputs, output_specs, *, layers=(), token_weights=Non
         return lambda t, left: leaving.those_left(queue.read(t), left)
 
     time, rows = ops.shape(inputs[0])[:2]
-    late, zeros = [_LateProduct(layer) for layer in layers], []
+    late, zeros = [_LateProduct(layer) for layer in dense_layers], []
     for product in late:
-        if product.layer.is_summed:
+        if product.layer in summed_layers:
             inputs = (product.with_gradient(inputs[0]), *inputs[1:])
             zeros.append(None)
         else:
@@ -93,6 +58,7 @@ def fast_loop(step, state, inputs, output_specs, *, layers=(), token_weights=Non
         finally:
             given = [product.end_step() for product in late]
         state = tf.nest.map_structure(lambda x: leaving.filled_up(x, left), state)
+        _check_called(late, given)
         values = [leaving.filled_up(x, left) for x in (*values, *given)]
         return t + 1, state, [queue.write(t, value) for queue, value in zip(outputs, values)]
 
@@ -109,6 +75,21 @@ def fast_loop(step, state, inputs, output_specs, *, layers=(), token_weights=Non
     for product, given in zip(late, stacked[len(output_specs) :]):
         product.inputs = given
     return stacked[: len(output_specs)]
+
+
+def _check_called(products, inputs):
+    """Refuse a step that did not call each LoopDense.
+
+    Args:
+        products: list of _LateProduct.
+        inputs: what each of them was given in the step, or None.
+    """
+    for product, given in zip(products, inputs):
+        if given is None:
+            raise ValueError(
+                "A LoopDense must be called in each step of the loop. Use keras.layers.Dense for what is computed "
+                f"outside of it. Received: layer={product.layer.path!r}"
+            )
 
 
 # === Who is in the loop ===
@@ -133,7 +114,7 @@ class _NobodyLeaves:
 
 
 class _TheEndedLeave:
-    """Captions leave the loop when they have ended; see `fast_loop`."""
+    """Captions leave the loop when they have ended; see `loop_over_time`."""
 
     shape = (None, None)  # photos, captions
 
@@ -158,14 +139,10 @@ class _TheEndedLeave:
 
     def those_left(self, x, num_left):
         """Return the rows of the captions that are left, (rows, dim), of (photos, captions, dim)."""
-        import tensorflow as tf
-
         return tf.reshape(tf.slice(x, (0, 0, 0), (-1, num_left, -1)), (-1, x.shape[-1]))
 
     def filled_up(self, x, num_left):
         """Return (photos, captions, dim), with 0 for the captions that have ended, of (rows, dim)."""
-        import tensorflow as tf
-
         by_photo = tf.reshape(x, (-1, num_left, x.shape[-1]))
         return tf.pad(by_photo, ((0, 0), (0, self.captions - num_left), (0, 0)))
 
@@ -182,8 +159,6 @@ class _LateProduct:
     """
 
     def __init__(self, layer):
-        import tensorflow as tf
-
         self.layer = layer
         self.inputs = None
         kernel = tf.stop_gradient(tf.cast(ops.convert_to_tensor(layer.kernel), layer.compute_dtype))
@@ -202,7 +177,6 @@ class _LateProduct:
         Args:
             summand: what is added to the layer's outputs, so that it has the same gradient.
         """
-        import tensorflow as tf
 
         @tf.custom_gradient
         def unchanged(summand, kernel):
@@ -216,17 +190,20 @@ class _LateProduct:
 
     def begin_step(self, zeros):
         self.layer.late_product = self
-        self._zeros, self._inputs = zeros, None
+        self._zeros = zeros
 
     def __call__(self, x):
         if self._inputs is not None:
             raise ValueError(
-                f"A LoopDense is called once in each step; use keras.layers.Dense. Received: {self.layer.name} twice"
+                "A LoopDense may be called once in a step of the loop, since its gradient is that of one call. Use "
+                f"keras.layers.Dense instead. Received: layer={self.layer.path!r}"
             )
         self._inputs = ops.stop_gradient(x)
         outputs = self._product(x)
         return outputs if self._zeros is None else outputs + self._zeros
 
     def end_step(self):
+        """Return what the layer was given in this step, or None if nobody called it."""
         self.layer.late_product = None
-        return self._inputs
+        inputs, self._inputs = self._inputs, None
+        return inputs

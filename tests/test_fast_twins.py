@@ -1,0 +1,242 @@
+"""What is fast is held against its plain twin: values and gradients, to rounding."""
+
+import contextlib
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from keras_sat import Captioner, equations
+from keras_sat.model import attention as attention_module
+from keras_sat.model import cells as cells_module
+from keras_sat.model import decoder as decoder_module
+from keras_sat.model.attention import ATTENTIONS, SCORINGS, Attention
+from keras_sat.model.cells import CELLS, LSTMCell, RecurrentCell
+from keras_sat.model.decoder import CaptionDecoder
+from keras_sat.model.fast import fused, unroll
+from keras_sat.model.fast.dense import LoopDense
+from keras_sat.model.fast.switch import fast_twins_are_on, without_fast_twins
+
+PHOTOS, CAPTIONS, REGIONS, DIM, TIME, VOCABULARY = 2, 3, 5, 6, 4, 11
+ROWS = PHOTOS * CAPTIONS
+LENGTHS = np.array([4, 2, 1, 3, 3, 0])  # of each caption; the last is a row that only fills a batch up
+KINDS = list(itertools.product(ATTENTIONS, SCORINGS, CELLS))
+
+
+def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
+    sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4, "dtype": "float64"}
+    decoder = CaptionDecoder(VOCABULARY, attention=attention, scoring=scoring, cell=cell, **{**sizes, **options})
+    decoder.build((None, REGIONS, DIM), (None, None))
+    random = np.random.default_rng(7)
+    for weight in decoder.trainable_weights:
+        weight.assign(random.normal(scale=0.7, size=weight.shape))
+    return decoder
+
+
+def unrolled(decoder, *, regions=REGIONS, padded=True, sampled=False):
+    """Return the Unrolled, what the words in it cost, and the gradients of that, of the weights and of the features."""
+    random = np.random.default_rng(0)
+    dtype = decoder.compute_dtype
+    features = tf.constant(random.normal(size=(PHOTOS, regions, DIM)), dtype)
+    input_ids = tf.constant(random.integers(0, VOCABULARY, (ROWS, TIME)), "int32")
+    is_word = np.arange(TIME) < LENGTHS[:, None] if padded else np.ones((ROWS, TIME), bool)
+    noise = tf.constant(random.gumbel(size=(ROWS, TIME, regions)), "float32") if sampled else None
+    coins = tf.constant([1.0, 0.0, 1.0, 1.0, 0.0, 1.0]) if sampled else None
+    token_weights = tf.constant(is_word, "float32") if padded else None
+    with tf.GradientTape() as tape:
+        tape.watch(features)
+        found = decoder.unroll(features, input_ids, noise=noise, sampled=coins, token_weights=token_weights)
+        found = type(found)(*(x * tf.cast(is_word.T[..., None], x.dtype) for x in found))
+        shares = [tf.constant(random.normal(size=x.shape), x.dtype) for x in found]
+        cost = sum(tf.cast(tf.reduce_sum(x * share), "float64") for x, share in zip(found, shares))
+    sources = [weight.value for weight in decoder.trainable_weights]
+    return found, cost, tape.gradient(cost, [*sources, features])
+
+
+def assert_twins_agree(decoder, *, tolerance=1e-6, **options):
+    found, cost, gradients = unrolled(decoder, **options)
+    with without_fast_twins():
+        plain_found, plain_cost, plain_gradients = unrolled(decoder, **options)
+    np.testing.assert_allclose(cost, plain_cost, rtol=tolerance)
+    for name, fast, plain in zip(found._fields, found, plain_found):
+        assert fast.dtype == plain.dtype
+        np.testing.assert_allclose(fast, plain, atol=tolerance, err_msg=name)
+    names = [*(weight.path for weight in decoder.trainable_weights), "features"]
+    for name, fast, plain in zip(names, gradients, plain_gradients):
+        assert (fast is None) == (plain is None), name
+        if plain is not None:
+            fast, plain = tf.convert_to_tensor(fast), tf.convert_to_tensor(plain)
+            np.testing.assert_allclose(fast, plain, atol=tolerance * max(1, np.abs(plain).max()), err_msg=name)
+    assert sum(gradient is not None for gradient in plain_gradients) > 7
+    return plain_gradients
+
+
+# === The loop over the words ===
+
+
+@pytest.mark.parametrize("attention, scoring, cell", KINDS)
+@pytest.mark.parametrize("num_layers", [1, 3])
+def test_the_fast_loop_is_the_plain_one(attention, scoring, cell, num_layers):
+    decoder = make_decoder(attention, scoring, cell, num_layers=num_layers)
+    assert_twins_agree(decoder, sampled=attention == "hard")
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("options", [{"padded": False}, {"sampled": False}])
+def test_without_padding_and_without_samples(attention, options):
+    assert_twins_agree(make_decoder(attention, num_layers=2), **{"sampled": attention == "hard", **options})
+
+
+def test_the_loop_with_fused_scores_is_the_plain_one():
+    """In float32 and of such a size that XLA is used too."""
+    decoder = make_decoder(attention_dim=2**9, dtype="float32")
+    assert_twins_agree(decoder, regions=2**5, tolerance=2e-4)
+
+
+def test_each_twin_runs_where_it_is_meant_to(monkeypatch):
+    def taken(*arguments):
+        raise StopIteration
+
+    decoder = make_decoder()
+    monkeypatch.setattr(unroll, "unroll", taken)
+    with pytest.raises(StopIteration):
+        unrolled(decoder)
+    with without_fast_twins():
+        unrolled(decoder)
+    monkeypatch.setattr(keras.config, "backend", lambda: "another")
+    unrolled(decoder)
+
+
+def test_the_switch_goes_back_after_an_error():
+    with pytest.raises(KeyError), without_fast_twins():
+        assert not fast_twins_are_on()
+        raise KeyError
+    assert fast_twins_are_on()
+
+
+def test_a_captioner_trains_with_either():
+    random = np.random.default_rng(5)
+    features = random.normal(size=(PHOTOS, REGIONS, DIM)).astype("float32")
+    ids = random.integers(1, 5, (2, PHOTOS, CAPTIONS, TIME)).astype("int32")
+    is_word = (np.arange(TIME) < LENGTHS[:, None]).reshape(PHOTOS, CAPTIONS, TIME).astype("float32")
+    weights, losses = [], []
+    for plain in (False, True):
+        keras.utils.set_random_seed(1)
+        sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
+        captioner = Captioner(["red", "green", "blue"], encoder=None, attention="hard", **sizes)
+        captioner.build(((None, REGIONS, DIM), (None, None)))
+        captioner.compile("sgd", run_eagerly=plain)
+        with without_fast_twins() if plain else contextlib.nullcontext():
+            losses.append(captioner.train_step(((features, ids[0]), ids[1], is_word))["loss"])
+        weights.append(captioner.get_weights())
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    for fast, plain in zip(*weights):
+        np.testing.assert_allclose(fast, plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [TIME, None])
+def test_the_plain_loop_in_a_graph_knows_how_long_captions_are_or_says_so(lengths):
+    decoder = make_decoder()
+    features, input_ids = tf.ones((PHOTOS, REGIONS, DIM), "float64"), tf.ones((ROWS, TIME), "int32")
+    specs = [tf.TensorSpec(features.shape, "float64"), tf.TensorSpec((ROWS, lengths), "int32")]
+    graph = tf.function(lambda *inputs: decoder(*inputs).logits, input_signature=specs, autograph=False)
+    with without_fast_twins():
+        if lengths is None:
+            with pytest.raises(ValueError, match=r"run_eagerly=True.* Received: input_ids of shape \(6, None\)"):
+                graph(features, input_ids)
+            return
+        logits = graph(features, input_ids)
+    np.testing.assert_allclose(logits, decoder(features, input_ids).logits, atol=1e-9)
+
+
+# === Additive scores: values and gradients are in test_fused.py ===
+
+
+def test_additive_scores_are_the_equation_without_the_fast_twins(monkeypatch):
+    features, state, vector = tf.ones((1, 2**5, 2**9)), tf.ones((1, 2**9)), tf.ones(2**9)
+    expected = equations.additive_scores(features, state, vector)
+    np.testing.assert_allclose(fused.additive_scores(features, state, vector), expected, rtol=1e-5)
+    monkeypatch.setattr(fused, "_functions", None)  # nobody asks for what XLA compiled
+    with without_fast_twins():
+        np.testing.assert_array_equal(fused.additive_scores(features, state, vector), expected)
+
+
+# === What users add needs to know nothing of the fast loop ===
+
+
+class Plain(Attention):
+    """A scoring with an ordinary dense layer in it."""
+
+    def __init__(self, attention_dim=None, **kwargs):
+        super().__init__(**kwargs)
+        self.query = layers.Dense(DIM, use_bias=False, dtype=self.dtype_policy, name="query")
+
+    def build(self, hidden_state_shape, features_shape, **_):
+        self.query.build(hidden_state_shape)
+
+    def score(self, hidden_state, projected_features):
+        return equations.dot_scores(projected_features, self.query(hidden_state))
+
+
+class Quick(Plain):
+    """The same with a dense layer that the fast loop finds."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.query = LoopDense(DIM, use_bias=False, dtype=self.dtype_policy, name="query")
+
+
+class Twice(Quick):
+    def score(self, hidden_state, projected_features):
+        return super().score(hidden_state, projected_features) + super().score(hidden_state, projected_features)
+
+
+class Outside(Quick):
+    def project(self, features):
+        return self.query(features)
+
+    def score(self, hidden_state, projected_features):
+        return equations.dot_scores(projected_features, hidden_state)
+
+
+class TwoEdgedLSTM(LSTMCell):
+    """An LSTM that uses the projection of h_{t-1} for more than the sum."""
+
+    def call(self, projected_inputs, hidden_state, cell_state):
+        projected = self.recurrent_projection(hidden_state)
+        return equations.lstm(projected_inputs + projected * keras.ops.tanh(projected), cell_state)
+
+
+class VanillaCell(RecurrentCell):
+    num_gates = 1
+    has_cell_state = False
+
+    def call(self, projected_inputs, hidden_state, cell_state=None):
+        return keras.ops.tanh(projected_inputs + self.recurrent_projection(hidden_state)), None
+
+
+@pytest.mark.parametrize("scoring", [Plain, Quick])
+def test_a_scoring_of_ones_own(scoring, monkeypatch):
+    monkeypatch.setitem(attention_module.SCORINGS, "mine", scoring)
+    assert_twins_agree(make_decoder(scoring="mine"))
+
+
+@pytest.mark.parametrize("cell", [TwoEdgedLSTM, VanillaCell])
+def test_a_cell_of_ones_own(cell, monkeypatch):
+    for module in (cells_module, decoder_module):
+        monkeypatch.setitem(module.CELLS, "mine", cell)
+    assert_twins_agree(make_decoder(cell="mine", num_layers=2))
+
+
+@pytest.mark.parametrize("scoring, message", [(Twice, "called once in a step"), (Outside, "called in each step")])
+def test_a_loop_dense_that_is_not_called_once_in_each_step_is_refused(scoring, message, monkeypatch):
+    monkeypatch.setitem(attention_module.SCORINGS, "mine", scoring)
+    decoder = make_decoder(scoring="mine")
+    with pytest.raises(ValueError, match=rf"{message}[\s\S]*keras.layers.Dense[\s\S]*Received: layer='.*query'"):
+        unrolled(decoder)
+    assert decoder.attention_layer.query.late_product is None
+    with without_fast_twins():
+        unrolled(decoder)
