@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -45,40 +46,49 @@ __version__: str
 class CaptionedImage:
     image_id: str
     image_path: Any
-    captions: list
+    captions: list[str]
     split: str | None
-    def __init__(self, image_id: str, image_path: Any, captions: list, split: str | None = ...) -> None: ...
+    def __init__(self, image_id: str, image_path: Any, captions: list[str], split: str | None = ...) -> None: ...
 
 DATASETS: dict[str, Any]
 
 DOWNLOADS: dict[str, Any]
 
 class FeatureCache:
-    def __init__(self, directory: Any) -> None: ...
+    directory: Path
+    manifest: dict[str, Any]
+    image_ids: list[str]
+    image_bytes: Any
+    grid_shape: tuple[int, int]
+    feature_dim: int
+    unreadable: dict[str, str]
+    def __init__(self, directory: str | os.PathLike) -> None: ...
     @classmethod
-    def open(cls, directory: Any, *, encoder: Any = ...) -> Any: ...
+    def open(cls, directory: str | os.PathLike, *, encoder: Any = ...) -> FeatureCache: ...
     @classmethod
     def build(
-        cache_class: Any,
-        directory: Any,
-        image_ids: Any,
-        image_paths: Any,
+        cls,
+        directory: str | os.PathLike,
+        image_ids: list[str],
+        image_paths: list,
         encoder: Any,
         *,
-        image_size: Any = ...,
-        encoder_name: Any = ...,
-        encoder_layer: Any = ...,
-        batch_size: Any = ...,
-        dtype: Any = ...,
-        view: Any = ...,
-        shard: Any = ...,
-        errors: Any = ...,
-        verify: Any = ...,
-        show_progress: Any = ...,
-    ) -> Any: ...
-    def features(self, image_ids: Any) -> Any: ...
-    def features_of_rows(self, rows: Any) -> Any: ...
-    def rows_of(self, image_ids: Any) -> Any: ...
+        image_size: int | tuple[int, int] | None = ...,
+        encoder_name: str | None = ...,
+        encoder_layer: str | None = ...,
+        batch_size: int = ...,
+        dtype: str = ...,
+        view: int = ...,
+        shard: str | None = ...,
+        errors: str = ...,
+        verify: bool = ...,
+        show_progress: bool = ...,
+    ) -> Self: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, image_id: str) -> bool: ...
+    def features(self, image_ids: list[str]) -> np.ndarray: ...
+    def features_of_rows(self, rows: np.ndarray) -> np.ndarray: ...
+    def rows_of(self, image_ids: list[str]) -> np.ndarray: ...
 
 class Scene:
     image_id: str
@@ -91,10 +101,20 @@ class Scene:
     def png(self) -> bytes: ...
 
 class Vocabulary:
+    words: list[str]
+    tokens: list[str]
+    pad_token_id: int
+    start_token_id: int
+    end_token_id: int
+    unk_token_id: int
     def __init__(self, words: list[str]) -> None: ...
     @classmethod
-    def build(cls, captioned_images: Any, *, min_count: int = ..., max_size: int | None = ...) -> Vocabulary: ...
-    def caption_to_ids(self, caption: str) -> list[int]: ...
+    def build(
+        cls, captioned_images: list[CaptionedImage], *, min_count: int = ..., max_size: int | None = ...
+    ) -> Vocabulary: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, word: str) -> bool: ...
+    def caption_to_ids(self, caption: str | list[str]) -> list[int]: ...
     def ids_to_words(self, token_ids: Any) -> list[str]: ...
     def ids_to_caption(self, token_ids: Any) -> str: ...
     def unknown_share(self, captions: list[str]) -> float: ...
@@ -109,11 +129,13 @@ class WordPlace:
     boxes: tuple
     image_size: tuple
     def __init__(self, position: int, word: str, word_class: str, boxes: tuple, image_size: tuple) -> None: ...
-    def cells(self, grid_shape: Any, *, enlarge: Any = ...) -> Any: ...
+    def cells(self, grid_shape: tuple[int, int], *, enlarge: int = ...) -> np.ndarray: ...
 
 def clean_descriptions(descriptions: dict[str, list[str]]) -> dict[str, list[str]]: ...
 def coco(data_dir: str | os.PathLike, *, split_seed: int | None = ...) -> list[CaptionedImage]: ...
-def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = ..., show_progress: bool = ...) -> Any: ...
+def download(
+    name: str, data_dir: str | os.PathLike, *, mirror: str | None = ..., show_progress: bool = ...
+) -> Path: ...
 def draw_scenes(
     num_scenes: int,
     seed: int = ...,
@@ -136,17 +158,17 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = ...) -> np
 def make_batches(
     captioned_images: list[CaptionedImage],
     vocabulary: Vocabulary,
-    cache: Any = ...,
+    cache: FeatureCache | list[FeatureCache] | None = ...,
     batch_size: int = ...,
     *,
     split: str | None = ...,
     group_by: str = ...,
-    image_size: Any = ...,
+    image_size: int | tuple[int, int] | None = ...,
     keep_images: bool = ...,
     shuffle: bool = ...,
     seed: int = ...,
     first_epoch: int = ...,
-    shares: Any = ...,
+    shares: tuple[list[int], int] | None = ...,
 ) -> tf.data.Dataset: ...
 def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[CaptionedImage]: ...
 def read_data(

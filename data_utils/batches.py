@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from data_utils.captions import CaptionedImage
+    from data_utils.features.cache import FeatureCache
     from data_utils.vocabulary import Vocabulary
 
 GROUPINGS = ("length", "image")
@@ -34,17 +35,17 @@ GROUPINGS = ("length", "image")
 def make_batches(
     captioned_images: list[CaptionedImage],
     vocabulary: Vocabulary,
-    cache: Any = None,
+    cache: FeatureCache | list[FeatureCache] | None = None,
     batch_size: int = 64,
     *,
     split: str | None = None,
     group_by: str = "length",
-    image_size=None,
+    image_size: int | tuple[int, int] | None = None,
     keep_images: bool = False,
     shuffle: bool = True,
     seed: int = 0,
     first_epoch: int = 0,
-    shares=None,
+    shares: tuple[list[int], int] | None = None,
 ) -> tf.data.Dataset:
     """Return a tf.data.Dataset of ((features, input_ids), target_ids, token_weights).
 

@@ -60,7 +60,7 @@ class CaptionedImage:
 
     image_id: str
     image_path: Any
-    captions: list
+    captions: list[str]
     split: str | None = None
 
 

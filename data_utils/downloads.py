@@ -16,7 +16,6 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from data_utils.captions import IMAGE_ENDINGS
 from data_utils.files import clear_half_written, exclusive_lock, read_json, write_json
@@ -77,7 +76,7 @@ DOWNLOADS = {
 }
 
 
-def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = None, show_progress: bool = True) -> Any:
+def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = None, show_progress: bool = True) -> Path:
     """Fetch a data set into a folder, unless it is there already.
 
     An interrupted download resumes where it stopped. Nothing counts as complete before it is verified: the length, the

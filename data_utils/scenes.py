@@ -92,7 +92,7 @@ class WordPlace:
     boxes: tuple
     image_size: tuple
 
-    def cells(self, grid_shape, *, enlarge=0):
+    def cells(self, grid_shape: tuple[int, int], *, enlarge: int = 0) -> np.ndarray:
         """Return a bool array of `grid_shape`: the cells of a feature grid that the boxes touch.
 
         Args:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data_utils.captions import tokenise
 from data_utils.files import read_sealed_json, write_sealed_json
+
+if TYPE_CHECKING:
+    from data_utils.captions import CaptionedImage
 
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 FORMAT_VERSION = 1
@@ -21,7 +24,19 @@ class Vocabulary:
 
     Args:
         words: the words without the special tokens, in the order of their ids.
+
+    Attributes:
+        words: the same.
+        tokens: the special tokens and the words: the place in this list is the id.
+        pad_token_id, start_token_id, end_token_id, unk_token_id: the ids of the special tokens.
     """
+
+    words: list[str]
+    tokens: list[str]
+    pad_token_id: int
+    start_token_id: int
+    end_token_id: int
+    unk_token_id: int
 
     def __init__(self, words: list[str]):
         words = list(words)
@@ -49,7 +64,9 @@ class Vocabulary:
         self._ids = {token: token_id for token_id, token in enumerate(self.tokens)}
 
     @classmethod
-    def build(cls, captioned_images: Any, *, min_count: int = 1, max_size: int | None = 10_000) -> Vocabulary:
+    def build(
+        cls, captioned_images: list[CaptionedImage], *, min_count: int = 1, max_size: int | None = 10_000
+    ) -> Vocabulary:
         """Count the words of the training captions, and keep the most frequent.
 
         Args:
@@ -83,7 +100,7 @@ class Vocabulary:
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return cls([word for word, count in ordered if count >= min_count][:max_size])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.tokens)
 
     def __eq__(self, other):
@@ -91,13 +108,13 @@ class Vocabulary:
 
     __hash__ = None
 
-    def __contains__(self, word):
+    def __contains__(self, word: str) -> bool:
         return word in self._ids
 
     def __repr__(self):
         return f"Vocabulary({len(self.words)} words and {len(SPECIAL_TOKENS)} special tokens)"
 
-    def caption_to_ids(self, caption: str) -> list[int]:
+    def caption_to_ids(self, caption: str | list[str]) -> list[int]:
         """Return the ids of a caption's words, without `<start>` and `<end>`; unknown words become `<unk>`.
 
         Args:

@@ -26,13 +26,30 @@ IMPORTS = (  # those that are used are written; the first one always: pdoc runs 
     "from pathlib import Path",
     "from typing import Any",
     "from typing import NamedTuple",
+    "from typing import Self",
     "",
     "import keras",
     "import numpy as np",
     "import tensorflow as tf",
 )
+SPECIAL = ("__len__", "__contains__", "__call__")  # methods that users call by an operator
 KNOWN = {"Any", "Callable", "Iterator", "None", "NamedTuple", "Path", "bool", "bytes", "dict", "float", "int", "list"}
-KNOWN |= {"np", "ndarray", "os", "PathLike", "set", "str", "tf", "data", "Dataset", "tuple", "type", "keras", "Model"}
+KNOWN |= {
+    "Self",
+    "np",
+    "ndarray",
+    "os",
+    "PathLike",
+    "set",
+    "str",
+    "tf",
+    "data",
+    "Dataset",
+    "tuple",
+    "type",
+    "keras",
+    "Model",
+}
 
 
 def stub_of(package):
@@ -75,6 +92,7 @@ def _class(name, value, known):
     else:
         fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
         lines = [f"{field.name}: {_text(field.type, known)}" for field in fields]
+        lines += [] if fields else _attributes(value, known)
         base = next((f"keras.{kind.__name__}" for kind in value.__mro__ if kind.__module__.startswith("keras.")), "")
         base = "keras.Model" if base.startswith("keras.Functional") else base
         lines += [_function("__init__", value.__init__, known)] if value.__init__ is not object.__init__ else []
@@ -82,11 +100,26 @@ def _class(name, value, known):
         if isinstance(descriptor, property):
             lines += ["@property", _function(member, descriptor.fget, known, default="(self)")]
         elif isinstance(descriptor, (classmethod, staticmethod)):
-            lines += [f"@{type(descriptor).__name__}", _function(member, descriptor.__func__, known)]
+            lines += [
+                f"@{type(descriptor).__name__}",
+                _function(member, descriptor.__func__, known, owner=type(descriptor)),
+            ]
         else:
             lines.append(_function(member, descriptor, known))
     base = base if base in ("", "NamedTuple", "keras.Model") else "Any"
     return f"class {name}({base}):\n" + "\n".join(f"    {line}" for line in lines or ["..."])
+
+
+def _attributes(value, known):
+    """Return the lines of the attributes that a class of its packages declares, or that its `__init__` sets."""
+    kinds = [kind for kind in value.__mro__ if kind.__module__.split(".")[0] in PACKAGES]
+    annotations = {}
+    for kind in reversed(kinds):
+        source = inspect.getsource(kind.__init__) if "__init__" in vars(kind) else ""
+        annotations |= dict.fromkeys(re.findall(r"self\.([a-z]\w*)(?:, [\w., ]+)? = ", source))
+        annotations |= vars(kind).get("__annotations__", {})
+    hidden = [name for name in annotations if isinstance(getattr(value, name, None), property)]
+    return [f"{name}: {_text(kind, known)}" for name, kind in annotations.items() if name not in hidden]
 
 
 def _members(value):
@@ -94,12 +127,12 @@ def _members(value):
     members = {}
     for kind in reversed(value.__mro__):
         if kind.__module__.split(".")[0] in PACKAGES:
-            members |= {name: item for name, item in vars(kind).items() if not name.startswith("_")}
+            members |= {name: item for name, item in vars(kind).items() if name in SPECIAL or not name.startswith("_")}
     kinds = (property, classmethod, staticmethod)
     return {name: item for name, item in members.items() if inspect.isfunction(item) or isinstance(item, kinds)}
 
 
-def _function(name, function, known, default=None):
+def _function(name, function, known, default=None, owner=None):
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -110,8 +143,8 @@ def _function(name, function, known, default=None):
         if parameter.kind is parameter.KEYWORD_ONLY and last not in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL):
             parameters.append("*")
         last = parameter.kind
-        if parameter.name in ("self", "cls"):
-            parameters.append(parameter.name)
+        if parameter.name == "self" or (owner is classmethod and not parameters):
+            parameters.append("self" if parameter.name == "self" else "cls")
             continue
         kind = _text(parameter.annotation, known)
         is_optional = parameter.default is None and kind != "Any" and "None" not in kind

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from data_utils import CaptionedImage, Vocabulary
+from data_utils import CaptionedImage, FeatureCache, Vocabulary
 
 __all__ = [
     "ATTENTIONS",
@@ -55,25 +55,34 @@ ATTENTIONS: dict[str, Any]
 
 class AttentionDisplay:
     image: Any
-    words: list
+    words: list[str]
     attention_weights: np.ndarray
     aspect: float
-    def __init__(self, image: Any, words: list, attention_weights: np.ndarray) -> None: ...
+    def __init__(self, image: Any, words: list[str], attention_weights: np.ndarray) -> None: ...
     @classmethod
     def from_result(cls, result: CaptionResult, *, image: Any = ...) -> AttentionDisplay: ...
-    def upsampled(self, position: Any) -> Any: ...
+    def upsampled(self, position: int) -> np.ndarray: ...
     def plot(self, ax: Any = ..., *, columns: int | None = ..., opacity: float = ..., colour_map: Any = ...) -> Any: ...
     @staticmethod
     def compare(
-        displays: Any, *, names: Any = ..., ax: Any = ..., opacity: float = ..., colour_map: Any = ...
+        displays: list[AttentionDisplay],
+        *,
+        names: list[str] | None = ...,
+        ax: Any = ...,
+        opacity: float = ...,
+        colour_map: Any = ...,
     ) -> Any: ...
     def save(self, path: str | os.PathLike, *, columns: int | None = ..., **options: Any) -> None: ...
     def animate(
-        self, path: str | os.PathLike, *, seconds_per_word: Any = ..., width: Any = ..., opacity: float = ...
+        self, path: str | os.PathLike, *, seconds_per_word: float = ..., width: int | None = ..., opacity: float = ...
     ) -> None: ...
-    def to_html(self, path: str | os.PathLike, *, title: str | None = ..., opacity: float = ...) -> Any: ...
+    def to_html(self, path: str | os.PathLike, *, title: str | None = ..., opacity: float = ...) -> None: ...
 
 class BahdanauAttention(Any):
+    selection: Any
+    attention_dim: Any
+    feature_projection: Any
+    state_projection: Any
     def __init__(self, attention_dim: Any = ..., **kwargs: Any) -> None: ...
     def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
     def project(self, features: Any) -> Any: ...
@@ -84,11 +93,14 @@ class BahdanauAttention(Any):
     def get_config(self) -> Any: ...
 
 class BeginWithExpectations(Any):
+    num_epochs: Any
     def __init__(self, num_epochs: Any) -> None: ...
     def on_epoch_begin(self, epoch: Any, logs: Any = ...) -> Any: ...
     def on_epoch_end(self, epoch: Any, logs: Any = ...) -> Any: ...
 
 class BilinearAttention(Any):
+    selection: Any
+    attention_dim: Any
     def __init__(self, attention_dim: Any = ..., **kwargs: Any) -> None: ...
     def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
     def project(self, features: Any) -> Any: ...
@@ -99,6 +111,21 @@ class BilinearAttention(Any):
     def get_config(self) -> Any: ...
 
 class CaptionDecoder(Any):
+    vocabulary_size: Any
+    attention_layer: Any
+    embedding: Any
+    cells: Any
+    initial_hidden: Any
+    initial_cell: Any
+    gate: Any
+    state_readout: Any
+    context_readout: Any
+    activate_readout: Any
+    drop_before: Any
+    drop_after: Any
+    drop_embedding: Any
+    drop_words: Any
+    word_logits: Any
     def __init__(
         self,
         vocabulary_size: Any,
@@ -179,6 +206,23 @@ class CaptionResult:
     ) -> None: ...
 
 class Captioner(keras.Model):
+    vocabulary: Any
+    length_penalty: Any
+    seed: Any
+    decoder: Any
+    photo_encoder: Any
+    adapter: Any
+    trained_encoder: Any
+    random_generator: Any
+    paper_objective: Any
+    training_objective: Any
+    updates: Any
+    means: Any
+    graphs: Any
+    writer: Any
+    feature_shape: Any
+    num_regions: Any
+    training_photos: Any
     def __init__(
         self,
         vocabulary: Any,
@@ -382,6 +426,8 @@ class DecoderState(NamedTuple):
     cell_states: tuple
 
 class DotAttention(Any):
+    selection: Any
+    attention_dim: Any
     def __init__(self, attention_dim: Any = ..., **kwargs: Any) -> None: ...
     def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
     def project(self, features: Any) -> Any: ...
@@ -394,18 +440,20 @@ class DotAttention(Any):
 ENCODERS: dict[str, Any]
 
 class Ensemble:
+    members: Any
+    graphs: Any
     def __init__(self, captioners: list, *, length_penalty: float | None = ...) -> None: ...
     @property
-    def vocabulary(self) -> Any: ...
+    def vocabulary(self) -> Vocabulary: ...
     @property
-    def length_penalty(self) -> Any: ...
+    def length_penalty(self) -> float: ...
     @property
-    def samples_attention(self) -> Any: ...
+    def samples_attention(self) -> bool: ...
     @property
-    def photo_sizes(self) -> Any: ...
+    def photo_sizes(self) -> list[tuple[int, int]]: ...
     def rows_and_columns(self) -> tuple[int, int]: ...
     @property
-    def num_regions(self) -> Any: ...
+    def num_regions(self) -> int: ...
     def caption(
         self,
         images: Any,
@@ -440,7 +488,7 @@ class Ensemble:
         seed: int = ...,
         first_photo: int = ...,
         batch_size: int = ...,
-        cache: Any = ...,
+        cache: FeatureCache | None = ...,
         errors: str = ...,
     ) -> Iterator[tuple[Any, Any]]: ...
     def caption_features(
@@ -473,9 +521,9 @@ class Ensemble:
         **options: Any,
     ) -> Any: ...
     @property
-    def captioners(self) -> Any: ...
+    def captioners(self) -> list: ...
     @property
-    def encoder(self) -> Any: ...
+    def encoder(self) -> str: ...
     @property
     def training_photos(self) -> Any: ...
     @property
@@ -506,6 +554,11 @@ class Grounding:
     def to_dict(self) -> dict[str, Any]: ...
 
 class KeepTraining(Any):
+    directory: Any
+    epochs: Any
+    before: Any
+    monitored: Any
+    patience: Any
     def __init__(
         self, directory: Any, *, epochs: Any = ..., before: Any = ..., monitored: Any = ..., patience: Any = ...
     ) -> None: ...
@@ -520,6 +573,9 @@ SCORES: dict[str, Any]
 SCORINGS: dict[str, Any]
 
 class ScoreCaptions(Any):
+    images: Any
+    cache: Any
+    search_options: Any
     def __init__(self, captioned_images: Any, *, cache: Any = ..., **search_options: Any) -> None: ...
     def on_epoch_end(self, epoch: Any, logs: Any = ...) -> Any: ...
 
@@ -558,6 +614,12 @@ class SearchResult(NamedTuple):
     attention_weights: Any
 
 class SelfCritical:
+    vocabulary: Any
+    num_drawn: Any
+    reward_baseline: Any
+    temperature: Any
+    max_length: Any
+    reward: Any
     def __init__(
         self,
         captions: Any,
@@ -568,8 +630,13 @@ class SelfCritical:
         temperature: Any = ...,
         max_length: Any = ...,
     ) -> None: ...
+    def __call__(self, captioner: Any, batch: Any) -> Any: ...
 
 class ShowCaptions(Any):
+    images: Any
+    cache: Any
+    output: Any
+    search_options: Any
     def __init__(
         self,
         captioned_images: Any,
@@ -582,6 +649,11 @@ class ShowCaptions(Any):
     def on_epoch_end(self, epoch: Any, logs: Any = ...) -> Any: ...
 
 class ShowProgress(Any):
+    num_epochs: Any
+    monitored: Any
+    known: Any
+    label: Any
+    output: Any
     def __init__(
         self,
         num_epochs: Any,

@@ -49,6 +49,10 @@ def test_mistakes_are_found(tmp_path):
         'split="dev"': 'splitt="dev"',
         "table.to_json": "table.to_jsn",
         "train[0].image_id": "train[0].imageid",
+        "cache.feature_dim": "cache.feature_dims",
+        "batch_size=8": 'batch_size="eight"',
+        "vocabulary.tokens": "vocabulary.token_list",
+        "cells((7, 7))": "cells(7)",
     }
     text = PROGRAM.read_text(encoding="utf-8")
     for right, mistake in wrong.items():

@@ -17,6 +17,16 @@ def read() -> data_utils.Vocabulary:
     return data_utils.Vocabulary.build(train, min_count=5)
 
 
+def read_features(vocabulary: data_utils.Vocabulary) -> data_utils.FeatureCache:
+    scenes = data_utils.draw_scenes(8, seed=1)
+    places = data_utils.word_places(scenes[0], scenes[0].captions[0])
+    print(places[0].cells((7, 7)).sum(), scenes[0].png()[:4])
+    cache = data_utils.FeatureCache.build("features", ["a"], ["a.jpg"], keras_sat.ENCODERS["tiny"](), batch_size=8)
+    print(len(cache), "a" in cache, cache.features(["a"]).shape, cache.grid_shape[0] * cache.feature_dim)
+    print(len(vocabulary), "dog" in vocabulary, vocabulary.tokens[vocabulary.unk_token_id].upper())
+    return cache
+
+
 def train(output_dir: Path) -> Captioner:
     captioner = keras_sat.fit(
         "flickr8k", data_dir="flickr8k", attention="hard", epochs=12, learning_rate=1e-3, output_dir=output_dir

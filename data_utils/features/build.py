@@ -4,6 +4,8 @@ The photos are encoded in fixed blocks, and a row is marked as done only after i
 was killed at any moment resumes where it was, and ends with the same files as one that was not.
 """
 
+from __future__ import annotations
+
 import hashlib
 import itertools
 import numbers
@@ -11,6 +13,7 @@ import os
 import zlib
 from collections import Counter
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,22 +42,22 @@ MOST_TOGETHER = 100_000  # photos in a block: more would not fit into memory, ho
 
 def build_cache(
     cache_class,
-    directory,
-    image_ids,
-    image_paths,
-    encoder,
+    directory: str | os.PathLike,
+    image_ids: list[str],
+    image_paths: list,
+    encoder: Any,
     *,
-    image_size=None,
-    encoder_name=None,
-    encoder_layer=None,
-    batch_size=32,
-    dtype="float16",
-    view=0,
-    shard=None,
-    errors="raise",
-    verify=False,
-    show_progress=True,
-):
+    image_size: int | tuple[int, int] | None = None,
+    encoder_name: str | None = None,
+    encoder_layer: str | None = None,
+    batch_size: int = 32,
+    dtype: str = "float16",
+    view: int = 0,
+    shard: str | None = None,
+    errors: str = "raise",
+    verify: bool = False,
+    show_progress: bool = True,
+) -> Self:  # it is a method of FeatureCache
     """Encode the photos that are not in the cache yet, and open it.
 
     A folder of shards is opened as it is: what is missing in it is an error, see `shard`.

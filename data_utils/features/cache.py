@@ -4,9 +4,13 @@ A cache is a folder with the files of `data_utils.features.files`, or with sever
 `data_utils.features.shards`. `data_utils.features.build` makes one.
 """
 
+from __future__ import annotations
+
 import itertools
+import os
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +25,7 @@ class FeatureCache:
     The shards of a folder are opened as a whole; they must be complete, and belong together.
 
     Attributes:
+        directory: the folder, as a Path.
         image_ids: list of the photos' ids, in the order of the rows.
         grid_shape: (rows, columns) of the encoder's grid.
         feature_dim: length of each annotation vector.
@@ -28,7 +33,14 @@ class FeatureCache:
         unreadable: dict from the id of each photo that could not be read to the reason.
     """
 
-    def __init__(self, directory):
+    directory: Path
+    image_ids: list[str]
+    grid_shape: tuple[int, int]
+    feature_dim: int
+    manifest: dict[str, Any]
+    unreadable: dict[str, str]
+
+    def __init__(self, directory: str | os.PathLike):
         """Open `directory`, as `FeatureCache.open` does."""
         self.directory = Path(directory).expanduser()
         shards = shard_manifests(self.directory)
@@ -48,7 +60,7 @@ class FeatureCache:
         self._checked = np.zeros(len(self.image_ids), dtype=bool)
 
     @classmethod
-    def open(cls, directory, *, encoder=None):
+    def open(cls, directory: str | os.PathLike, *, encoder: Any = None) -> FeatureCache:
         """Open a cache for reading.
 
         Args:
@@ -70,13 +82,13 @@ class FeatureCache:
 
     # === Reading ===
 
-    def __len__(self):
+    def __len__(self) -> int:
         return int((self._done == DONE).sum())
 
-    def __contains__(self, image_id):
+    def __contains__(self, image_id: str) -> bool:
         return image_id in self._row_of and self._done[self._row_of[image_id]] == DONE
 
-    def features(self, image_ids):
+    def features(self, image_ids: list[str]) -> np.ndarray:
         """Return the features of photos as an array (photos, regions, feature_dim).
 
         Photos that are not done are refused. Each row is checked against its checksum when it is first read.
@@ -92,7 +104,7 @@ class FeatureCache:
             rows[i] = self._row_of[image_id]
         return self.features_of_rows(rows)
 
-    def features_of_rows(self, rows):
+    def features_of_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return the features of rows, which must be done, as an array (rows, regions, feature_dim)."""
         features = self._features.take(rows)
         for i in np.flatnonzero(~self._checked[rows]):
@@ -105,6 +117,6 @@ class FeatureCache:
             self._checked[rows[i]] = True
         return features
 
-    def rows_of(self, image_ids):
+    def rows_of(self, image_ids: list[str]) -> np.ndarray:
         """Return the row number of each photo, as an int64 array."""
         return np.array([self._row_of[image_id] for image_id in image_ids], dtype=np.int64)

@@ -58,7 +58,7 @@ class AttentionDisplay:
     """
 
     image: Any = field(repr=False)
-    words: list
+    words: list[str]
     attention_weights: np.ndarray = field(repr=False)
     aspect: float = field(init=False, repr=False)
 
@@ -93,7 +93,7 @@ class AttentionDisplay:
             raise ValueError(f"Expected one CaptionResult. Received: result of type {type(result).__name__}")
         return cls(result.image if image is None else image, result.words, result.attention_weights)
 
-    def upsampled(self, position):
+    def upsampled(self, position: int) -> np.ndarray:
         """Return the map of the word at `position` as smooth as a photo: (height, width), values of at least 0.
 
         Cells whose attention is NaN stay NaN, with sharp edges.
@@ -109,7 +109,9 @@ class AttentionDisplay:
 
     # === Panels ===
 
-    def plot(self, ax=None, *, columns: int = None, opacity: float = OPACITY, colour_map=None) -> Any:
+    def plot(
+        self, ax: Any = None, *, columns: int | None = None, opacity: float = OPACITY, colour_map: Any = None
+    ) -> Any:
         """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
 
         Below each panel stands how many times an even share its maximum is. Light has the same scale: full from three
@@ -147,7 +149,14 @@ class AttentionDisplay:
         return ax
 
     @staticmethod
-    def compare(displays, *, names=None, ax=None, opacity: float = OPACITY, colour_map=None) -> Any:
+    def compare(
+        displays: list[AttentionDisplay],
+        *,
+        names: list[str] | None = None,
+        ax: Any = None,
+        opacity: float = OPACITY,
+        colour_map: Any = None,
+    ) -> Any:
         """Draw several captions one above the other, a row each, as the paper's figure has soft and hard attention.
 
         Args:
@@ -187,7 +196,7 @@ class AttentionDisplay:
             row[0].set_title(name, parse_math=False)
         return ax
 
-    def save(self, path: str | os.PathLike, *, columns: int = None, **options) -> None:
+    def save(self, path: str | os.PathLike, *, columns: int | None = None, **options: Any) -> None:
         """Draw the same into a picture file; the kind of file follows from the name's ending."""
         from matplotlib.figure import Figure
 
@@ -240,7 +249,14 @@ class AttentionDisplay:
 
     # === The cartoon and the player ===
 
-    def animate(self, path: str | os.PathLike, *, seconds_per_word=0.7, width=None, opacity: float = OPACITY) -> None:
+    def animate(
+        self,
+        path: str | os.PathLike,
+        *,
+        seconds_per_word: float = 0.7,
+        width: int | None = None,
+        opacity: float = OPACITY,
+    ) -> None:
         """Write a GIF: the caption appears word by word, while the light moves over the photo.
 
         Light, and the figure below the caption, are those of `plot`.
@@ -262,7 +278,7 @@ class AttentionDisplay:
         options = {"seconds_per_word": seconds_per_word, "width": width, "opacity": opacity}
         write_cartoon(path, self.image, self.words, lights, notes, **options)
 
-    def to_html(self, path: str | os.PathLike, *, title: str = None, opacity: float = OPACITY) -> Any:
+    def to_html(self, path: str | os.PathLike, *, title: str | None = None, opacity: float = OPACITY) -> None:
         """Write the player: one HTML page that needs no other file and no network.
 
         Hovering over a word, or focusing it, shows its map; play walks through the caption.

@@ -9,7 +9,7 @@ from keras_sat.scoring.words import MAX_ORDER, as_words, ngram_counts
 _TINY, _SMALL = 1e-15, 1e-9  # coco-caption adds these, so that nothing is divided by zero
 
 
-def bleu(references, candidates):
+def bleu(references: list[list[str]], candidates: list[str]) -> dict[str, float]:
     """Return the corpus's BLEU: dict with "bleu_1" to "bleu_4", and "bleu_1_no_penalty" to "bleu_4_no_penalty".
 
     BLEU-n is the geometric mean of the shares of 1-grams to n-grams that are in a reference too, each counted at most

@@ -1,5 +1,7 @@
 """CIDEr-D, as coco-caption computes it: n-grams shared with the references, the rarer ones counting more."""
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 
@@ -10,7 +12,9 @@ from keras_sat.scoring.words import MAX_ORDER, as_words, ngram_counts, words_of
 CIDER_SIGMA = 6.0  # in words: how fast a difference in length lowers the score
 
 
-def cider(references, candidates, frequencies=None):
+def cider(
+    references: list[list[str]], candidates: list[str], frequencies: DocumentFrequencies | None = None
+) -> dict[str, float]:
     """Return {"cider": ..}, CIDEr-D as coco-caption computes it: n-grams that are rare elsewhere count more.
 
     With a single photo no n-gram is rarer than another, and the score is 0.

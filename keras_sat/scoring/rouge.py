@@ -7,7 +7,7 @@ from keras_sat.scoring.words import as_words
 ROUGE_BETA = 1.2  # recall counts this many times as much as precision
 
 
-def rouge_l(references, candidates):
+def rouge_l(references: list[list[str]], candidates: list[str]) -> dict[str, float]:
     """Return {"rouge_l": ..}: the longest common subsequence of candidate and reference, as an F score, on average.
 
     Args:

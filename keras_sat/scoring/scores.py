@@ -9,6 +9,7 @@ words; it returns a number for each photo, (photos,). Then add a line to SCORES:
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -72,7 +73,7 @@ def _mean_of(name):
 # === The scores ===
 
 
-def meteor(references, candidates):
+def meteor(references: list[list[str]], candidates: list[str]) -> dict[str, Any]:
     """Return {"meteor": .., "meteor_kind": ..}: which METEOR depends on what is installed, see `scoring.meteor`.
 
     Args:

@@ -37,12 +37,12 @@ class Ensemble(CaptionWriter):
         return f"Ensemble({len(self.members)} captioners)"
 
     @property
-    def captioners(self):
+    def captioners(self) -> list:
         """The members."""
         return self.members
 
     @property
-    def encoder(self):
+    def encoder(self) -> str:
         """The name of the encoder, or the names of all of them."""
         return " + ".join(dict.fromkeys(str(captioner.encoder) for captioner in self.members))
 

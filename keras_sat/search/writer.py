@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,9 @@ from keras_sat.options import SearchOptions, split_options, with_options
 from keras_sat.search.agreement import agree, finest_grid
 from keras_sat.search.algorithms import SearchResult, run_search
 from keras_sat.search.result import CaptionResult
+
+if TYPE_CHECKING:
+    from data_utils import FeatureCache, Vocabulary
 
 
 class CaptionWriter:
@@ -38,22 +41,22 @@ class CaptionWriter:
         self._length_penalty = length_penalty
 
     @property
-    def vocabulary(self):
+    def vocabulary(self) -> Vocabulary:
         return self.members[0].vocabulary
 
     @property
-    def length_penalty(self):
+    def length_penalty(self) -> float:
         if self._length_penalty is not None:
             return self._length_penalty
         return float(np.mean([captioner.length_penalty for captioner in self.members]))
 
     @property
-    def samples_attention(self):
+    def samples_attention(self) -> bool:
         """Whether regions can be drawn from the attention weights: by a single captioner with hard attention."""
         return len(self.members) == 1 and self.members[0].samples_attention
 
     @property
-    def photo_sizes(self):
+    def photo_sizes(self) -> list[tuple[int, int]]:
         """The sizes in which the members see photos: list of (height, width)."""
         return list(dict.fromkeys(captioner.photo_encoder.photo_size for captioner in self.members))
 
@@ -62,7 +65,7 @@ class CaptionWriter:
         return finest_grid(self._grids, self._are_attending)
 
     @property
-    def num_regions(self):
+    def num_regions(self) -> int:
         """The length of the attention weights."""
         return int(np.prod(self.rows_and_columns()))
 
@@ -96,7 +99,9 @@ class CaptionWriter:
         return results if many else results[0]
 
     @with_options(SearchOptions)
-    def caption_each(self, images: Any, *, cache=None, errors: str = "raise", **options) -> Iterator[tuple[Any, Any]]:
+    def caption_each(
+        self, images: Any, *, cache: FeatureCache | None = None, errors: str = "raise", **options
+    ) -> Iterator[tuple[Any, Any]]:
         """Yield (image, CaptionResult) for each of many photos: a batch is read, encoded and searched at a time.
 
         Args:
