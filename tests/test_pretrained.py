@@ -124,3 +124,21 @@ def test_a_model_that_an_earlier_version_saved_says_the_same():
         assert result.caption == expected["caption"]
         assert result.log_prob == pytest.approx(expected["log_prob"], abs=1e-3)
         np.testing.assert_allclose(result.attention_weights[1].ravel(), expected["map"], atol=1e-4)
+
+
+def test_captions_one_by_one_go_on_past_what_cannot_be_read(tmp_path):
+    pictures = [scene.image for scene in draw_scenes(3, seed=4)]
+    (tmp_path / "no_picture.png").write_text("this is text")
+    given = [pictures[0], tmp_path / "no_picture.png", tmp_path / "missing.png", *pictures[1:]]
+    captioner = keras_sat.Captioner.from_pretrained("scenes")
+    found = list(captioner.caption_each(given, errors="yield", batch_size=2))
+    assert all(image is picture for (image, _), picture in zip(found, given, strict=True))
+    assert [isinstance(result, Exception) for _, result in found] == [False, True, True, False, False]
+    expected = [result.caption for result in captioner.caption(pictures)]
+    assert [result.caption for _, result in found if not isinstance(result, Exception)] == expected
+    with pytest.raises(FileNotFoundError):
+        list(captioner.caption_each(given[2:]))
+    with pytest.raises(ValueError, match="Expected one of: raise, yield. Received: errors='skip'"):
+        list(captioner.caption_each(given, errors="skip"))
+    (nothing,) = captioner.caption_each([given[2]], errors="yield")
+    assert isinstance(nothing[1], FileNotFoundError), "a batch in which nothing can be read"

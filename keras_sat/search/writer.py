@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from data_utils.images import find_pictures, load_image, stands_for_many
 from keras_sat.model.graphs import Graphs
-from keras_sat.options import SearchOptions, split_options, with_options
+from keras_sat.options import SearchOptions, one_of, split_options, with_options
 from keras_sat.search.agreement import agree, finest_grid
 from keras_sat.search.algorithms import SearchResult, run_search
 from keras_sat.search.result import CaptionResult
@@ -111,6 +111,7 @@ class CaptionWriter:
             **options: see `keras_sat.options.SearchOptions`.
         """
         split_options("caption_each", options, SearchOptions)
+        one_of("raise", "yield").check("errors", errors)
         options = SearchOptions(**options)
         for start, batch in in_batches(images, options.batch_size):
             problems, photos = [None] * len(batch), None
