@@ -24,7 +24,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
             "vocabulary_words",
         ],
         "scenes": ["Scene", "WordPlace", "draw_scenes", "is_true", "word_places"],
-        "datasets": ["DATASETS", "coco", "flickr8k", "flickr30k", "folder", "scenes"],
+        "datasets": ["DATASETS", "coco", "flickr8k", "flickr30k", "folder"],
         "downloads": ["DOWNLOADS", "download"],
         "datasets.read": ["photos_of_split", "read_data"],
         "vocabulary": ["Vocabulary"],

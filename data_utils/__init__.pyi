@@ -9,8 +9,6 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from data_utils import scenes as scenes
-
 __all__ = [
     "CaptionedImage",
     "DATASETS",
@@ -36,7 +34,6 @@ __all__ = [
     "read_data",
     "readable_photos",
     "save_descriptions",
-    "scenes",
     "tokenise",
     "vocabulary_words",
     "word_places",
