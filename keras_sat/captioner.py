@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils.vocabulary import Vocabulary
-from keras_sat.checks import check_no_keras_distribution
+from keras_sat.checks import check_batches, check_strategy_of_fit
 from keras_sat.files import saving, transfer
 from keras_sat.files.export import export
 from keras_sat.files.model_folder import model_directory
@@ -267,18 +267,9 @@ class Captioner(keras.Model):
 
     def fit(self, x=None, *args, shuffle=False, **kwargs):
         """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
-        check_no_keras_distribution()
-        if isinstance(self.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
-            raise ValueError(
-                "Keras' `fit` does not work on several hosts: use keras_sat.fit(..., strategy=strategy), or "
-                f"keras_sat.training.team.Team(strategy).fit. Received: strategy={self.distribute_strategy!r}"
-            )
+        check_strategy_of_fit(self.distribute_strategy)
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
-            if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
-                raise ValueError(
-                    f"Expected batches, as make_batches(images, vocabulary, ...) makes them. "
-                    f"Received: {name} of type {type(batches).__name__}"
-                )
+            check_batches(name, batches)
             if isinstance(batches, tf.data.Dataset):
                 self.build_for(batches, name)
         if self.built and self.compiled:

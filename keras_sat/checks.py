@@ -137,3 +137,26 @@ def check_no_keras_distribution():
             "keras.distribution.set_distribution(None), and pass keras_sat.fit a tf.distribute.MirroredStrategy() as "
             f"`strategy`. Received: keras.distribution.distribution()={keras.distribution.distribution()!r}"
         )
+
+
+def check_strategy_of_fit(strategy):
+    """Raise ValueError where Keras' `fit` cannot train: on several hosts, and with Keras' own distributions."""
+    import tensorflow as tf
+
+    check_no_keras_distribution()
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        raise ValueError(
+            "Keras' `fit` does not work on several hosts: use keras_sat.fit(..., strategy=strategy), or "
+            f"keras_sat.training.team.Team(strategy).fit. Received: strategy={strategy!r}"
+        )
+
+
+def check_batches(name, batches):
+    """Raise ValueError for arrays where batches are expected; `validation_data` may be None."""
+    import numpy as np
+
+    if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
+        raise ValueError(
+            "Expected batches, as make_batches(images, vocabulary, ...) makes them. "
+            f"Received: {name} of type {type(batches).__name__}"
+        )
