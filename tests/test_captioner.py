@@ -243,7 +243,7 @@ def test_gradients_are_clipped(eight):
     assert moved == pytest.approx(1e-2, rel=1e-3)
 
 
-@pytest.mark.parametrize("attention", all_slow_but("soft", ATTENTIONS))
+@pytest.mark.parametrize("attention", all_slow_but(None, ATTENTIONS))
 def test_xla_and_eager_training_give_the_same(eight, attention):
     logs = []
     for how in ({"jit_compile": True}, {"run_eagerly": True, "jit_compile": False}, {"jit_compile": False}):
@@ -302,6 +302,7 @@ def test_mixed_precision(eight, attention):
         keras.config.set_dtype_policy("float32")
 
 
+@pytest.mark.slow
 def test_two_devices_train_as_one():
     command = [sys.executable, Path(__file__).with_name("two_devices.py")]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -240,6 +240,7 @@ class LoseTheWeights(keras.callbacks.Callback):
             kernel.assign(kernel.numpy() * np.nan)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_graphs")
 def test_a_loss_that_is_no_number_ends_the_training_and_keeps_the_best(whole_training, tmp_path):
     batches = []

@@ -43,6 +43,7 @@ def states(study):
     return [trial.state.name for trial in study.get_trials()]
 
 
+@pytest.mark.slow
 def test_a_search_of_two_trials_and_its_resumption(search, monkeypatch, capsys):
     study = search(2)["study"]
     assert states(study) == ["COMPLETE", "COMPLETE"]
@@ -60,6 +61,7 @@ class Curves(dict):
     was_interrupted = False
 
 
+@pytest.mark.slow
 def test_what_was_stopped_killed_or_failed_is_tried_again_as_it_was(search, monkeypatch):
     asked = []
 
@@ -85,6 +87,7 @@ def test_what_was_stopped_killed_or_failed_is_tried_again_as_it_was(search, monk
     assert states(study).count("COMPLETE") == 3 and study.best_value == 0.3
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_worse_than_the_others_is_pruned(search, monkeypatch):
     names = search(1)
     trial = optuna.create_study(direction="maximize", pruner=optuna.pruners.ThresholdPruner(lower=0.5)).ask()
