@@ -21,6 +21,7 @@ import numpy as np
 from data_utils.features.build import reading_options
 from data_utils.images import height_and_width, load_image
 from data_utils.quiet import import_tensorflow
+from data_utils.views import view_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -42,6 +43,7 @@ def make_batches(
     group_by: str = "length",
     image_size: int | tuple[int, int] | None = None,
     keep_images: bool = False,
+    num_views: int = 1,
     shuffle: bool = True,
     seed: int = 0,
     first_epoch: int = 0,
@@ -67,6 +69,7 @@ def make_batches(
             captions, time); as many whole photos as have `batch_size` captions, at least one.
         image_size: without a cache, the size that photos are stretched to: a side, or (height, width).
         keep_images: without a cache, decode each photo once and keep it in memory.
+        num_views: without a cache, each time a photo is shown one of so many views of it is chosen at random.
         shuffle: False keeps one order, by length, in every epoch.
         seed: of the shuffling.
         first_epoch: the number of the first pass, to resume a training where it stopped.
@@ -92,6 +95,11 @@ def make_batches(
             f"Expected the numbers of shares, and how many there are of each batch. Received: shares={shares!r}"
         )
     images = [image for image in captioned_images if split is None or image.split == split]
+    if cache is not None and num_views != 1:
+        raise ValueError(
+            "Views of photos that are encoded already are given as a list of caches. "
+            f"Received: num_views={num_views} with a cache"
+        )
     views = [] if cache is None else list(cache) if isinstance(cache, (list, tuple)) else [cache]
     if cache is not None and not views:
         raise ValueError("Expected at least one FeatureCache. Received: cache=[]")
@@ -101,6 +109,7 @@ def make_batches(
     if not images:
         raise ValueError(f"There is no caption to make a batch of. Received: split={split!r}")
     source = _CachedFeatures(views, images) if image_size is None else _Photos(images, image_size, keep_images)
+    num_views = len(views) or num_views
     grouping = {"length": _OneLength, "image": _WholeImages}[group_by](captions, batch_size, vocabulary)
     epochs = itertools.count(first_epoch)
 
@@ -109,7 +118,7 @@ def make_batches(
         rng = np.random.default_rng([seed, epoch]) if shuffle else None
         view_rng = np.random.default_rng([seed, epoch, 1])
         for members in grouping.plan(rng):
-            chosen = view_rng.integers(len(views), size=len(members)) if len(views) > 1 else np.zeros(len(members), int)
+            chosen = view_rng.integers(num_views, size=len(members)) if num_views > 1 else np.zeros(len(members), int)
             for number in numbers:
                 yield members, chosen, number
 
@@ -298,13 +307,19 @@ class _Photos:
     def __init__(self, images, image_size, keep):
         self.shape = (*height_and_width(image_size), 3)
         self.paths = [image.image_path for image in images]
+        self.ids = [image.image_id for image in images]
         self.kept = np.zeros((len(images), *self.shape), dtype=np.uint8) if keep else None
         self.is_kept = np.zeros(len(images), dtype=bool)
 
     def rows(self, image_numbers, chosen):
+        return np.stack(
+            [view_of(self._photo(number), view, self.ids[number]) for number, view in zip(image_numbers, chosen)]
+        )
+
+    def _photo(self, number):
         if self.kept is None:
-            return np.stack([load_image(self.paths[number], self.shape[:2]) for number in image_numbers])
-        for number in image_numbers[~self.is_kept[image_numbers]]:
+            return load_image(self.paths[number], self.shape[:2])
+        if not self.is_kept[number]:
             self.kept[number] = load_image(self.paths[number], self.shape[:2])
             self.is_kept[number] = True
-        return self.kept[image_numbers]
+        return self.kept[number]

@@ -23,7 +23,7 @@ from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.graphs import Graphs
 from keras_sat.model.learnt_photos import digests_of, together
 from keras_sat.model.objective import Means, PaperObjective, as_rows
-from keras_sat.model.photo_encoder import PhotoEncoder
+from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.reading import read_captions
 from keras_sat.model.replicas import sums_on_first_replica
 from keras_sat.model.updates import WeightUpdates, make_optimizer
@@ -84,6 +84,10 @@ class Captioner(keras.Model):
         self.seed = options.seed
         of_decoder = {name: getattr(options, name) for name in DecoderOptions.names()}
         self.decoder = CaptionDecoder(len(self.vocabulary), name="decoder", **of_decoder, **of_keras)
+        self.training_photos = None  # digests of the photos that it has learnt from, where they are known
+        arrays = None
+        if options.encoder_weights == BUNDLED:
+            arrays, self.training_photos = saving.bundled_encoder(options.encoder)
         self.photo_encoder = PhotoEncoder(
             options.encoder,
             layer=options.encoder_layer,
@@ -91,7 +95,9 @@ class Captioner(keras.Model):
             training=options.encoder_training,
             trained_up_to=options.trained_up_to,
             image_size=options.image_size,
+            grid=options.grid,
             grid_shape=options.grid_shape,
+            arrays=arrays,
         )
         self.adapter = FeatureAdapter(
             self.photo_encoder.top,
@@ -114,11 +120,11 @@ class Captioner(keras.Model):
         self._ranks = {}  # of the batches that `fit` was given last
         self.feature_shape = None  # (regions, feature_dim) of the features that it is given, known when it is built
         self.num_regions = None  # of the grid that attention is paid to, known when it is built
-        self.training_photos = None  # digests of the photos that it has learnt from, where they are known
 
-    encoder, encoder_layer, encoder_weights, encoder_training, trained_up_to, image_size, grid_shape = _kept_in(
-        "photo_encoder", "name", "layer", "weights", "training", "trained_up_to", "image_size", "grid_shape"
+    encoder, encoder_layer, encoder_weights, encoder_training, trained_up_to = _kept_in(
+        "photo_encoder", "name", "layer", "weights", "training", "trained_up_to"
     )
+    image_size, grid, grid_shape = _kept_in("photo_encoder", "image_size", "grid", "grid_shape")
     normalise_features, feature_projection_dim, feature_dropout = _kept_in(
         "adapter", "normalise", "projection_dim", "dropout"
     )
@@ -220,6 +226,7 @@ class Captioner(keras.Model):
         weight_decay=None,
         average_momentum=None,
         encoder_rate=1.0,
+        first_layer_rate=1.0,
         training_objective=None,
         jit_compile="auto",
         **kwargs,
@@ -234,6 +241,7 @@ class Captioner(keras.Model):
             average_momentum: keep a moving average of the weights with this momentum (less in the beginning), which
                 then is what is evaluated, and what is left after `fit`; None does not.
             encoder_rate: layers of the encoder that are trained learn with this share of the learning rate.
+            first_layer_rate: the first of them with this share of that; those between follow in even ratios.
             training_objective: what a batch costs instead of the paper's loss: a function of captioner and batch that
                 returns an Objective, such as SelfCritical.
             jit_compile: compile with XLA. "auto" does so where there is one GPU and no training_objective.
@@ -244,9 +252,10 @@ class Captioner(keras.Model):
         if optimizer is None:
             raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
         rates = {"learning_rate": learning_rate, "clip_norm": clip_norm, "weight_decay": weight_decay}
-        TrainingOptions.check(**rates, average_momentum=average_momentum, encoder_rate=encoder_rate)
+        of_encoder = {"encoder_rate": encoder_rate, "first_layer_rate": first_layer_rate}
+        TrainingOptions.check(**rates, average_momentum=average_momentum, **of_encoder)
         self.updates = WeightUpdates(
-            encoder_rate=encoder_rate,
+            **of_encoder,
             average_momentum=average_momentum,
             decays_vectors=not isinstance(optimizer, str),
         )

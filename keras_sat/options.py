@@ -16,7 +16,8 @@ from keras_sat import checks
 from keras_sat.checks import MOST, MOST_WORDS, near_name
 
 # The names of what stands in `keras_sat.model`, which would bring TensorFlow along; a test compares them.
-ENCODER_NAMES = ("vgg16", "vgg19", "resnet50", "mobilenet_v2", "efficientnet_b0", "tiny")
+ENCODER_NAMES = ("vgg16", "vgg19", "resnet50", "mobilenet_v2", "efficientnet_b0", "efficientnet_lite0")
+ENCODER_NAMES += ("efficientnet_lite2", "tiny")
 ATTENTION_NAMES = ("soft", "hard", "none")
 SCORING_NAMES = ("additive", "dot", "bilinear")
 CELL_NAMES = ("lstm", "gru")
@@ -282,7 +283,10 @@ class CaptionerOptions(DecoderOptions):
         None, "the layer whose grid is used", checked_later(str), none="the encoder's usual one"
     )
     encoder_weights: Any = option(
-        "imagenet", "a weights file to use instead of the download", checked_later(str), none="random ones"
+        "imagenet",
+        'a weights file to use instead of the download, or "bundled": what the bundled captioner has made of it',
+        checked_later(str),
+        none="random ones",
     )
     encoder_training: str = option(
         None,
@@ -295,6 +299,12 @@ class CaptionerOptions(DecoderOptions):
     )
     image_size: Any = option(
         None, "side of the square that photos are stretched to", checked_later(int), none="the encoder's usual one"
+    )
+    grid: str = option(
+        None,
+        "rows and columns of the encoder's grid, such as 14x14: finer than usual, its last strides become dilation",
+        checked_later(str),
+        none="the encoder's usual ones",
     )
     grid_shape: tuple = option(
         None, "(rows, columns) of the features", checked_later(), none="ask the encoder, or guess"
@@ -392,6 +402,9 @@ class TrainingOptions(Options):
         None, "keep a moving average of the weights, such as 0.998", optional(share()), none="keep none"
     )
     encoder_rate: float = option(1.0, "share of the learning rate, of the encoder's layers that are trained", part())
+    first_layer_rate: float = option(
+        1.0, "share of encoder_rate, of the first of these layers; those between follow in even ratios", part()
+    )
     num_views: int = option(1, "of each training photo: 2 with the mirrored one, more with parts of it", count())
     patience: int = option(
         5, "stop after so many epochs without a better BLEU-4 on dev", optional(count()), none="never"

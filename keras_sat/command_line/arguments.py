@@ -13,7 +13,7 @@ from keras_sat.presets import DEFAULT_MODEL, OWN_PHOTOS, PRESETS
 
 METAVARS = {"encoder_weights": "FILE", "trained_up_to": "LAYER"}  # of options of which the name does not say it
 USUAL = {"encoder": "tiny for scenes; else vgg16 where a GPU is found, mobilenet_v2 where not"}  # as `fit` chooses it
-OF_ENCODER = ("encoder", "encoder_layer", "encoder_weights", "image_size")
+OF_ENCODER = ("encoder", "encoder_layer", "encoder_weights", "image_size", "grid")
 KNOWN = {*CaptionerOptions.names(), *TrainingOptions.names()}
 
 

@@ -278,6 +278,7 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
             layer=options.get("encoder_layer"),
             weights=options.get("encoder_weights", "imagenet"),
             image_size=options.get("image_size"),
+            grid=options.get("grid"),
         )
     cache = FeatureCache.build(
         cache_dir,

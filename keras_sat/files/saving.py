@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_sat.files.model_folder import read_model, write_model
+from keras_sat.files.model_folder import PRETRAINED, read_model, write_model
 from keras_sat.files.strangers import photos_learnt, refuse_claims, refuse_grids, said_of
 from keras_sat.model.graphs import plain
 from keras_sat.model.learnt_photos import as_text
+from keras_sat.model.photo_encoder import BUNDLED
+from keras_sat.presets import DEFAULT_MODEL
 
 FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of what is saved as one file
 NO_ONE_FILE = (
@@ -45,15 +47,16 @@ def load(kind, directory, encoder, encoder_weights):
     with said_of(directory):
         training_photos = photos_learnt(settings)
         refuse_claims(settings, len(vocabulary), arrays)
-        captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights)
+        comes_along = any(name.startswith("encoder/") for name in arrays)
+        captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along)
         refuse_grids(settings, captioner)
-        _give_back(settings, captioner, encoder, encoder_weights)
+        _give_back(settings, captioner, encoder, encoder_weights, comes_along)
         captioner.training_photos = training_photos
     assign(captioner, arrays, directory)
     return captioner
 
 
-def _made_from(settings, kind, vocabulary, encoder, encoder_weights):
+def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along):
     """Return a captioner with the settings of a folder; its weights are still random."""
     options, own = dict(settings["captioner"]), settings["has_own_encoder"]
     trained = options["encoder_training"] != "frozen"
@@ -62,21 +65,21 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights):
             "This captioner trained an encoder that keras_sat does not know: pass one of the same architecture "
             f"as `encoder`. Received: encoder=None (it was called {options['encoder']!r})"
         )
-    if trained and encoder_weights is not None:
+    if (trained or comes_along) and encoder_weights is not None:
         warnings.warn(
             f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is not used.",
             stacklevel=4,
         )
     # A trained encoder, and last layers that are, need no weights to begin with: they get those of the folder.
-    comes_along = trained or options.get("trained_up_to") is not None
-    options["encoder_weights"] = None if comes_along else encoder_weights or options["encoder_weights"]
+    begins_without = trained or comes_along or options.get("trained_up_to") is not None
+    options["encoder_weights"] = None if begins_without else encoder_weights or options["encoder_weights"]
     options["encoder"] = encoder if encoder is not None else None if own else options["encoder"]
     captioner = kind(vocabulary, **{**options, "grid_shape": None})
     captioner.build(((None, *settings["feature_shape"]), (None, None)))
     return captioner
 
 
-def _give_back(settings, captioner, encoder, encoder_weights):
+def _give_back(settings, captioner, encoder, encoder_weights, comes_along):
     """Set what the captioner knew of its encoder when it was saved; it was made without."""
     options = settings["captioner"]
     if encoder is None:
@@ -85,7 +88,25 @@ def _give_back(settings, captioner, encoder, encoder_weights):
         weights=(captioner.photo_encoder.is_frozen and encoder_weights) or options["encoder_weights"],
         grid_shape=options["grid_shape"],
         known_grid=settings["rows_and_columns"],
+        comes_along=comes_along,
     )
+
+
+def bundled_encoder(name):
+    """Return the encoder of the bundled captioner of photos: list of the arrays of its weights, and its training photos.
+
+    Args:
+        name: of the encoder, in ENCODERS, that shall have these weights.
+    """
+    settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
+    known = settings["captioner"]["encoder"]
+    if name != known:
+        raise ValueError(
+            f'"bundled" weights are those of the bundled captioner\'s encoder, {known}. Name that one, or pass the path '
+            f"of a weights file. Received: encoder_weights='{BUNDLED}' with encoder={name!r}"
+        )
+    names = sorted(name for name in arrays if name.startswith("encoder/"))  # numbered, in the order of the layers
+    return [arrays[name] for name in names], photos_learnt(settings)
 
 
 def restore_weights(captioner, directory):

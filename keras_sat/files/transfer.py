@@ -12,8 +12,12 @@ def adapted(captioner, vocabulary, options):
     vocabulary = captioner.vocabulary if vocabulary is None else vocabulary
     _refuse_another_encoder(captioner, options)
     adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
-    adapted.photo_encoder.weights = options.get("encoder_weights", captioner.encoder_weights)
-    adapted.photo_encoder.known_grid = captioner.rows_and_columns()
+    adapted.photo_encoder.remember(
+        weights=options.get("encoder_weights", captioner.encoder_weights),
+        grid_shape=adapted.grid_shape,
+        known_grid=captioner.rows_and_columns(),
+        comes_along=captioner.photo_encoder.is_saved,
+    )
     adapted.build(((None, *captioner.feature_shape), (None, None)))
     adapted.training_photos = captioner.training_photos
     _take_over_weights(captioner, adapted, options)
@@ -21,13 +25,14 @@ def adapted(captioner, vocabulary, options):
 
 
 def _refuse_another_encoder(captioner, options):
-    if captioner.encoder_training != "frozen" and options.get("encoder_training") == "frozen":
+    is_trained = captioner.encoder_training != "frozen"
+    if is_trained and captioner.photo_encoder.is_own and options.get("encoder_training") == "frozen":
         raise ValueError(
-            "The encoder of this captioner was trained, and its weights are in no file that a frozen one could be "
-            f"read from. Received: encoder_training='frozen' (before: {captioner.encoder_training!r})"
+            "The encoder of this captioner, a keras.Model, was trained: frozen, it would not be saved with it. "
+            f"Received: encoder_training='frozen' (before: {captioner.encoder_training!r})"
         )
     before = captioner.get_config()
-    for name in ("encoder", "encoder_layer", "image_size"):
+    for name in ("encoder", "encoder_layer", "image_size", "grid"):
         if options.get(name, before[name]) != before[name]:
             raise ValueError(
                 f"A captioner keeps the encoder that it has: {name} is {before[name]!r}. "
@@ -38,7 +43,7 @@ def _refuse_another_encoder(captioner, options):
 def _config_of(captioner, vocabulary, options):
     """Return the arguments that the new captioner is made with."""
     config = {**captioner.get_config(), **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
-    if captioner.encoder_training != "frozen" or captioner.trained_up_to is not None:
+    if captioner.photo_encoder.is_saved or captioner.trained_up_to is not None:
         config["encoder_weights"] = None  # they are taken over from the one before
     if captioner.photo_encoder.is_own:
         config["encoder"] = captioner.encoder_model

