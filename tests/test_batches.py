@@ -8,6 +8,7 @@ from conftest import mean_colour_encoder, write_photos
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
 from data_utils.batches import GROUPINGS, inputs_and_targets
+from data_utils.views import view_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*end of sequence.*")
 
@@ -167,6 +168,27 @@ def test_photos_for_an_encoder_that_trains_along(scene_images, scene_vocabulary,
                 assert scene_vocabulary.ids_to_caption(ids) in by_pixels[pixels.tobytes()].captions
                 count += 1
         assert count == 50
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_views_of_photos_for_an_encoder_that_trains_along(scene_images, scene_vocabulary, keep):
+    images = scene_images[:10]
+    options = {"image_size": 32, "keep_images": keep, "num_views": 3, "group_by": "image", "seed": 4}
+    known = {
+        view_of(load_image(image.image_path, 32), view, image.image_id).tobytes(): (image.image_id, view)
+        for image in images
+        for view in range(4)
+    }
+    dataset, again = (make_batches(images, scene_vocabulary, **options) for _ in range(2))
+    epochs = []
+    for _ in range(6):
+        epochs.append([known[pixels.tobytes()] for (photos, _), *_ in as_numpy(dataset) for pixels in photos])
+        assert sorted(name for name, _ in epochs[-1]) == sorted(image.image_id for image in images)
+    views = [view for epoch in epochs for _, view in epoch]
+    assert set(views) == {0, 1, 2} and min(map(views.count, {0, 1, 2})) > 8
+    assert [known[pixels.tobytes()] for (photos, _), *_ in as_numpy(again) for pixels in photos] == epochs[0]
+    with pytest.raises(ValueError, match="given as a list of caches. Received: num_views=3 with a cache"):
+        make_batches(images, scene_vocabulary, ["a cache"], num_views=3)
 
 
 def test_a_photo_that_cannot_be_read_is_named(three):

@@ -1,6 +1,8 @@
 import inspect
 import itertools
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,8 @@ from conftest import all_slow_but, write_photos
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
 from keras_sat import ATTENTIONS, SCORINGS, Captioner, equations
+from keras_sat.files import saving
+from keras_sat.files.model_folder import read_model, write_model
 from keras_sat.model.cells import CELLS
 from keras_sat.model.encoders import ENCODERS
 
@@ -492,6 +496,12 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     for one, other in zip(captioner.caption(paths), loaded.caption(paths)):
         assert one.caption == other.caption and one.attention_weights.shape[1:] == (2, 2)
         np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-6)
+    os.rename(captioner.encoder_weights, tmp_path / "elsewhere")  # nothing is asked of that file any more
+    again = Captioner.load(tmp_path / "model").caption(paths[0])
+    os.rename(tmp_path / "elsewhere", captioner.encoder_weights)
+    assert again.log_prob == pytest.approx(loaded.caption(paths[0]).log_prob, rel=1e-6)
+    with pytest.warns(UserWarning, match="saved with its whole encoder: encoder_weights='other.weights.h5' is not used"):
+        Captioner.load(tmp_path / "model", encoder_weights="other.weights.h5")
     on = captioner.adapted(attention="hard")
     np.testing.assert_array_equal(on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy())
     with pytest.raises(ValueError, match=r"expect its grid, 4 x 4 x 32, .* Received: features of shape \(64, 32\)"):
@@ -500,6 +510,50 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
         captioner.adapted(trained_up_to=None)
     with pytest.raises(ValueError, match="Received: trained_up_to='coordinates' with encoder='tiny'"):
         Captioner(eight[1], encoder="tiny", trained_up_to="coordinates")
+
+
+def test_a_folder_without_the_first_layers_reads_them_from_their_file(eight, finishing, tmp_path):
+    """Version 0.1.0 saved the layers that are trained, and no others."""
+    captioner, _ = finishing
+    captioner.save(tmp_path / "whole")
+    settings, vocabulary, arrays = read_model(tmp_path / "whole")
+    assert any(name.startswith("encoder/") for name in arrays)
+    arrays = {name: array for name, array in arrays.items() if not name.startswith("encoder/")}
+    write_model(tmp_path / "old", settings, vocabulary, arrays)
+    path = eight[0][0].image_path
+    expected = captioner.caption(path).log_prob
+    old = Captioner.load(tmp_path / "old")
+    assert old.caption(path).log_prob == pytest.approx(expected, rel=1e-6)
+    assert old.adapted(attention="hard").caption(path).log_prob == pytest.approx(expected, rel=1e-6)
+    old.save(tmp_path / "again")
+    assert Captioner.load(tmp_path / "again").caption(path).log_prob == pytest.approx(expected, rel=1e-6)
+    elsewhere = tmp_path / "elsewhere.weights.h5"
+    shutil.copy(captioner.encoder_weights, elsewhere)
+    assert Captioner.load(tmp_path / "old", encoder_weights=elsewhere).encoder_weights == str(elsewhere)
+
+
+def test_the_first_layers_of_an_encoder_learn_most_slowly(eight):
+    images, vocabulary, _ = eight
+    captioner = Captioner(vocabulary, encoder="tiny", image_size=16, **SMALL, **QUIET)
+    captioner.compile("sgd", learning_rate=1.0, clip_norm=None, encoder_rate=0.5, first_layer_rate=0.04)
+    batches = make_batches(images, vocabulary, image_size=16)
+    captioner.build_for(batches)
+    batch = next(iter(batches))
+    before = [weight.numpy() for weight in captioner.trainable_variables]
+    with tf.GradientTape() as tape:
+        loss = captioner.objective(batch, training=True).mean
+    gradients = tape.gradient(loss, captioner.trainable_variables)
+    captioner.train_step(batch)
+    expected = dict(zip(("conv1", "conv2", "conv3"), (0.5 * 0.04, 0.5 * 0.2, 0.5)))
+    seen = set()
+    for weight, old, gradient in zip(captioner.trainable_variables, before, gradients):
+        layer = weight.path.split("/")[-2]
+        seen.add(layer)
+        moved = -expected.get(layer, 1.0) * tf.convert_to_tensor(gradient)
+        np.testing.assert_allclose(weight.numpy() - old, moved, rtol=1e-3, atol=1e-6)
+    assert seen > expected.keys()
+    with pytest.raises(ValueError, match="first_layer_rate=0"):
+        captioner.compile(first_layer_rate=0)
 
 
 def test_only_hard_attention_shows_a_baseline(eight):
@@ -572,6 +626,32 @@ def test_a_frozen_encoder_with_random_weights_is_saved(eight, tmp_path):
     captioner.save(tmp_path / "model")
     loaded = Captioner.load(tmp_path / "model").caption(eight[0][0].image_path)
     assert loaded.log_prob == pytest.approx(result.log_prob, rel=1e-6)
+
+
+@pytest.mark.parametrize("training", ["frozen", "fine-tuned"])
+def test_an_encoder_begins_with_the_bundled_weights(eight, training, tmp_path, monkeypatch):
+    monkeypatch.setattr(saving, "PRETRAINED", tmp_path)
+    trained = Captioner(eight[1], encoder="tiny", image_size=32, **SMALL)
+    trained.build(((None, 32, 32, 3), (None, None)))
+    trained.note_training_photos(["a", "b"])
+    trained.save(tmp_path / saving.DEFAULT_MODEL)
+    options = {"encoder": "tiny", "encoder_weights": "bundled", "encoder_training": training, **SMALL}
+    captioner = Captioner(eight[1], **options)
+    seen = (captioner.training_photos, trained.training_photos)
+    np.testing.assert_array_equal(*seen, "`evaluate` must know what the encoder has seen")
+    assert captioner.photo_encoder.photo_size == (64, 64), "sizes are its own"
+    for old, new in zip(trained.encoder_model.weights, captioner.encoder_model.weights, strict=True):
+        np.testing.assert_array_equal(old.numpy(), new.numpy())
+    expected = captioner.caption(eight[0][0].image_path)
+    captioner.save(tmp_path / "model")
+    shutil.rmtree(tmp_path / saving.DEFAULT_MODEL)  # as if another one were bundled since
+    for loaded in (Captioner.load(tmp_path / "model"), Captioner.load(tmp_path / "model").adapted(label_smoothing=0.1)):
+        assert loaded.caption(eight[0][0].image_path).log_prob == pytest.approx(expected.log_prob, rel=1e-6)
+
+
+def test_only_the_bundled_captioners_own_encoder_has_bundled_weights(eight):
+    with pytest.raises(ValueError, match="Name that one.*encoder_weights='bundled' with encoder='vgg16'"):
+        Captioner(eight[1], encoder="vgg16", encoder_weights="bundled")
 
 
 @pytest.mark.parametrize("training", ["frozen", "fine-tuned"])
@@ -935,8 +1015,16 @@ def test_an_adapted_captioner_takes_its_encoder_along(tmp_path, training):
     after = before.adapted(label_smoothing=0.1)
     for old, new in zip(before.encoder_model.weights, after.encoder_model.weights, strict=True):
         np.testing.assert_array_equal(old.numpy(), new.numpy())
-    with pytest.raises(ValueError, match="encoder_training='frozen'"):
-        before.adapted(encoder_training="frozen")
+    frozen = before.adapted(encoder_training="frozen")
+    frozen.save(tmp_path / "frozen")
+    for captioner in (frozen, Captioner.load(tmp_path / "frozen"), frozen.adapted()):
+        assert not captioner.encoder_variables and captioner.encoder_training == "frozen"
+        for old, new in zip(before.encoder_model.weights, captioner.encoder_model.weights, strict=True):
+            np.testing.assert_array_equal(old.numpy(), new.numpy())
+    own = Captioner(vocabulary, encoder=bn_encoder(), encoder_training=training, **SMALL)
+    own.build(((None, 16, 16, 3), (None, None)))
+    with pytest.raises(ValueError, match=r"a keras.Model, was trained.*encoder_training='frozen'"):
+        own.adapted(encoder_training="frozen")
     with pytest.raises(ValueError, match=r"parts and sizes that it has: .* Received: hidden_dim=7 \(it is 24\)"):
         before.adapted(hidden_dim=7)
     with pytest.raises(ValueError, match="nothing to adapt"):

@@ -73,7 +73,7 @@ def test_the_layers_behind_a_cut_have_the_finer_grid_too():
 def test_grids_that_cannot_be_had_are_refused():
     assert rows_and_columns_of("14x7") == rows_and_columns_of((14, 7)) == (14, 7)
     for grid in ("14", "0x14", "14X14", "14 x 14", 14, "axb", (14,)):
-        with pytest.raises(ValueError, match="Expected rows and columns, such as \"14x14\". Received: grid="):
+        with pytest.raises(ValueError, match='Expected rows and columns, such as "14x14". Received: grid='):
             make_encoder("mobilenet_v2", weights=None, image_size=64, grid=grid)
     with pytest.raises(ValueError, match="Expected one of: 2x2, 4x4, 8x8. Received: grid='3x3'"):
         make_encoder("mobilenet_v2", weights=None, image_size=64, grid="3x3")

@@ -36,7 +36,9 @@ def torch_arrays(network, seed=0):
         height, width, inputs, outputs = network.get_layer(ours).kernel.shape
         if "depthwise" in ours:
             inputs, outputs = 1, inputs
-        arrays[f"{kernel}.weight"] = chance.normal(0, (height * width * inputs) ** -0.5, (outputs, inputs, height, width))
+        arrays[f"{kernel}.weight"] = chance.normal(
+            0, (height * width * inputs) ** -0.5, (outputs, inputs, height, width)
+        )
         arrays[f"{norm}.weight"], arrays[f"{norm}.running_var"] = chance.uniform(0.5, 2, (2, outputs))
         arrays[f"{norm}.bias"], arrays[f"{norm}.running_mean"] = chance.normal(0, 0.3, (2, outputs))
         arrays[f"{norm}.num_batches_tracked"] = np.array(7)

@@ -93,17 +93,19 @@ def _give_back(settings, captioner, encoder, encoder_weights, comes_along):
 
 
 def bundled_encoder(name):
-    """Return the encoder of the bundled captioner of photos: list of the arrays of its weights, and its training photos.
+    """Return the encoder of the bundled captioner of photos: the arrays of its weights, and what it has learnt from.
 
     Args:
         name: of the encoder, in ENCODERS, that shall have these weights.
+
+    Returns: list of arrays, in the order of the network's weights; digests of the training photos.
     """
     settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
     known = settings["captioner"]["encoder"]
     if name != known:
         raise ValueError(
-            f'"bundled" weights are those of the bundled captioner\'s encoder, {known}. Name that one, or pass the path '
-            f"of a weights file. Received: encoder_weights='{BUNDLED}' with encoder={name!r}"
+            f'"bundled" weights are those of the bundled captioner\'s encoder, {known}. Name that one, or pass the '
+            f"path of a weights file. Received: encoder_weights='{BUNDLED}' with encoder={name!r}"
         )
     names = sorted(name for name in arrays if name.startswith("encoder/"))  # numbered, in the order of the layers
     return [arrays[name] for name in names], photos_learnt(settings)

@@ -117,7 +117,9 @@ def assign_torch_weights(network, arrays):
             layer.set_weights(_folded(*given))
         except ValueError:  # numpy's or Keras', which do not name the array
             shapes = ", ".join(str(array.shape) for array in given)
-            raise ValueError(f"{kernel} and {norm} have the shapes {shapes}, which do not fit {layer.kernel.shape}") from None
+            raise ValueError(
+                f"{kernel} and {norm} have the shapes {shapes}, which do not fit {layer.kernel.shape}"
+            ) from None
 
 
 NORM_PARTS = ("weight", "bias", "running_mean", "running_var")

@@ -11,7 +11,6 @@ from keras_sat.checks import WHOSE_ENCODER_WEIGHTS
 from keras_sat.model.encoder_weights import weights_called
 from keras_sat.model.encoders import ENCODERS, begins_random, make_encoder, make_encoder_top
 
-
 BUNDLED = "bundled"  # for `weights`: those that the bundled captioner of photos has trained
 
 

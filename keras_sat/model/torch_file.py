@@ -104,7 +104,15 @@ def _object_in(file):
 
 
 VALUES = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (), "MARK": MARK}
-PLAIN = "BININT BININT1 BININT2 LONG1 BINUNICODE SHORT_BINUNICODE GLOBAL".split()  # their argument is the value
+PLAIN = [
+    "BININT",
+    "BININT1",
+    "BININT2",
+    "LONG1",
+    "BINUNICODE",
+    "SHORT_BINUNICODE",
+    "GLOBAL",
+]  # their argument is the value
 
 
 def _follow(name, argument, stack):

