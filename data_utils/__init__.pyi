@@ -162,6 +162,7 @@ def make_batches(
     group_by: str = ...,
     image_size: int | tuple[int, int] | None = ...,
     keep_images: bool = ...,
+    num_views: int = ...,
     shuffle: bool = ...,
     seed: int = ...,
     first_epoch: int = ...,

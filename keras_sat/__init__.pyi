@@ -210,6 +210,7 @@ class Captioner(keras.Model):
     length_penalty: Any
     seed: Any
     decoder: Any
+    training_photos: Any
     photo_encoder: Any
     adapter: Any
     trained_encoder: Any
@@ -222,7 +223,6 @@ class Captioner(keras.Model):
     writer: Any
     feature_shape: Any
     num_regions: Any
-    training_photos: Any
     def __init__(
         self,
         vocabulary: Any,
@@ -248,6 +248,7 @@ class Captioner(keras.Model):
         encoder_training: str | None = ...,
         trained_up_to: str | None = ...,
         image_size: Any = ...,
+        grid: str | None = ...,
         grid_shape: tuple | None = ...,
         normalise_features: bool = ...,
         feature_projection_dim: int | None = ...,
@@ -275,6 +276,8 @@ class Captioner(keras.Model):
     def trained_up_to(self): ...
     @property
     def image_size(self): ...
+    @property
+    def grid(self): ...
     @property
     def grid_shape(self): ...
     @property
@@ -332,6 +335,7 @@ class Captioner(keras.Model):
         weight_decay: Any = ...,
         average_momentum: Any = ...,
         encoder_rate: Any = ...,
+        first_layer_rate: Any = ...,
         training_objective: Any = ...,
         jit_compile: Any = ...,
         **kwargs: Any,
@@ -729,6 +733,7 @@ def fit(
     weight_decay: float | None = ...,
     average_momentum: float | None = ...,
     encoder_rate: float = ...,
+    first_layer_rate: float = ...,
     num_views: int = ...,
     patience: int = ...,
     min_count: int = ...,
@@ -762,6 +767,7 @@ def fit(
     encoder_training: str | None = ...,
     trained_up_to: str | None = ...,
     image_size: Any = ...,
+    grid: str | None = ...,
     grid_shape: tuple | None = ...,
     normalise_features: bool = ...,
     feature_projection_dim: int | None = ...,

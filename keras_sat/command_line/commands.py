@@ -17,7 +17,7 @@ from keras_sat.checks import NO_EPOCH, STOPPED_EARLY
 from keras_sat.command_line.messages import visible, without_number
 from keras_sat.command_line.paths import drawing_paths, make_place, refuse_one_place_for_two, refuse_other_kind
 from keras_sat.options import SelfCriticalOptions
-from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODER, PRESETS, WITHOUT_GPU, usual_encoder, usual_preset
+from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, PRESETS, usual_encoder, usual_preset, without_gpu
 
 
 def run_demo(**options):
@@ -262,8 +262,8 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
     received = f"--encoder {encoder}" if encoder else f"--data {data} without --encoder"
     if encoder is None:
         encoder = usual_encoder(data)
-        if encoder == LIGHT_ENCODER:
-            print(f"keras-sat: {WITHOUT_GPU}", file=sys.stderr)
+        if encoder in LIGHT_ENCODERS:
+            print(f"keras-sat: {without_gpu(encoder)}", file=sys.stderr)
     if encoder == "tiny" and "encoder_weights" not in options:
         raise ValueError(
             "`tiny` is trained along with the decoder, and its features before that are worth nothing. Pass the "
@@ -315,7 +315,7 @@ def run_info(data_dir=None):
     print(f"Python {platform.python_version()} on {platform.platform()}")
     for package in ("tensorflow", "keras", "numpy", "pillow", "matplotlib", "nltk"):
         print(f"{package} {version(package)}")
-    from keras_sat.files.model_folder import pretrained_names
+    from keras_sat.files.model_folder import WEIGHTS_LICENSE, pretrained_names
 
     tf = import_tensorflow()
 
@@ -327,6 +327,7 @@ def run_info(data_dir=None):
     weights = sorted(path.name for path in folder.glob("*.h5")) if folder.is_dir() else []
     print(f"encoder weights in {visible(folder)}: {', '.join(weights) or 'none'}")
     print(f"bundled models: {', '.join(pretrained_names()) or 'none'}")
+    print(f"their licence: {WEIGHTS_LICENSE}; those of photos are for non-commercial research and education only")
     if data_dir is None:
         print("data: not looked for (--data-dir)")
         return

@@ -34,6 +34,7 @@ from data_utils.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
 PRETRAINED = Path(__file__).parent / "pretrained"
+WEIGHTS_LICENSE = PRETRAINED / "WEIGHTS_LICENSE.txt"
 EXPECTED = "a captioner that Captioner.save wrote"
 WAY_OUT = "Copy the folder again, whole, or save the captioner again."
 OURS = re.compile(

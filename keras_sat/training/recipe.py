@@ -12,7 +12,15 @@ from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.files.model_folder import PRETRAINED, read_model
 from keras_sat.model.updates import WeightUpdates
 from keras_sat.options import CaptionerOptions, SelfCriticalOptions, TrainingOptions, with_options
-from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODER, MANY_PHOTOS, OWN_PHOTOS, WITHOUT_GPU, usual_encoder
+from keras_sat.presets import (
+    DEFAULT_MODEL,
+    LIGHT_ENCODERS,
+    MANY_PHOTOS,
+    OWN_PHOTOS,
+    light_encoder,
+    usual_encoder,
+    without_gpu,
+)
 from keras_sat.training import callbacks as parts
 from keras_sat.training.folder import began_from_scratch, noted_encoder
 from keras_sat.training.photos import TrainingPhotos
@@ -57,8 +65,9 @@ def fit(
 
     Where `encoder`, `encoder_layer`, `encoder_training`, `image_size`, `attention`, `scoring`, `cell`, `epochs`,
     `batch_size`, `learning_rate` or `encoder_rate` is None or left out, the usual one is taken. The encoder is then
-    "tiny" for the scenes, else "vgg16" with a GPU and "mobilenet_v2" without one; a training that is resumed in its
-    `output_dir` keeps the one it has. The features of a frozen encoder are built once; one that is trained gets the
+    "tiny" for the scenes, else "vgg16" with a GPU; without one "efficientnet_lite0" where its weights are installed
+    (the extra `lite`), and "mobilenet_v2" where not; a training that is resumed in its `output_dir` keeps the one it
+    has. The features of a frozen encoder are built once; one that is trained gets the
     photos themselves. Where few photos begin from the bundled captioner, `presets.OWN_PHOTOS` says what is usual.
 
     With an `initial_model`, encoder and sizes are its own; the words that it does not know are added to its vocabulary.
@@ -249,8 +258,8 @@ def _usual_encoder(data, output_dir, team, say):
     """Return the name of the encoder where none is named: that of the training which is resumed, or the usual one."""
     before = None if output_dir is None else noted_encoder(output_dir)
     encoder = team.tell(before or usual_encoder(data))
-    if before is None and encoder == LIGHT_ENCODER:
-        say(WITHOUT_GPU)
+    if before is None and encoder in LIGHT_ENCODERS:
+        say(without_gpu(encoder))
     return encoder
 
 
@@ -264,7 +273,7 @@ def _usual_output_dir(data_name, chosen, initial_model):
 
 def _goes_on_with_bundled(images, asked, output_dir, team, say):
     """Return whether a folder of photos begins from the bundled captioner: not begun from scratch, and suited."""
-    usual_dir = _usual_output_dir("folder", {"encoder": LIGHT_ENCODER, **asked.captioner}, None)
+    usual_dir = _usual_output_dir("folder", {"encoder": light_encoder(), **asked.captioner}, None)
     if team.tell(began_from_scratch(output_dir or usual_dir)):
         return False
     return _suits_bundled(images, asked.captioner, say)

@@ -15,10 +15,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone around this notebook, or the package index
+if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone that this notebook lies in is installed
     clone = Path("..").resolve()
-    place = str(clone) if (clone / "setup.cfg").exists() else "keras_sat"
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", place], check=True)
+    if not (clone / "keras_sat").is_dir():
+        raise ModuleNotFoundError(
+            "keras_sat is not installed. Clone its repository, and open this notebook in the clone's folder notebooks."
+        )
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", str(clone)], check=True)
 
 from data_utils.quiet import import_tensorflow
 
