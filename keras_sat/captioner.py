@@ -429,9 +429,8 @@ class Captioner(keras.Model):
         """Return a saved captioner, or one that is bundled with keras_sat. Nothing is downloaded.
 
         Args:
-            model: a folder that `save` wrote, or a bundled name: "flickr8k-mobilenet_v2" or
-                "flickr8k-mobilenet_v2-hard", which speak of photos (docs/model-card.md), or "scenes" or "scenes-hard",
-                which speak of the built-in scenes.
+            model: a folder that `save` wrote, or a bundled name: "flickr8k", which speaks of photos
+                (docs/model-card.md), or "scenes" or "scenes-hard", which speak of the built-in scenes.
             **options: see `load`.
         """
         return cls.load(model_directory(model), **options)

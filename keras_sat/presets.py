@@ -9,7 +9,7 @@ from data_utils.quiet import import_tensorflow
 from keras_sat.options import CaptionerOptions, TrainingOptions, split_options
 
 LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first; the weights of both can be had
-DEFAULT_MODEL = "flickr8k-mobilenet_v2"  # the bundled captioner of photos
+DEFAULT_MODEL = "flickr8k"  # the bundled captioner of photos
 MANY_PHOTOS = 3000  # with so many to train on, a captioner of one's own photos begins from scratch
 FEWEST_PHOTOS = 10  # with fewer to train on, there is little to be learnt, and `fit` says so
 

@@ -393,9 +393,8 @@ def test_the_command(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_real_photos(real_data, flickr8k_images, tmp_path):
-    weights = real_data / "mobilenet_v2_notop.weights.h5"
-    captioner = Captioner.from_pretrained("flickr8k-mobilenet_v2", encoder_weights=weights)
+def test_real_photos(flickr8k_images, tmp_path):
+    captioner = Captioner.from_pretrained()
     files = [image.image_path for image in photos_of_split(flickr8k_images, "dev")[:100]]
     folder = captioner.export(tmp_path / "exported")
     (found,) = caption_elsewhere([(folder, "serving_jpeg", np.zeros(0), files)], tmp_path)

@@ -123,9 +123,10 @@ def test_the_command_line_says_the_way_out(whole_training, tmp_path, capsys, mon
     assert json.loads((tmp_path / "scores.json").read_text())["statistics"]["training_photos"] == 2
 
 
-@pytest.mark.parametrize("name", ["flickr8k-mobilenet_v2", "flickr8k-mobilenet_v2-hard"])
-def test_the_bundled_captioners_of_photos_know_flickr8ks_training_photos(name, flickr8k_images):
-    settings = read_sealed_json(keras_sat.files.model_folder.pretrained_directory(name) / "config.json", "a model")
+def test_the_bundled_captioner_of_photos_knows_flickr8ks_training_photos(flickr8k_images):
+    settings = read_sealed_json(
+        keras_sat.files.model_folder.pretrained_directory("flickr8k") / "config.json", "a model"
+    )
     record = from_text(settings["training_photos"])
     ids = {split: [image.image_id for image in flickr8k_images if image.split == split] for split in ("train", "dev")}
     assert len(record) == 6000 and learnt_of(ids["train"], record) == ids["train"]

@@ -20,23 +20,62 @@ def run(*arguments, **options):
     return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, **options)
 
 
-@pytest.mark.slow
-def test_the_wheel_alone_captions_a_scene_from_elsewhere(tmp_path):
-    source = tmp_path / "source"  # a copy: a build leaves files behind, which a later one would pack
+@pytest.fixture(scope="module")
+def inside(tmp_path_factory):
+    """Options of a process that sees the wheel alone, from an empty folder, with no network and an empty home."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"  # a copy: a build leaves files behind, which a later one would pack
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "tests", "notebooks", "benchmarks"))
-    built = run("-m", "pip", "wheel", "--no-deps", "--wheel-dir", tmp_path / "wheel", source)
+    built = run("-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder / "wheel", source)
     if built.returncode and any(reason in built.stdout + built.stderr for reason in OFFLINE):
         pytest.skip("pip cannot fetch setuptools, which builds the wheel")
     assert built.returncode == 0, built.stderr
-    (wheel,) = (tmp_path / "wheel").glob("*.whl")
-    installed, elsewhere = tmp_path / "installed", tmp_path / "elsewhere"
+    (wheel,) = (folder / "wheel").glob("*.whl")
+    assert wheel.stat().st_size <= 40_000_000
+    installed, elsewhere = folder / "installed", folder / "elsewhere"
     ran = run("-m", "pip", "install", "--no-deps", "--target", installed, wheel)
     assert ran.returncode == 0, ran.stderr
+    (folder / "hooks").mkdir()
+    (folder / "hooks" / "sitecustomize.py").write_text(NO_NETWORK)
     elsewhere.mkdir()
-    inside = {"cwd": elsewhere, "env": {**os.environ, "PYTHONPATH": str(installed)}}
+    paths = os.pathsep.join(map(str, (installed, folder / "hooks")))
+    return {"cwd": elsewhere, "env": {**os.environ, "PYTHONPATH": paths, "KERAS_HOME": str(folder / "home")}}
+
+
+NO_NETWORK = """
+import socket
+def refuse(*address, **options):
+    raise SystemExit(f"somebody asked for the network: {address}")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
+"""
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_captions_a_scene_from_elsewhere(inside):
     ran = run("-c", "import data_utils, keras_sat; print(data_utils.__file__, keras_sat.__file__)", **inside)
-    assert ran.stdout.count(str(installed)) == 2, "the clone would be no proof"
+    assert ran.stdout.count(str(inside["cwd"].parent / "installed")) == 2, "the clone would be no proof"
     drawings = ["--plot", "where.png", "--html", "where.html", "--gif", "where.gif"]
     ran = run("-m", "keras_sat", "caption", ROOT / "docs" / "scene.png", "--model", "scenes", *drawings, **inside)
     assert ran.returncode == 0, ran.stderr
-    assert "circle" in ran.stdout and len(list(elsewhere.iterdir())) == 3
+    assert "circle" in ran.stdout and len(list(inside["cwd"].iterdir())) == 3
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_captions_a_photo_without_network(inside):
+    ran = run("-c", "import socket; socket.create_connection(('192.0.2.1', 9), timeout=1)", **inside)
+    assert "somebody asked for the network" in ran.stderr, "or the next assertion proves nothing"
+    ran = run("-m", "keras_sat", "caption", ROOT / "docs" / "photo.jpg", **inside)
+    assert ran.returncode == 0, ran.stderr
+    path, _, caption = ran.stdout.strip().partition("\t")
+    assert path.endswith("photo.jpg") and len(caption.split()) >= 4
+
+
+@pytest.mark.slow
+def test_the_wheel_has_the_licence_of_the_weights(inside):
+    (installed,) = (inside["cwd"].parent / "installed").glob("keras_sat-*.dist-info")
+    texts = [path.read_text() for path in installed.rglob("WEIGHTS_LICENSE.txt")]
+    assert len(texts) == 1 and "not commercial" in texts[0]
+    (beside,) = (inside["cwd"].parent / "installed" / "keras_sat").rglob("WEIGHTS_LICENSE.txt")
+    assert beside.read_text() == texts[0]
+    ran = run("-m", "keras_sat", "info", **inside)
+    assert f"their licence: {beside}; those of photos are for non-commercial" in ran.stdout

@@ -45,7 +45,7 @@ def look(captioner: Captioner, photo: str) -> None:
 
 
 def score() -> ScoreTable:
-    captioner = Captioner.from_pretrained("flickr8k-mobilenet_v2")
+    captioner = Captioner.from_pretrained("flickr8k")
     ensemble = keras_sat.Ensemble([captioner, captioner])
     print(ensemble.rows_and_columns()[0] + 1)
     table = keras_sat.evaluate(captioner, "flickr8k", data_dir=Path("flickr8k"), split="dev", num_beams=3)

@@ -43,7 +43,10 @@ def main(arguments):
     try:
         names, shares = zip(*(part.rsplit("=", 1) for part in arguments.parts))
         captioners = [Captioner.from_pretrained(name, encoder_weights=arguments.encoder_weights) for name in names]
-        blend(captioners, [float(share) for share in shares]).save(arguments.out, precision=arguments.precision)
+        blended = blend(captioners, [float(share) for share in shares])
+        if blended.photo_encoder.is_saved:  # where its file lay once is no news for whoever gets OUT
+            blended.photo_encoder.weights = "imagenet"
+        blended.save(arguments.out, precision=arguments.precision)
     except ValueError as error:
         sys.exit(f"blend: {error}")
 

@@ -5,8 +5,8 @@
 
 DIR holds mobilenet_v2_notop.weights.h5, efficientnet_lite0_imagenet.npz and efficientnet_lite2_imagenet.npz. Killed and
 called again, it resumes. Printed are, as a table in Markdown, the scores of dev of the best epoch; where the maps of
-people's captions lie, on the boxes that people drew for their phrases; and, by `--speed`, on a machine that does nothing
-else, photos encoded in a second.
+people's captions lie, on the boxes that people drew for their phrases; and with `--speed`, on a machine that does
+nothing else, photos encoded in a second.
 """
 
 import argparse
@@ -38,7 +38,8 @@ KINDS = {
 }
 GRIDS = ("7x7", "14x14")
 # Words of a phrase that name nothing.
-EMPTY = set("a an the his her their its some two three four five several many one other another this that".split())
+EMPTY = {"a", "an", "the", "his", "her", "their", "its", "some", "this", "that", "another", "other", "many", "several"}
+EMPTY |= {"one", "two", "three", "four", "five"}
 
 
 def captioner_of(name, kind, grid, arguments):
