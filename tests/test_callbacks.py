@@ -46,6 +46,7 @@ def test_captions_are_free_running_and_scored(images, captioner_and_batches):
     assert len(lines) == 2 and lines[-1].strip() == f"{dev[0].image_id}: {captions[0]}"
 
 
+@pytest.mark.slow
 def test_expectations_come_first(captioner_and_batches):
     captioner, batches = captioner_and_batches
     shares = []

@@ -205,7 +205,7 @@ def test_what_is_left_out_moves_nothing(attention, monkeypatch):
         assert np.abs(other).max() > 1e-4, variable.path
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("attention", all_slow_but("soft", ATTENTIONS))
 def test_batches_by_image_train_too(eight, attention):
     images, vocabulary, cache = eight
     captioner = make_captioner(vocabulary, attention=attention, num_samples=2)
@@ -291,6 +291,7 @@ def test_averaged_weights_are_evaluated_and_left_at_the_end(eight):
     assert again == pytest.approx(loss, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", all_slow_but("soft", ATTENTIONS))
 def test_mixed_precision(eight, attention):
     keras.config.set_dtype_policy("mixed_float16")
@@ -329,6 +330,7 @@ def test_label_smoothing(eight):
     np.testing.assert_array_equal(one.figures["cross_entropy"][0], other.figures["cross_entropy"][0])
 
 
+@pytest.mark.slow
 def test_averages_end_with_the_training(eight):
     captioner = make_captioner(eight[1], **QUIET)
     captioner.compile("sgd", learning_rate=0.5, average_momentum=0.9)
@@ -572,6 +574,7 @@ def test_evaluate_names_every_metric_once(eight):
     assert len(values) == len(captioner.metrics_names) == len(set(captioner.metrics_names)) == 5
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_training(eight):
     images, vocabulary, cache = eight
     losses = []
@@ -591,7 +594,7 @@ def bn_encoder():
     return keras.Model(images, keras.layers.BatchNormalization(name="norm")(grid), name="small")
 
 
-@pytest.mark.parametrize("training", ["frozen", "fine-tuned", "scratch"])
+@pytest.mark.parametrize("training", all_slow_but("scratch", ["frozen", "fine-tuned", "scratch"]))
 def test_what_training_does_to_the_encoder(eight, training):
     images, vocabulary, _ = eight
     encoder = bn_encoder()
@@ -670,6 +673,7 @@ def test_own_encoders_are_saved_or_asked_for(eight, training, tmp_path):
     assert again.caption == result.caption and again.log_prob == pytest.approx(result.log_prob, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_cached_features_and_photos_give_the_same_captions(eight, tmp_path):
     images, vocabulary, _ = eight
     encoder = bn_encoder()
@@ -705,6 +709,7 @@ def test_a_captioner_without_an_encoder_says_so(eight):
         make_captioner(eight[1]).caption(eight[0][0].image_path)
 
 
+@pytest.mark.slow
 def test_tiny_trains_along_and_is_saved_whole(tmp_path):
     images = DATASETS["scenes"](tmp_path / "scenes", num_scenes=12, seed=1)
     captioner = Captioner(Vocabulary.build(images), encoder="tiny", **SMALL)

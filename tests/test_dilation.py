@@ -1,9 +1,11 @@
 import keras
 import numpy as np
 import pytest
+from conftest import all_slow_but
 from keras import layers
 
 from keras_sat.model.dilation import rows_and_columns_of, with_grid, without_last_strides
+from keras_sat.model.efficientnet_lite import EfficientNetLite
 from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top
 
 EXACT = {  # encoder and size of photos: where its coarse cells lie in the finer grid
@@ -17,6 +19,17 @@ EXACT = {  # encoder and size of photos: where its coarse cells lie in the finer
 }
 
 
+@pytest.fixture(scope="module")
+def network():
+    """A small EfficientNet-Lite with random weights, its biases included."""
+    network = EfficientNetLite(width=0.1, depth=0.1)(input_shape=(64, 64, 3))
+    chance = np.random.default_rng(0)
+    for weight in network.weights:
+        if len(weight.shape) == 1:
+            weight.assign(chance.normal(0, 0.1, weight.shape))
+    return network
+
+
 def encoder_with_random_weights(name, size):
     encoder = make_encoder(name, weights=None, image_size=size)
     chance = np.random.default_rng(0)
@@ -28,7 +41,7 @@ def encoder_with_random_weights(name, size):
     return encoder
 
 
-@pytest.mark.parametrize("name, size", EXACT)
+@pytest.mark.parametrize("name, size", all_slow_but(("mobilenet_v2", 64), EXACT))
 def test_every_second_cell_is_that_of_the_coarse_grid(name, size):
     encoder = encoder_with_random_weights(name, size)
     rows, columns = encoder.output_shape[1:3]
@@ -43,11 +56,9 @@ def test_every_second_cell_is_that_of_the_coarse_grid(name, size):
     assert np.abs(between).max() > 0 and not np.isin(between.ravel(), coarse.ravel()).all()
 
 
-def test_the_last_two_strides_can_go():
-    encoder = encoder_with_random_weights("mobilenet_v2", 64)
-    finest = with_grid(encoder.layers[-1], "8x8")
+def test_the_last_two_strides_can_go(network):
     pixels = np.random.default_rng(1).uniform(-1, 1, (1, 64, 64, 3)).astype(np.float32)
-    np.testing.assert_allclose(finest(pixels)[:, 3::4, 3::4], encoder.layers[-1](pixels), atol=1e-6)
+    np.testing.assert_allclose(with_grid(network, "8x8")(pixels)[:, 3::4, 3::4], network(pixels), atol=1e-6)
 
 
 def test_a_network_of_one_stride_by_hand():
@@ -70,20 +81,20 @@ def test_the_layers_behind_a_cut_have_the_finer_grid_too():
     assert below.output_shape[1:] == top.input_shape[1:]
 
 
-def test_grids_that_cannot_be_had_are_refused():
+def test_grids_that_cannot_be_had_are_refused(network):
     assert rows_and_columns_of("14x7") == rows_and_columns_of((14, 7)) == (14, 7)
     for grid in ("14", "0x14", "14X14", "14 x 14", 14, "axb", (14,)):
         with pytest.raises(ValueError, match='Expected rows and columns, such as "14x14". Received: grid='):
-            make_encoder("mobilenet_v2", weights=None, image_size=64, grid=grid)
+            with_grid(network, grid)
     with pytest.raises(ValueError, match="Expected one of: 2x2, 4x4, 8x8. Received: grid='3x3'"):
-        make_encoder("mobilenet_v2", weights=None, image_size=64, grid="3x3")
+        with_grid(network, "3x3")
     with pytest.raises(ValueError, match="Expected one of: 4x4, 8x8. Received: grid='16x16'"):
         make_encoder("vgg16", weights=None, image_size=64, grid="16x16")  # a pooling would need gaps
     with pytest.raises(ValueError, match="`tiny` has a grid of 8x8 at this size. Received: grid='16x16'"):
         make_encoder("tiny", grid="16x16")
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", all_slow_but("tiny", ENCODERS))
 def test_every_encoder_takes_the_grid_that_it_has(name):
     usual = make_encoder(name, weights=None, image_size=64)
     named = make_encoder(name, weights=None, image_size=64, grid="x".join(map(str, usual.output_shape[1:3])))

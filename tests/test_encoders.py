@@ -4,6 +4,7 @@ import h5py
 import keras
 import numpy as np
 import pytest
+from conftest import all_slow_but
 
 from data_utils import FeatureCache, Vocabulary, load_image, make_batches
 from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top
@@ -168,7 +169,7 @@ def test_space_to_depth_takes_two_by_two_pixels_together():
     np.testing.assert_allclose(cell, pixels[0, 10:12, 18:20].reshape(12) / 127.5 - 1, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", all_slow_but("efficientnet_lite0", ENCODERS))
 def test_an_encoder_can_be_saved_and_loaded(name, tmp_path, photo):
     encoder = ENCODERS[name](weights=None, image_size=64)
     encoder.save(tmp_path / "encoder.keras")

@@ -117,6 +117,7 @@ def bright_encoder(seed):
     return keras.Sequential([keras.Input((16, 16, 3)), keras.layers.Conv2D(3, 8, strides=8)])
 
 
+@pytest.mark.slow
 def test_photos_are_encoded_once_for_members_with_the_same_encoder(tmp_path, monkeypatch):
     shared, other = bright_encoder(0), bright_encoder(1)
     members = [make_captioner(seed, encoder=encoder) for seed, encoder in ((1, shared), (2, shared), (3, other))]

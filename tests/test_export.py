@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import all_slow_but
 from PIL import Image
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from test_readme import ROOT, python_blocks
@@ -207,7 +208,7 @@ CAPTIONERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CAPTIONERS)
+@pytest.mark.parametrize("name", all_slow_but("last layers trained, bilinear, projected", CAPTIONERS))
 def test_every_kind_of_captioner(name, tmp_path):
     captioner = CAPTIONERS[name]()
     folder = captioner.export(tmp_path, BOTH if "own" in name else "tf_saved_model", num_beams=2, jpeg=False)

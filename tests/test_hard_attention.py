@@ -104,6 +104,7 @@ def test_the_baseline_lowers_the_variance(number):
     assert variances[1] < 0.5 * variances[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number, tolerance", all_slow_but((100, 0.6), [(100, 0.6), (600, 0.3)]))
 def test_more_draws_lower_the_variance_in_proportion(number, tolerance):
     one, ten = (sampled_gradients(make_captioner(num_samples=draws), number).var(axis=0).sum() for draws in (1, 10))

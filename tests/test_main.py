@@ -59,7 +59,7 @@ def test_every_option_of_a_training_is_offered_with_its_default(capsys, monkeypa
     for text in (
         "--self-critical-rate SELF_CRITICAL_RATE their learning rate, which is constant; default: 0.00005",
         "default: 0.0004; 0.0001 where a folder begins from the bundled captioner",
-        "default: tiny for scenes; else vgg16 where a GPU is found, mobilenet_v2 where not",
+        "default: tiny for scenes; else vgg16 where a GPU is found; where not, efficientnet_lite0 if its weights are",
         "--deterministic, --no-deterministic",
         "train the encoder's layers behind --encoder-layer",
     ):
@@ -70,6 +70,7 @@ def test_names_that_are_written_out_so_that_help_needs_no_tensorflow():
     assert offered.DEFAULT_MODEL in pretrained_names()
 
 
+@pytest.mark.slow
 def test_features_of_your_own_pictures(tmp_path, capsys):
     write_photos(tmp_path / "mine", ["a.jpg", "b.jpg"])
     (tmp_path / "mine" / "captions.csv").write_text("image,caption\na.jpg,A dog\nb.jpg,A cat\n")

@@ -144,6 +144,7 @@ def test_a_real_photo_has_captions():
     assert said.count(": a ") == 5 and "the lower half: a" in said
 
 
+@pytest.mark.slow
 def test_the_shortest_one_runs():
     command = [sys.executable, FOLDER / "check.py", SHORTEST]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

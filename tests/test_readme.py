@@ -195,6 +195,7 @@ def test_from_photos_to_batches_runs(in_empty_folder, monkeypatch):
     assert tuple(names["features"].shape[1:]) == (64, 66)
 
 
+@pytest.mark.slow
 def test_the_training_step_by_step_runs(in_empty_folder, monkeypatch):
     """The block of "Without `fit`", with fewer scenes, one epoch and a smaller decoder."""
     draw = DATASETS["scenes"]
@@ -225,6 +226,7 @@ def test_the_ways_through_the_house_run(in_empty_folder, monkeypatch):
     assert Path("where.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
     """The blocks of docs/extending.md."""
     monkeypatch.setattr(attention, "SCORINGS", attention.SCORINGS.copy())

@@ -92,6 +92,7 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(whole_training,
     assert len(list((tmp_path / "checkpoint").iterdir())) == 2, "what was half written is cleared away"
 
 
+@pytest.mark.slow
 def test_ctrl_c_returns_the_best_so_far(whole_training, tmp_path):
     stopped = run_training(tmp_path, "interrupt")
     assert stopped.returncode == 0, stopped.stderr
@@ -451,6 +452,7 @@ def test_a_training_with_views_and_the_last_layers_of_an_encoder_goes_on_as_if_n
     np.testing.assert_allclose(again.history["loss"], whole.history["loss"], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_graphs")
 def test_a_frozen_encoder_gets_a_cache_beside_the_photos(tmp_path):
     write_photos(tmp_path / "mine", [f"{i}.jpg" for i in range(6)])

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import all_slow_but
 from small_training import SELF_CRITICAL, At, run_training, train
 
 import keras_sat
@@ -73,7 +74,8 @@ def flat(gradients):
 
 
 @pytest.mark.parametrize(
-    ("reward_baseline", "kind"), [("greedy", {}), ("others", {}), ("greedy", {"attention": "none", "cell": "gru"})]
+    ("reward_baseline", "kind"),
+    all_slow_but(("others", {}), [("greedy", {}), ("others", {}), ("greedy", {"attention": "none", "cell": "gru"})]),
 )
 def test_the_mean_of_drawn_gradients_is_that_of_the_expected_reward(reward_baseline, kind):
     captioner = make_captioner(**kind)
@@ -232,6 +234,7 @@ def test_ended_it_is_loaded(rewarded, monkeypatch, capsys):
         train(folder, epochs=2, **{**SELF_CRITICAL, "num_drawn": 4})
 
 
+@pytest.mark.slow
 def test_run_again_it_ends_as_if_it_had_never_stopped(rewarded, tmp_path, capsys):
     folder, captioner, half = rewarded
     again = tmp_path / "again"
@@ -263,6 +266,7 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(rewarded, tmp_p
     assert_same_end(folder, again)
 
 
+@pytest.mark.slow
 def test_any_saved_model_can_be_trained_on_and_never_gets_worse(rewarded, tmp_path, capsys):
     folder, *_ = rewarded
     before = Captioner.load(folder / "model")

@@ -8,7 +8,8 @@ import struct
 import numpy as np
 import pytest
 
-from keras_sat.model.encoders import ENCODERS
+from keras_sat.model.efficientnet_lite import EfficientNetLite
+from keras_sat.model.encoder_weights import load_encoder_weights
 from keras_sat.model.torch_file import MAGIC, read_torch_file
 
 
@@ -46,6 +47,11 @@ def torch_file(tensors, storages, keys=None):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "weights.pth"
+
+
+@pytest.fixture(scope="module")
+def network():
+    return EfficientNetLite(width=0.1, depth=0.1)(input_shape=(32, 32, 3), name="lite")
 
 
 ROW = np.arange(24, dtype=np.float32)
@@ -115,7 +121,7 @@ HARMLESS = ("an attribute of a call", "a far place of the memo", "no end", "anot
 
 @pytest.mark.parametrize("case", list(hostile()), ids=lambda case: case[0])
 @pytest.mark.parametrize("place", ["first", "third", "dict", "keys"])
-def test_nothing_runs(case, place, path, tmp_path, monkeypatch):
+def test_nothing_runs(case, place, network, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name, evil = case
     good = torch_file({"plain": tensor("1", 24, (24,), (1,))}, {"1": ROW})
@@ -132,8 +138,8 @@ def test_nothing_runs(case, place, path, tmp_path, monkeypatch):
         np.testing.assert_array_equal(read_torch_file(path)["plain"], ROW)
         assert name in HARMLESS
     except ValueError:
-        with pytest.raises(ValueError, match="does not hold the weights of efficientnet_lite0"):
-            ENCODERS["efficientnet_lite0"](weights=path, image_size=32)
+        with pytest.raises(ValueError, match="does not hold the weights of lite"):
+            load_encoder_weights(network, path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["weights.pth"], "something ran"
 
 
