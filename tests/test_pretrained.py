@@ -70,7 +70,7 @@ def test_it_describes_photos_that_it_has_not_seen(flickr8k_captioner, flickr8k_i
     chosen = photos_of_split(flickr8k_images, "dev")[:200]
     captions = [result.caption for result in flickr8k_captioner.caption(chosen)]
     references = [image.captions for image in chosen]
-    assert bleu(references, captions)["bleu_4"] > 0.22 and cider(references, captions)["cider"] > 0.52
+    assert bleu(references, captions)["bleu_4"] > 0.2 and cider(references, captions)["cider"] > 0.5
     assert len(set(captions)) > 150  # the model card has the figures of all 1,000
 
 
