@@ -403,6 +403,8 @@ class Captioner(keras.Model):
         first_photo: int = ...,
         batch_size: int = ...,
     ) -> list[CaptionResult]: ...
+    def attend(self, images: Any, captions: Any, **options: Any) -> Any: ...
+    def attend_each(self, images: Any, captions: Any, **options: Any) -> Iterator[tuple[Any, Any]]: ...
     def steps(self, features: Any, rows_per_photo: Any, **options: Any) -> Any: ...
     def save(self, directory: str | os.PathLike, overwrite: bool = ..., *, precision: str = ...) -> None: ...
     def get_build_config(self) -> Any: ...
@@ -513,6 +515,10 @@ class Ensemble:
         batch_size: int = ...,
         images: Any = ...,
     ) -> list[CaptionResult]: ...
+    def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
+    def attend_each(
+        self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., errors: str = ..., batch_size: int = ...
+    ) -> Iterator[tuple[Any, Any]]: ...
     def encode(self, photos: Any) -> Any: ...
     def features_of_members(self, features: Any) -> Any: ...
     def search(
@@ -524,6 +530,7 @@ class Ensemble:
         sample_attention: Any = ...,
         **options: Any,
     ) -> Any: ...
+    def follow(self, features: Any, token_ids: Any) -> Any: ...
     @property
     def captioners(self) -> list: ...
     @property
@@ -589,6 +596,8 @@ class ScoreTable:
     captions: list
     statistics: dict
     photos: dict
+    grounding: dict | None
+    grounding_generated: dict | None
     beside: dict
     images: list
     results: list
@@ -599,6 +608,8 @@ class ScoreTable:
         captions: list,
         statistics: dict = ...,
         photos: dict = ...,
+        grounding: dict | None = ...,
+        grounding_generated: dict | None = ...,
         beside: dict = ...,
         images: list = ...,
         results: list = ...,
@@ -704,6 +715,7 @@ def evaluate(
     skip_unreadable: bool = ...,
     allow_training_photos: bool = ...,
     beside: str | tuple[str, ...] | list[str] = ...,
+    boxes: Any = ...,
     keep_results: bool = ...,
     show_progress: bool = ...,
 ) -> ScoreTable: ...

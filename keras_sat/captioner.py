@@ -375,6 +375,14 @@ class Captioner(keras.Model):
         """Return a list of CaptionResult from features; see `CaptionWriter.caption_features`."""
         return self.writer.caption_features(features, **options)
 
+    def attend(self, images: Any, captions: Any, **options) -> Any:
+        """Return where it looks while it reads captions that are given; see `CaptionWriter.attend`."""
+        return self.writer.attend(images, captions, **options)
+
+    def attend_each(self, images: Any, captions: Any, **options) -> Iterator[tuple[Any, Any]]:
+        """Yield (image, CaptionResult) of captions that are given; see `CaptionWriter.attend_each`."""
+        return self.writer.attend_each(images, captions, **options)
+
     def steps(self, features, rows_per_photo, **options):
         """Return `step` and `state` as searches take them; see `keras_sat.search.steps.steps_of`."""
         return steps_of(self.decoder, features, rows_per_photo, **options)

@@ -200,6 +200,9 @@ def _add_caption(parser):
     parser.add_argument("--recursive", action="store_true", default=False, help="descend into subfolders too")
     _add_model(parser)
     _add_search(parser)
+    parser.add_argument(
+        "--say", metavar="SENTENCE", help="do not write a caption: show where it looks while it reads this one"
+    )
     _add_options(parser, CaptionerOptions, "encoder_weights")
     parser.add_argument(
         "--json", action="store_true", default=False, dest="as_json", help="print a JSON object for each picture"
@@ -247,8 +250,11 @@ def _add_evaluate(parser):
         metavar="DIR",
         help="write a page of all photos into this folder: captions, where it looked, and each one's scores",
     )
+    parser.add_argument("--grounding", action="store_true", default=False, help="say whether it looks at what it names")
     parser.add_argument(
-        "--grounding", action="store_true", default=False, help="say whether it looks at what it names (scenes only)"
+        "--boxes",
+        metavar="PATH",
+        help="with --grounding on photos: the folder of Flickr30k Entities, or a JSON file of boxes",
     )
 
 

@@ -74,13 +74,18 @@ def _strategy(gpus, hosts):
 
 
 def run_caption(
-    images, model, recursive, as_json, maps, encoder_weights=None, plot=None, html=None, gif=None, **options
+    images, model, recursive, as_json, maps, encoder_weights=None, say=None, plot=None, html=None, gif=None, **options
 ):
-    """Print a caption for each picture; name those that could not be read at the end."""
+    """Print a caption for each picture, or take the one that is given; name those that could not be read at the end."""
     from data_utils.images import find_pictures
 
     if maps and not as_json:
         raise ValueError("Maps are numbers for programs: pass --json too, or --plot to see them. Received: --maps")
+    if say is not None and options:
+        raise ValueError(
+            "With --say the caption is given, and nothing is searched for: leave out one of the two. "
+            f"Received: --say with --{next(iter(options)).replace('_', '-')}"
+        )
     paths = find_pictures(images, recursive=recursive)
     captioner = _captioner_of(model, encoder_weights)
     places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
@@ -91,7 +96,12 @@ def run_caption(
     unreadable = []
     with _progress(len(paths)) as progress:
         progress.advance(0)  # the first captions come only after a whole batch
-        for path, result in captioner.caption_each(paths, errors="yield", **options):
+        if say is None:
+            results = captioner.caption_each(paths, errors="yield", **options)
+        else:
+            _say_unknown_words(captioner.vocabulary, say)
+            results = captioner.attend_each(paths, say, errors="yield")
+        for path, result in results:
             if isinstance(result, Exception):
                 reason = _why_unreadable(path, result)
                 unreadable.append(reason if path in reason else f"{path}: {reason}")
@@ -113,6 +123,15 @@ def run_caption(
             print(f"keras-sat: --{option}: {visible(Path(out).expanduser())}", file=sys.stderr)
     if unreadable:
         raise ValueError("; ".join(map(visible, unreadable)))
+
+
+def _say_unknown_words(vocabulary, caption):
+    """Name the words of a caption that the vocabulary does not know, on standard error."""
+    from data_utils.captions import tokenise
+
+    unknown = [word for word in dict.fromkeys(tokenise(caption)) if word not in vocabulary]
+    if unknown:
+        print(f"keras-sat: words that the model does not know: {visible(', '.join(unknown))}", file=sys.stderr)
 
 
 def _progress(num_pictures):
@@ -190,8 +209,13 @@ def run_evaluate(
 
     if gallery is not None and Path(gallery).expanduser().is_file():
         raise ValueError(f"Expected the name of a folder, and this is a file. Received: --gallery {gallery}")
-    if grounding and data != "scenes":
-        raise ValueError(f"Only of the scenes is the place of every word known. Received: --grounding --data {data}")
+    if grounding and data != "scenes" and "boxes" not in options:
+        raise ValueError(
+            "Of the scenes the place of every word is known; for photos pass the boxes that people drew, as --boxes. "
+            f"Received: --grounding --data {data} without --boxes"
+        )
+    if "boxes" in options and not grounding:
+        raise ValueError(f"Boxes are for --grounding: pass it too. Received: --boxes {options['boxes']} without it")
     page = None if gallery is None else Path(gallery) / "index.html"
     places = {"json": json, "csv": csv, "coco-results": coco_results, "gallery": page}
     places = {option: path for option, path in places.items() if path is not None}
@@ -199,13 +223,13 @@ def run_evaluate(
     for option, path in places.items():
         make_place(option, path)
     if captions is None:
-        keep_results = gallery is not None or grounding
+        keep_results = gallery is not None or (grounding and "boxes" not in options)
         table = evaluate(_captioner_of(model, encoder_weights, data), data, keep_results=keep_results, **options)
     else:
         searching = [
             "cache_dir" if name == "cache" else name
             for name in options
-            if name not in ("data_dir", "split", "split_seed", "beside")
+            if name not in ("data_dir", "split", "split_seed", "beside", "boxes")
         ]
         searching += ["model"] * (model is not None) + ["encoder_weights"] * (encoder_weights is not None)
         searching += ["gallery"] * (gallery is not None) + ["grounding"] * grounding
@@ -216,7 +240,7 @@ def run_evaluate(
             )
         table = evaluate_captions(captions, data, **options)
     print(table)
-    if grounding:
+    if grounding and "boxes" not in options:
         from keras_sat.scoring.grounding import ground_scenes
 
         grounded = ground_scenes(table.images, table.results, word_classes=None)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_sat.scoring.phrases import GROUNDING
 from keras_sat.scoring.scores import SCORES, columns, unit_and_digits
 from keras_sat.scoring.table import ScoreTable
 
@@ -34,8 +35,9 @@ class Comparison:
     rows: dict
 
     def __str__(self):
-        lines = [f"{'':9}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
-        titles = columns()
+        titles = columns() | GROUNDING.columns
+        width = 9 if self.rows.keys() <= columns().keys() else 13
+        lines = [f"{'':{width}}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
         for name, row in self.rows.items():
             unit, digits = unit_and_digits(name)
             sides = (unit * np.array(row[side]) for side in ("first", "second"))
@@ -43,7 +45,9 @@ class Comparison:
             low, high = (f"{unit * end:+.{digits + 1}f}" for end in row["interval"])
             difference = f"{unit * row['difference']:+.{digits + 1}f}"
             lines.append(
-                f"{titles[name]:9}" + "".join(f"{side:>16}" for side in sides) + f"{difference:>12}  {low} to {high}"
+                f"{titles[name]:{width}}"
+                + "".join(f"{side:>16}" for side in sides)
+                + f"{difference:>12}  {low} to {high}"
             )
         counted = [
             f"{name} ({count} seed{'s' if count > 1 else ''})" for name, count in zip(self.names, self.num_seeds)
@@ -51,7 +55,7 @@ class Comparison:
         lines.append(f"first: {counted[0]}; second: {counted[1]}; {self.num_photos} photos")
         lines.append("Intervals: photos, and seeds, drawn with repetition; METEOR is here the mean over photos,")
         lines.append("another number than that of all captions together, which `evaluate` prints.")
-        for title in (title for name, title in titles.items() if name not in self.rows):
+        for title in (title for name, title in columns().items() if name not in self.rows):
             lines.append(f"{title} is left out: not all of them have it, or it is not the same one.")
         return "\n".join(lines)
 
@@ -80,7 +84,7 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
     counts = np.concatenate([np.ones((1, num_photos)), draws])  # the first row: every photo once
     scored = [[_scores_of_draws(table.photos, counts) for table in tables] for tables in sides]
     rows = {}
-    for name in columns():
+    for name in columns() | GROUNDING.columns:
         kinds = {table.scores.get(f"{name}_kind") for tables in sides for table in tables}
         if any(name not in scores for side in scored for scores in side) or len(kinds) > 1:
             continue  # METEOR, where one of them has none or another one
@@ -109,10 +113,11 @@ def _mean_of_seeds(scores, rng):
 def _scores_of_draws(photos, counts):
     """Return the scores of each draw, where counts (draws, photos) says how often it has each photo."""
     scores = {}
-    for score in SCORES.values():
+    for score in (*SCORES.values(), GROUNDING):
         contributions = photos.get(score.contributions)
         if contributions is not None:
-            scores |= score.of_sums(counts @ np.array(contributions, dtype=float), counts.sum(axis=1))
+            sums = np.tensordot(counts, np.array(contributions, dtype=float), 1)
+            scores |= score.of_sums(sums, counts.sum(axis=1))
     return scores
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_utils.captions import image_id_of, refuse_long_caption, tokenise
+from data_utils.datasets.boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.files import read_json
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.checks import with_known_options
 from keras_sat.model.learnt_photos import learnt_of
+from keras_sat.scoring.phrases import GROUNDING, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES
 from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
@@ -48,6 +50,7 @@ def evaluate(
     skip_unreadable: bool = False,
     allow_training_photos: bool = False,
     beside: str | tuple[str, ...] | list[str] = (),
+    boxes: Any = None,
     keep_results: bool = False,
     show_progress: bool = True,
 ) -> ScoreTable:
@@ -67,6 +70,8 @@ def evaluate(
             They are refused otherwise: such scores do not show how good it is on other photos.
         beside: what to print below: "paper", its rows for this data set; "human", the first reference of each photo,
             scored against the others.
+        boxes: measure too whether attention lies on what words name: Boxes, or the path that
+            `data_utils.datasets.boxes.read_boxes` takes.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
         show_progress: show progress on standard error.
 
@@ -93,6 +98,7 @@ def evaluate(
         warnings.warn(found, stacklevel=3)
         images = [image for image in images if image.image_id not in cache.unreadable]
     _check_references(beside, images)
+    boxes = read_boxes(boxes, images) if isinstance(boxes, (str, os.PathLike)) else boxes
     length_penalty = getattr(captioner, "length_penalty", 0.0) if length_penalty is None else length_penalty
     options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
     results = caption_photos(captioner, images, cache, batch_size=batch_size, show_progress=show_progress, **options)
@@ -103,10 +109,24 @@ def evaluate(
     learnt = _learnt_photos(captioner, images)
     table = _score_table(images, [result.caption for result in results], settings, every, beside)
     table.statistics["training_photos"] = None if learnt is None else len(learnt)
+    if boxes is not None:
+        reading = {"cache": cache, "batch_size": batch_size, "show_progress": show_progress}
+        table = _with_grounding(table, captioner, images, results, boxes, reading)
     if not keep_results:
         return table
     without_photos = [dataclasses.replace(result, image=None) for result in results]
     return dataclasses.replace(table, images=images, results=without_photos)
+
+
+def _with_grounding(table, captioner, images, results, boxes, reading):
+    """Return a table that says, too, whether attention lies on the boxes of what words name."""
+    of_people = ground_phrases(captioner, images, boxes, **reading)
+    return dataclasses.replace(
+        table,
+        grounding=of_people.to_dict(),
+        grounding_generated=ground_captions(results, images, boxes).to_dict(),
+        photos={**table.photos, GROUNDING.contributions: of_people.of_photos.round(10).tolist()},
+    )
 
 
 def evaluate_captions(

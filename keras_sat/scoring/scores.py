@@ -27,7 +27,8 @@ class Score:
     Attributes:
         columns: dict from the name of a figure to its title in tables; a score may have several, as BLEU has.
         measure: function of references and candidates, as lists of words. It returns a dict of figures, None where
-            they cannot be computed, and what each photo contributes to them: (photos, *shape), or None.
+            they cannot be computed, and what each photo contributes to them: (photos, *shape), or None. (`GROUNDING`
+            has none: it is measured on maps.)
         of_sums: function that returns a dict of figures, (...), from the sums of what some photos contribute,
             (..., *shape), and from how many photos these are, (...).
         contributions: the name under which `ScoreTable.photos` has what each photo contributes.
@@ -37,7 +38,7 @@ class Score:
     """
 
     columns: dict
-    measure: Callable
+    measure: Callable | None
     of_sums: Callable
     contributions: str
     shape: tuple = ()

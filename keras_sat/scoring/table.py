@@ -16,6 +16,8 @@ import numpy as np
 
 from data_utils.files import read_json, write_json, write_whole
 from keras_sat.checks import check_axes
+from keras_sat.scoring.phrases import GROUNDING
+from keras_sat.scoring.phrases import as_table as grounding_table
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES, columns, shown
 
@@ -36,10 +38,12 @@ class ScoreTable:
         statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used, and seen_in_training, the share of
             captions that are a training caption word for word (None where the data has no training split);
             training_photos, how many of the photos the captioner has learnt from (None where that is not known); and
-            with `keras-sat evaluate --grounding` grounding, see `Grounding.to_dict`.
+            of scenes with `keras-sat evaluate --grounding` grounding, see `Grounding.to_dict`.
         captions: list with a dict of image_id and caption for each photo.
         photos: what each photo contributes to each of SCORES: dict of lists, "bleu_counts" (see `bleu.bleu_counts`),
-            "rouge_l", "cider" and "meteor" (None where it cannot be computed).
+            "rouge_l", "cider" and "meteor" (None where it cannot be computed), and "grounding" where it was measured.
+        grounding, grounding_generated: with boxes, how well attention meets them: `PhraseGrounding.to_dict` of captions
+            that people wrote, and of these; None without.
         beside: dict from a label to scores of others, which are printed below.
         images, results: list of CaptionedImage and list of CaptionResult (without the photo), one for each photo;
             empty unless `evaluate` was asked to keep them. Files do not hold them.
@@ -50,6 +54,8 @@ class ScoreTable:
     captions: list = dataclasses.field(repr=False)
     statistics: dict = dataclasses.field(default_factory=dict)
     photos: dict = dataclasses.field(default_factory=dict, repr=False)
+    grounding: dict | None = dataclasses.field(default=None, repr=False)
+    grounding_generated: dict | None = dataclasses.field(default=None, repr=False)
     beside: dict = dataclasses.field(default_factory=dict, repr=False)
     images: list = dataclasses.field(default_factory=list, repr=False, compare=False)
     results: list = dataclasses.field(default_factory=list, repr=False, compare=False)
@@ -66,7 +72,11 @@ class ScoreTable:
             lines.append("A person's caption has one reference less.")
         kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
         lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
-        return "\n".join([*lines, self._counts(), ", ".join(f"{name} {value}" for name, value in self._known())])
+        lines += [self._counts(), ", ".join(f"{name} {value}" for name, value in self._known())]
+        if self.grounding is not None:
+            grounded = {"captions of people": self.grounding, "these captions": self.grounding_generated}
+            lines += ["", grounding_table(grounded)]
+        return "\n".join(lines)
 
     def _rows(self, beside):
         """Return the rows that are shown: a dict from a label to a dict of scores."""
@@ -117,7 +127,8 @@ class ScoreTable:
 
     def to_json(self, path: str | os.PathLike) -> None:
         """Write scores, settings, statistics, captions, and what each photo contributes, as JSON; not `beside`."""
-        write_json(path, {name: getattr(self, name) for name in _PARTS})
+        grounded = {name: getattr(self, name) for name in _GROUNDED if getattr(self, name) is not None}
+        write_json(path, {name: getattr(self, name) for name in _PARTS} | grounded)
 
     @classmethod
     def from_json(cls, path: str | os.PathLike) -> ScoreTable:
@@ -127,7 +138,7 @@ class ScoreTable:
             raise ValueError(
                 f"{path}: expected an object with {', '.join(_PARTS)}, as `keras-sat evaluate --json` writes it."
             )
-        return cls(**{name: parts[name] for name in _PARTS})
+        return cls(**{name: parts[name] for name in (*_PARTS, *_GROUNDED) if name in parts})
 
     def to_coco_results(self, path: str | os.PathLike) -> None:
         """Write the captions as coco-caption reads them: a list of image_id and caption; numbers for COCO's photos."""
@@ -149,6 +160,7 @@ class ScoreTable:
 
 
 _PARTS = {"scores": dict, "settings": dict, "statistics": dict, "captions": list, "photos": dict}
+_GROUNDED = ("grounding", "grounding_generated")
 
 
 def _is_score_table(parts):
@@ -157,6 +169,9 @@ def _is_score_table(parts):
         return False
     entries, statistics = parts["captions"], parts["statistics"]
     if not entries or not all(isinstance(entry, dict) and "image_id" in entry for entry in entries):
+        return False
+    grounded = parts["photos"].get(GROUNDING.contributions)
+    if grounded is not None and not _fits(grounded, GROUNDING, len(entries)):
         return False
     has_scores = [_has_score(score, parts) for score in SCORES.values()]
     return set(COUNTS) <= statistics.keys() and any(has_scores) and False not in has_scores
@@ -171,14 +186,17 @@ def _has_score(score, parts):
     if not all(found):
         return False if any(found) else None
     contributions = parts["photos"][score.contributions]
-    if contributions is None:
-        return score.is_optional
+    return score.is_optional if contributions is None else _fits(contributions, score, len(parts["captions"]))
+
+
+def _fits(contributions, score, num_photos):
+    """Return whether something is what each photo contributes to a score: finite numbers (photos, *shape)."""
     try:
         array = np.array(contributions)
     except ValueError:
         return False
     is_finite = array.dtype.kind in "iuf" and np.isfinite(array).all()
-    return bool(is_finite) and array.shape == (len(parts["captions"]), *score.shape)
+    return bool(is_finite) and array.shape == (num_photos, *score.shape)
 
 
 def coco_image_id(image_id):

@@ -84,6 +84,17 @@ def greedy_search(step: Callable, state: Any, **options) -> SearchResult:
     return _choose_word_by_word(step, state, lambda logits, t: ops.top_k(logits, 1)[1][:, 0], 1, **options)
 
 
+def follow(step: Callable, state: Any, token_ids: Any, **options) -> SearchResult:
+    """Take the words that are given. Returns SearchResult with one result for each row of `state`.
+
+    Args:
+        step, state: see above.
+        token_ids: (rows, max_length), `<pad>` after `<end>`.
+    """
+    given = ops.cast(token_ids, "int32")
+    return _choose_word_by_word(step, state, lambda logits, t: ops.take(given, t, axis=1), 1, **options)
+
+
 def sample_search(
     step: Callable,
     state: Any,

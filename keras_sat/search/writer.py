@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from data_utils.captions import tokenise
 from data_utils.images import find_pictures, load_image, stands_for_many
 from keras_sat.model.graphs import Graphs
 from keras_sat.options import SearchOptions, one_of, split_options, with_options
 from keras_sat.search.agreement import agree, finest_grid
-from keras_sat.search.algorithms import SearchResult, run_search
+from keras_sat.search.algorithms import SearchResult, follow, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
 
 if TYPE_CHECKING:
     from data_utils import FeatureCache, Vocabulary
+
+FOLLOWED_TOGETHER = 8  # captions whose lengths, rounded up to that, are the same share a graph
 
 
 class CaptionWriter:
@@ -113,7 +116,22 @@ class CaptionWriter:
         split_options("caption_each", options, SearchOptions)
         one_of("raise", "yield").check("errors", errors)
         options = SearchOptions(**options)
-        for start, batch in in_batches(images, options.batch_size):
+
+        def write(features, photos, start, _):
+            of_batch = dataclasses.replace(options, first_photo=options.first_photo + start)
+            return self._captions(features, of_batch, photos)
+
+        return self._each(images, write, options.batch_size, cache, errors)
+
+    def _each(self, images, write, batch_size, cache, errors):
+        """Yield (image, result or error) for each of many photos.
+
+        Args:
+            write: function of features, the photos in their largest size (None with a cache), the number of the first
+                photo of a batch, and the numbers in it of those that could be read. It returns a list of results.
+            images, batch_size, cache, errors: see `caption_each`.
+        """
+        for start, batch in in_batches(images, batch_size):
             problems, photos = [None] * len(batch), None
             if cache is None:
                 photos, problems = self._read(batch, errors)
@@ -121,8 +139,8 @@ class CaptionWriter:
                 photos = photos[max(photos)] if photos else []
             else:
                 features = cache.features([image.image_id for image in batch]).astype(np.float32)
-            of_batch = dataclasses.replace(options, first_photo=options.first_photo + start)
-            results = iter(self._captions(features, of_batch, photos) if len(features) else [])
+            readable = [number for number, problem in enumerate(problems) if problem is None]
+            results = iter(write(features, photos, start, readable) if readable else [])
             for image, problem in zip(batch, problems):
                 yield image, problem or next(results)
 
@@ -136,6 +154,59 @@ class CaptionWriter:
         """
         split_options("caption_features", options, SearchOptions)
         return self._captions(features, SearchOptions(**options), images)
+
+    # === Captions that are given ===
+
+    def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64) -> Any:
+        """Return where it looks while it reads a caption that is given: a CaptionResult, or a list of them for many.
+
+        Args:
+            images: a path, a PIL image, an array or a CaptionedImage, or a list of such.
+            captions: a sentence, or a list with one for each image. `tokenise` cuts it into words; those that the
+                vocabulary does not know are read as `<unk>`, and stay in the result as they were given.
+            cache: see `caption_each`.
+            batch_size: photos at a time.
+
+        Returns: CaptionResult; its `log_prob` is that of the caption.
+        """
+        many = isinstance(images, (list, tuple))
+        images = images if many else [images]
+        results = [result for _, result in self.attend_each(images, captions, cache=cache, batch_size=batch_size)]
+        return results if many else results[0]
+
+    def attend_each(
+        self,
+        images: Any,
+        captions: Any,
+        *,
+        cache: FeatureCache | None = None,
+        errors: str = "raise",
+        batch_size: int = 64,
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield (image, CaptionResult) for each of many photos, as `caption_each` does, of captions that are given."""
+        one_of("raise", "yield").check("errors", errors)
+        words = _words_of(captions, len(images))
+
+        def write(features, photos, start, readable):
+            return self._followed(features, [words[start + number] for number in readable], photos)
+
+        return self._each(images, write, batch_size, cache, errors)
+
+    def _followed(self, features, captions, photos):
+        """Return the CaptionResults of captions, lists of words, from features."""
+        ids = [[*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id] for words in captions]
+        longest = max(map(len, ids))
+        longest += -longest % FOLLOWED_TOGETHER
+        padded = [[*of_one, *[self.vocabulary.pad_token_id] * (longest - len(of_one))] for of_one in ids]
+        found = self.graphs.run(self.follow, self.features_of_members(features), np.array(padded, np.int32))
+        photos = [None] * len(captions) if photos is None else photos
+        results = results_of(found, self.vocabulary, self.rows_and_columns(), photos)
+        return [
+            dataclasses.replace(result, words=words, caption=" ".join(words))
+            for result, words in zip(results, captions)
+        ]
+
+    # === Searches ===
 
     def _captions(self, features, options, images):
         if options.sample_attention and not self.samples_attention:
@@ -225,13 +296,22 @@ class CaptionWriter:
             **options: see `run_search`.
         """
         rows_per_photo = options.get("num_beams", options.get("num_samples", 1))
-        region_noise = region_noise if sample_attention else None
+        step, state = self._steps(features, rows_per_photo, region_noise if sample_attention else None)
+        return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
+
+    def follow(self, features, token_ids):
+        """Return the SearchResult of captions that are given, (photos, max_length), tensors in, tensors out."""
+        step, state = self._steps(features, 1)
+        options = {"num_regions": self.num_regions, "max_length": token_ids.shape[1], **special_tokens(self.vocabulary)}
+        return follow(step, state, token_ids, **options)
+
+    def _steps(self, features, rows_per_photo, region_noise=None):
+        """Return the step and state of all members together, see `keras_sat.search.algorithms`."""
         members = [
             captioner.steps(captioner.adapt(given), rows_per_photo, region_noise=region_noise)
             for captioner, given in zip(self.members, features)
         ]
-        step, state = members[0] if len(members) == 1 else agree(members, self._grids, self._are_attending)
-        return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
+        return members[0] if len(members) == 1 else agree(members, self._grids, self._are_attending)
 
 
 # === SearchResult -> CaptionResult ===
@@ -274,6 +354,19 @@ def in_batches(items, batch_size):
     """Yield (number of the first one, so many items) until all have come."""
     for start in range(0, len(items), batch_size):
         yield start, items[start : start + batch_size]
+
+
+def _words_of(captions, num_images):
+    """Return the words of captions, one for each photo; a ValueError where there is none, or no word in it."""
+    captions = [captions] * num_images if isinstance(captions, str) else list(captions)
+    if len(captions) != num_images or not all(isinstance(caption, str) for caption in captions):
+        raise ValueError(
+            f"Expected one caption, as text, for each of {num_images} images. Received: captions={captions!r}"
+        )
+    words = [tokenise(caption) for caption in captions]
+    if not all(words):
+        raise ValueError(f"There is no word in a caption. Received: {captions[words.index([])]!r}")
+    return words
 
 
 def _rows_per_photo(options):

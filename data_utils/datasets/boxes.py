@@ -1,0 +1,253 @@
+"""Where the phrases of captions are: boxes that people drew on photos of Flickr30k and Flickr8k.
+
+Flickr30k Entities (Plummer et al., 2015) is a folder with Sentences/NUMBER.txt, where phrases are marked in captions,
+
+    [/EN#1/people A girl] holds [/EN#2/other a kite] .
+
+and Annotations/NUMBER.xml with the boxes of each number behind EN. Photos of Flickr8k are among them: the first number
+of their names is Flickr30k's name. The other form is one JSON object for all photos, {file name: {"caption": number of
+the caption, "size_known": whether the photo's proportions are sure, "phrases": [{"phrase": words, "first_word": number
+of its first word, "boxes": [[left, top, right, bottom] as shares of width and height]}]}}.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from data_utils.captions import CaptionedImage, Skipped, image_id_of, load_document, tokenise
+from data_utils.files import read_json
+
+FOLDERS = ("Annotations", "Sentences")  # of Flickr30k Entities
+EXPECTED = "the folder of Flickr30k Entities, with Annotations and Sentences in it, or a JSON file of boxes"
+NOT_IN_CAPTION = "phrases that no caption of the photo has"
+NO_FIT = "boxes that do not lie on the photo"
+NO_SIZE = "photos without a size, left out"
+UNSURE_SIZE = "photos of which the size was guessed, on which nothing is measured"
+MOST_BOXES = 10_000  # of a photo
+_MARKED = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A phrase of a caption, and where on the photo it is.
+
+    Attributes:
+        caption: the number of the caption among those of its photo.
+        first_word, num_words: which words of the caption it is, as `tokenise` counts them.
+        boxes: tuple of (left, top, right, bottom), as shares of the photo's width and height.
+    """
+
+    caption: int
+    first_word: int
+    num_words: int
+    boxes: tuple
+
+
+@dataclass(frozen=True)
+class Boxes(Mapping):
+    """A mapping from the ids of photos to their Phrases: lists, in the order of captions and words.
+
+    Attributes:
+        phrases: dict from an image id to a list of Phrase.
+        unsure: ids of photos whose size is not known for sure: their boxes may be a little off.
+        left_out: dict from a reason to how many were left out for it.
+    """
+
+    phrases: dict = field(repr=False)
+    unsure: frozenset = frozenset()
+    left_out: dict = field(default_factory=dict)
+
+    def __getitem__(self, image_id):
+        return self.phrases[image_id]
+
+    def __iter__(self):
+        return iter(self.phrases)
+
+    def __len__(self):
+        return len(self.phrases)
+
+
+def read_boxes(path: str | os.PathLike, images: list[CaptionedImage]) -> Boxes:
+    """Return the Boxes of photos; what does not fit their captions is left out and counted in a warning.
+
+    Args:
+        path: the folder of Flickr30k Entities, or a JSON file.
+        images: list of CaptionedImage.
+    """
+    path = Path(path).expanduser()
+    skipped = Skipped()
+    read = _read_entities if path.is_dir() else _read_json
+    phrases, unsure = {}, set()
+    for image, marked, size_is_known in read(path, images, skipped):
+        if not size_is_known:
+            unsure.add(image.image_id)
+        if found := list(_phrases_of(image, marked, skipped)):
+            phrases[image.image_id] = sorted(found, key=lambda phrase: (phrase.caption, phrase.first_word))
+    if not phrases:
+        raise ValueError(f"{path}: no phrase with boxes of these {len(images)} photos. Expected: {EXPECTED}.")
+    skipped.warn(path)
+    return Boxes(phrases, frozenset(unsure), dict(skipped.counts))
+
+
+# === Which words of the photo's captions ===
+
+
+def _phrases_of(image, marked, skipped):
+    """Yield a Phrase for each (caption, words, first piece, boxes) that a caption of the photo has.
+
+    `caption` is its number, or the list of its pieces where only that is known. A piece is a word without hyphens and
+    the like: annotators cut "t-shirt" into two.
+    """
+    captions = [_pieces_of(tokenise(caption)) for caption in image.captions]
+    texts = [[piece for piece, _ in pieces] for pieces in captions]
+    for caption, words, first, boxes in marked:
+        if isinstance(caption, list):
+            caption = texts.index(caption) if caption in texts else None
+        wanted = [piece for piece, _ in _pieces_of(tokenise(words))]
+        place = None if caption is None or caption >= len(texts) else _nearest(wanted, texts[caption], first)
+        if place is None:
+            skipped.add(NOT_IN_CAPTION, f"{words!r}, photo {image.image_id}")
+            continue
+        fitting = tuple(box for box in map(_on_photo, boxes) if box is not None)
+        for _ in range(len(boxes) - len(fitting)):
+            skipped.add(NO_FIT, f"photo {image.image_id}")
+        if fitting:
+            numbers = [number for _, number in captions[caption][place : place + len(wanted)]]
+            yield Phrase(caption, numbers[0], numbers[-1] - numbers[0] + 1, fitting)
+
+
+def _pieces_of(words):
+    """Return a list of (piece, number of the word that it is of)."""
+    return [(piece, number) for number, word in enumerate(words) for piece in re.findall(r"\w+", word)]
+
+
+def _nearest(wanted, pieces, first):
+    """Return the place of some pieces among others that is nearest to a number, or None."""
+    places = [n for n in range(len(pieces) - len(wanted) + 1) if pieces[n : n + len(wanted)] == wanted]
+    return min(places, key=lambda place: abs(place - first), default=None) if wanted else None
+
+
+def _on_photo(box):
+    """Return a box cut at the photo's edges, or None if nothing of it lies on the photo."""
+    left, top, right, bottom = (min(max(float(side), 0.0), 1.0) for side in box)
+    return (left, top, right, bottom) if left < right and top < bottom else None
+
+
+# === The two forms ===
+
+
+def _read_json(path, images, skipped):
+    """Yield (image, list of what `_phrases_of` takes, whether its size is known) from the JSON form."""
+    photos = read_json(path, EXPECTED)
+    if not isinstance(photos, dict):
+        raise ValueError(f"{path}: expected an object with an entry for each photo. Received: {type(photos).__name__}")
+    by_id = {image_id_of(name): entry for name, entry in photos.items()}
+    for image in images:
+        if (entry := by_id.get(image.image_id)) is None:
+            continue
+        try:
+            marked = [
+                (entry["caption"], phrase["phrase"], phrase["first_word"], [tuple(box) for box in phrase["boxes"]])
+                for phrase in entry["phrases"]
+            ]
+            is_known = entry.get("size_known", True)
+            well_formed = all(_is_marked(*one) for one in marked) and isinstance(is_known, bool)
+        except (KeyError, TypeError, AttributeError):
+            well_formed = False
+        if not well_formed:
+            raise ValueError(
+                f"{path}: expected caption, and phrases with phrase, first_word and boxes of four numbers. "
+                f"Received: {str(entry)[:80]} for {image.image_id!r}"
+            )
+        if not is_known:
+            skipped.add(UNSURE_SIZE, image.image_id)
+        yield image, marked, is_known
+
+
+def _is_marked(caption, words, first, boxes):
+    """Return whether values are the number of a caption, words, the number of a word, and boxes."""
+    numbers = type(caption) is int and type(first) is int and caption >= 0 and isinstance(words, str)
+    return numbers and all(len(box) == 4 and all(type(side) in (int, float) for side in box) for box in boxes)
+
+
+def _read_entities(path, images, skipped):
+    """Yield the same from the files of Flickr30k Entities."""
+    if not all((path / folder).is_dir() for folder in FOLDERS):
+        raise ValueError(f"{path}: there are no folders {' and '.join(FOLDERS)} in it. Expected: {EXPECTED}.")
+    for image in images:
+        number = image.image_id.partition("_")[0]
+        sentences, annotations = path / "Sentences" / f"{number}.txt", path / "Annotations" / f"{number}.xml"
+        if not sentences.is_file() or not annotations.is_file():
+            continue
+        boxes = _boxes_of(annotations)
+        if boxes is None:
+            skipped.add(NO_SIZE, annotations.name)
+            continue
+        marked = []
+        for sentence in filter(str.strip, load_document(sentences).split("\n")):
+            pieces = [piece for piece, _ in _pieces_of(tokenise(_MARKED.sub(r"\2", sentence)))]
+            for phrase in _MARKED.finditer(sentence):
+                before = _pieces_of(tokenise(_MARKED.sub(r"\2", sentence[: phrase.start()])))
+                if phrase[1] in boxes:
+                    marked.append((pieces, phrase[2], len(before), boxes[phrase[1]]))
+        yield image, marked, True
+
+
+def _boxes_of(path):
+    """Return a dict from the numbers in an annotation file to their boxes, or None where it does not say the size."""
+    document = load_document(path)
+    if "<!" in document:  # entities could make a small file fill the memory
+        raise ValueError(f"{path}: expected plain XML, without declarations. Received: '<!'")
+    try:
+        root = ElementTree.fromstring(document)
+        size = [float(root.findtext(f"size/{side}", "0")) for side in ("width", "height")]
+        if min(size) <= 0:
+            return None
+        boxes = {}
+        for thing in root.findall("object"):
+            for place in thing.findall("bndbox"):
+                sides = [float(place.findtext(side, "nan")) for side in ("xmin", "ymin", "xmax", "ymax")]
+                for name in thing.findall("name"):
+                    boxes.setdefault(name.text, []).append(tuple(np.array(sides) / (size + size)))
+    except (ElementTree.ParseError, ValueError) as error:
+        raise ValueError(f"{path}: expected an annotation of Flickr30k Entities. Received: {error}") from None
+    return boxes
+
+
+# === On the grid ===
+
+
+def covered_share(boxes, grid_shape):
+    """Return how much of each cell of a grid boxes cover together: (rows, columns), from 0 to 1.
+
+    Args:
+        boxes: list of (left, top, right, bottom), as shares of the photo's sides.
+        grid_shape: (rows, columns).
+
+    >>> covered_share([(0.0, 0.0, 0.5, 0.25)], (2, 2)).tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
+    """
+    left, top, right, bottom = np.reshape(np.asarray(boxes, float), (-1, 4)).T
+    heights, row_of, y = _strips(grid_shape[0], top, bottom)
+    widths, column_of, x = _strips(grid_shape[1], left, right)
+    down = (top[:, None] <= y) & (y < bottom[:, None])  # (boxes, strips)
+    across = (left[:, None] <= x) & (x < right[:, None])
+    covered = (down[:, :, None] & across[:, None, :]).any(axis=0) * heights[:, None] * widths
+    return row_of.T @ covered @ column_of * (grid_shape[0] * grid_shape[1])
+
+
+def _strips(cells, begins, ends):
+    """Return the strips that the edges of cells and boxes cut one side of a photo into.
+
+    Returns: sizes (strips,), which cell each lies in as one-hot vectors (strips, cells), and their middles (strips,).
+    """
+    edges = np.unique(np.concatenate([np.linspace(0, 1, cells + 1), begins, ends]))
+    middles = (edges[1:] + edges[:-1]) / 2
+    return np.diff(edges), np.eye(cells)[np.minimum((middles * cells).astype(int), cells - 1)], middles

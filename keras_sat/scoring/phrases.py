@@ -1,0 +1,182 @@
+"""Does the model look where the phrase is? On photos on which people drew boxes for the phrases of captions.
+
+For each phrase the map of its last content word is held against the boxes of the phrase, in two ways: the share of the
+map that lies on them (a cell counts by the share of it that they cover), and whether they cover half or more of the
+cell with the greatest weight. Beside that stand the figures of two maps that never saw the photo: one is the same
+everywhere, the other has its maximum in the middle.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from data_utils.captions import tokenise
+from data_utils.datasets.boxes import covered_share
+from data_utils.progress import Progress
+from keras_sat.scoring.grounding import centred_map
+from keras_sat.scoring.scores import Score
+
+# Words of a phrase that name nothing that could be looked at.
+NAMELESS = {"a", "an", "the", "his", "her", "their", "its", "some", "this", "that", "another", "other", "many"}
+NAMELESS |= {"several", "one", "two", "three", "four", "five"}
+SMALL = 0.25  # of the photo: boxes that cover less are counted by themselves too
+FIGURES = ("mass", "pointing", "uniform_mass", "uniform_pointing", "centre_mass", "centre_pointing")
+
+
+@dataclass(frozen=True)
+class PhraseGrounding:
+    """How well attention meets the boxes of phrases. Printed, it is a table.
+
+    Attributes:
+        of_photos: what each photo contributes, (photos, 2, 7): for all phrases and for those with small boxes, how many
+            there are, and the sums of FIGURES.
+        title: what was measured.
+    """
+
+    of_photos: np.ndarray
+    title: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return {"num_phrases": .., "mass": .., .., "small": {the same}}; None where there is no phrase."""
+        every, small = (_means(sums) for sums in self.of_photos.sum(axis=0))
+        return {**every, "small": small}
+
+    def __str__(self):
+        return as_table({self.title: self.to_dict()})
+
+
+def as_table(rows):
+    """Return the figures of `PhraseGrounding.to_dict` as text, from a dict from a title to them."""
+    lines = [
+        f"{'percent':24}{'phrases':>8}{'attention on the boxes':>26}{'peak on the boxes':>27}",
+        " " * 32 + f"{'here':>8}{'uniform':>9}{'middle':>9}" + f"{'here':>9}{'uniform':>9}{'middle':>9}",
+    ]
+    for title, figures in rows.items():
+        for name, row in ((title, figures), (f"  boxes below {100 * SMALL:.0f} %", figures["small"])):
+            ordered = [row[f"{kind}{what}"] for what in ("mass", "pointing") for kind in ("", "uniform_", "centre_")]
+            cells = "".join(f"{'-' if value is None else f'{100 * value:.1f}':>9}" for value in ordered)
+            lines.append(f"{name:24}{row['num_phrases']:>7}{cells}")
+    return "\n".join(lines)
+
+
+def _means(sums):
+    count, *totals = sums.tolist()
+    return {"num_phrases": round(count)} | {
+        name: total / count if count else None for name, total in zip(FIGURES, totals)
+    }
+
+
+# === Captions that people wrote, and its own ===
+
+
+def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False) -> PhraseGrounding:
+    """Return the PhraseGrounding of captions that people wrote: the captioner reads them word by word.
+
+    Args:
+        captioner: Captioner or Ensemble.
+        images: list of CaptionedImage.
+        boxes: Boxes; photos whose size is not known for sure are not measured.
+        cache: FeatureCache of the photos, or None.
+        batch_size: captions read together.
+        show_progress: show progress on standard error.
+    """
+    of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
+    read = []  # (number of the photo, its phrases in one of its captions)
+    for number, image in enumerate(images):
+        phrases = _measured(boxes, image)
+        for caption in dict.fromkeys(phrase.caption for phrase in phrases):
+            read.append((number, [phrase for phrase in phrases if phrase.caption == caption]))
+    photos = [images[number] for number, _ in read]
+    captions = [images[number].captions[phrases[0].caption] for number, phrases in read]
+    results = captioner.attend_each(photos, captions, cache=cache, batch_size=batch_size)
+    with Progress(len(read), label="phrases", unit="captions", show=show_progress) as progress:
+        for (number, phrases), (_, result) in zip(read, results):
+            for phrase in phrases:
+                word = _last_content_word(result.words, phrase)
+                if word is not None:
+                    _add(of_photos[number], result.attention_weights[word], phrase.boxes)
+            progress.advance(1)
+    return PhraseGrounding(of_photos, "captions of people")
+
+
+def ground_captions(results, images, boxes) -> PhraseGrounding:
+    """Return the PhraseGrounding of captions that a captioner wrote.
+
+    A word counts if it is the last content word of a phrase that people wrote of the photo, and is held against the
+    boxes of all phrases that end with it.
+
+    Args:
+        results: list of CaptionResult, one for each image.
+        images, boxes: see `ground_phrases`.
+    """
+    of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
+    for sums, result, image in zip(of_photos, results, images):
+        named = {}
+        for phrase in _measured(boxes, image):
+            words = tokenise(image.captions[phrase.caption])
+            if (word := _last_content_word(words, phrase)) is not None:
+                named.setdefault(words[word], []).extend(phrase.boxes)
+        for word, attention_map in zip(result.words, result.attention_weights):
+            if word in named:
+                _add(sums, attention_map, tuple(named[word]))
+    return PhraseGrounding(of_photos, "its own captions")
+
+
+def _measured(boxes, image):
+    """Return the phrases of a photo on which attention is measured."""
+    return [] if image.image_id in boxes.unsure else boxes.get(image.image_id, [])
+
+
+def _last_content_word(words, phrase):
+    """Return which of a caption's words is the last of a phrase that names something; None where none does."""
+    of_phrase = range(phrase.first_word, phrase.first_word + phrase.num_words)
+    return max((number for number in of_phrase if words[number] not in NAMELESS), default=None)
+
+
+def _add(sums, attention_map, boxes):
+    """Add the figures of a map to the sums (2, 7) of its photo."""
+    covered = covered_share(boxes, attention_map.shape)
+    figures = [1.0, *_met(np.asarray(attention_map, float), covered), *_met_unseen(covered.tobytes(), covered.shape)]
+    sums[0] += figures
+    if covered.mean() < SMALL:
+        sums[1] += figures
+
+
+def _met(attention_map, covered):
+    """Return (mass, pointing) of a map; where several cells have its maximum, the share of those that are covered."""
+    peaks = attention_map >= attention_map.max() * (1 - 1e-9)
+    return (attention_map * covered).sum(), (covered[peaks] >= 0.5).mean()
+
+
+@functools.lru_cache(maxsize=10_000)
+def _met_unseen(covered, shape):
+    """Return (mass, pointing) of the map that is the same everywhere, and of the one with its maximum in the middle."""
+    covered = np.frombuffer(covered).reshape(shape)
+    return *_met(np.full(shape, 1 / covered.size), covered), *_met(centred_map(shape), covered)
+
+
+# === Compared ===
+
+COLUMNS = {"mass": "mass", "pointing": "peak", "small_mass": "small: mass", "small_pointing": "small: peak"}
+
+
+def _of_sums(sums, num_photos):
+    """Return the figures that are compared, from sums (..., 2, 7)."""
+    counts = np.maximum(sums[..., :1], 1)
+    means = sums[..., 1:3] / counts  # (..., all or small, mass or pointing)
+    return {name: means[..., number // 2, number % 2] for number, name in enumerate(COLUMNS)}
+
+
+# What `compare` compares where both have it; it is none of SCORES, since captions alone do not have it.
+GROUNDING = Score(
+    columns=COLUMNS,
+    measure=None,
+    of_sums=_of_sums,
+    contributions="grounding",
+    shape=(2, 1 + len(FIGURES)),
+    is_optional=True,
+)

@@ -1,0 +1,100 @@
+"""Captions that are given: where captioners, and several of them together, look while they read them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from data_utils import Vocabulary
+from keras_sat import Captioner, Ensemble
+from keras_sat.__main__ import main
+
+WORDS = ["a", "dog", "cat", "runs", "sleeps"]
+
+
+def make_captioner(seed=1, **options):
+    captioner = Captioner(Vocabulary(WORDS), encoder="tiny", image_size=16, hidden_dim=6, seed=seed, **options)
+    captioner.build(((None, 16, 16, 3), (None, None)))
+    rng = np.random.default_rng(seed)
+    for weight in captioner.decoder.trainable_variables:
+        weight.assign(rng.normal(scale=0.9, size=weight.shape))
+    return captioner
+
+
+@pytest.fixture
+def photos():
+    return list(np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8))
+
+
+@pytest.mark.parametrize("attention", ["soft", "hard", "none"])
+def test_it_is_what_the_whole_caption_at_once_gives(photos, attention):
+    captioner = make_captioner(attention=attention)
+    result = captioner.attend(photos[0], "A dog flies, a cat runs.")
+    assert result.words == ["a", "dog", "flies", "a", "cat", "runs"] and result.caption == "a dog flies a cat runs"
+    vocabulary = captioner.vocabulary
+    ids = vocabulary.caption_to_ids(result.caption)
+    decoded = captioner((photos[0][None], np.array([[vocabulary.start_token_id, *ids]])))
+    maps = np.asarray(decoded.attention_weights)[0, :-1]
+    np.testing.assert_allclose(result.attention_weights.reshape(len(ids), -1), maps, rtol=1e-4, atol=1e-6)
+    logits = np.asarray(decoded.logits, float)[0]
+    log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    targets = [*ids, vocabulary.end_token_id]
+    assert result.log_prob == pytest.approx(log_probs[np.arange(len(targets)), targets].sum(), rel=1e-4)
+    assert result.is_finished and np.array_equal(result.image, photos[0])
+
+
+def test_a_caption_that_it_wrote_is_read_alike(photos):
+    captioner = make_captioner()
+    for written, photo in zip(captioner.caption(photos, num_beams=2), photos):
+        if not written.words or not written.is_finished:
+            continue
+        read = captioner.attend(photo, written.caption)
+        assert read.log_prob == pytest.approx(written.log_prob, rel=1e-4)
+        np.testing.assert_allclose(read.attention_weights, written.attention_weights, rtol=1e-3, atol=1e-5)
+
+
+def test_many_photos_and_captions_of_any_length(photos):
+    captioner = make_captioner()
+    captions = ["a dog", "a cat sleeps a dog runs a cat sleeps a dog runs", "cat"]
+    together = captioner.attend(photos, captions, batch_size=2)
+    for photo, caption, result in zip(photos, captions, together):
+        alone = captioner.attend(photo, caption)
+        assert alone.words == result.words and alone.log_prob == pytest.approx(result.log_prob, rel=1e-4)
+        np.testing.assert_allclose(alone.attention_weights, result.attention_weights, rtol=1e-3, atol=1e-6)
+    assert [result.words for result in captioner.attend(photos, "a dog")] == 3 * [["a", "dog"]]
+
+
+def test_an_ensemble_reads_too(photos):
+    members = [make_captioner(1), make_captioner(2)]
+    maps = [member.attend(photos[0], "a dog runs").attention_weights for member in members]
+    together = Ensemble(members).attend(photos[0], "a dog runs")
+    np.testing.assert_allclose(together.attention_weights, np.mean(maps, axis=0), rtol=1e-4, atol=1e-6)
+
+
+def test_errors(photos):
+    captioner = make_captioner()
+    with pytest.raises(ValueError, match="one caption, as text, for each of 3 images"):
+        captioner.attend(photos, ["a dog"])
+    with pytest.raises(ValueError, match="no word in a caption"):
+        captioner.attend(photos[0], "?!")
+    with pytest.raises(ValueError, match="errors='skip'"):
+        captioner.attend_each(photos, "a dog", errors="skip")
+
+
+def test_say_on_the_command_line(photos, tmp_path, capsys):
+    from PIL import Image
+
+    captioner = make_captioner()
+    captioner.save(tmp_path / "model")
+    Image.fromarray(photos[0]).save(tmp_path / "photo.png")
+    files = [str(tmp_path / name) for name in ("photo.png", "missing.png")]
+    command = ["caption", *files, "--model", str(tmp_path / "model"), "--json", "--maps", "--say", "A dog barks"]
+    assert main(command) == 2
+    output, errors = capsys.readouterr()
+    first, second = map(json.loads, output.splitlines())
+    assert first["words"] == ["a", "dog", "barks"] and "no such file" in second["error"]
+    expected = captioner.attend(photos[0], "a dog barks").attention_weights
+    np.testing.assert_allclose(first["attention_weights"], expected, atol=1e-4)
+    assert "words that the model does not know: barks" in errors
+    assert main([*command, "--num-beams", "3"]) == 2
+    assert "--say with --num-beams" in capsys.readouterr().err

@@ -1,0 +1,111 @@
+"""Boxes of phrases: read from Flickr30k Entities' files and from JSON, and laid over a grid."""
+
+import json
+
+import numpy as np
+import pytest
+
+from data_utils import CaptionedImage
+from data_utils.datasets.boxes import NO_FIT, NO_SIZE, NOT_IN_CAPTION, UNSURE_SIZE, Phrase, covered_share, read_boxes
+
+GIRL = CaptionedImage("12_ab", "12_ab.jpg", ["A dog .", "A girl in a T-shirt holds the kite ."])
+SENTENCE = "[/EN#1/people A girl] in [/EN#2/clothing a T-shirt] holds [/EN#3/other/toys the kite] ."
+OBJECT = "<object>{names}<bndbox><xmin>{0}</xmin><ymin>{1}</ymin><xmax>{2}</xmax><ymax>{3}</ymax></bndbox></object>"
+
+
+def write_entities(folder, objects, *, size="<width>200</width><height>100</height>", sentences=SENTENCE, name="12"):
+    for part in ("Annotations", "Sentences"):
+        (folder / part).mkdir(exist_ok=True)
+    (folder / "Sentences" / f"{name}.txt").write_text(sentences + "\n")
+    xml = f"<annotation><size>{size}</size>{''.join(objects)}</annotation>"
+    (folder / "Annotations" / f"{name}.xml").write_text(xml)
+    return folder
+
+
+def thing(*sides, names=("1",)):
+    return OBJECT.format(*sides, names="".join(f"<name>{name}</name>" for name in names))
+
+
+def test_flickr30k_entities(tmp_path):
+    objects = [thing(0, 0, 100, 50), thing(100, 50, 200, 100, names=("1", "3")), "<object><name>2</name></object>"]
+    boxes = read_boxes(write_entities(tmp_path, objects), [GIRL])
+    right = (0.5, 0.5, 1.0, 1.0)
+    assert boxes["12_ab"] == [Phrase(1, 0, 2, ((0.0, 0.0, 0.5, 0.5), right)), Phrase(1, 6, 2, (right,))]
+    assert list(boxes) == ["12_ab"] and len(boxes) == 1 and not boxes.unsure and not boxes.left_out
+
+
+def test_the_json_form(tmp_path):
+    phrases = [
+        {"phrase": "a t shirt", "first_word": 3, "boxes": [[0.1, 0.2, 0.3, 0.4]]},
+        {"phrase": "the kite", "first_word": 9, "boxes": [[0.5, 0.5, 0.6, 0.7]]},  # cut otherwise by the annotators
+    ]
+    path = tmp_path / "boxes.json"
+    path.write_text(json.dumps({"12_ab.jpg": {"caption": 1, "size_known": False, "phrases": phrases}}))
+    with pytest.warns(UserWarning, match=UNSURE_SIZE):
+        boxes = read_boxes(path, [GIRL])
+    assert boxes["12_ab"] == [Phrase(1, 3, 2, ((0.1, 0.2, 0.3, 0.4),)), Phrase(1, 6, 2, ((0.5, 0.5, 0.6, 0.7),))]
+    assert boxes.unsure == {"12_ab"} and boxes.left_out == {UNSURE_SIZE: 1}
+
+
+def test_what_does_not_fit_is_counted(tmp_path):
+    sentences = f"{SENTENCE}\n[/EN#1/people A woman] sings ."
+    objects = [thing(150, 0, 300, 50), thing(300, 0, 400, 50), thing(10, 20, 10, 30, names=("3",))]
+    folder = write_entities(tmp_path, objects, sentences=sentences)
+    write_entities(tmp_path, [thing(0, 0, 9, 9)], size="", name="13")
+    other = CaptionedImage("13", "13.jpg", ["A girl in a T-shirt holds the kite ."])
+    with pytest.warns(UserWarning) as caught:
+        boxes = read_boxes(folder, [GIRL, other, CaptionedImage("14", "14.jpg", ["A cat ."])])
+    assert boxes["12_ab"] == [Phrase(1, 0, 2, ((0.75, 0.0, 1.0, 0.5),))]
+    assert boxes.left_out == {NOT_IN_CAPTION: 1, NO_FIT: 2, NO_SIZE: 1}
+    assert "(first: 'A woman', photo 12_ab)" in str(caught[0].message)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "an entry for each photo"),
+        ('{"12_ab.jpg": []}', "phrases with phrase, first_word and boxes"),
+        ('{"12_ab.jpg": {"caption": 1, "phrases": [{"phrase": "a", "first_word": 0, "boxes": [[1, 2]]}]}}', "four"),
+        ('{"12_ab.jpg": {"caption": true, "phrases": [{"phrase": "a", "first_word": 0, "boxes": []}]}}', "four"),
+        ('{"99.jpg": {"caption": 0, "phrases": []}}', "no phrase with boxes of these 1 photos"),
+    ],
+)
+def test_json_that_is_none_of_boxes(tmp_path, content, message):
+    path = tmp_path / "boxes.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_boxes(path, [GIRL])
+
+
+def test_folders_and_annotations_that_are_none(tmp_path):
+    with pytest.raises(ValueError, match="no folders Annotations and Sentences"):
+        read_boxes(tmp_path, [GIRL])
+    folder = write_entities(tmp_path, [thing(0, 0, "many", 9)])
+    with pytest.raises(ValueError, match="12.xml: expected an annotation"):
+        read_boxes(folder, [GIRL])
+    bomb = '<!DOCTYPE a [<!ENTITY b "bbbbbbbb"><!ENTITY c "&b;&b;&b;">]><annotation>&c;</annotation>'
+    (folder / "Annotations" / "12.xml").write_text(bomb)
+    with pytest.raises(ValueError, match="without declarations"):
+        read_boxes(folder, [GIRL])
+
+
+# === On the grid ===
+
+
+def test_covered_share_counts_parts_of_cells_once():
+    half, whole = (0.0, 0.0, 0.25, 1.0), (0.0, 0.0, 0.5, 0.5)
+    np.testing.assert_allclose(covered_share([half, whole], (2, 2)), [[1, 0], [0.5, 0]], atol=1e-12)
+    np.testing.assert_allclose(covered_share([half, half], (1, 4)), [[1, 0, 0, 0]], atol=1e-12)
+    np.testing.assert_allclose(covered_share([], (2, 3)), np.zeros((2, 3)))
+
+
+def test_covered_share_is_that_of_points():
+    rng = np.random.default_rng(0)
+    corners = np.sort(rng.random((5, 2, 2)), axis=1)  # (boxes, first or second corner, x or y)
+    boxes = [(x0, y0, x1, y1) for (x0, y0), (x1, y1) in corners]
+    points = (np.arange(700) + 0.5) / 700
+    inside = np.zeros((700, 700), bool)
+    for left, top, right, bottom in boxes:
+        inside |= ((top <= points) & (points < bottom))[:, None] & ((left <= points) & (points < right))
+    expected = inside.reshape(7, 100, 5, 140).mean(axis=(1, 3))
+    np.testing.assert_allclose(covered_share(boxes, (7, 5)), expected, atol=0.02)
