@@ -102,6 +102,30 @@ def gumbel(uniform):
     return -ops.log(-ops.log(ops.clip(uniform, SMALLEST, 1 - 1e-7)))
 
 
+def sentinel(hidden_state, memory):
+    """Return s_t = sigmoid(gate) * tanh(memory), what the network remembers: equation (10) of Lu et al. (2017).
+
+    Args:
+        hidden_state: W h of the state that attends, (rows, hidden_dim). (Lu et al. make the gate of x_t and h_{t-1}, of
+            which h_t is made.)
+        memory: its cell state, or the hidden state of a cell that has none, (rows, hidden_dim).
+    """
+    return ops.sigmoid(hidden_state) * ops.tanh(memory)
+
+
+def share_from_photo(attention_scores, sentinel_score):
+    """Return 1 - beta_t, what a softmax over regions and sentinel leaves for all regions together: (rows, 1), float32.
+
+    It is equation (12) of Lu et al. (2017), for which the regions stay a distribution of their own, equation (5) here.
+
+    Args:
+        attention_scores: e_ti, (rows, regions).
+        sentinel_score: (rows, 1).
+    """
+    of_regions = ops.logsumexp(ops.cast(attention_scores, "float32"), axis=-1, keepdims=True)
+    return ops.sigmoid(of_regions - ops.cast(sentinel_score, "float32"))
+
+
 def attended_features(selection, features):
     """Return sum_i s_ti a_i, (rows, feature_dim): equation (9) for one-hot vectors, (13) for attention weights."""
     photos, regions, feature_dim = ops.shape(features)

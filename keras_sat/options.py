@@ -254,6 +254,12 @@ class DecoderOptions(Options):
         "how attention scores a region: additive is Bahdanau's",
         name_in("keras_sat.model.attention", "SCORINGS", *SCORING_NAMES),
     )
+    attends: str = option(
+        "before",
+        "when it looks: before it has read the last word, as in the paper, or after",
+        one_of("before", "after"),
+    )
+    sentinel: bool = option(False, "let it look at what it remembers instead of the photo (Lu et al., 2017)", a_flag())
     cell: str = option("lstm", "of the recurrent layers", name_in("keras_sat.model.cells", "CELLS", *CELL_NAMES))
     num_layers: int = option(1, "recurrent layers; attention reads the top one", count())
     embedding_dim: int = option(512, "length of a word's vector, m of the paper", count())

@@ -39,30 +39,51 @@ def recurrent(w, layer, x, h, c):
     return z * h + (1 - z) * candidate, c
 
 
+def all_layers(w, x, h, c):
+    """All layers' step from the projected input of the first."""
+    h, c = list(h), list(c)
+    for layer in range(len(h)):
+        if layer:
+            x = h[layer - 1] @ w["W_x"][layer] + w["b_x"][layer]
+        h[layer], c[layer] = recurrent(w, layer, x, h[layer], c[layer])
+    return h, c
+
+
+def look(w, a, h, c, noise):
+    """z_t, alpha_t, s_t and 1 - beta_t, from the state (h, c) that attends."""
+    if w["attention"] == "none":
+        alpha = np.full(len(a), 1 / len(a))
+        return a.mean(axis=0), alpha, alpha, 1.0
+    scores = [score(w, a_i, h) for a_i in a]
+    alpha = softmax(np.array(scores))
+    s = alpha if noise is None else np.eye(len(a))[np.argmax(np.log(alpha) + noise)]
+    z = sum(s[i] * a[i] for i in range(len(a)))
+    if "f_beta" in w:
+        return sigmoid(h @ w["f_beta"] + w["f_beta_b"]) * z, alpha, s, 1.0
+    if "P_s" not in w:
+        return z, alpha, s, 1.0
+    remembered = sigmoid(h @ w["W_s"] + w["b_s"]) * np.tanh(h if c is None else c) @ w["P_s"]
+    beta = softmax(np.array([*scores, score(w, remembered, h)]))[-1]
+    return beta * remembered + (1 - beta) * z, alpha, s, 1 - beta
+
+
 def forward(w, a, words, noise=None):
-    """One caption: a (L, D), words y_0 .. y_{C-1}. Returns log p of the whole vocabulary, alpha and s at each step."""
+    """One caption: a (L, D), words y_0 .. y_{C-1}.
+
+    Returns log p of the whole vocabulary, alpha, s, and 1 - beta of the sentinel, at each step.
+    """
     layers = len(w["U"])
     mean = a.mean(axis=0)
     h = np.split(np.tanh(mean @ w["init_h"] + w["init_h_b"]), layers)
     c = np.split(np.tanh(mean @ w["init_c"] + w["init_c_b"]), layers) if w["cell"] == "lstm" else [None] * layers
-    log_probs, alphas, selections = [], [], []
+    log_probs, alphas, selections, shares = [], [], [], []
     for t, y in enumerate(words):
-        previous = h[-1]
-        if w["attention"] == "none":
-            alpha = np.full(len(a), 1 / len(a))
-        else:
-            alpha = softmax(np.array([score(w, a_i, previous) for a_i in a]))
-        s = alpha
-        if noise is not None:
-            s = np.eye(len(a))[np.argmax(np.log(alpha) + noise[t])]
-        z = sum(s[i] * a[i] for i in range(len(a)))
-        if "f_beta" in w:
-            z = sigmoid(previous @ w["f_beta"] + w["f_beta_b"]) * z
-        x = w["E"][y] @ w["W_x"][0] + w["b_x"][0] + z @ w["W_z"]
-        for layer in range(layers):
-            if layer:
-                x = h[layer - 1] @ w["W_x"][layer] + w["b_x"][layer]
-            h[layer], c[layer] = recurrent(w, layer, x, h[layer], c[layer])
+        x = w["E"][y] @ w["W_x"][0] + w["b_x"][0]
+        if w["attends"] == "after":
+            h, c = all_layers(w, x, h, c)
+        z, alpha, s, from_photo = look(w, a, h[-1], c[-1], None if noise is None else noise[t])
+        if w["attends"] == "before":
+            h, c = all_layers(w, x + z @ w["W_z"], h, c)
         readout = np.concatenate([h[-1], z])
         if "L_h" in w:
             readout = w["E"][y] + h[-1] @ w["L_h"] + z @ w["L_z"]
@@ -71,7 +92,8 @@ def forward(w, a, words, noise=None):
         log_probs.append(np.log(softmax(readout @ w["L_o"] + w["L_o_b"])))
         alphas.append(alpha)
         selections.append(s)
-    return np.array(log_probs), np.array(alphas), np.array(selections)
+        shares.append([from_photo])
+    return np.array(log_probs), np.array(alphas), np.array(selections), np.array(shares)
 
 
 def loss(log_probs, alphas, targets, penalty_weight):
@@ -87,7 +109,7 @@ def weights_of(decoder):
         return np.asarray(variable, dtype=np.float64)
 
     attention, cells = decoder.attention_layer, decoder.cells
-    w = {"attention": decoder.attention, "scoring": decoder.scoring, "cell": decoder.cell}
+    w = {"attention": decoder.attention, "attends": decoder.attends, "scoring": decoder.scoring, "cell": decoder.cell}
     w |= {"E": array(decoder.embedding.embeddings), "readout_activation": decoder.readout_activation}
     w |= {"init_h": array(decoder.initial_hidden.kernel), "init_h_b": array(decoder.initial_hidden.bias)}
     if decoder.cell == "lstm":
@@ -104,7 +126,11 @@ def weights_of(decoder):
     w["U"] = [array(cell.recurrent_projection.kernel) for cell in cells]
     w["W_x"] = [array(cell.input_projection.kernel) for cell in cells]
     w["b_x"] = [array(cell.input_projection.bias) for cell in cells]
-    w["W_z"] = array(cells[0].context_projection.kernel)
+    if decoder.attends == "before":
+        w["W_z"] = array(cells[0].context_projection.kernel)
+    if decoder.has_sentinel:
+        layer = decoder.sentinel_layer
+        w |= {"W_s": array(layer.gate.kernel), "b_s": array(layer.gate.bias), "P_s": array(layer.projection.kernel)}
     if decoder.deep_output:
         w |= {"L_h": array(decoder.state_readout.kernel), "L_z": array(decoder.context_readout.kernel)}
     return w | {"L_o": array(decoder.word_logits.kernel), "L_o_b": array(decoder.word_logits.bias)}

@@ -24,17 +24,30 @@ def features():
 @pytest.mark.parametrize("attention, scoring", KINDS)
 def test_shapes_and_distributions(attention, scoring):
     layer = make_attention(attention, scoring, attention_dim=6)
-    context, weights, selection = layer(numbers(2 * PHOTOS, DIM, seed=1), features())
+    context, weights, selection, from_photo = layer(numbers(2 * PHOTOS, DIM, seed=1), features())
     assert context.shape == (2 * PHOTOS, DIM) and weights.shape == selection.shape == (2 * PHOTOS, REGIONS)
     np.testing.assert_allclose(np.sum(weights, axis=1), 1, rtol=1e-5)
     assert (np.asarray(weights) >= 0).all()
+    np.testing.assert_array_equal(from_photo, np.ones((2 * PHOTOS, 1)))
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_a_sentinel_is_scored_as_a_region_more(scoring):
+    layer = make_attention("soft", scoring, attention_dim=6)
+    hidden_state, sentinel = numbers(PHOTOS, DIM, seed=1), numbers(PHOTOS, DIM, seed=2)
+    context, weights, _, from_photo = layer(hidden_state, features(), sentinel=sentinel)
+    more = np.concatenate([features(), sentinel[:, None]], axis=1)
+    its_context, its_weights, *_ = layer(hidden_state, more)
+    np.testing.assert_allclose(from_photo, np.sum(its_weights[:, :-1], axis=1, keepdims=True), atol=1e-5)
+    np.testing.assert_allclose(weights * from_photo, its_weights[:, :-1], atol=1e-5)
+    np.testing.assert_allclose(context, its_context, atol=1e-5)
 
 
 @pytest.mark.parametrize("attention, scoring", KINDS)
 def test_the_context_is_the_selected_sum(attention, scoring):
     layer = make_attention(attention, scoring, attention_dim=6)
     noise = numbers(2 * PHOTOS, REGIONS, seed=2)
-    context, _, selection = layer(numbers(2 * PHOTOS, DIM, seed=1), features(), noise=noise)
+    context, _, selection, _ = layer(numbers(2 * PHOTOS, DIM, seed=1), features(), noise=noise)
     expected = np.einsum("rl,rld->rd", selection, np.repeat(features(), 2, axis=0))
     np.testing.assert_allclose(context, expected, atol=1e-5)
 
@@ -82,7 +95,7 @@ def test_rows_of_a_photo_are_independent_of_each_other(scoring):
 
 def test_float16_features_keep_weights_in_float32():
     layer = make_attention("soft", "additive", attention_dim=6, dtype=keras.DTypePolicy("mixed_float16"))
-    context, weights, _ = layer(numbers(PHOTOS, DIM), features())
+    context, weights, *_ = layer(numbers(PHOTOS, DIM), features())
     assert context.dtype == "float16" and weights.dtype == "float32"
 
 
@@ -103,7 +116,7 @@ def test_hard_attention_uses_the_sample_only_where_asked():
 
 def test_no_attention_sees_the_mean():
     layer = NoAttention()
-    context, weights, _ = layer(numbers(PHOTOS, 7), features())
+    context, weights, *_ = layer(numbers(PHOTOS, 7), features())
     np.testing.assert_allclose(context, features().mean(axis=1), rtol=1e-5)
     np.testing.assert_allclose(weights, np.full((PHOTOS, REGIONS), 1 / REGIONS), rtol=1e-6)
     assert not layer.weights

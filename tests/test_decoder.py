@@ -37,7 +37,17 @@ def inputs(rows_per_photo=1, seed=0):
 
 
 @pytest.mark.parametrize("attention, scoring, cell", KINDS)
-@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "readout_activation": "tanh"}, {"deep_output": False}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_layers": 2, "readout_activation": "tanh"},
+        {"deep_output": False},
+        {"attends": "after"},
+        {"sentinel": True},
+        {"attends": "after", "sentinel": True, "num_layers": 2},
+    ],
+)
 def test_forward_pass_is_that_of_the_paper(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, **options)
     features, input_ids, noise = inputs(rows_per_photo=2)
@@ -47,13 +57,14 @@ def test_forward_pass_is_that_of_the_paper(attention, scoring, cell, options):
         for row, words in enumerate(input_ids):
             row_noise = None if used is None else used[row]
             expected = paper.forward(paper.weights_of(decoder), features[row // 2], words, row_noise)
-            for ours, theirs in zip((log_probs[row], decoded.attention_weights[row], decoded.selection[row]), expected):
+            for ours, theirs in zip((log_probs[row], *(x[row] for x in decoded[1:])), expected, strict=True):
                 np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 @pytest.mark.parametrize("attention, scoring, cell", KINDS)
-def test_steps_one_by_one_give_what_call_gives(attention, scoring, cell):
-    decoder = make_decoder(attention, scoring, cell, num_layers=2)
+@pytest.mark.parametrize("options", [{}, {"attends": "after", "sentinel": True}])
+def test_steps_one_by_one_give_what_call_gives(attention, scoring, cell, options):
+    decoder = make_decoder(attention, scoring, cell, num_layers=2, **options)
     features, input_ids, noise = inputs(rows_per_photo=3)
     noise = noise if attention == "hard" else None
     decoded = decoder(features, input_ids, noise=noise)
@@ -65,6 +76,7 @@ def test_steps_one_by_one_give_what_call_gives(attention, scoring, cell):
         np.testing.assert_allclose(step.logits, decoded.logits[:, t], atol=1e-5)
         np.testing.assert_allclose(step.attention_weights, decoded.attention_weights[:, t], atol=1e-6)
         np.testing.assert_allclose(step.selection, decoded.selection[:, t], atol=1e-6)
+        np.testing.assert_allclose(step.from_photo, decoded.from_photo[:, t], atol=1e-6)
     assert len(state.hidden_states) == 2
     assert len(state.cell_states) == (2 if cell == "lstm" else 0)
 
@@ -87,6 +99,33 @@ def test_attention_reads_the_top_layer_before_the_step():
     moved_top = state._replace(hidden_states=(bottom, top + 1))
     there = decoder.step(input_ids[:, 0], moved_top, features, projected).attention_weights
     assert np.abs(np.asarray(weights) - np.asarray(there)).max() > 1e-3
+
+
+@pytest.mark.parametrize("sentinel", [False, True])
+def test_attention_after_reading_knows_the_word_and_leaves_the_state_alone(sentinel):
+    decoder = make_decoder(num_layers=2, attends="after", sentinel=sentinel)
+    features, input_ids, _ = inputs()
+    state, projected = decoder.initial_state(features), decoder.project_features(features)
+    step = decoder.step(input_ids[:, 0], state, features, projected)
+    other_word = decoder.step((input_ids[:, 0] + 1) % VOCABULARY, state, features, projected)
+    moved = np.abs(np.asarray(step.attention_weights) - np.asarray(other_word.attention_weights))
+    assert moved.max(axis=1).min() > 1e-4
+    mirrored = features[:, ::-1] * 2
+    elsewhere = decoder.step(input_ids[:, 0], state, mirrored, decoder.project_features(mirrored))
+    for one, other in zip(step.state.hidden_states, elsewhere.state.hidden_states):
+        np.testing.assert_array_equal(one, other)  # what it has looked at does not enter the recurrent layers
+    assert np.abs(np.asarray(step.logits) - np.asarray(elsewhere.logits)).max() > 1e-2
+
+
+def test_the_sentinel_takes_its_share_from_the_photo():
+    decoder = make_decoder(attends="after", sentinel=True)
+    features, input_ids, _ = inputs()
+    shares = np.asarray(decoder(features, input_ids).from_photo)
+    assert shares.min() > 0 and shares.max() < 1 and np.ptp(shares) > 0.05
+    assert not decoder.has_gate and not hasattr(decoder, "gate")
+    without = make_decoder(attends="after")
+    np.testing.assert_array_equal(without(features, input_ids).from_photo, np.ones((PHOTOS, TIME, 1)))
+    assert not make_decoder("none", sentinel=True).has_sentinel
 
 
 def test_attention_moves_and_the_state_is_carried_on():

@@ -84,6 +84,15 @@ def test_the_fast_loop_is_the_plain_one(attention, scoring, cell, num_layers):
     assert_twins_agree(decoder, sampled=attention == "hard")
 
 
+@pytest.mark.parametrize("attention, scoring, cell", KINDS)
+@pytest.mark.parametrize(
+    "options", [{"attends": "after"}, {"sentinel": True}, {"attends": "after", "sentinel": True, "num_layers": 3}]
+)
+def test_after_reading_and_with_a_sentinel_too(attention, scoring, cell, options):
+    decoder = make_decoder(attention, scoring, cell, **options)
+    assert_twins_agree(decoder, sampled=attention == "hard")
+
+
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("options", [{"padded": False}, {"sampled": False}])
 def test_without_padding_and_without_samples(attention, options):

@@ -10,7 +10,7 @@ from keras_sat.search.algorithms import beam_search, greedy_search, sample_searc
 
 PAD, START, END, UNK = range(4)
 PHOTOS, WORDS, LONGEST = 3, 7, 4
-Step = namedtuple("Step", "logits state attention_weights")
+Step = namedtuple("Step", "logits state attention_weights from_photo")
 OPTIONS = {
     "num_regions": 2 * WORDS,
     "max_length": LONGEST,
@@ -36,7 +36,7 @@ class Model:
         self.calls.assign_add(1)
         logits = tf.gather_nd(self.logits, tf.stack([photo, before, input_ids], axis=1))
         seen = tf.concat([tf.one_hot(before, WORDS), tf.one_hot(input_ids, WORDS)], axis=1)
-        return Step(logits, (photo, input_ids), seen)
+        return Step(logits, (photo, input_ids), seen, tf.cast(input_ids[:, None], "float32"))
 
     def state(self, rows_per_photo=1):
         photo = tf.repeat(tf.range(PHOTOS), rows_per_photo)
@@ -102,6 +102,9 @@ def check_consistency(model, result):
                 if t < len(tokens):
                     expected[[seen[t], WORDS + seen[t + 1]]] = 1
                 np.testing.assert_array_equal(maps[t], expected)
+            steps = np.arange(LONGEST) < len(tokens)
+            shares = np.where(steps, [*seen[1:], *[0] * LONGEST][:LONGEST], 0)
+            np.testing.assert_array_equal(result.from_photo[photo, place, :, 0], shares)
 
 
 # === Greedy ===

@@ -18,14 +18,16 @@ class Attended(NamedTuple):
     """What attention gives for one step.
 
     Attributes:
-        context: sum_i s_ti a_i, (rows, feature_dim), before the gate beta_t.
+        context: sum_i s_ti a_i, (rows, feature_dim), before the gate; with a sentinel, mixed with that.
         attention_weights: the distribution alpha_t over the regions, (rows, regions), float32.
         selection: what the context was made from, (rows, regions): alpha_t itself, or a one-hot sample of it.
+        from_photo: how much of the context comes from the photo, (rows, 1), float32: 1 without a sentinel.
     """
 
     context: Any
     attention_weights: Any
     selection: Any
+    from_photo: Any
 
 
 # === Selections: from attention weights to what the context is made from ===
@@ -68,10 +70,11 @@ class Attention(keras.layers.Layer):
         selection: a name in ATTENTIONS.
 
     Call arguments:
-        hidden_state: h_{t-1}, the top layer's state BEFORE this step, (rows, hidden_dim).
+        hidden_state: the top layer's state, (rows, hidden_dim): in the paper h_{t-1}, the one BEFORE this step.
         features: the annotation vectors a_i, (photos, regions, feature_dim); rows is a multiple of photos.
         projected_features: what `project` made of the features; None calls it. Pass it when there are many steps.
         noise, sampled: see `hard`.
+        sentinel: what may be looked at instead of the photo, (rows, feature_dim), or None.
 
     Returns: Attended.
     """
@@ -89,16 +92,29 @@ class Attention(keras.layers.Layer):
         """Return the part of the scores that no step changes, computed once for each photo."""
         return ops.cast(features, self.compute_dtype)
 
-    def score(self, hidden_state, projected_features):
+    def project_state(self, hidden_state):
+        """Return the part of the scores that no region changes, computed once for each state: (rows, dim)."""
+        return hidden_state
+
+    def score(self, query, projected_features):
         """Return the attention scores e_ti, (rows, regions)."""
         raise NotImplementedError
 
-    def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
+    def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None, sentinel=None):
         hidden_state, features = (ops.cast(x, self.compute_dtype) for x in (hidden_state, features))
         projected_features = self.project(features) if projected_features is None else projected_features
-        attention_weights = equations.attention_weights(self.score(hidden_state, projected_features))
+        query = self.project_state(hidden_state)
+        attention_scores = self.score(query, projected_features)
+        attention_weights = equations.attention_weights(attention_scores)
         selection = ATTENTIONS[self.selection](attention_weights, noise, sampled)
-        return Attended(equations.attended_features(selection, features), attention_weights, selection)
+        context = equations.attended_features(selection, features)
+        if sentinel is None:
+            return Attended(context, attention_weights, selection, ops.ones_like(attention_weights[:, :1]))
+        its_score = self.score(query, self.project(ops.expand_dims(sentinel, 1)))  # as that of a region more
+        from_photo = equations.share_from_photo(attention_scores, its_score)
+        share = ops.cast(from_photo, context.dtype)
+        context = share * context + (1 - share) * sentinel
+        return Attended(context, attention_weights, selection, from_photo)
 
     def get_config(self):
         return {**super().get_config(), "selection": self.selection}
@@ -112,7 +128,7 @@ class BahdanauAttention(Attention):
         attention_dim: length of v.
 
     >>> attention = BahdanauAttention(attention_dim=8)
-    >>> context, attention_weights, _ = attention(ops.zeros((2, 16)), ops.ones((2, 49, 32)))
+    >>> context, attention_weights, *_ = attention(ops.zeros((2, 16)), ops.ones((2, 49, 32)))
     >>> tuple(context.shape), tuple(attention_weights.shape)
     ((2, 32), (2, 49))
     """
@@ -135,9 +151,11 @@ class BahdanauAttention(Attention):
     def project(self, features):
         return self.feature_projection(features)
 
-    def score(self, hidden_state, projected_features):
-        score_vector = ops.cast(self.score_vector, self.compute_dtype)
-        return fused.additive_scores(projected_features, self.state_projection(hidden_state), score_vector)
+    def project_state(self, hidden_state):
+        return self.state_projection(hidden_state)
+
+    def score(self, query, projected_features):
+        return fused.additive_scores(projected_features, query, ops.cast(self.score_vector, self.compute_dtype))
 
     def get_config(self):
         return {**super().get_config(), "attention_dim": self.attention_dim}
@@ -160,8 +178,8 @@ class DotAttention(Attention):
                 f"Received: feature_dim={feature_dim}, hidden_dim={hidden_dim}"
             )
 
-    def score(self, hidden_state, projected_features):
-        return equations.dot_scores(projected_features, hidden_state)
+    def score(self, query, projected_features):
+        return equations.dot_scores(projected_features, query)
 
     def get_config(self):
         return {**super().get_config(), "attention_dim": self.attention_dim}
@@ -181,8 +199,11 @@ class BilinearAttention(Attention):
         )
         self.state_projection.build(hidden_state_shape)
 
-    def score(self, hidden_state, projected_features):
-        return equations.dot_scores(projected_features, self.state_projection(hidden_state))
+    def project_state(self, hidden_state):
+        return self.state_projection(hidden_state)
+
+    def score(self, query, projected_features):
+        return equations.dot_scores(projected_features, query)
 
     def get_config(self):
         return {**super().get_config(), "attention_dim": self.attention_dim}
@@ -202,12 +223,45 @@ class NoAttention(Attention):
         features = ops.cast(features, self.compute_dtype)
         return ops.expand_dims(equations.mean_annotation(features), 1)  # (photos, 1, feature_dim)
 
-    def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
+    def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None, sentinel=None):
         features = ops.cast(features, self.compute_dtype)
         mean = self.project(features) if projected_features is None else projected_features
         rows, regions = ops.shape(hidden_state)[0], ops.shape(features)[1]
         uniform = ops.ones((rows, regions)) / ops.cast(regions, "float32")
-        return Attended(equations.attended_features(ops.ones((rows, 1)), mean), uniform, uniform)
+        context = equations.attended_features(ops.ones((rows, 1)), mean)
+        return Attended(context, uniform, uniform, ops.ones((rows, 1)))
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class Sentinel(keras.layers.Layer):
+    """What attention may look at instead of the photo: what the network remembers (Lu et al., 2017).
+
+    Args:
+        feature_dim: length of an annotation vector, which it takes the place of.
+
+    Call arguments:
+        hidden_state, memory: of the state that attends, (rows, hidden_dim), see `equations.sentinel`.
+
+    Returns: (rows, feature_dim).
+    """
+
+    def __init__(self, feature_dim, **kwargs):
+        super().__init__(**kwargs)
+        self.feature_dim = feature_dim
+
+    def build(self, hidden_state_shape, _=None):
+        hidden_dim = hidden_state_shape[-1]
+        policy = {"dtype": self.dtype_policy}
+        self.gate = LoopDense(hidden_dim, name="gate", **policy)
+        self.projection = LoopDense(self.feature_dim, use_bias=False, name="projection", **policy)
+        self.gate.build(hidden_state_shape)
+        self.projection.build(hidden_state_shape)
+
+    def call(self, hidden_state, memory):
+        return self.projection(equations.sentinel(self.gate(hidden_state), memory))
+
+    def get_config(self):
+        return {**super().get_config(), "feature_dim": self.feature_dim}
 
 
 def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):

@@ -12,7 +12,7 @@ from keras import layers, ops
 
 from keras_sat import equations
 from keras_sat.checks import check_counts
-from keras_sat.model.attention import make_attention
+from keras_sat.model.attention import Attended, Sentinel, make_attention
 from keras_sat.model.cells import CELLS
 from keras_sat.model.fast.switch import fast_twins_are_on
 from keras_sat.options import DecoderOptions, with_options
@@ -33,12 +33,14 @@ class Step(NamedTuple):
         state: the DecoderState after the step.
         attention_weights: alpha_t, (rows, regions).
         selection: what the context was made from, (rows, regions).
+        from_photo: how much of the context comes from the photo, (rows, 1): 1 without a sentinel.
     """
 
     logits: Any
     state: DecoderState
     attention_weights: Any
     selection: Any
+    from_photo: Any
 
 
 class Thinning(NamedTuple):
@@ -60,6 +62,7 @@ class Unrolled(NamedTuple):
         hidden_states: h_t, (time, rows, hidden_dim).
         context: z_t, (time, rows, feature_dim).
         attention_weights, selection: (time, rows, regions).
+        from_photo: (time, rows, 1).
     """
 
     embedded: Any
@@ -67,14 +70,16 @@ class Unrolled(NamedTuple):
     context: Any
     attention_weights: Any
     selection: Any
+    from_photo: Any
 
 
 class Decoded(NamedTuple):
-    """A whole caption: logits (rows, time, vocabulary), the other two (rows, time, regions)."""
+    """A whole caption: logits (rows, time, vocabulary), then twice (rows, time, regions), and (rows, time, 1)."""
 
     logits: Any
     attention_weights: Any
     selection: Any
+    from_photo: Any
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -115,7 +120,7 @@ class CaptionDecoder(layers.Layer):
         self.initial_hidden = layers.Dense(size, activation="tanh", name="initial_hidden", **policy)
         if cell.has_cell_state:
             self.initial_cell = layers.Dense(size, activation="tanh", name="initial_cell", **policy)
-        if self.context_gate and self.attention != "none":
+        if self.has_gate:
             # f_beta, open at first: closed before attention knows where to look, it would hide the features from it.
             bias = keras.initializers.Constant(3.0)
             self.gate = layers.Dense(1, activation="sigmoid", bias_initializer=bias, name="gate", **policy)
@@ -135,10 +140,15 @@ class CaptionDecoder(layers.Layer):
         feature_dim = features_shape[-1]
         state_shape = (None, self.hidden_dim)
         self.attention_layer.build(state_shape, features_shape)
+        if self.has_sentinel:
+            policy = {"dtype": self.dtype_policy}
+            self.sentinel_layer = Sentinel(feature_dim, name="sentinel", **policy)
+            self.sentinel_layer.build(state_shape)
         self.embedding.build()
         for layer, cell in enumerate(self.cells):
             first = layer == 0
-            cell.build_for(self.embedding_dim if first else self.hidden_dim, feature_dim if first else None)
+            context_dim = feature_dim if first and self.attends == "before" else None
+            cell.build_for(self.embedding_dim if first else self.hidden_dim, context_dim)
         self.initial_hidden.build((None, feature_dim))
         if self.has_cell_states:
             self.initial_cell.build((None, feature_dim))
@@ -154,8 +164,13 @@ class CaptionDecoder(layers.Layer):
         return CELLS[self.cell].has_cell_state
 
     @property
+    def has_sentinel(self):
+        return self.sentinel and self.attention != "none"
+
+    @property
     def has_gate(self):
-        return self.context_gate and self.attention != "none"
+        """Whether there is beta_t of the paper; with a sentinel that weighs the context."""
+        return self.context_gate and self.attention != "none" and not self.sentinel
 
     # === One step ===
 
@@ -185,11 +200,15 @@ class CaptionDecoder(layers.Layer):
             thinning: Thinning that takes the place of the readout's dropout.
         """
         embedded = self._embedded(input_ids, training)
-        attended = self.attend(state.hidden_states[-1], features, projected_features, noise=noise)
-        first = self.cells[0]
-        state = self.advance(first.input_projection(embedded) + first.context_projection(attended.context), state)
+        projected_word = self.cells[0].input_projection(embedded)
+        if self.attends == "before":  # as in the paper: from h_{t-1}, and the context is read with the word
+            attended = self.attend(state, features, projected_features, noise=noise)
+            state = self.advance(projected_word + self.cells[0].context_projection(attended.context), state)
+        else:  # from h_t, which has read the word
+            state = self.advance(projected_word, state)
+            attended = self.attend(state, features, projected_features, noise=noise)
         logits = self.readout(embedded, state.hidden_states[-1], attended.context, training, thinning)
-        return Step(logits, state, attended.attention_weights, attended.selection)
+        return Step(logits, state, *attended[1:])
 
     def _embedded(self, input_ids, training):
         """Return E y of the words, (..., embedding_dim)."""
@@ -199,12 +218,37 @@ class CaptionDecoder(layers.Layer):
         kept = self.drop_words(ops.ones_like(input_ids, dtype=embedded.dtype), training=True)
         return embedded * ops.expand_dims(kept, -1)
 
-    def attend(self, top_hidden, features, projected_features, noise=None, sampled=None):
-        """Return what is attended to, its context gated: z_t, alpha_t and s_t, from h_{t-1}."""
-        attended = self.attention_layer(top_hidden, features, projected_features, noise=noise, sampled=sampled)
+    def attend(self, state, features, projected_features, noise=None, sampled=None):
+        """Return the Attended of a DecoderState, its context gated."""
+        top_hidden = state.hidden_states[-1]
+        chance = {"noise": noise, "sampled": sampled}
+        if self.has_sentinel:
+            memory = state.cell_states[-1] if self.has_cell_states else top_hidden
+            chance["sentinel"] = self.sentinel_layer(top_hidden, memory)
+        attended = self.attention_layer(top_hidden, features, projected_features, **chance)
         if not self.has_gate:
             return attended
         return attended._replace(context=self.gate(top_hidden) * attended.context)  # beta_t
+
+    def attend_at_all_times(self, top_states, features, projected_features, noise=None, sampled=None):
+        """Return the Attended of all states of captions that attend after reading: its parts are (time, rows, dim).
+
+        Args:
+            top_states: h_t of the top layer and, of a cell that has one, c_t: tensors (time, rows, hidden_dim).
+            features, projected_features, sampled: see `attend`.
+            noise: (rows, time, regions), or None.
+        """
+        time, rows = ops.shape(top_states[0])[:2]
+
+        def by_photo(x):  # the rows of a photo side by side, each with its words
+            return ops.reshape(ops.swapaxes(x, 0, 1), (-1, x.shape[-1]))
+
+        hidden_states, *cell_states = map(by_photo, top_states)
+        states = DecoderState((hidden_states,), tuple(cell_states))
+        noise = None if noise is None else ops.reshape(noise, (-1, noise.shape[-1]))
+        sampled = None if sampled is None else ops.repeat(sampled, time)
+        attended = self.attend(states, features, projected_features, noise, sampled)
+        return Attended(*(ops.swapaxes(ops.reshape(x, (rows, time, x.shape[-1])), 0, 1) for x in attended))
 
     def advance(self, projected_inputs, state):
         """Return the state after the recurrent layers have seen the projected word and context."""
@@ -247,7 +291,7 @@ class CaptionDecoder(layers.Layer):
     def call(self, features, input_ids, training=False, noise=None, sampled=None):
         unrolled = self.unroll(features, input_ids, noise=noise, sampled=sampled, training=training)
         logits = self.readout(unrolled.embedded, unrolled.hidden_states, unrolled.context, training)
-        decoded = logits, unrolled.attention_weights, unrolled.selection
+        decoded = logits, unrolled.attention_weights, unrolled.selection, unrolled.from_photo
         return Decoded(*(ops.swapaxes(x, 0, 1) for x in decoded))
 
     def unroll(self, features, input_ids, noise=None, sampled=None, token_weights=None, training=False):
@@ -272,18 +316,26 @@ class CaptionDecoder(layers.Layer):
             given = state, features, projected_features, projected_words, noise, sampled, token_weights
             return Unrolled(embedded, *unroll(self, *given))
 
-        hidden_states, attended = [], []
+        top_states, attended = [], []
         for t in range(_num_words(input_ids)):
-            noise_now = None if noise is None else noise[:, t]
-            attended.append(self.attend(state.hidden_states[-1], features, projected_features, noise_now, sampled))
-            projected_context = self.cells[0].context_projection(attended[t].context)
-            state = self.advance(projected_words[t] + projected_context, state)
-            hidden_states.append(state.hidden_states[-1])
-        return Unrolled(embedded, ops.stack(hidden_states), *(ops.stack(x) for x in zip(*attended)))
+            projected_inputs = projected_words[t]
+            if self.attends == "before":
+                noise_now = None if noise is None else noise[:, t]
+                attended.append(self.attend(state, features, projected_features, noise_now, sampled))
+                projected_inputs = projected_inputs + self.cells[0].context_projection(attended[t].context)
+            state = self.advance(projected_inputs, state)
+            top_states.append([of_layers[-1] for of_layers in state if of_layers])
+        top_states = [ops.stack(x) for x in zip(*top_states)]
+        if self.attends == "before":
+            attended = Attended(*(ops.stack(x) for x in zip(*attended)))
+        else:
+            attended = self.attend_at_all_times(top_states, features, projected_features, noise, sampled)
+        return Unrolled(embedded, top_states[0], *attended)
 
     def compute_output_shape(self, features_shape, input_ids_shape):
         regions = features_shape[1]
-        return Decoded((*input_ids_shape, self.vocabulary_size), *2 * [(*input_ids_shape, regions)])
+        maps = (*input_ids_shape, regions)
+        return Decoded((*input_ids_shape, self.vocabulary_size), maps, maps, (*input_ids_shape, 1))
 
     def vocabulary_axes(self):
         """Return which axis of which weights stands for the tokens: dict from the path of a weight to its axis."""

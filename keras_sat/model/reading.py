@@ -14,6 +14,7 @@ class Reading(NamedTuple):
         positions: where they stand, time * rows + row, (words,).
         token_weights: (rows, time), 0 for padding.
         attention_weights, selection: (rows, time, regions).
+        from_photo: (rows, time, 1).
     """
 
     logits: Any
@@ -22,6 +23,7 @@ class Reading(NamedTuple):
     token_weights: Any
     attention_weights: Any
     selection: Any
+    from_photo: Any
 
     def put_back(self, values):
         """Return values of the words, (words,), where the words stand: (rows, time), with 0 for padding."""

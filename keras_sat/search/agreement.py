@@ -16,10 +16,12 @@ def agree(members, grids, are_attending):
     def step(input_ids, states):
         results = [step(input_ids, state) for (step, _), state in zip(members, states)]
         maps = [result.attention_weights for result in results]
+        shares = [result.from_photo for result, attends in zip(results, are_attending) if attends]
         return results[0]._replace(
             logits=mean_of_probabilities([result.logits for result in results]),
             state=tuple(result.state for result in results),
             attention_weights=mean_map(maps, grids, are_attending),
+            from_photo=sum(shares) / len(shares),
         )
 
     return step, tuple(state for _, state in members)

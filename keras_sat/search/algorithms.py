@@ -1,8 +1,8 @@
 """Search: from a step function to captions, for a whole batch at once.
 
 A search knows nothing of images or layers. It sees `step(input_ids, state)`, which returns something with `logits`
-(rows, vocabulary), `state` (a nest of tensors (rows, ...)) and `attention_weights` (rows, regions), as
-`CaptionDecoder.step` does. It stops as soon as every caption has ended, and can be compiled.
+(rows, vocabulary), `state` (a nest of tensors (rows, ...)), `attention_weights` (rows, regions) and `from_photo`
+(rows, 1), as `CaptionDecoder.step` does. It stops as soon as every caption has ended, and can be compiled.
 
 All take these keyword arguments:
 
@@ -29,6 +29,7 @@ class SearchResult(NamedTuple):
         lengths: number of tokens, `<end>` included, (photos, results).
         is_finished: whether the caption ended within max_length, (photos, results).
         attention_weights: (photos, results, max_length, regions), 0 after the end.
+        from_photo: how much of each word's context came from the photo, (photos, results, max_length, 1).
     """
 
     token_ids: Any
@@ -36,6 +37,7 @@ class SearchResult(NamedTuple):
     lengths: Any
     is_finished: Any
     attention_weights: Any
+    from_photo: Any
 
 
 class _Captions(NamedTuple):
@@ -46,6 +48,7 @@ class _Captions(NamedTuple):
     lengths: Any
     is_finished: Any
     attention_weights: Any
+    from_photo: Any
 
 
 # === The searches ===
@@ -177,8 +180,9 @@ def beam_search(
         chosen = parents * choices + ops.reshape(best % choices, (-1,))
         token_ids = ops.take(ops.reshape(token_ids, (-1,)), chosen)
         log_probs = ops.take(ops.reshape(log_probs, (-1,)), chosen)
-        state, attention_weights, captions = _take_rows((result.state, result.attention_weights, captions), parents)
-        captions = _append(captions, t, token_ids, log_probs, attention_weights, end_token_id)
+        seen = result.attention_weights, result.from_photo
+        state, seen, captions = _take_rows((result.state, seen, captions), parents)
+        captions = _append(captions, t, token_ids, log_probs, seen, end_token_id)
         return t + 1, token_ids, state, captions
 
     captions = _until_all_finished(advance, state, captions, **options)
@@ -204,7 +208,8 @@ def _choose_word_by_word(step, state, choose, num_results, **options):
         log_prob -= ops.logsumexp(logits, axis=-1)
         token_ids = ops.where(captions.is_finished, pad_token_id, token_ids)
         log_probs = captions.log_probs + ops.where(captions.is_finished, 0.0, log_prob)
-        captions = _append(captions, t, token_ids, log_probs, result.attention_weights, end_token_id)
+        seen = result.attention_weights, result.from_photo
+        captions = _append(captions, t, token_ids, log_probs, seen, end_token_id)
         return t + 1, token_ids, result.state, captions
 
     return _as_result(_until_all_finished(advance, state, _begin(state, **options), **options), num_results)
@@ -257,13 +262,18 @@ def _begin(state, *, num_regions, max_length, pad_token_id, **_):
         lengths=ops.zeros((rows,), dtype="int32"),
         is_finished=ops.zeros((rows,), dtype="bool"),
         attention_weights=ops.zeros((rows, max_length, num_regions)),
+        from_photo=ops.zeros((rows, max_length, 1)),
     )
 
 
-def _append(captions, t, token_ids, log_probs, attention_weights, end_token_id):
-    """Return the captions with one token more; those that have ended only get a `<pad>`."""
+def _append(captions, t, token_ids, log_probs, seen, end_token_id):
+    """Return the captions with one token more; those that have ended only get a `<pad>`.
+
+    Args:
+        seen: attention_weights and from_photo of the step.
+    """
     going_on = ~captions.is_finished
-    attention_weights = ops.cast(attention_weights, "float32") * ops.cast(going_on, "float32")[:, None]
+    attention_weights, from_photo = (ops.cast(x, "float32") * ops.cast(going_on, "float32")[:, None] for x in seen)
     rows = ops.arange(ops.shape(token_ids)[0])
     places = ops.stack([rows, ops.full_like(rows, t)], axis=1)  # `ops.slice_update` would need XLA wherever this runs
     return _Captions(
@@ -272,6 +282,7 @@ def _append(captions, t, token_ids, log_probs, attention_weights, end_token_id):
         lengths=captions.lengths + ops.cast(going_on, "int32"),
         is_finished=captions.is_finished | (token_ids == end_token_id),
         attention_weights=ops.scatter_update(captions.attention_weights, places, attention_weights),
+        from_photo=ops.scatter_update(captions.from_photo, places, from_photo),
     )
 
 

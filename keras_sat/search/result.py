@@ -15,6 +15,8 @@ class CaptionResult:
         words: list of its words.
         log_prob: log p(caption | photo) under the model, `<end>` included.
         attention_weights: (words, rows, columns); each map sums to 1.
+        from_photo: how much of what attention gave for each word came from the photo, (words,), from 0 to 1; the rest
+            came from what the network remembers. None without a sentinel.
         is_finished: False where the caption was cut off at `max_length`.
         image: the photo as the encoder saw it, uint8 (height, width, 3); None where only features were given.
         alternatives: the other results that were asked for, best first.
@@ -24,6 +26,7 @@ class CaptionResult:
     words: list[str]
     log_prob: float
     attention_weights: np.ndarray = field(repr=False)
+    from_photo: np.ndarray | None = field(default=None, repr=False)
     is_finished: bool = True
     image: Any = field(default=None, repr=False)
     alternatives: list = field(default_factory=list, repr=False)

@@ -59,6 +59,11 @@ class CaptionWriter:
         return len(self.members) == 1 and self.members[0].samples_attention
 
     @property
+    def has_sentinel(self) -> bool:
+        """Whether a member may look at what it remembers instead of the photo."""
+        return any(captioner.decoder.has_sentinel for captioner in self.members)
+
+    @property
     def photo_sizes(self) -> list[tuple[int, int]]:
         """The sizes in which the members see photos: list of (height, width)."""
         return list(dict.fromkeys(captioner.photo_encoder.photo_size for captioner in self.members))
@@ -200,7 +205,7 @@ class CaptionWriter:
         padded = [[*of_one, *[self.vocabulary.pad_token_id] * (longest - len(of_one))] for of_one in ids]
         found = self.graphs.run(self.follow, self.features_of_members(features), np.array(padded, np.int32))
         photos = [None] * len(captions) if photos is None else photos
-        results = results_of(found, self.vocabulary, self.rows_and_columns(), photos)
+        results = results_of(found, self.vocabulary, self.rows_and_columns(), photos, self.has_sentinel)
         return [
             dataclasses.replace(result, words=words, caption=" ".join(words))
             for result, words in zip(results, captions)
@@ -218,7 +223,7 @@ class CaptionWriter:
             noise = _noise(options, photos, self.num_regions if options.sample_attention else 0)
             found = self.graphs.run(self.search, batch, *noise, **self._of_search(options))
             seen = [None] * len(photos) if images is None else images[start : start + options.batch_size]
-            results += results_of(found, self.vocabulary, self.rows_and_columns(), seen)
+            results += results_of(found, self.vocabulary, self.rows_and_columns(), seen, self.has_sentinel)
         return results
 
     def _of_search(self, options):
@@ -317,7 +322,7 @@ class CaptionWriter:
 # === SearchResult -> CaptionResult ===
 
 
-def results_of(found, vocabulary, rows_and_columns, photos):
+def results_of(found, vocabulary, rows_and_columns, photos, has_sentinel=False):
     """Return a list of CaptionResult, the best of each photo, with the others in its `alternatives`.
 
     Args:
@@ -325,6 +330,7 @@ def results_of(found, vocabulary, rows_and_columns, photos):
         vocabulary: Vocabulary.
         rows_and_columns: the grid of the maps.
         photos: what `CaptionResult.image` is to be, for each photo.
+        has_sentinel: whether results have `from_photo`.
     """
     found = SearchResult(*(np.asarray(array) for array in found))
     results = []
@@ -339,6 +345,7 @@ def results_of(found, vocabulary, rows_and_columns, photos):
                     words=words,
                     log_prob=float(found.log_probs[photo, number]),
                     attention_weights=maps.reshape(len(words), *rows_and_columns),
+                    from_photo=found.from_photo[photo, number, : len(words), 0] if has_sentinel else None,
                     is_finished=bool(found.is_finished[photo, number]),
                     image=image,
                 )
