@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from data_utils.datasets.boxes import covered_cells
 from data_utils.features.build import reading_options
 from data_utils.images import height_and_width, load_image
 from data_utils.quiet import import_tensorflow
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from data_utils.captions import CaptionedImage
+    from data_utils.datasets.boxes import Boxes
     from data_utils.features.cache import FeatureCache
     from data_utils.vocabulary import Vocabulary
 
@@ -48,6 +50,8 @@ def make_batches(
     seed: int = 0,
     first_epoch: int = 0,
     shares: tuple[list[int], int] | None = None,
+    boxes: Boxes | None = None,
+    grid_shape: tuple[int, int] | None = None,
 ) -> tf.data.Dataset:
     """Return a tf.data.Dataset of ((features, input_ids), target_ids, token_weights).
 
@@ -77,6 +81,10 @@ def make_batches(
             device, and yield those of these numbers, one after another. So the devices see every caption once, and all
             of them as many shares. A share is never empty: where there are more devices than rows, it has a row of
             weight 0. None: whole batches.
+        boxes: Boxes of the phrases of captions, see `data_utils.datasets.boxes.read_boxes`. With it the batches are
+            ((features, input_ids, covered), target_ids, token_weights): covered has for each target word which share of
+            each region the boxes of what it names cover, (.., time, regions), 0 where it has none.
+        grid_shape: with `boxes`, (rows, columns) of these regions.
     """
     tf = import_tensorflow()
 
@@ -105,7 +113,7 @@ def make_batches(
         raise ValueError("Expected at least one FeatureCache. Received: cache=[]")
     for view in views:
         images = _readable(images, view)
-    images, captions = _captions_as_ids(images, vocabulary)
+    images, captions, numbers_of_captions = _captions_as_ids(images, vocabulary)
     if not images:
         raise ValueError(f"There is no caption to make a batch of. Received: split={split!r}")
     source = _CachedFeatures(views, images) if image_size is None else _Photos(images, image_size, keep_images)
@@ -128,16 +136,27 @@ def make_batches(
         rows = rows if weighs else [-1]
         image_numbers, *ids_and_weights = grouping.arrays(members, rows)
         ids_and_weights[-1] *= weighs
+        if boxes is not None:
+            ids_and_weights.append(covered(members, rows, chosen, ids_and_weights[0]))
         return source.rows(image_numbers, chosen[rows]), *ids_and_weights
 
+    def covered(members, rows, chosen, input_ids):
+        of_rows = grouping.captions_of(members, rows)
+        views = np.repeat(chosen[rows], len(of_rows) // len(rows))
+        of_rows = [None if row is None else (images[row[0]], numbers_of_captions[row[0]][row[1]]) for row in of_rows]
+        found = covered_cells(of_rows, views, boxes, grid_shape, (len(of_rows), input_ids.shape[-1]))
+        return found.reshape(*input_ids.shape, -1)
+
     def tensors(members, chosen, number):
-        dtypes = (tf.as_dtype(source.dtype), tf.int32, tf.int32, tf.float32)
+        dtypes = (tf.as_dtype(source.dtype), tf.int32, tf.int32, tf.float32, *([] if boxes is None else [tf.float32]))
         features, *ids_and_weights = tf.numpy_function(arrays, [members, chosen, number], dtypes, stateful=False)
         features.set_shape((None, *source.shape))
-        for tensor in ids_and_weights:
+        input_ids, target_ids, token_weights, *of_words = ids_and_weights
+        for tensor in (input_ids, target_ids, token_weights):
             tensor.set_shape(grouping.shape)
-        input_ids, target_ids, token_weights = ids_and_weights
-        return (features, input_ids), target_ids, token_weights
+        for tensor in of_words:
+            tensor.set_shape((*grouping.shape, grid_shape[0] * grid_shape[1]))
+        return (features, input_ids, *of_words), target_ids, token_weights
 
     signature = [tf.TensorSpec(shape, tf.int64) for shape in ((None,), (None,), ())]
     dataset = tf.data.Dataset.from_generator(batch_members, output_signature=tuple(signature))
@@ -168,13 +187,15 @@ def inputs_and_targets(captions, vocabulary, longest=None):
 
 
 def _captions_as_ids(images, vocabulary):
-    """Return the images that have a caption with a word in it, and the ids of their captions."""
-    captions = [[ids for ids in map(vocabulary.caption_to_ids, image.captions) if ids] for image in images]
-    num_empty = sum(len(image.captions) - len(ids) for image, ids in zip(images, captions))
+    """Return the images that have a caption with a word in it, and the ids and the numbers of these captions."""
+    as_ids = [list(map(vocabulary.caption_to_ids, image.captions)) for image in images]
+    numbers = [[number for number, ids in enumerate(of_image) if ids] for of_image in as_ids]
+    num_empty = sum(len(of_image) - len(its_numbers) for of_image, its_numbers in zip(as_ids, numbers))
     if num_empty:
         warnings.warn(f"{num_empty} captions without a word are left out of the batches.", stacklevel=3)
-    kept = [(image, ids) for image, ids in zip(images, captions) if ids]
-    return [image for image, _ in kept], [ids for _, ids in kept]
+    kept = [number for number, its_numbers in enumerate(numbers) if its_numbers]
+    captions = [[as_ids[image][number] for number in numbers[image]] for image in kept]
+    return [images[image] for image in kept], captions, [numbers[image] for image in kept]
 
 
 def _readable(images, cache):
@@ -205,6 +226,7 @@ class _OneLength:
 
     def __init__(self, captions, batch_size, vocabulary):
         self.captions = [ids for caption_ids in captions for ids in caption_ids]
+        self.places = [(image, number) for image, of_image in enumerate(captions) for number in range(len(of_image))]
         self.image_numbers = np.repeat(np.arange(len(captions)), [len(caption_ids) for caption_ids in captions])
         lengths = np.array([len(ids) for ids in self.captions])
         self.same_length = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
@@ -225,6 +247,10 @@ class _OneLength:
         captions = [self.captions[member] for member in members]
         return self.image_numbers[members], *inputs_and_targets(captions, self.vocabulary)
 
+    def captions_of(self, members, rows):
+        """Return for some rows of a batch a list of (number of the photo, number of the caption)."""
+        return [self.places[member] for member in members[rows]]
+
 
 class _WholeImages:
     """Batches of photos with all their captions: `members` are numbers of photos.
@@ -237,7 +263,10 @@ class _WholeImages:
     shape = (None, None, None)
 
     def __init__(self, captions, batch_size, vocabulary):
-        self.captions = [sorted(caption_ids, key=len, reverse=True) for caption_ids in captions]
+        self.order = [
+            sorted(range(len(caption_ids)), key=lambda number: -len(caption_ids[number])) for caption_ids in captions
+        ]
+        self.captions = [[ids[number] for number in order] for ids, order in zip(captions, self.order)]
         self.num_captions = np.array([len(caption_ids) for caption_ids in captions])
         self.longest = np.array([len(caption_ids[0]) for caption_ids in self.captions])
         self.num_words = np.array([sum(map(len, caption_ids)) for caption_ids in captions])
@@ -270,6 +299,16 @@ class _WholeImages:
         for array in shifted:
             array[no_caption] = 0  # a row that no caption fills: <pad>, weight 0
         return members, *(array.reshape(len(members), most, -1) for array in shifted)
+
+    def captions_of(self, members, rows):
+        """Return the same as `_OneLength.captions_of`, None for a row that no caption fills."""
+        most = self.num_captions[members].max()
+        return [
+            place
+            for member in members[rows]
+            for place in [(member, number) for number in self.order[member]]
+            + [None] * (most - self.num_captions[member])
+        ]
 
 
 # === What the model sees of each photo ===

@@ -28,6 +28,24 @@ def view_of(image, view, image_id):
     return image[:, ::-1] if view % 2 else image
 
 
+def boxes_in_view(boxes, view, image_id):
+    """Return where boxes are in a view of a photo; those that it does not show are left out.
+
+    Args:
+        boxes: list of (left, top, right, bottom), as shares of the photo's sides.
+        view, image_id: see `view_of`.
+
+    Returns: tuple of (left, top, right, bottom), as shares of the view's sides.
+    """
+    left, top, right, bottom = part_of_photo(view, image_id)
+    origin, size = np.array([left, top, left, top]), np.array([right - left, bottom - top] * 2)
+    seen = ((np.reshape(np.asarray(boxes, float), (-1, 4)) - origin) / size).clip(0, 1)
+    if view % 2:  # mirrored
+        seen = np.stack([1 - seen[:, 2], seen[:, 1], 1 - seen[:, 0], seen[:, 3]], axis=1)
+    is_shown = (seen[:, 0] < seen[:, 2]) & (seen[:, 1] < seen[:, 3])
+    return tuple(map(tuple, seen[is_shown].tolist()))
+
+
 def part_of_photo(view, image_id):
     """Return left, top, right and bottom of what a view shows, each from 0 to 1."""
     if view < 2:

@@ -20,6 +20,7 @@ from keras_sat.files.export import export
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.decoder import CaptionDecoder
+from keras_sat.model.detectors import Guide
 from keras_sat.model.graphs import Graphs
 from keras_sat.model.learnt_photos import digests_of, together
 from keras_sat.model.objective import Means, PaperObjective, as_rows
@@ -111,7 +112,13 @@ class Captioner(keras.Model):
         if not self.photo_encoder.is_frozen:
             self.trained_encoder = self.photo_encoder.trained_network  # Keras finds its weights here
         self.random_generator = keras.random.SeedGenerator(options.seed)
-        self.paper_objective = PaperObjective(self.add_weight, self.random_generator, options)
+        self.guide_weight = options.guide_weight
+        guide = None
+        if options.guide_weight:
+            seeded = {"weight": options.guide_weight, "seed": options.seed + 5}
+            guide = Guide(self.vocabulary, dtype=self.decoder.dtype_policy, **seeded)
+            self.detectors = guide.detectors  # Keras finds their weights here
+        self.paper_objective = PaperObjective(self.add_weight, self.random_generator, options, guide)
         self.training_objective = self.paper_objective
         self.updates = WeightUpdates()
         self.means = Means()
@@ -128,8 +135,8 @@ class Captioner(keras.Model):
     normalise_features, feature_projection_dim, feature_dropout = _kept_in(
         "adapter", "normalise", "projection_dim", "dropout"
     )
-    attention_penalty_weight, label_smoothing, num_samples = _kept_in(
-        "paper_objective", "attention_penalty_weight", "label_smoothing", "num_samples"
+    attention_penalty_weight, label_smoothing, num_samples, box_weight = _kept_in(
+        "paper_objective", "attention_penalty_weight", "label_smoothing", "num_samples", "box_weight"
     )
     reward_weight, entropy_weight, use_baseline = _kept_in(
         "paper_objective", "reward_weight", "entropy_weight", "use_baseline"
@@ -206,6 +213,8 @@ class Captioner(keras.Model):
         self.num_regions = adapted_shape[1]
         self.photo_encoder.check_features(self.feature_shape, self.num_regions)
         self.decoder.build(adapted_shape, (None, None))
+        if self.guide_weight:
+            self.detectors.build(adapted_shape)
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
         """Make the weights, if there are none yet, for features or photos of a shape."""
@@ -213,7 +222,7 @@ class Captioner(keras.Model):
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
     def call(self, inputs, training=False, noise=None, sampled=None):
-        features, input_ids = inputs
+        features, input_ids, *_ = inputs
         features = self.adapter(self.features(features, training), training=training)
         return self.decoder(features, as_rows(input_ids), training=training, noise=noise, sampled=sampled)
 
@@ -296,7 +305,7 @@ class Captioner(keras.Model):
             batches: tf.data.Dataset of make_batches.
             name: what `fit` calls them: "x" or "validation_data".
         """
-        (features, input_ids), *_ = batches.element_spec
+        (features, input_ids, *_), *_ = batches.element_spec
         self._trace_anew(name, (len(features.shape), len(input_ids.shape)))
         self.build_once(features.shape, input_ids.shape)
         if self.compiled:

@@ -203,6 +203,50 @@ def hard_attention_surrogate(
     return log_prob + reward_weight * reinforce + entropy_weight * entropy
 
 
+# === What leads attention to what its words name ===
+
+
+def detected(cell_logits):
+    """Return the probability that at least one region shows a word, 1 - prod_i (1 - p_iw): (photos, words).
+
+    Args:
+        cell_logits: of p_iw, (photos, regions, words).
+    """
+    return -ops.expm1(-ops.sum(ops.softplus(cell_logits), axis=1))
+
+
+def detection_loss(cell_logits, is_there):
+    """Return the cross-entropy of `detected`, (photos, words).
+
+    Args:
+        cell_logits: of p_iw, (photos, regions, words).
+        is_there: (photos, words), 1 for the words that a caption of the photo has, else 0.
+    """
+    minus_log_absence = ops.sum(ops.softplus(cell_logits), axis=1)  # no product of many numbers that could underflow
+    log_presence = ops.log(ops.maximum(-ops.expm1(-minus_log_absence), SMALLEST))
+    return (1 - is_there) * minus_log_absence - is_there * log_presence
+
+
+def detector_maps(cell_logits):
+    """Return where each word is, p_iw / sum_i p_iw: (photos, regions, words)."""
+    return ops.exp(ops.log_softmax(ops.log_sigmoid(cell_logits), axis=1))
+
+
+def map_cross_entropy(target_maps, attention_weights):
+    """Return -sum_i m_ti log alpha_ti, which is least where attention equals the map m_t: one axis less than both."""
+    return -ops.sum(target_maps * ops.log(ops.maximum(attention_weights, SMALLEST)), axis=-1)
+
+
+def box_loss(attention_weights, covered):
+    """Return -log sum_i alpha_ti c_ti: how little of the attention lies on the boxes; one axis less than both.
+
+    Args:
+        attention_weights: (..., regions).
+        covered: the share of each region that the boxes of what is named cover, of the same shape.
+    """
+    return -ops.log(ops.maximum(ops.sum(attention_weights * covered, axis=-1), 1e-6))
+
+
 def next_baseline(baseline, log_prob):
     """Return b_k = 0.9 b_{k-1} + 0.1 log p(y | s_k, a), the moving average of section 4.1."""
     return 0.9 * baseline + 0.1 * log_prob

@@ -321,6 +321,10 @@ class CaptionerOptions(DecoderOptions):
     )
     feature_dropout: float = option(0.0, "share of the numbers in features that is dropped", share())
     attention_penalty_weight: float = option(0.33, "lambda of the paper's penalty, equation (14)", at_least_zero())
+    guide_weight: float = option(
+        0.0, "lead attention to where words are, which detectors learn from captions; .5 is usual", at_least_zero()
+    )
+    box_weight: float = option(0.0, "lead attention onto the boxes of what words name, see `boxes`", at_least_zero())
     label_smoothing: float = option(0.0, "share of the target's probability spread over the vocabulary", share())
     num_samples: int = option(1, "hard attention: draws for each caption, N of equation (12)", count())
     reward_weight: float = option(0.1, "hard attention: lambda_r", at_least_zero())

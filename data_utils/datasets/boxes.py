@@ -23,7 +23,11 @@ import numpy as np
 
 from data_utils.captions import CaptionedImage, Skipped, image_id_of, load_document, tokenise
 from data_utils.files import read_json
+from data_utils.views import boxes_in_view
 
+# Words of a phrase that name nothing that could be looked at.
+NAMELESS = {"a", "an", "the", "his", "her", "their", "its", "some", "this", "that", "another", "other", "many"}
+NAMELESS |= {"several", "one", "two", "three", "four", "five"}
 FOLDERS = ("Annotations", "Sentences")  # of Flickr30k Entities
 EXPECTED = "the folder of Flickr30k Entities, with Annotations and Sentences in it, or a JSON file of boxes"
 NOT_IN_CAPTION = "phrases that no caption of the photo has"
@@ -48,6 +52,11 @@ class Phrase:
     first_word: int
     num_words: int
     boxes: tuple
+
+    def naming_words(self, words):
+        """Return which of a caption's words are those of the phrase that name something: a list of their numbers."""
+        of_phrase = range(self.first_word, self.first_word + self.num_words)
+        return [number for number in of_phrase if words[number] not in NAMELESS]
 
 
 @dataclass(frozen=True)
@@ -241,6 +250,31 @@ def covered_share(boxes, grid_shape):
     across = (left[:, None] <= x) & (x < right[:, None])
     covered = (down[:, :, None] & across[:, None, :]).any(axis=0) * heights[:, None] * widths
     return row_of.T @ covered @ column_of * (grid_shape[0] * grid_shape[1])
+
+
+def covered_cells(rows, views, boxes, grid_shape, shape):
+    """Return which share of each region is covered by the boxes of what each word of some captions names.
+
+    Args:
+        rows: list of (CaptionedImage, number of one of its captions), or None for a row without a caption.
+        views: for each row the number of the view of the photo, see `data_utils.views`.
+        boxes: Boxes.
+        grid_shape: (rows, columns) of the grid.
+        shape: (rows, time) of the captions' words.
+
+    Returns: float32 (rows, time, regions), 0 where a word has no box.
+    """
+    covered = np.zeros((*shape, grid_shape[0] * grid_shape[1]), np.float32)
+    for of_row, row, view in zip(covered, rows, views):
+        if row is None:
+            continue
+        image, caption = row
+        of_caption = [phrase for phrase in boxes.get(image.image_id, ()) if phrase.caption == caption]
+        words = tokenise(image.captions[caption]) if of_caption else []
+        for phrase in of_caption:
+            seen = boxes_in_view(phrase.boxes, view, image.image_id)
+            of_row[phrase.naming_words(words)] = covered_share(seen, grid_shape).ravel()
+    return covered
 
 
 def _strips(cells, begins, ends):

@@ -178,6 +178,11 @@ def _add_fit(parser):
     )
     parser.add_argument("--cache-dir", help="the folder for the features; default: beside the photos")
     parser.add_argument("--skip-unreadable", action="store_true", help="leave out photos that cannot be read")
+    parser.add_argument(
+        "--boxes",
+        metavar="PATH",
+        help="with --box-weight: the folder of Flickr30k Entities, or a JSON file of boxes",
+    )
     parser.add_argument("--output-dir", help="default: runs/DATA-ENCODER-ATTENTION")
     parser.add_argument("--gpus", type=int, metavar="N", help="train on the first N GPUs; default: on one")
     parser.add_argument(

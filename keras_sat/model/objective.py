@@ -51,10 +51,12 @@ class PaperObjective:
     Attributes:
         baseline: b, the moving average of log p, a weight.
         expectation_share: how often the expectation replaces the sample now, a weight.
+        guide: Guide, or None.
     """
 
     OPTIONS = (
         "attention_penalty_weight",
+        "box_weight",
         "label_smoothing",
         "num_samples",
         "reward_weight",
@@ -64,8 +66,9 @@ class PaperObjective:
         "use_baseline",
     )
 
-    def __init__(self, add_weight, seed_generator, options):
+    def __init__(self, add_weight, seed_generator, options, guide=None):
         self.seed_generator = seed_generator
+        self.guide = guide
         for name in self.OPTIONS:
             setattr(self, name, getattr(options, name))
         scalar = {"shape": (), "initializer": "zeros", "trainable": False, "aggregation": "only_first_replica"}
@@ -76,9 +79,10 @@ class PaperObjective:
     def __call__(self, captioner, batch, training=True):
         """Return the Objective of ((features, input_ids), target_ids, token_weights).
 
+        Behind input_ids may stand which share of each region the boxes of a target word cover, see `make_batches`.
         Without `training` it is measured with attention's expectation and without dropout.
         """
-        (features, input_ids), target_ids, token_weights = batch
+        (features, input_ids, *covered), target_ids, token_weights = batch
         captioner.build_once(features.shape, input_ids.shape)
         is_photo = photos_with_words(token_weights, ops.shape(features)[0])
         draws_regions = training and captioner.samples_attention
@@ -99,7 +103,11 @@ class PaperObjective:
         gain = self._surrogate(learnt, log_prob, entropy, read, sampled) if draws_regions else learnt
         is_caption = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
         num_captions = ops.maximum(sum_over_replicas(ops.sum(is_caption)), 1.0)
-        mean = ops.sum((weighted_penalty - gain) * is_caption) / num_captions
+        costs = weighted_penalty - gain
+        further = self._led_costs(adapted, captions[1], read, covered) if training else []
+        for cost, _ in further:
+            costs = costs + cost
+        mean = ops.sum(costs * is_caption) / num_captions
         figures = {
             "loss": (weighted_penalty - learnt, is_caption),  # the surrogate's value would say nothing
             "cross_entropy": (-word_log_probs, read.token_weights),
@@ -107,6 +115,8 @@ class PaperObjective:
             "token_accuracy": (_is_right(read), read.token_weights),
             "attention_entropy": (entropy, read.token_weights),
         }
+        for _, further_figures in further:
+            figures |= further_figures
         if not draws_regions:
             return Objective(mean, figures, log_prob, ops.zeros_like(is_caption))
         sampled = sampled * is_caption
@@ -140,6 +150,20 @@ class PaperObjective:
         """Return the attention penalty of each row; without attention nothing was chosen that could be punished."""
         penalty = equations.attention_penalty(read.attention_weights, read.token_weights)
         return ops.zeros_like(penalty) if captioner.decoder.attention == "none" else penalty
+
+    def _led_costs(self, features, target_ids, read, covered):
+        """Return what leads attention to what words name: a list of (costs of the rows, figures)."""
+        costs = []
+        if self.guide is not None:
+            costs.append(self.guide(features, target_ids, read.attention_weights, read.token_weights))
+        if self.box_weight and covered:
+            covered = ops.reshape(ops.cast(covered[0], "float32"), (-1, *ops.shape(covered[0])[-2:]))
+            covered = ops.repeat(covered, ops.shape(target_ids)[0] // ops.shape(covered)[0], axis=0)
+            is_named = ops.cast(ops.any(covered > 0, axis=-1), "float32") * read.token_weights
+            off_boxes = equations.box_loss(read.attention_weights, covered)
+            cost = self.box_weight * ops.sum(off_boxes * is_named, axis=-1)
+            costs.append((cost, {"off_boxes": (off_boxes, is_named)}))
+        return costs
 
     def _surrogate(self, learnt, log_prob, entropy, read, sampled):
         """Return for each row a number whose gradient is that of equation (12)."""

@@ -20,9 +20,6 @@ from data_utils.progress import Progress
 from keras_sat.scoring.grounding import centred_map
 from keras_sat.scoring.scores import Score
 
-# Words of a phrase that name nothing that could be looked at.
-NAMELESS = {"a", "an", "the", "his", "her", "their", "its", "some", "this", "that", "another", "other", "many"}
-NAMELESS |= {"several", "one", "two", "three", "four", "five"}
 SMALL = 0.25  # of the photo: boxes that cover less are counted by themselves too
 FIGURES = ("mass", "pointing", "uniform_mass", "uniform_pointing", "centre_mass", "centre_pointing")
 
@@ -133,8 +130,7 @@ def _measured(boxes, image):
 
 def _last_content_word(words, phrase):
     """Return which of a caption's words is the last of a phrase that names something; None where none does."""
-    of_phrase = range(phrase.first_word, phrase.first_word + phrase.num_words)
-    return max((number for number in of_phrase if words[number] not in NAMELESS), default=None)
+    return max(phrase.naming_words(words), default=None)
 
 
 def _add(sums, attention_map, boxes):

@@ -28,6 +28,7 @@ class TrainingPhotos:
         self.team = team
         self.cache, self.views, self.options = None, [], None
         self.num_views = 1
+        self.boxes = None
 
     def prepare(self, captioner, num_views):
         """Build the features of all photos, the test split too, for `evaluate`, and of the further views."""
@@ -91,7 +92,17 @@ class TrainingPhotos:
             options["num_views"] = self.num_views
         options |= {"batch_size": training.batch_size, "group_by": group_by or training.group_by, "seed": training.seed}
         options |= {"shares": self.team.shares}
+        if self.boxes is not None and split == "train" and not whole:
+            captioner.build_once(self._shape_of_batches(captioner))
+            options |= {"boxes": self.boxes, "grid_shape": captioner.rows_and_columns()}
         return make_batches(self.of_split(split), captioner.vocabulary, views, **options, **self.options)
+
+    def _shape_of_batches(self, captioner):
+        """Return the shape of the features, or of the photos, that a captioner is trained on."""
+        if self.cache is None:
+            return (None, *captioner.photo_encoder.photo_size, 3)
+        rows, columns = self.cache.grid_shape
+        return None, rows * columns, self.cache.feature_dim
 
 
 def _checksum(images):

@@ -1,11 +1,13 @@
 """What a training was asked for, by kind; the plan that both kinds of epochs read; and the record of a training."""
 
 import dataclasses
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from data_utils.datasets.boxes import read_boxes
 from data_utils.files import exclusive_lock
 from keras_sat.options import (
     CaptionerOptions,
@@ -24,7 +26,7 @@ NONE_IS_USUAL += "encoder encoder_layer encoder_training image_size attention sc
 OF_KERAS = ("name", "trainable")  # that Captioner takes beside its options
 # What the record of a training from before has where it is silent: a version with fewer options may have begun it.
 USUAL = {
-    **{"split_seed": None, "skip_unreadable": False},
+    **{"split_seed": None, "skip_unreadable": False, "boxes": None},
     **dict.fromkeys(CaptionerOptions.names()),
     "encoder_weights": CaptionerOptions.defaults()["encoder_weights"],
     **TrainingOptions.defaults(),
@@ -74,12 +76,30 @@ class Asked:
                 "A training begins from scratch or from a trained captioner: leave out one of the two. "
                 f"Received: from_scratch={from_scratch} with initial_model={initial_model!r}"
             )
+        if self.captioner.get("guide_weight") and self.training.group_by != "image":
+            raise ValueError(
+                "Word detectors learn from all captions of a photo together: pass group_by='image' (--group-by image) "
+                f"with `guide_weight`. Received: group_by={self.training.group_by!r}"
+            )
         epochs, further = self.training.epochs, self.rewards.self_critical_epochs
         if epochs == 0 and (initial_model is None or not further):
             raise ValueError(
                 "`epochs` must be at least 1, or 0 where an initial_model is to be trained for self_critical_epochs "
                 f"alone. Received: epochs={epochs} with self_critical_epochs={further}"
             )
+
+    def boxes_of(self, boxes, images):
+        """Return the Boxes that `box_weight` needs, of the photos to train on; None where it is 0."""
+        weight = self.captioner.get("box_weight")
+        if not weight or boxes is None:
+            if weight or boxes is not None:
+                raise ValueError(
+                    "`boxes` and `box_weight` go together: the boxes of phrases, and how much they count, such as .5. "
+                    f"Received: boxes={boxes if boxes is None else str(boxes)[:80]!r}, box_weight={weight}"
+                )
+            return None
+        train = [image for image in images if image.split == "train"]
+        return read_boxes(boxes, train) if isinstance(boxes, (str, os.PathLike)) else boxes
 
     def with_usual(self, usual):
         """Return the same with other options of training where none were given."""

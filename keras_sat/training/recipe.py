@@ -22,7 +22,7 @@ from keras_sat.presets import (
     without_gpu,
 )
 from keras_sat.training import callbacks as parts
-from keras_sat.training.folder import began_from_scratch, noted_encoder
+from keras_sat.training.folder import began_from_scratch, checksum, noted_encoder
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import Asked, Plan
 from keras_sat.training.run import Training
@@ -35,7 +35,8 @@ SELF_CRITICAL_FOLDER = "self_critical"  # within that of the training before
 # Options that change how a trained captioner is trained further, and none of its parts and sizes.
 MAY_CHANGE = """
     attention attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
-    expectation_for use_baseline length_penalty dropout_embedding dropout_words dropout_before_readout
+    expectation_for use_baseline guide_weight box_weight length_penalty dropout_embedding
+    dropout_words dropout_before_readout
     dropout_after_readout feature_dropout name
 """
 
@@ -51,6 +52,7 @@ def fit(
     cache_dir=None,
     output_dir=None,
     skip_unreadable=False,
+    boxes=None,
     callbacks=(),
     show_progress=True,
     strategy=None,
@@ -101,6 +103,8 @@ def fit(
         cache_dir: the folder of the features; None: beside the photos in `data_dir`, or in `output_dir`.
         output_dir: the folder for the model and all that is needed to go on; None: runs/DATA-ENCODER-ATTENTION.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
+        boxes: for `box_weight`: where phrases of the training captions are, as
+            `data_utils.datasets.boxes.read_boxes` takes it.
         callbacks: further Keras callbacks, called after the scores and before anything is kept.
         show_progress: False keeps it silent.
         strategy: train on several devices: a tf.distribute.MirroredStrategy(), or MultiWorkerMirroredStrategy() for
@@ -136,8 +140,10 @@ def fit(
 
     folder = Path(output_dir or _usual_output_dir(data_name, asked.captioner, initial_model)).expanduser()
     photos = TrainingPhotos(images, data_dir, cache_dir, folder, skip_unreadable, show_progress, team)
+    photos.boxes = asked.boxes_of(boxes, images)
     photos.check_cache_dir(folder / "model", folder / SELF_CRITICAL_FOLDER / "model")
     noted = {"split_seed": split_seed, "skip_unreadable": skip_unreadable}
+    noted["boxes"] = None if photos.boxes is None else checksum(str(photos.boxes.phrases))
     plan = Plan(
         asked, initial_model, begins_bundled, data_name, images, noted, photos, team, folder, callbacks, show_progress
     )

@@ -54,7 +54,7 @@ class SelfCritical:
 
     def __call__(self, captioner, batch):
         """Return the Objective of ((features, input_ids), target_ids, token_weights)."""
-        (features, _), target_ids, token_weights = batch
+        (features, *_), target_ids, token_weights = batch
         if len(target_ids.shape) != 3:
             raise ValueError(
                 'Self-critical training needs all captions of a photo together: make_batches(..., group_by="image"). '

@@ -1,0 +1,114 @@
+"""Word detectors: where on a photo a word is, learnt from captions alone, and the guide that attention follows.
+
+A caption says that there is a dog on the photo, not where. A detector gives each cell of the grid a probability, and
+the photo the probability that at least one of the cells has the word; only that is held against the captions
+(multiple-instance learning). What it learns is where: the cells by which photos of dogs differ from all others.
+
+While a captioner is trained with `guide_weight`, detectors learn along, from the same features, and the map of each
+word of a caption leads the attention that predicts it. Captions are written without them, and they are not saved.
+"""
+
+import keras
+from keras import layers, ops
+
+from keras_sat import equations
+
+MOST_WORDS = 1000  # that have a detector: the most frequent ones
+HIDDEN_DIM, DROPOUT = 256, 0.3
+FEW_CELLS = -7.0  # the first bias: at first no cell has any word
+# Words that do not say what is there to be seen.
+PLACELESS = """
+    a an the this that these those some another other each every all both many several few more one two three four five
+    and or but while as if then than so of in on at by to from with without for into onto over under near next through
+    across along around behind between among against above below inside outside off out up down about after before
+    during toward towards past beside besides is are was were be been being am has have had having do does doing can his
+    her hers their theirs its it he she they them him himself herself itself themselves who whom whose which what where
+    when there here not no it's
+"""
+
+
+class WordDetectors(layers.Layer):
+    """A detector for each of some words.
+
+    Args:
+        num_words: how many.
+        seed: of the dropout.
+
+    Call arguments:
+        features: what attention is paid to, (photos, regions, feature_dim).
+        training: turns dropout on.
+
+    Returns: the logits of p_iw, that region i shows word w: (photos, regions, num_words).
+    """
+
+    def __init__(self, num_words, *, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        self.num_words = num_words
+        self.hidden = layers.Dense(HIDDEN_DIM, activation="relu", name="hidden", dtype=self.dtype_policy)
+        self.drop = layers.Dropout(DROPOUT, seed=seed, name="drop", dtype=self.dtype_policy)
+        bias = keras.initializers.Constant(FEW_CELLS)
+        self.cell_logits = layers.Dense(num_words, bias_initializer=bias, name="cell_logits", dtype=self.dtype_policy)
+
+    def build(self, features_shape):
+        self.hidden.build(features_shape)
+        self.cell_logits.build((None, None, HIDDEN_DIM))
+
+    def call(self, features, training=False):
+        return ops.cast(self.cell_logits(self.drop(self.hidden(features), training=training)), "float32")
+
+
+class Guide:
+    """Leads attention to where its words are, see `guide_weight`.
+
+    Args:
+        vocabulary: Vocabulary, the most frequent words first.
+        weight: guide_weight.
+        seed, dtype: of the detectors.
+
+    Attributes:
+        detectors: WordDetectors.
+        words: list of the words that have one.
+    """
+
+    def __init__(self, vocabulary, *, weight, seed=0, dtype=None):
+        self.weight = weight
+        placeless = set(PLACELESS.split())
+        self.words = [word for word in vocabulary.words if word not in placeless][:MOST_WORDS]
+        self.detectors = WordDetectors(len(self.words), seed=seed, dtype=dtype, name="detectors")
+        ids = vocabulary.caption_to_ids(self.words)
+        numbers = {token_id: number for number, token_id in enumerate(ids)}
+        # Which detector a token has; the last number stands for none.
+        self.detector_of = [numbers.get(token_id, len(ids)) for token_id in range(len(vocabulary))]
+
+    def __call__(self, features, target_ids, attention_weights, token_weights):
+        """Return what detectors and attention cost in a batch, and figures for the metrics.
+
+        Args:
+            features: what attention is paid to, (photos, regions, feature_dim).
+            target_ids, token_weights: of all captions of each photo, (rows, time), rows being a multiple of photos.
+            attention_weights: (rows, time, regions).
+
+        Returns: costs (rows,); dict from names to values and their weights.
+        """
+        cell_logits = self.detectors(features, training=True)
+        photos, regions, num_words = ops.shape(cell_logits)
+        rows, time = ops.shape(target_ids)
+        detector_of = ops.convert_to_tensor([*self.detector_of], "int32")
+        detector = ops.where(token_weights > 0, ops.take(detector_of, target_ids), num_words)  # (rows, time)
+        of_photo = ops.reshape(detector, (photos, -1))
+        is_there = ops.max(ops.one_hot(of_photo, num_words + 1), axis=1)[:, :num_words]
+        detection = ops.sum(equations.detection_loss(cell_logits, is_there), axis=-1)  # (photos,)
+
+        cell_logits = ops.stop_gradient(cell_logits)
+        maps = ops.transpose(equations.detector_maps(cell_logits), (0, 2, 1))  # (photos, words, regions)
+        surely = equations.detected(cell_logits)  # (photos, words)
+        nothing = ((0, 0), (0, 1))
+        maps, surely = ops.pad(maps, (*nothing, (0, 0))), ops.pad(surely, nothing)
+        place = ops.reshape(of_photo + (num_words + 1) * ops.arange(photos)[:, None], (-1,))
+        maps = ops.reshape(ops.take(ops.reshape(maps, (-1, regions)), place, axis=0), (rows, time, regions))
+        says = ops.reshape(ops.take(ops.reshape(surely, (-1,)), place), (rows, time))
+        led = equations.map_cross_entropy(maps, attention_weights)  # (rows, time)
+
+        costs = self.weight * ops.sum(says * led, axis=-1) + ops.repeat(detection, rows // photos)
+        ones = ops.ones_like(detection)
+        return costs, {"detection": (detection, ones), "guide": (led, says)}

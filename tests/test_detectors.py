@@ -1,0 +1,214 @@
+"""Word detectors, what they cost, the guide, and boxes in training: by hand, in numpy, and where it is known."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from data_utils import CaptionedImage, Vocabulary, make_batches
+from data_utils.datasets.boxes import Boxes, Phrase
+from keras_sat import Captioner, equations
+from keras_sat.model.detectors import PLACELESS, Guide, WordDetectors
+
+WORDS = ["a", "dog", "cat", "red", "in"]
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+# === Equations ===
+
+
+def test_a_photo_has_a_word_if_one_of_its_regions_has_it():
+    logits = numbers(2, 5, 3)
+    p = 1 / (1 + np.exp(-logits.astype(float)))
+    expected = 1 - np.prod(1 - p, axis=1)
+    np.testing.assert_allclose(equations.detected(logits), expected, rtol=1e-4)
+    is_there = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]], "float32")
+    cross_entropy = -(is_there * np.log(expected) + (1 - is_there) * np.log(1 - expected))
+    np.testing.assert_allclose(equations.detection_loss(logits, is_there), cross_entropy, rtol=1e-3)
+    np.testing.assert_allclose(equations.detector_maps(logits), p / p.sum(axis=1, keepdims=True), rtol=1e-4)
+
+
+@pytest.mark.parametrize("value", [-80.0, 80.0])
+def test_nothing_overflows(value):
+    logits = tf.Variable(np.full((1, 49, 2), value, "float32"))
+    with tf.GradientTape() as tape:
+        cost = equations.detection_loss(logits, np.array([[1.0, 0.0]], "float32"))
+    assert np.isfinite(cost).all() and np.isfinite(tape.gradient(cost, logits)).all()
+    np.testing.assert_allclose(equations.detector_maps(logits), np.full((1, 49, 2), 1 / 49), rtol=1e-5)
+
+
+def test_map_cross_entropy_is_least_for_the_map_itself():
+    target = np.array([[0.7, 0.2, 0.1]], "float32")
+    scores = tf.Variable(np.log(target))
+    with tf.GradientTape() as tape:
+        cost = equations.map_cross_entropy(target, ops.softmax(scores))
+    np.testing.assert_allclose(cost, -(target * np.log(target)).sum(axis=-1), rtol=1e-5)
+    np.testing.assert_allclose(tape.gradient(cost, scores), np.zeros((1, 3)), atol=1e-6)
+
+
+def test_box_loss_by_hand():
+    weights, covered = np.array([[0.5, 0.25, 0.25]] * 2, "float32"), np.array([[1, 0.5, 0], [0, 0, 0]], "float32")
+    cost = np.asarray(equations.box_loss(weights, covered))
+    assert cost[0] == pytest.approx(-np.log(0.625)) and np.isfinite(cost[1])
+
+
+# === The guide ===
+
+
+def make_guide(weight=0.5):
+    guide = Guide(Vocabulary(WORDS), weight=weight)
+    guide.detectors.build((None, 3, 4))
+    for number, variable in enumerate(guide.detectors.trainable_variables):
+        variable.assign(0.2 * numbers(*variable.shape, seed=number))
+    return guide
+
+
+def test_words_that_name_nothing_have_no_detector():
+    assert make_guide().words == ["dog", "cat", "red"]
+    assert {"a", "the", "is", "of"} <= set(PLACELESS.split())
+    many = Guide(Vocabulary([f"word{number}" for number in range(1200)]), weight=1.0)
+    assert len(many.words) == 1000 and many.words[0] == "word0"
+
+
+def test_what_the_guide_costs():
+    """Against loops in numpy: two photos with two captions each, one of which is shorter."""
+    guide, vocabulary = make_guide(), Vocabulary(WORDS)
+    features, attention_weights = numbers(2, 3, 4), np.abs(numbers(4, 4, 3, seed=5)) + 0.1
+    attention_weights /= attention_weights.sum(axis=-1, keepdims=True)
+    captions = ["a red dog", "cat", "in a cat", "a dog in"]
+    targets, weights = np.zeros((4, 4), "int32"), np.zeros((4, 4), "float32")
+    for row, caption in enumerate(captions):
+        ids = [*vocabulary.caption_to_ids(caption), vocabulary.end_token_id]
+        targets[row, : len(ids)], weights[row, : len(ids)] = ids, 1
+    guide.detectors.drop.rate = 0.0
+    costs, figures = guide(features, targets, attention_weights.astype("float32"), weights)
+    p = 1 / (1 + np.exp(-np.asarray(guide.detectors(features), float)))  # (photos, regions, words)
+    detected = 1 - np.prod(1 - p, axis=1)
+    for row, caption in enumerate(captions):
+        photo = row // 2
+        named = {word for of_photo in captions[2 * photo : 2 * photo + 2] for word in of_photo.split()}
+        there = np.array([word in named for word in guide.words])
+        detection = -np.where(there, np.log(detected[photo]), np.log(1 - detected[photo])).sum()
+        led = 0.0
+        for t, word in enumerate(caption.split()):
+            if word in guide.words:
+                number = guide.words.index(word)
+                its_map = p[photo, :, number] / p[photo, :, number].sum()
+                led -= detected[photo, number] * (its_map * np.log(attention_weights[row, t])).sum()
+        assert float(costs[row]) == pytest.approx(0.5 * led + detection, rel=1e-3)
+    values, says = figures["guide"]
+    assert values.shape == says.shape == (4, 4) and np.asarray(says)[0, 0] == 0  # of "a"
+
+
+def test_attention_learns_from_the_maps_and_detectors_from_captions_alone():
+    guide = make_guide(weight=1.0)
+    scores = tf.Variable(numbers(2, 3, 3))
+    targets = np.array([[5, 6, 2], [5, 2, 0]], "int32")
+    weights = np.array([[1, 1, 1], [1, 1, 0]], "float32")
+    kernels = guide.detectors.trainable_variables
+    gradients = []
+    for factor in (1.0, 3.0):
+        guide.weight = factor
+        guide.detectors.drop.rate = 0.0
+        with tf.GradientTape() as tape:
+            cost = tf.reduce_sum(guide(numbers(1, 3, 4), targets, ops.softmax(scores), weights)[0])
+        gradients.append(tape.gradient(cost, [scores, *[kernel.value for kernel in kernels]]))
+    (led, *of_detectors), (led_more, *of_same_detectors) = gradients
+    np.testing.assert_allclose(3 * led, led_more, rtol=1e-4, atol=1e-6)
+    for one, other in zip(of_detectors, of_same_detectors):
+        np.testing.assert_allclose(one, other, rtol=1e-4)
+    assert np.abs(led).max() > 0 and all(np.abs(gradient).max() > 0 for gradient in of_detectors)
+
+
+def test_detectors_find_where_a_word_is():
+    """Each photo has its words in one cell, the others are noise; captions say which words, not where."""
+    keras.utils.set_random_seed(0)
+    random = np.random.default_rng(0)
+    detectors, optimizer = WordDetectors(3), keras.optimizers.Adam(3e-3)
+    detectors.build((None, 9, 6))
+    signs = 3 * np.eye(6, dtype="float32")[:3]
+
+    def photos(count):
+        there, place = random.random((count, 3)) < 0.4, random.integers(0, 9, (count, 3))
+        features = random.normal(scale=0.5, size=(count, 9, 6)).astype("float32")
+        for photo, word in np.argwhere(there):
+            features[photo, place[photo, word]] += signs[word]
+        return features, there.astype("float32"), place
+
+    for _ in range(150):
+        features, there, _ = photos(64)
+        with tf.GradientTape() as tape:
+            cost = tf.reduce_sum(equations.detection_loss(detectors(features, training=True), there)) / 64
+        variables = detectors.trainable_variables
+        optimizer.apply(tape.gradient(cost, [variable.value for variable in variables]), variables)
+    features, there, place = photos(100)
+    maps = np.asarray(equations.detector_maps(detectors(features)))
+    found = [maps[photo, :, word].argmax() == place[photo, word] for photo, word in np.argwhere(there)]
+    assert np.mean(found) > 0.9
+
+
+# === In a captioner ===
+
+
+def make_captioner(**options):
+    sizes = {"embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4, "seed": 1}
+    captioner = Captioner(Vocabulary(WORDS), encoder=None, **sizes, **options)
+    captioner.build(((None, 4, 3), (None, None)))
+    return captioner
+
+
+def batch_with_boxes():
+    images = [CaptionedImage(name, np.zeros((8, 8, 3), "uint8"), ["a red dog", "cat in"], "train") for name in "ab"]
+    left = ((0.0, 0.0, 0.5, 1.0),)
+    boxes = Boxes({"a": [Phrase(0, 0, 3, left), Phrase(1, 0, 1, ((0.5, 0.5, 1.0, 1.0),))]})
+    options = {"image_size": 8, "group_by": "image", "boxes": boxes, "grid_shape": (2, 2), "shuffle": False}
+    return next(iter(make_batches(images, Vocabulary(WORDS), **options)))
+
+
+def test_batches_say_what_each_word_covers():
+    (_, input_ids, covered), targets, _ = batch_with_boxes()
+    assert covered.shape == (*input_ids.shape, 4)
+    left, corner, nothing = [1, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]
+    expected = [[nothing, left, left, nothing], [corner, nothing, nothing, nothing]]  # "a" names nothing
+    np.testing.assert_allclose(covered[0], expected)
+    np.testing.assert_allclose(covered[1], np.zeros((2, 4, 4)))
+    assert targets.shape == input_ids.shape
+
+
+@pytest.mark.parametrize("attention", ["soft", "hard"])
+def test_the_objective_with_guide_and_boxes(attention):
+    (_, input_ids, covered), targets, weights = batch_with_boxes()
+    features = numbers(2, 4, 3)
+    options = {"attention": attention, "num_samples": 2 if attention == "hard" else 1}
+    plain = make_captioner(**options)
+    led = make_captioner(guide_weight=0.5, box_weight=0.7, **options)
+    for captioner in (plain, led):
+        captioner.compile("sgd")
+        captioner.decoder.set_weights(plain.decoder.get_weights())
+    assert set(map(id, led.detectors.trainable_variables)) <= set(map(id, led.trainable_variables))
+    batch = (features, input_ids, covered), targets, weights
+    found = led.objective(batch, training=True)
+    assert {"guide", "detection", "off_boxes"} <= set(found.figures)
+    off_boxes, is_named = found.figures["off_boxes"]
+    assert np.asarray(is_named).sum() == 3 * options["num_samples"]
+    measured = led.objective(batch, training=False)
+    assert "guide" not in measured.figures
+    assert float(measured.mean) == pytest.approx(float(plain.objective(batch, training=False).mean), rel=1e-5)
+    led.train_step(batch)
+    without_boxes = led.objective(((features, input_ids), targets, weights), training=True)
+    assert "off_boxes" not in without_boxes.figures
+
+
+def test_detectors_are_not_saved(tmp_path):
+    captioner = make_captioner(guide_weight=0.5)
+    captioner.save(tmp_path / "model")
+    again = Captioner.load(tmp_path / "model")
+    assert again.guide_weight == 0.5
+    assert not any("detectors" in name for name in captioner.named_weights())
+    features = numbers(2, 4, 3)
+    for one, other in zip(captioner.caption_features(features), again.caption_features(features)):
+        assert one.words == other.words and one.log_prob == pytest.approx(other.log_prob, rel=1e-5)
