@@ -80,7 +80,7 @@ def forward(w, a, words, noise=None):
     for t, y in enumerate(words):
         x = w["E"][y] @ w["W_x"][0] + w["b_x"][0]
         if w["attends"] == "after":
-            h, c = all_layers(w, x, h, c)
+            h, c = all_layers(w, x + mean @ w["W_z"], h, c)
         z, alpha, s, from_photo = look(w, a, h[-1], c[-1], None if noise is None else noise[t])
         if w["attends"] == "before":
             h, c = all_layers(w, x + z @ w["W_z"], h, c)
@@ -126,8 +126,7 @@ def weights_of(decoder):
     w["U"] = [array(cell.recurrent_projection.kernel) for cell in cells]
     w["W_x"] = [array(cell.input_projection.kernel) for cell in cells]
     w["b_x"] = [array(cell.input_projection.bias) for cell in cells]
-    if decoder.attends == "before":
-        w["W_z"] = array(cells[0].context_projection.kernel)
+    w["W_z"] = array(cells[0].context_projection.kernel)
     if decoder.has_sentinel:
         layer = decoder.sentinel_layer
         w |= {"W_s": array(layer.gate.kernel), "b_s": array(layer.gate.bias), "P_s": array(layer.projection.kernel)}

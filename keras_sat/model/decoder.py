@@ -147,8 +147,7 @@ class CaptionDecoder(layers.Layer):
         self.embedding.build()
         for layer, cell in enumerate(self.cells):
             first = layer == 0
-            context_dim = feature_dim if first and self.attends == "before" else None
-            cell.build_for(self.embedding_dim if first else self.hidden_dim, context_dim)
+            cell.build_for(self.embedding_dim if first else self.hidden_dim, feature_dim if first else None)
         self.initial_hidden.build((None, feature_dim))
         if self.has_cell_states:
             self.initial_cell.build((None, feature_dim))
@@ -205,7 +204,7 @@ class CaptionDecoder(layers.Layer):
             attended = self.attend(state, features, projected_features, noise=noise)
             state = self.advance(projected_word + self.cells[0].context_projection(attended.context), state)
         else:  # from h_t, which has read the word
-            state = self.advance(projected_word, state)
+            state = self.advance(projected_word + self.overview(features, ops.shape(input_ids)[0]), state)
             attended = self.attend(state, features, projected_features, noise=noise)
         logits = self.readout(embedded, state.hidden_states[-1], attended.context, training, thinning)
         return Step(logits, state, *attended[1:])
@@ -249,6 +248,14 @@ class CaptionDecoder(layers.Layer):
         sampled = None if sampled is None else ops.repeat(sampled, time)
         attended = self.attend(states, features, projected_features, noise, sampled)
         return Attended(*(ops.swapaxes(ops.reshape(x, (rows, time, x.shape[-1])), 0, 1) for x in attended))
+
+    def overview(self, features, rows):
+        """Return what recurrent layers that attend after reading see of the photo: its mean annotation vector.
+
+        Lu et al. (2017) give them that with each word; it is the same at all times. (rows, dim), projected.
+        """
+        projected = self.cells[0].context_projection(equations.mean_annotation(features))
+        return _repeat(projected, rows // ops.shape(features)[0])
 
     def advance(self, projected_inputs, state):
         """Return the state after the recurrent layers have seen the projected word and context."""
@@ -310,6 +317,8 @@ class CaptionDecoder(layers.Layer):
         projected_features = self.project_features(features)
         embedded = self._embedded(ops.transpose(input_ids), training)  # of all words at once, as their projection is
         projected_words = self.cells[0].input_projection(embedded)
+        if self.attends == "after":
+            projected_words = projected_words + self.overview(features, ops.shape(input_ids)[0])
         if fast_twins_are_on() and keras.config.backend() == "tensorflow":
             from keras_sat.model.fast.unroll import unroll  # loads TensorFlow, which other backends do without
 

@@ -60,8 +60,8 @@ def _dense_layers_of_step(decoder):
     """Return the LoopDense layers that each step calls: all of the attention's and the cells' but those outside."""
     first = decoder.cells[0]
     outside = [first.input_projection]  # of all words at once
-    outside += [first.context_projection] if decoder.attention == "none" else []
     attends_in_loop = decoder.attends == "before" and decoder.attention != "none"
+    outside += [] if attends_in_loop else [first.context_projection]
     parts = [decoder.attention_layer] * attends_in_loop
     parts += [decoder.sentinel_layer] if attends_in_loop and decoder.has_sentinel else []
     parts += decoder.cells
