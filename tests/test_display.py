@@ -370,3 +370,27 @@ def test_the_history_that_a_folder_has(tmp_path):
         ValueError, match="A captioner that was loaded has no history. Received: history of type object"
     ):
         plot_history(object())
+
+
+# === How much of each word came from the photo ===
+
+
+def test_the_share_from_the_photo_stands_below_each_panel(tmp_path):
+    maps = np.full((2, 2, 2), 0.25)
+    display = AttentionDisplay(np.zeros((8, 8, 3), np.uint8), ["a", "dog"], maps, from_photo=np.array([0.104, 0.9]))
+    panels = display.plot().ravel()
+    below = [[text.get_text() for text in panel.texts] for panel in panels[1:3]]
+    assert below == [["10 % photo, 1.0 × even"], ["90 % photo, 1.0 × even"]]
+    display.animate(tmp_path / "a.gif")
+    display.to_html(tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text()
+    assert '"fromPhoto": [10, 90]' in page and "90 % from the photo; looks everywhere alike." in page
+    assert "fromPhoto" in display._repr_html_()
+
+
+def test_the_share_comes_with_a_result_and_must_fit():
+    result = CaptionResult("a dog", ["a", "dog"], -1.0, np.full((2, 2, 2), 0.25), np.array([0.1, 0.9]))
+    display = AttentionDisplay.from_result(result, image=np.zeros((8, 8, 3), np.uint8))
+    np.testing.assert_array_equal(display.from_photo, [0.1, 0.9])
+    with pytest.raises(ValueError, match=r"2 words, from_photo of shape \(3,\)"):
+        AttentionDisplay(np.zeros((8, 8, 3), np.uint8), ["a", "dog"], np.full((2, 2, 2), 0.25), np.ones(3))

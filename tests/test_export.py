@@ -205,6 +205,7 @@ CAPTIONERS = {
         encoder_weights=None, image_size=32, scoring="bilinear", feature_projection_dim=6,
     ),
     "a grid so large that XLA scores it": lambda: built(encoder="tiny", attention_dim=256),
+    "after reading, with a sentinel": lambda: built(encoder="tiny", image_size=16, attends="after", sentinel=True),
 }  # fmt: skip
 
 
@@ -218,6 +219,10 @@ def test_every_kind_of_captioner(name, tmp_path):
     found = {key: value.numpy() for key, value in loaded.serve(photos).items()}
     assert_same(found, captioner.caption(photos, num_beams=2), 6)
     assert min(found["num_words"]) > 0
+    assert ("from_photo" in found) == ("sentinel" in name)
+    if "sentinel" in name:
+        for shares, result in zip(found["from_photo"], captioner.caption(photos, num_beams=2)):
+            np.testing.assert_allclose(shares[: len(result.words)], result.from_photo, atol=1e-4)
     assert operations(folder) and not [op for op in operations(folder) if "Xla" in op or "PyFunc" in op]
     assert b"_XlaMustCompile" not in (folder / "saved_model.pb").read_bytes()
     if "own" in name:

@@ -41,8 +41,8 @@ def export(
     they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and knows nothing of the
     orientation that a camera notes in its files, nor of transparency. Both give `captions` (photos,); `words` (photos,
     max_length), "" behind the last; `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos,
-    max_length, rows, columns). model.tflite gives `token_ids` (1, max_length) instead of words; vocabulary.txt beside
-    it has the words.
+    max_length, rows, columns); with a sentinel `from_photo` (photos, max_length). model.tflite gives `token_ids` (1,
+    max_length) instead of words; vocabulary.txt beside it has the words.
     """
     formats = list(formats) if isinstance(formats, (list, tuple)) else [formats]
     if not formats or not all(name in FORMATS for name in formats):
@@ -123,7 +123,13 @@ def _captions(captioner, photos, options):
     is_word = tf.sequence_mask(num_words, options["max_length"], tf.float32)
     maps = found.attention_weights * is_word[:, :, None]
     maps = tf.reshape(maps, (-1, options["max_length"], *captioner.rows_and_columns()))
-    return found._replace(attention_weights=maps), num_words
+    return found._replace(attention_weights=maps, from_photo=found.from_photo[:, :, 0] * is_word), num_words
+
+
+def _seen(captioner, found):
+    """Return the outputs of an export that say where the captioner looked."""
+    seen = {"attention_weights": found.attention_weights}
+    return seen | {"from_photo": found.from_photo} if captioner.decoder.has_sentinel else seen
 
 
 def _stretched(photos, size):
@@ -185,7 +191,7 @@ def _write_saved_model(captioner, directory, options, jpeg):
             "words": words,
             "num_words": num_words,
             "log_prob": found.log_probs,
-            "attention_weights": found.attention_weights,
+            **_seen(captioner, found),
             "is_finished": found.is_finished,
         }
 
@@ -221,7 +227,7 @@ def _litert_model(captioner, options):
             "token_ids": found.token_ids,
             "num_words": num_words,
             "log_prob": found.log_probs,
-            "attention_weights": found.attention_weights,
+            **_seen(captioner, found),
         }
 
     module = tf.Module()

@@ -54,12 +54,14 @@ class AttentionDisplay:
             as wide: it is stretched, never cut, and the picture says by how much.
         words: list of the caption's words.
         attention_weights: (words, rows, columns), for a grid of any shape that covers the photo.
+        from_photo: how much of each word came from the photo, (words,), from 0 to 1, where a sentinel says so; or None.
         aspect: width by height of the photo before it was shrunk.
     """
 
     image: Any = field(repr=False)
     words: list[str]
     attention_weights: np.ndarray = field(repr=False)
+    from_photo: np.ndarray | None = field(default=None, repr=False)
     aspect: float = field(init=False, repr=False)
 
     def __post_init__(self):
@@ -80,6 +82,11 @@ class AttentionDisplay:
                 "Expected one map (rows, columns) for each word. "
                 f"Received: {len(words)} words, attention_weights of shape {maps.shape}"
             )
+        if self.from_photo is not None and np.shape(self.from_photo) != (len(words),):
+            raise ValueError(
+                "Expected one share from 0 to 1 for each word. "
+                f"Received: {len(words)} words, from_photo of shape {np.shape(self.from_photo)}"
+            )
         object.__setattr__(self, "words", words)
         photo, aspect = _as_photo(self.image)
         object.__setattr__(self, "image", photo)
@@ -91,7 +98,8 @@ class AttentionDisplay:
         """Return the display of a CaptionResult; `image`, such as the photo's path, stands in for the result's own."""
         if not hasattr(result, "attention_weights"):
             raise ValueError(f"Expected one CaptionResult. Received: result of type {type(result).__name__}")
-        return cls(result.image if image is None else image, result.words, result.attention_weights)
+        from_photo = getattr(result, "from_photo", None)
+        return cls(result.image if image is None else image, result.words, result.attention_weights, from_photo)
 
     def upsampled(self, position: int) -> np.ndarray:
         """Return the map of the word at `position` as smooth as a photo: (height, width), values of at least 0.
@@ -114,7 +122,8 @@ class AttentionDisplay:
     ) -> Any:
         """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
 
-        Below each panel stands how many times an even share its maximum is. Light has the same scale: full from three
+        Below each panel stands how many times an even share its maximum is and, with a sentinel, how much of the word
+        came from the photo. Light has the same scale: full from three
         times an even share on, so that a nearly uniform map looks nearly even.
 
         Args:
@@ -145,7 +154,7 @@ class AttentionDisplay:
             self._draw_map(panel, position, opacity, colour_map)
             nan_note = "" if np.isfinite(self.attention_weights[position]).all() else " (NaN)"
             panel.set_title(word + nan_note, parse_math=False)
-            _write_below(panel, times_even_text(self.attention_weights[position]))
+            _write_below(panel, self._note(position))
         return ax
 
     @staticmethod
@@ -212,6 +221,13 @@ class AttentionDisplay:
         figure.savefig(drawing, format=path.suffix[1:].lower())
         write_whole(path, drawing.getvalue())
 
+    def _note(self, position):
+        """Return what stands below the map of a word, in few characters."""
+        note = times_even_text(self.attention_weights[position])
+        if self.from_photo is None:
+            return note
+        return ", ".join(filter(None, (f"{100 * float(self.from_photo[position]):.0f} % photo", note)))
+
     def _draw_map(self, panel, position, opacity, colour_map):
         import matplotlib
 
@@ -274,7 +290,7 @@ class AttentionDisplay:
             aspect = shown_aspect(self.image)
             width = 480 if aspect > STRIP else 120 if aspect < 1 / STRIP else 240
         lights = [self.upsampled(i) / full_light(cells) for i, cells in enumerate(self.attention_weights)]
-        notes = [stretch_note(self.aspect), *map(times_even_text, self.attention_weights)]
+        notes = [stretch_note(self.aspect), *map(self._note, range(len(self.words)))]
         options = {"seconds_per_word": seconds_per_word, "width": width, "opacity": opacity}
         write_cartoon(path, self.image, self.words, lights, notes, **options)
 
@@ -292,12 +308,13 @@ class AttentionDisplay:
         if path.suffix.lower() not in ("", *PAGE_ENDINGS) or path.is_dir():
             raise ValueError(f"Expected the name of a page, ending in .html. Received: {str(path)!r}")
         _check_options(1, opacity)
-        options = {"title": title, "opacity": opacity, "aspect": self.aspect}
+        options = {"from_photo": self.from_photo, "title": title, "opacity": opacity, "aspect": self.aspect}
         page = player_page(self.image, self.words, self.attention_weights, **options)
         write_whole(path, page)
 
     def _repr_html_(self):
-        page = player_page(self.image, self.words, self.attention_weights, aspect=self.aspect)
+        options = {"from_photo": self.from_photo, "aspect": self.aspect}
+        page = player_page(self.image, self.words, self.attention_weights, **options)
         return player_frame(page, self.words, shown_aspect(self.image))
 
 

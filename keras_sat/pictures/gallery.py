@@ -111,7 +111,12 @@ def _scores(results, references):
 
 def _photo(number, name, display, references, scores):
     """Return the <article> of one photo."""
-    options = {"aspect": display.aspect, "largest_side": LARGEST_SIDE, "quality": QUALITY}
+    options = {
+        "from_photo": display.from_photo,
+        "aspect": display.aspect,
+        "largest_side": LARGEST_SIDE,
+        "quality": QUALITY,
+    }
     data = figure_data(display.image, display.words, display.attention_weights, **options)
     keys = {"order": number, **scores}
     attributes = "".join(f' data-{key}="{value:.6f}"' for key, value in keys.items())

@@ -30,19 +30,22 @@ NAN_BYTE = 255
 TEMPLATE = Path(__file__).with_name("player.html")
 
 
-def player_page(image, words, attention_weights, *, title=None, opacity=OPACITY, aspect=None):
+def player_page(image, words, attention_weights, *, from_photo=None, title=None, opacity=OPACITY, aspect=None):
     """Return a whole page, as text.
 
     Args:
         image: the photo, uint8 (height, width, 3).
         words: list of the caption's words.
         attention_weights: (words, rows, columns); NaN is shown as such.
+        from_photo: how much of each word came from the photo, (words,), from 0 to 1, shown as a bar below the word; or
+            None.
         title: of the page; None takes the caption.
         opacity: how much of the map is seen at first, from 0 to 1.
         aspect: width by height of the photo, where `image` has another since it was shrunk.
     """
     title = " ".join(words) if title is None else title
-    values = figure_values(image, words, attention_weights, opacity=opacity, aspect=aspect)
+    options = {"from_photo": from_photo, "opacity": opacity, "aspect": aspect}
+    values = figure_values(image, words, attention_weights, **options)
     return fill(template(), {**values, "title": escaped(title), "policy": policy(template_part("script"))})
 
 
@@ -56,9 +59,9 @@ def player_frame(page, words, aspect):
     )
 
 
-def figure_values(image, words, attention_weights, *, opacity=OPACITY, aspect=None):
+def figure_values(image, words, attention_weights, *, from_photo=None, opacity=OPACITY, aspect=None):
     """Return what the player's <figure> is filled with, escaped: a dict of texts; see `player_page`."""
-    data = figure_data(image, words, attention_weights, aspect=aspect)
+    data = figure_data(image, words, attention_weights, from_photo=from_photo, aspect=aspect)
     return {
         "aspect": data["aspect"],
         "photo": data["photo"],
@@ -73,17 +76,30 @@ def figure_values(image, words, attention_weights, *, opacity=OPACITY, aspect=No
     }
 
 
-def figure_data(image, words, attention_weights, *, aspect=None, largest_side=LARGEST_SIDE, quality=QUALITIES[0]):
+def figure_data(
+    image,
+    words,
+    attention_weights,
+    *,
+    from_photo=None,
+    aspect=None,
+    largest_side=LARGEST_SIDE,
+    quality=QUALITIES[0],
+):
     """Return what one player shows, unescaped: a dict for JSON; `quality` is that of the JPEG at best."""
     _, rows, columns = attention_weights.shape
     stretched = stretch_note(image.shape[1] / image.shape[0] if aspect is None else aspect)
     notes = [where(attention_map) for attention_map in attention_weights]
+    maps = {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights), "notes": notes}
+    if from_photo is not None:
+        maps["fromPhoto"] = [round(100 * float(share)) for share in from_photo]
+        maps["notes"] = [f"{share} % from the photo; {note}" for share, note in zip(maps["fromPhoto"], notes)]
     return {
         "aspect": f"{shown_aspect(image):.4f}",
         "photo": data_uri(image, largest_side, quality),
         "words": list(words),
         "note": "; ".join(filter(None, ("The photo alone", stretched))) + "." if words else "The caption is empty.",
-        "maps": {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights), "notes": notes},
+        "maps": maps,
     }
 
 
