@@ -213,13 +213,17 @@ class Captioner(keras.Model):
         self.num_regions = adapted_shape[1]
         self.photo_encoder.check_features(self.feature_shape, self.num_regions)
         self.decoder.build(adapted_shape, (None, None))
-        if self.guide_weight:
-            self.detectors.build(adapted_shape)
+        self._build_detectors()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
         """Make the weights, if there are none yet, for features or photos of a shape."""
         if not self.built:
             self.build(((None, *features_shape[1:]), input_ids_shape))
+
+    def _build_detectors(self):
+        """Make the weights of the word detectors, which only a captioner that is trained needs."""
+        if self.guide_weight and self.num_regions and self.compiled and not self.detectors.built:
+            self.detectors.build(self.adapter.compute_output_shape((None, *self.feature_shape)))
 
     def call(self, inputs, training=False, noise=None, sampled=None):
         features, input_ids, *_ = inputs
@@ -282,6 +286,7 @@ class Captioner(keras.Model):
             jit_compile = training_objective is None and bool(tf.config.list_physical_devices("GPU"))
             jit_compile = jit_compile and self.distribute_strategy.num_replicas_in_sync == 1
         super().compile(optimizer=optimizer, jit_compile=jit_compile, **kwargs)
+        self._build_detectors()
 
     def fit(self, x=None, *args, shuffle=False, **kwargs):
         """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""

@@ -105,7 +105,7 @@ def test_the_loss_is_that_of_the_paper(eight):
         ids = vocabulary.caption_to_ids(image.captions[0])
         targets = [*ids, vocabulary.end_token_id]
         features = cache.features([image.image_id])[0].astype("float64")
-        log_probs, alphas, _ = paper.forward(weights, features, [vocabulary.start_token_id, *ids])
+        log_probs, alphas, *_ = paper.forward(weights, features, [vocabulary.start_token_id, *ids])
         losses.append(paper.loss(log_probs, alphas, targets, 0.7))
         penalties.append(paper.loss(0 * log_probs, alphas, targets, 1.0))
         words += len(targets)

@@ -1,5 +1,7 @@
 """Which encoder? A short training for each, on frozen features and trained along, on the usual grid and a finer one.
 
+It is a training on half of the photos, in small sizes: what is compared are the encoders, not the captioners.
+
     python benchmarks/flickr8k/encoders.py flickr8k runs/encoders --weights DIR --boxes flickr8k_boxes.json
     python benchmarks/flickr8k/encoders.py flickr8k runs/encoders --weights DIR --boxes flickr8k_boxes.json --speed
 
@@ -10,7 +12,7 @@ nothing else, photos encoded in a second.
 """
 
 import argparse
-import json
+import dataclasses
 import statistics
 import time
 from pathlib import Path
@@ -18,12 +20,11 @@ from pathlib import Path
 import numpy as np
 
 import keras_sat
-from data_utils import load_image, photos_of_split, tokenise
-from data_utils.batches import inputs_and_targets
+from data_utils import photos_of_split
+from data_utils.datasets.boxes import read_boxes
 from data_utils.datasets.read import read_data
 from keras_sat.model.encoders import make_encoder
 from keras_sat.presets import PRESETS
-from keras_sat.scoring.grounding import centred_map
 
 WEIGHTS = {
     "mobilenet_v2": "mobilenet_v2_notop.weights.h5",
@@ -37,17 +38,22 @@ KINDS = {
     "fine-tuned": {"encoder_training": "fine-tuned", "encoder_rate": 0.1, "first_layer_rate": 0.1},
 }
 GRIDS = ("7x7", "14x14")
-# Words of a phrase that name nothing.
-EMPTY = {"a", "an", "the", "his", "her", "their", "its", "some", "this", "that", "another", "other", "many", "several"}
-EMPTY |= {"one", "two", "three", "four", "five"}
 
 
-def captioner_of(name, kind, grid, arguments):
+def with_fewer_to_train_on(images, count):
+    """Return the photos, of which the first ones of the training split alone, so many, stay in it."""
+    kept = {image.image_id for image in photos_of_split(images, "train")[:count]}
+    return [
+        image if image.split != "train" or image.image_id in kept else dataclasses.replace(image, split=None)
+        for image in images
+    ]
+
+
+def captioner_of(name, kind, grid, images, arguments):
     """Return the trained captioner of a row, from the folder of its training where it has one."""
     options = {**PRESETS["flickr8k"], **SMALL, **TRAINING, **KINDS[kind]}
     return keras_sat.fit(
-        "flickr8k",
-        data_dir=arguments.data_dir,
+        images,
         encoder=name,
         encoder_weights=arguments.weights / WEIGHTS[name],
         grid=grid,
@@ -55,54 +61,6 @@ def captioner_of(name, kind, grid, arguments):
         output_dir=arguments.output_dir / f"{name}-{kind}-{grid}",
         **options,
     )
-
-
-def looking(captioner, images, boxes):
-    """Return {"all" or "small": (mass, pointing, even mass, even pointing, ...)} of captions that people wrote.
-
-    Args:
-        captioner: Captioner.
-        images: list of CaptionedImage.
-        boxes: dict from file names to what is known of a photo's phrases.
-    """
-    rows = {"all": [], "small": []}
-    for image in images:
-        known = boxes.get(Path(image.image_path).name)
-        if known is None or not known["size_known"]:
-            continue
-        words = tokenise(image.captions[known["caption"]])
-        photo = load_image(image.image_path, captioner.photo_encoder.photo_size)[None]
-        ids, *_ = inputs_and_targets([captioner.vocabulary.caption_to_ids(" ".join(words))], captioner.vocabulary)
-        maps = np.asarray(captioner((photo, ids)).attention_weights)[0].reshape(-1, *captioner.rows_and_columns())
-        for phrase in known["phrases"]:
-            its_words = tokenise(phrase["phrase"])
-            content = [number for number, word in enumerate(its_words) if word not in EMPTY]
-            first = phrase["first_word"]
-            if not content or words[first : first + len(its_words)] != its_words:
-                continue
-            covered = covered_share(phrase["boxes"], maps.shape[1:])
-            even = np.full(covered.shape, 1 / covered.size)
-            figures = [met(one, covered) for one in (maps[first + content[-1]], even, centred_map(covered.shape))]
-            rows["all"].append(np.ravel(figures))
-            if covered.mean() < 0.25:
-                rows["small"].append(np.ravel(figures))
-    return {name: np.mean(figures, axis=0) for name, figures in rows.items()} | {"phrases": len(rows["all"])}
-
-
-def covered_share(boxes, grid):
-    """Return how much of each cell of a grid boxes cover together, each as shares (left, top, right, bottom)."""
-    fine = 16  # points of a cell each way
-    down, across = ((np.arange(side * fine) + 0.5) / (side * fine) for side in grid)
-    inside = np.zeros((len(down), len(across)), bool)
-    for left, top, right, bottom in boxes:
-        inside |= ((top <= down) & (down < bottom))[:, None] & (left <= across) & (across < right)
-    return inside.reshape(grid[0], fine, grid[1], fine).mean(axis=(1, 3))
-
-
-def met(attention_map, covered):
-    """Return (share of the map on what is covered, whether its greatest cells are covered by half or more)."""
-    peaks = attention_map >= attention_map.max() * (1 - 1e-9)
-    return (attention_map * covered).sum(), (covered[peaks] >= 0.5).mean()
 
 
 def speed(name, grid, arguments, rounds=7, batch_size=32):
@@ -123,11 +81,13 @@ def main():
     parser.add_argument("output_dir", type=Path)
     parser.add_argument("--weights", type=Path, required=True, metavar="DIR")
     parser.add_argument("--boxes", type=Path, required=True)
+    parser.add_argument("--photos", type=int, default=3000, help="so many to train on; default: 3000")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--only", nargs="+", default=[f"{kind}-{grid}" for kind in KINDS for grid in GRIDS])
     arguments = parser.parse_args()
-    boxes = json.loads(arguments.boxes.read_text())
-    dev = photos_of_split(read_data("flickr8k", arguments.data_dir), "dev")
+    images = with_fewer_to_train_on(read_data("flickr8k", arguments.data_dir), arguments.photos)
+    dev = photos_of_split(images, "dev")
+    boxes = read_boxes(arguments.boxes, dev)
     for kind in KINDS:
         for grid in GRIDS:
             for name in WEIGHTS:
@@ -137,15 +97,14 @@ def main():
                     if kind == "frozen":  # the encoder is the same one
                         print(f"{name} {grid}: {speed(name, grid, arguments):.0f} photos/s", flush=True)
                     continue
-                captioner = captioner_of(name, kind, grid, arguments)
-                table = keras_sat.evaluate(captioner, dev, split="dev", num_beams=3, length_penalty=0.5)
-                found = looking(captioner, dev, boxes)
+                captioner = captioner_of(name, kind, grid, images, arguments)
+                table = keras_sat.evaluate(captioner, dev, split="dev", num_beams=3, length_penalty=0.5, boxes=boxes)
                 scores = (
                     f"{100 * table.scores['bleu_4']:.1f} | {table.scores['meteor']:.3f} | {table.scores['cider']:.3f}"
                 )
-                where = " | ".join(f"{figure:.3f}" for size in ("all", "small") for figure in found[size][:2])
-                print(f"| {name} | {kind} | {grid} | {scores} | {where} | {found['phrases']}", flush=True)
-                print(f"even and middle: {found['all'][2:]}, small {found['small'][2:]}", flush=True)
+                sizes = (table.grounding, table.grounding["small"])
+                where = " | ".join(f"{figures[what]:.3f}" for figures in sizes for what in ("mass", "pointing"))
+                print(f"| {name} | {kind} | {grid} | {scores} | {where} |", flush=True)
 
 
 if __name__ == "__main__":

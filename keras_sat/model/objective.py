@@ -154,7 +154,7 @@ class PaperObjective:
     def _led_costs(self, features, target_ids, read, covered):
         """Return what leads attention to what words name: a list of (costs of the rows, figures)."""
         costs = []
-        if self.guide is not None:
+        if self.guide is not None and self.guide.detectors.built:
             costs.append(self.guide(features, target_ids, read.attention_weights, read.token_weights))
         if self.box_weight and covered:
             covered = ops.reshape(ops.cast(covered[0], "float32"), (-1, *ops.shape(covered[0])[-2:]))
