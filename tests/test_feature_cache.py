@@ -410,3 +410,15 @@ def test_arguments_of_numpy_and_those_that_make_no_cache(tmp_path, photos):
         with pytest.raises(ValueError, match=message):
             build(tmp_path / "none", (wrong, paths), **options)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_cache_of_another_grid_is_refused(tmp_path, photos):
+    """The same weights give several grids; see `keras_sat.model.dilation`."""
+    images = keras.Input((16, 16, 3))
+    coarse, fine = (keras.Model(images, keras.layers.AveragePooling2D(size)(images), name="same") for size in (8, 4))
+    cache = FeatureCache.build(tmp_path / "cache", *photos, coarse, show_progress=False)
+    with pytest.raises(ValueError, match=r"grid_shape \[2, 2\] there, \[4, 4\] here.*--cache-dir"):
+        FeatureCache.build(tmp_path / "cache", *photos, fine, show_progress=False)
+    with pytest.raises(ValueError, match=r"grid_shape \[2, 2\] there, \[4, 4\] here"):
+        FeatureCache.open(tmp_path / "cache", encoder=fine)
+    assert FeatureCache.open(tmp_path / "cache", encoder=coarse).grid_shape == cache.grid_shape

@@ -87,6 +87,23 @@ def test_features_of_your_own_pictures(tmp_path, capsys):
     assert len(FeatureCache.open(tmp_path / "cache")) == 2
 
 
+def test_features_of_the_bundled_encoder(tmp_path, capsys):
+    write_photos(tmp_path / "mine", ["a.jpg", "b.jpg"])
+    (tmp_path / "mine" / "captions.csv").write_text("image,caption\na.jpg,A dog\nb.jpg,A cat\n")
+    command = ["features", "--data", "folder", "--data-dir", str(tmp_path / "mine"), "--image-size", "64"]
+    command += ["--cache-dir", str(tmp_path / "cache"), "--encoder-weights", "bundled", "--encoder"]
+    assert main([*command, "efficientnet_lite0"]) == 0
+    assert "2 photos, 2 x 2 x 1280 each" in capsys.readouterr().out
+    assert main([*command, "efficientnet_lite0", "--grid", "4x4"]) == 2
+    assert "grid_shape [2, 2] there, [4, 4] here" in capsys.readouterr().err
+    assert main([*command, "mobilenet_v2"]) == 2
+    assert "those of the bundled captioner's encoder, efficientnet_lite0" in capsys.readouterr().err
+    with pytest.raises(ValueError, match='"bundled" is a name for a captioner alone'):
+        ENCODERS["efficientnet_lite0"](weights="bundled")
+    with pytest.raises(ValueError, match="The weights file is a folder"):
+        ENCODERS["efficientnet_lite0"](weights=tmp_path)
+
+
 def test_bad_input_is_one_line_and_status_2(tmp_path, capsys):
     command = [
         "features",

@@ -77,6 +77,7 @@ def test_few_photos_go_on_from_the_bundled_captioner(mine, bundled, untrained, t
     [
         ({"hidden_dim": 8}, "begins from scratch, for hidden_dim is 8: the bundled captioner"),
         ({"encoder_training": "frozen", "encoder_weights": None}, "encoder_training is 'frozen'"),
+        ({"encoder_weights": "mine.npz"}, "begins from scratch, with encoder_weights='mine.npz'"),
         ({"image_size": 32}, "image_size is 32"),
         ({"cell": "gru"}, "cell is 'gru'"),
         ({"attention": "none"}, "attention is 'none'"),

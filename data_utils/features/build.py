@@ -245,7 +245,10 @@ def _checked_features(cache, grids, rows):
 
 
 def describe_encoder(encoder, name, layer, image_size):
-    """Return what the manifest says of an encoder: two caches with equal descriptions hold equal features."""
+    """Return what the manifest says of an encoder: two caches with equal descriptions hold equal features.
+
+    The grid, which any encoder's features tell in the end, is in it where the encoder says it beforehand.
+    """
     if not callable(encoder):
         raise ValueError(
             "The encoder must be a keras.Model or a function from photos to grids; keras_sat.ENCODERS has some: "
@@ -259,7 +262,10 @@ def describe_encoder(encoder, name, layer, image_size):
             )
         image_size = input_shape[1:3]
     height, width = height_and_width(image_size)
-    return {
+    output_shape = getattr(encoder, "output_shape", None)
+    is_grid = isinstance(output_shape, tuple) and len(output_shape) == 4 and None not in output_shape[1:3]
+    grid = {"grid_shape": [int(side) for side in output_shape[1:3]]} if is_grid else {}
+    return grid | {
         "encoder": name or getattr(encoder, "name", None) or getattr(encoder, "__name__", type(encoder).__name__),
         "layer": layer or getattr(encoder, "encoder_layer", None),
         "weights_digest": _weights_digest(encoder),
@@ -445,11 +451,12 @@ def refuse_differences(manifest, description, directory):
         )
     differences = [
         f"{name} {manifest.get(name, 0)!r} there, {description[name]!r} here"
-        for name in MADE_WITH
+        for name in (*MADE_WITH, *(["grid_shape"] if "grid_shape" in description else []))
         if manifest.get(name, 0) != description[name]  # caches of before there were views hold view 0
     ]
     if differences:
+        other = " (a digest of the encoder's weights)" if "weights_digest" in differences[0] else ""
         raise ValueError(
-            f"The cache was made differently: {'; '.join(differences)}. Use another folder for these features. "
-            f"Received: directory={str(directory)!r}"
+            f"The cache was made differently: {'; '.join(differences)}{other}. Use another folder for these features: "
+            f"cache_dir, or --cache-dir. Received: directory={str(directory)!r}"
         )

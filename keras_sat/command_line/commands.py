@@ -16,8 +16,16 @@ from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.checks import NO_EPOCH, STOPPED_EARLY
 from keras_sat.command_line.messages import visible, without_number
 from keras_sat.command_line.paths import drawing_paths, make_place, refuse_one_place_for_two, refuse_other_kind
-from keras_sat.options import SelfCriticalOptions
-from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, PRESETS, usual_encoder, usual_preset, without_gpu
+from keras_sat.options import ENCODER_NAMES, SelfCriticalOptions
+from keras_sat.presets import (
+    DEFAULT_MODEL,
+    LIGHT_ENCODERS,
+    PRESETS,
+    has_installed_weights,
+    usual_encoder,
+    usual_preset,
+    without_gpu,
+)
 
 
 def run_demo(**options):
@@ -282,8 +290,10 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
     from data_utils.datasets.read import read_data
     from data_utils.features.cache import FeatureCache
     from data_utils.features.shards import Shard
+    from keras_sat.files.saving import bundled_encoder
     from keras_sat.model.encoder_weights import weights_called
     from keras_sat.model.encoders import make_encoder
+    from keras_sat.model.photo_encoder import BUNDLED
 
     received = f"--encoder {encoder}" if encoder else f"--data {data} without --encoder"
     if encoder is None:
@@ -297,12 +307,15 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
         )
     if "shard" in options:
         Shard.parse(options["shard"])  # before anything that takes its time
+    weights = options.get("encoder_weights", "imagenet")
+    if weights == BUNDLED:
+        weights, _ = bundled_encoder(encoder)
     images = read_data(data, options.get("data_dir"), split_seed=options.get("split_seed"))
     with weights_called("encoder_weights"):
         encoder = make_encoder(
             encoder,
             layer=options.get("encoder_layer"),
-            weights=options.get("encoder_weights", "imagenet"),
+            weights=weights,
             image_size=options.get("image_size"),
             grid=options.get("grid"),
         )
@@ -352,6 +365,8 @@ def run_info(data_dir=None):
     folder = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "models"
     weights = sorted(path.name for path in folder.glob("*.h5")) if folder.is_dir() else []
     print(f"encoder weights in {visible(folder)}: {', '.join(weights) or 'none'}")
+    if packages := [name for name in ENCODER_NAMES if has_installed_weights(name)]:
+        print(f"encoder weights in packages that are installed: {', '.join(packages)}")
     print(f"bundled models: {', '.join(pretrained_names()) or 'none'}")
     print(f"their licence: {WEIGHTS_LICENSE}; those of photos are for non-commercial research and education only")
     if data_dir is None:

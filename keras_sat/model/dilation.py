@@ -37,7 +37,7 @@ def with_grid(network, grid):
         if finer.output_shape[1:3] == wanted:
             return finer
     raise ValueError(
-        f"This encoder has another grid at this size of photos. Expected one of: {', '.join(found)}. "
+        f"This encoder cannot have that grid at this size of photos. Expected one of: {', '.join(found)}. "
         f"Received: grid={grid!r}"
     )
 

@@ -72,8 +72,11 @@ def load_encoder_weights(network, path):
     """
     path = Path(path).expanduser()
     if not path.is_file():
+        problem = "is a folder" if path.is_dir() else "does not exist"
+        if str(path) == "bundled":
+            problem += ', and "bundled" is a name for a captioner alone (`fit` and `keras-sat features` know it too)'
         raise ValueError(
-            f"The weights file does not exist. Pass where it lies now as `weights`. Received: weights={str(path)!r}"
+            f"The weights file {problem}. Pass where it lies as `weights`. Received: weights={str(path)!r}"
         )
     try:
         _refuse_oversized(network, path)
@@ -90,7 +93,8 @@ def load_encoder_weights(network, path):
         if "layer_names" in reason and not path.name.endswith(".weights.h5"):
             reason += "; a file that Keras 3 saved must be called NAME.weights.h5"
         raise ValueError(
-            f"The file does not hold the weights of {network.name} without top, or is damaged ({reason}). Expected: "
+            f"The file does not hold the weights of {network.name} without top: it is damaged, another encoder's, or "
+            f"something else ({reason}). Expected: "
             f"a .weights.h5 file that Keras 3 saved, or {_other_files(network)}. "
             f"Received: weights={str(path)!r}"
         ) from None

@@ -10,6 +10,7 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat.captioner import Captioner
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.files.model_folder import PRETRAINED, read_model
+from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.model.updates import WeightUpdates
 from keras_sat.options import CaptionerOptions, SelfCriticalOptions, TrainingOptions, with_options
 from keras_sat.presets import (
@@ -282,6 +283,9 @@ def _goes_on_with_bundled(images, asked, output_dir, team, say):
     usual_dir = _usual_output_dir("folder", {"encoder": light_encoder(), **asked.captioner}, None)
     if team.tell(began_from_scratch(output_dir or usual_dir)):
         return False
+    if asked.encoder_weights not in (CaptionerOptions.defaults()["encoder_weights"], BUNDLED, None):
+        say(f"begins from scratch, with encoder_weights={str(asked.encoder_weights)!r}")
+        return False
     return _suits_bundled(images, asked.captioner, say)
 
 
@@ -294,7 +298,7 @@ def _suits_bundled(images, chosen, say):
     before = read_model(PRETRAINED / DEFAULT_MODEL)[0]["captioner"]
     for name, value in chosen.items():
         if name not in MAY_CHANGE.split() and (name not in before or value != before[name]) or value == "none":
-            has = f"has {before[name]!r}" if name in before else "has none"
+            has = f"has {before[name]!r}" if before.get(name) is not None else "has its usual one"
             value = getattr(value, "name", value)
             say(f"begins from scratch, for {name} is {value!r}: the bundled captioner, {DEFAULT_MODEL}, {has}")
             return False

@@ -62,12 +62,13 @@ class Training:
             known, self.plan.options.patience, self.monitored
         )
 
+    def _counted(self):
+        """Return how many epochs there were, in words: "1 epoch", "3 self-critical epochs"."""
+        return f"{len(self.epochs)} {self.kind}epoch{'s' * (len(self.epochs) != 1)}"
+
     def loaded(self):
         """Return what `run` returned when it ended."""
-        self.plan.say(
-            f"{self.folder}: this training has ended after {len(self.epochs)} {self.kind}epochs; the best captioner is "
-            "loaded"
-        )
+        self.plan.say(f"{self.folder}: this training has ended after {self._counted()}; the best captioner is loaded")
         self.plan.team.share_folder(self.folder / "model")
         own, initial_model = self.plan.asked.captioner.get("encoder"), self.plan.initial_model
         if not isinstance(own, keras.Model):
@@ -185,14 +186,14 @@ class Training:
             )
         captioner.restore_weights(self.folder / "model")
         if best < 0:
-            line = f"none of {len(self.epochs)} {self.kind}epochs was better" if self.epochs else "no epoch is kept"
+            line = f"none of {self._counted()} was better" if self.epochs else "no epoch is kept"
             line += "; the captioner from before is"
         else:
             figure = self.epochs[best].get(self.monitored)
             score = "" if figure is None else f", {parts.as_text(self.monitored, figure)} on dev"
             if figure is not None and not parts.says_something(self.epochs[best], self.monitored):
                 score += " (the cross-entropy there decided: BLEU-4 says little of so few captions)"
-            line = f"the best of {len(self.epochs)} {self.kind}epochs was {best + 1}{score}; it is saved"
+            line = f"the best of {self._counted()} was {best + 1}{score}; it is saved"
         line = f"{line} in {self.folder / 'model'}"
         if best < 0 and self.epochs:
             decided = "CIDEr" if self.monitored == "val_cider" else "BLEU-4"
