@@ -194,8 +194,14 @@ class BilinearAttention(Attention):
         self.attention_dim = attention_dim
 
     def build(self, hidden_state_shape, features_shape, **_):
+        # Products of long vectors are large: with an ordinary W attention would be sharp before it knows where to look.
+        near_even = keras.initializers.VarianceScaling(0.01, mode="fan_avg", distribution="uniform")
         self.state_projection = LoopDense(
-            features_shape[-1], use_bias=False, dtype=self.dtype_policy, name="state_projection"
+            features_shape[-1],
+            use_bias=False,
+            kernel_initializer=near_even,
+            dtype=self.dtype_policy,
+            name="state_projection",
         )
         self.state_projection.build(hidden_state_shape)
 
