@@ -80,13 +80,15 @@ class Guide:
         # Which detector a token has; the last number stands for none.
         self.detector_of = [numbers.get(token_id, len(ids)) for token_id in range(len(vocabulary))]
 
-    def __call__(self, features, target_ids, attention_weights, token_weights):
+    def __call__(self, features, target_ids, attention_weights, token_weights, off_boxes=None):
         """Return what detectors and attention cost in a batch, and figures for the metrics.
 
         Args:
             features: what attention is paid to, (photos, regions, feature_dim).
             target_ids, token_weights: of all captions of each photo, (rows, time), rows being a multiple of photos.
             attention_weights: (rows, time, regions).
+            off_boxes: function of maps (rows, time, regions), and of which count (rows, time), that returns what it
+                costs the rows that these lie beside boxes; None: there are none. Detectors learn from boxes too.
 
         Returns: costs (rows,); dict from names to values and their weights.
         """
@@ -99,16 +101,18 @@ class Guide:
         is_there = ops.max(ops.one_hot(of_photo, num_words + 1), axis=1)[:, :num_words]
         detection = ops.sum(equations.detection_loss(cell_logits, is_there), axis=-1)  # (photos,)
 
-        cell_logits = ops.stop_gradient(cell_logits)
         maps = ops.transpose(equations.detector_maps(cell_logits), (0, 2, 1))  # (photos, words, regions)
-        surely = equations.detected(cell_logits)  # (photos, words)
+        surely = equations.detected(ops.stop_gradient(cell_logits))  # (photos, words)
         nothing = ((0, 0), (0, 1))
         maps, surely = ops.pad(maps, (*nothing, (0, 0))), ops.pad(surely, nothing)
         place = ops.reshape(of_photo + (num_words + 1) * ops.arange(photos)[:, None], (-1,))
         maps = ops.reshape(ops.take(ops.reshape(maps, (-1, regions)), place, axis=0), (rows, time, regions))
         says = ops.reshape(ops.take(ops.reshape(surely, (-1,)), place), (rows, time))
-        led = equations.map_cross_entropy(maps, attention_weights)  # (rows, time)
+        led = equations.map_cross_entropy(ops.stop_gradient(maps), attention_weights)  # (rows, time)
 
         costs = self.weight * ops.sum(says * led, axis=-1) + ops.repeat(detection, rows // photos)
+        if off_boxes is not None:
+            has_detector = ops.cast(detector < num_words, "float32")
+            costs = costs + off_boxes(maps, has_detector)
         ones = ops.ones_like(detection)
         return costs, {"detection": (detection, ones), "guide": (led, says)}

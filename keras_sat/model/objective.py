@@ -153,16 +153,20 @@ class PaperObjective:
 
     def _led_costs(self, features, target_ids, read, covered):
         """Return what leads attention to what words name: a list of (costs of the rows, figures)."""
-        costs = []
-        if self.guide is not None and self.guide.detectors.built:
-            costs.append(self.guide(features, target_ids, read.attention_weights, read.token_weights))
+        costs, off_boxes = [], None
         if self.box_weight and covered:
             covered = ops.reshape(ops.cast(covered[0], "float32"), (-1, *ops.shape(covered[0])[-2:]))
             covered = ops.repeat(covered, ops.shape(target_ids)[0] // ops.shape(covered)[0], axis=0)
             is_named = ops.cast(ops.any(covered > 0, axis=-1), "float32") * read.token_weights
-            off_boxes = equations.box_loss(read.attention_weights, covered)
-            cost = self.box_weight * ops.sum(off_boxes * is_named, axis=-1)
-            costs.append((cost, {"off_boxes": (off_boxes, is_named)}))
+
+            def off_boxes(maps, counts):
+                return self.box_weight * ops.sum(equations.box_loss(maps, covered) * is_named * counts, axis=-1)
+
+            beside = equations.box_loss(read.attention_weights, covered)
+            cost = off_boxes(read.attention_weights, 1.0)
+            costs.append((cost, {"off_boxes": (beside, is_named)}))
+        if self.guide is not None and self.guide.detectors.built:
+            costs.append(self.guide(features, target_ids, read.attention_weights, read.token_weights, off_boxes))
         return costs
 
     def _surrogate(self, learnt, log_prob, entropy, read, sampled):
