@@ -397,6 +397,10 @@ class Captioner(keras.Model):
         """Yield (image, CaptionResult) of captions that are given; see `CaptionWriter.attend_each`."""
         return self.writer.attend_each(images, captions, **options)
 
+    def attend_features(self, features: Any, captions: Any, *, images: Any = None) -> list[CaptionResult]:
+        """Return the CaptionResults of captions that are given, from features; see `CaptionWriter.attend_features`."""
+        return self.writer.attend_features(features, captions, images=images)
+
     def steps(self, features, rows_per_photo, **options):
         """Return `step` and `state` as searches take them; see `keras_sat.search.steps.steps_of`."""
         return steps_of(self.decoder, features, rows_per_photo, **options)

@@ -57,6 +57,9 @@ def test_many_photos_and_captions_of_any_length(photos):
     captioner = make_captioner()
     captions = ["a dog", "a cat sleeps a dog runs a cat sleeps a dog runs", "cat"]
     together = captioner.attend(photos, captions, batch_size=2)
+    from_features = captioner.attend_features(captioner.encode(np.stack(photos)), captions)
+    for result, its in zip(together, from_features):
+        assert its.words == result.words and its.log_prob == pytest.approx(result.log_prob, rel=1e-4)
     for photo, caption, result in zip(photos, captions, together):
         alone = captioner.attend(photo, caption)
         assert alone.words == result.words and alone.log_prob == pytest.approx(result.log_prob, rel=1e-4)

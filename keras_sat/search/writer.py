@@ -197,6 +197,11 @@ class CaptionWriter:
 
         return self._each(images, write, batch_size, cache, errors)
 
+    def attend_features(self, features: Any, captions: Any, *, images: Any = None) -> list[CaptionResult]:
+        """Return the CaptionResults of captions that are given, from features (photos, regions, feature_dim)."""
+        members = self.features_of_members(features)
+        return self._followed(members, _words_of(captions, len(members[0])), images)
+
     def _followed(self, features, captions, photos):
         """Return the CaptionResults of captions, lists of words, from features."""
         ids = [[*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id] for words in captions]
