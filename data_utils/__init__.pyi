@@ -167,6 +167,8 @@ def make_batches(
     seed: int = ...,
     first_epoch: int = ...,
     shares: tuple[list[int], int] | None = ...,
+    boxes: Any = ...,
+    grid_shape: tuple[int, int] | None = ...,
 ) -> tf.data.Dataset: ...
 def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[CaptionedImage]: ...
 def read_data(

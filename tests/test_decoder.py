@@ -5,6 +5,7 @@ import numpy as np
 import paper
 import pytest
 import tensorflow as tf
+from conftest import all_slow_but
 
 from keras_sat.model import decoder as decoder_module
 from keras_sat.model.attention import ATTENTIONS, SCORINGS
@@ -36,17 +37,14 @@ def inputs(rows_per_photo=1, seed=0):
 # === Against the paper in numpy ===
 
 
+AFTER_READING = {"attends": "after", "sentinel": True, "num_layers": 2}
+OF_THE_PAPER = [{}, {"num_layers": 2, "readout_activation": "tanh"}, {"deep_output": False}]
+
+
 @pytest.mark.parametrize("attention, scoring, cell", KINDS)
 @pytest.mark.parametrize(
     "options",
-    [
-        {},
-        {"num_layers": 2, "readout_activation": "tanh"},
-        {"deep_output": False},
-        {"attends": "after"},
-        {"sentinel": True},
-        {"attends": "after", "sentinel": True, "num_layers": 2},
-    ],
+    [*OF_THE_PAPER, *all_slow_but(AFTER_READING, [{"attends": "after"}, {"sentinel": True}, AFTER_READING])],
 )
 def test_forward_pass_is_that_of_the_paper(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, **options)

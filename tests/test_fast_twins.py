@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import all_slow_but
 from keras import layers
 
 from keras_sat import Captioner, equations
@@ -84,9 +85,12 @@ def test_the_fast_loop_is_the_plain_one(attention, scoring, cell, num_layers):
     assert_twins_agree(decoder, sampled=attention == "hard")
 
 
+AFTER_READING = {"attends": "after", "sentinel": True, "num_layers": 3}
+
+
 @pytest.mark.parametrize("attention, scoring, cell", KINDS)
 @pytest.mark.parametrize(
-    "options", [{"attends": "after"}, {"sentinel": True}, {"attends": "after", "sentinel": True, "num_layers": 3}]
+    "options", all_slow_but(AFTER_READING, [{"attends": "after"}, {"sentinel": True}, AFTER_READING])
 )
 def test_after_reading_and_with_a_sentinel_too(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, **options)

@@ -416,7 +416,7 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     assert main([*scoring, *gallery]) == 2
     assert "--captions with --gallery" in capsys.readouterr().err
     assert main([*evaluate, "--split", "dev", "--grounding"]) == 2
-    assert "Only of the scenes is the place of every word known" in capsys.readouterr().err
+    assert "Of the scenes the place of every word is known" in capsys.readouterr().err
     assert main([*scoring, "--json", str(tmp_path)]) == 2
     assert f"this is a folder. Received: --json {tmp_path}" in capsys.readouterr().err
     assert main(["evaluate", *data, "--split", "dev", "--captions", str(tmp_path / "none.json")]) == 2
