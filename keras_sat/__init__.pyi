@@ -283,6 +283,7 @@ class Captioner(keras.Model):
         grid_shape: tuple | None = ...,
         normalise_features: bool = ...,
         feature_projection_dim: int | None = ...,
+        feature_activation: Any = ...,
         feature_dropout: float = ...,
         attention_penalty_weight: float = ...,
         guide_weight: float = ...,
@@ -317,6 +318,8 @@ class Captioner(keras.Model):
     def normalise_features(self): ...
     @property
     def feature_projection_dim(self): ...
+    @property
+    def feature_activation(self): ...
     @property
     def feature_dropout(self): ...
     @property
@@ -833,6 +836,7 @@ def fit(
     grid_shape: tuple | None = ...,
     normalise_features: bool = ...,
     feature_projection_dim: int | None = ...,
+    feature_activation: Any = ...,
     feature_dropout: float = ...,
     attention_penalty_weight: float = ...,
     guide_weight: float = ...,

@@ -104,6 +104,7 @@ class Captioner(keras.Model):
             self.photo_encoder.top,
             normalise=options.normalise_features,
             projection_dim=options.feature_projection_dim,
+            activation=options.feature_activation,
             dropout=options.feature_dropout,
             seed=options.seed + 3,  # the decoder's dropouts have seed, seed + 1, seed + 2 and seed + 4
             dtype=self.decoder.dtype_policy,
@@ -132,8 +133,8 @@ class Captioner(keras.Model):
         "photo_encoder", "name", "layer", "weights", "training", "trained_up_to"
     )
     image_size, grid, grid_shape = _kept_in("photo_encoder", "image_size", "grid", "grid_shape")
-    normalise_features, feature_projection_dim, feature_dropout = _kept_in(
-        "adapter", "normalise", "projection_dim", "dropout"
+    normalise_features, feature_projection_dim, feature_activation, feature_dropout = _kept_in(
+        "adapter", "normalise", "projection_dim", "activation", "dropout"
     )
     attention_penalty_weight, label_smoothing, num_samples, box_weight = _kept_in(
         "paper_objective", "attention_penalty_weight", "label_smoothing", "num_samples", "box_weight"

@@ -319,6 +319,9 @@ class CaptionerOptions(DecoderOptions):
     feature_projection_dim: int = option(
         None, "map each feature vector to one of this length first", optional(count()), none="leave them as they are"
     )
+    feature_activation: Any = option(
+        None, "of the vectors that were mapped so", checked_by_keras("relu", "tanh"), none="they stay as they are"
+    )
     feature_dropout: float = option(0.0, "share of the numbers in features that is dropped", share())
     attention_penalty_weight: float = option(0.33, "lambda of the paper's penalty, equation (14)", at_least_zero())
     guide_weight: float = option(

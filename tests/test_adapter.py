@@ -27,6 +27,11 @@ def test_correctness(features):
     mean, variance = features.mean(axis=-1, keepdims=True), features.var(axis=-1, keepdims=True)
     expected = (features - mean) / np.sqrt(variance + 1e-3) @ kernel + bias
     np.testing.assert_allclose(adapter(features), expected, atol=1e-4)
+    bent = FeatureAdapter(normalise=True, projection_dim=6, activation="relu")
+    bent.build(features.shape)
+    bent.set_weights(adapter.get_weights())
+    np.testing.assert_allclose(bent(features), np.maximum(expected, 0), atol=1e-4)
+    assert FeatureAdapter.from_config(bent.get_config()).activation == "relu"
 
 
 def test_dropout_is_for_training_only(features):

@@ -18,6 +18,7 @@ class FeatureAdapter(layers.Layer):
             `make_encoder_top`), never in training mode, so that its batch statistics stay. None: there is no rest.
         normalise: give each vector mean 0 and variance 1, so that the features of all encoders have the same scale.
         projection_dim: map each vector to one of this length, by one learnt matrix for all regions; None does not.
+        activation: of the vectors that were mapped, such as "relu"; None: they stay as they are.
         dropout: share of the numbers that are dropped while training.
         seed: of the dropout.
 
@@ -28,20 +29,23 @@ class FeatureAdapter(layers.Layer):
     Returns: (photos, regions, projection_dim or feature_dim).
     """
 
-    def __init__(self, network=None, *, normalise=False, projection_dim=None, dropout=0.0, seed=0, **kwargs):
+    def __init__(
+        self, network=None, *, normalise=False, projection_dim=None, activation=None, dropout=0.0, seed=0, **kwargs
+    ):
         super().__init__(**kwargs)
         optional(count()).check("projection_dim", projection_dim)
         share().check("dropout", dropout)
         self.network = network
         self.normalise = normalise
         self.projection_dim = projection_dim
+        self.activation = activation
         self.dropout = dropout
         self.seed = seed
         policy = {"dtype": self.dtype_policy}
         if normalise:
             self.normalisation = layers.LayerNormalization(center=False, scale=False, name="normalisation", **policy)
         if projection_dim is not None:
-            self.projection = layers.Dense(projection_dim, name="projection", **policy)
+            self.projection = layers.Dense(projection_dim, activation=activation, name="projection", **policy)
         self.drop = layers.Dropout(dropout, seed=seed, name="drop", **policy)
 
     def build(self, features_shape):
@@ -73,7 +77,7 @@ class FeatureAdapter(layers.Layer):
         return (*features_shape[:-1], self.projection_dim or features_shape[-1])
 
     def get_config(self):
-        names = ("normalise", "projection_dim", "dropout", "seed")
+        names = ("normalise", "projection_dim", "activation", "dropout", "seed")
         network = None if self.network is None else keras.saving.serialize_keras_object(self.network)
         return {**super().get_config(), "network": network, **{name: getattr(self, name) for name in names}}
 
