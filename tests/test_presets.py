@@ -194,7 +194,6 @@ def test_the_preset_for_mobilenet_trains(tmp_path):
     [
         (["--data", "flickr8k", "--encoder", "mobilenet_v2"], "flickr8k-mobilenet_v2"),
         (["--data", "flickr8k"], "flickr8k-efficientnet_lite0"),
-        (["--data", "flickr8k", "--encoder", "mobilenet_v2"], "flickr8k-mobilenet_v2"),
         (["--data", "flickr8k", "--encoder", "vgg16"], "flickr8k"),
         (["--data", "coco", "--encoder", "mobilenet_v2"], "coco"),
         (["--data", "scenes"], "default"),

@@ -5,6 +5,7 @@ arrays is made of, and nothing that it names is ever looked up, imported or call
 """
 
 import math
+import os
 import pickletools
 from pathlib import Path
 from typing import NamedTuple
@@ -46,7 +47,11 @@ def read_torch_file(path):
         _object_in(file), _object_in(file)  # the version, and the machine that wrote it
         tensors, keys = _object_in(file), _object_in(file)
         storages = {tensor.storage.key: tensor.storage for tensor in _tensors_in(tensors)}
-        if not isinstance(keys, list) or sorted(map(str, keys)) != sorted(storages):
+        if (
+            not isinstance(keys, list)
+            or not all(isinstance(key, str) for key in keys)
+            or sorted(keys) != sorted(storages)
+        ):
             raise ValueError("its list of arrays is not that of its names")
         numbers = {key: _numbers(file, storages[key]) for key in keys}
     return {name: _array(tensor, numbers[tensor.storage.key]) for name, tensor in tensors.items()}
@@ -63,9 +68,10 @@ def _numbers(file, storage):
     count = int.from_bytes(file.read(8), "little")
     if count != storage.size:
         raise ValueError(f"an array of {storage.size} numbers is said to have {count}")
-    content = file.read(count * storage.dtype.itemsize)  # of a count that is too large, no more than there is
-    if len(content) != count * storage.dtype.itemsize:
+    length = count * storage.dtype.itemsize
+    if length > os.fstat(file.fileno()).st_size - file.tell():  # before there is room made for it
         raise ValueError("it ends in the middle of an array")
+    content = file.read(length)
     return np.frombuffer(content, storage.dtype)
 
 
@@ -100,7 +106,7 @@ def _object_in(file):
                 _follow(name, argument, stack)
         except (IndexError, KeyError, TypeError, AttributeError):
             raise ValueError(f"its instruction {name} has nothing to work on") from None
-    raise ValueError("it is empty")
+    raise ValueError("it has no end")  # pickletools says so itself
 
 
 VALUES = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (), "MARK": MARK}
@@ -132,6 +138,8 @@ def _follow(name, argument, stack):
         stack[-1].extend(items)
     elif name in ("SETITEM", "SETITEMS"):
         items = _popped(stack, 2) if name == "SETITEM" else _since_mark(stack)
+        if not all(isinstance(key, str) for key in items[::2]):  # to hash deeply nested ones would end the program
+            raise ValueError("it has a name that is no text")
         stack[-1].update(zip(items[::2], items[1::2], strict=True))
     elif name == "BINPERSID":
         stack.append(_storage(stack.pop()))
@@ -162,7 +170,7 @@ def _since_mark(stack):
 def _storage(description):
     """Return the Storage of ("storage", kind, key, device, size, view)."""
     what, kind, key, _, size, view = description
-    kind = str(kind).removeprefix("torch ")
+    kind = kind.removeprefix("torch ") if isinstance(kind, str) else None
     if what != "storage" or kind not in DTYPES or view is not None or not isinstance(key, str) or not _is_size(size):
         raise ValueError("it has numbers of a kind that weights do not have")
     return Storage(key, DTYPES[kind], size)
@@ -173,7 +181,7 @@ def _made(called, arguments):
     if called == DICT and arguments == ():
         return {}
     if called != TENSOR:
-        raise ValueError(f"it calls what no weights need: {str(called)[:80]}")
+        raise ValueError(f"it calls what no weights need: {called[:80] if isinstance(called, str) else 'no name'}")
     storage, offset, shape, strides, *_ = arguments
     if len(shape) != len(strides):
         raise ValueError(f"an array of {len(shape)} sides has not so many strides")
