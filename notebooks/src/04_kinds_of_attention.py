@@ -69,7 +69,7 @@ def softmax(scores):
 
 
 additive = BahdanauAttention(attention_dim=64)
-context, weights, _ = additive(states[:1], features)
+context, weights, *_ = additive(states[:1], features)
 w_a, b = additive.feature_projection.get_weights()
 (w_h,) = additive.state_projection.get_weights()
 v = additive.score_vector.numpy()

@@ -52,7 +52,7 @@ vanilla = Captioner(trained.vocabulary, encoder=None, attention="none", hidden_d
 some = trained.encode(np.stack([scene.image for scene in draw_scenes(2, seed=1502)]))
 vanilla.build((some.shape, (None, None)))
 states = np.random.default_rng(0).normal(size=(2, 128)).astype("float32")
-context, weights, _ = vanilla.decoder.attention_layer(states, some)
+context, weights, *_ = vanilla.decoder.attention_layer(states, some)
 print("context is the mean:", np.allclose(context, some.mean(axis=1), atol=1e-5))
 print("weights:", np.unique(weights), "= 1/64")
 
