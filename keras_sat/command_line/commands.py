@@ -16,12 +16,12 @@ from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.checks import NO_EPOCH, STOPPED_EARLY
 from keras_sat.command_line.messages import visible, without_number
 from keras_sat.command_line.paths import drawing_paths, make_place, refuse_one_place_for_two, refuse_other_kind
+from keras_sat.installed import find_installed_weights
 from keras_sat.options import ENCODER_NAMES, SelfCriticalOptions
 from keras_sat.presets import (
     DEFAULT_MODEL,
     LIGHT_ENCODERS,
     PRESETS,
-    has_installed_weights,
     usual_encoder,
     usual_preset,
     without_gpu,
@@ -365,7 +365,7 @@ def run_info(data_dir=None):
     folder = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "models"
     weights = sorted(path.name for path in folder.glob("*.h5")) if folder.is_dir() else []
     print(f"encoder weights in {visible(folder)}: {', '.join(weights) or 'none'}")
-    if packages := [name for name in ENCODER_NAMES if has_installed_weights(name)]:
+    if packages := [name for name in ENCODER_NAMES if find_installed_weights(name)]:
         print(f"encoder weights in packages that are installed: {', '.join(packages)}")
     print(f"bundled models: {', '.join(pretrained_names()) or 'none'}")
     print(f"their licence: {WEIGHTS_LICENSE}; those of photos are for non-commercial research and education only")

