@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,6 +98,8 @@ def make_batches(
             "Pass either a FeatureCache as `cache`, or `image_size` to get the photos themselves. "
             f"Received: cache={cache}, image_size={image_size}"
         )
+    if not isinstance(num_views, Integral) or isinstance(num_views, bool) or num_views < 1:
+        raise ValueError(f"`num_views` must be a whole number of at least 1. Received: num_views={num_views!r}")
     numbers, count = ([0], 1) if shares is None else shares
     if not len(numbers) or not all(0 <= number < count for number in numbers):
         raise ValueError(

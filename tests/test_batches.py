@@ -191,6 +191,12 @@ def test_views_of_photos_for_an_encoder_that_trains_along(scene_images, scene_vo
         make_batches(images, scene_vocabulary, ["a cache"], num_views=3)
 
 
+@pytest.mark.parametrize("num_views", [0, 1.5, True])
+def test_views_are_whole_numbers(num_views, scene_images, scene_vocabulary):
+    with pytest.raises(ValueError, match="`num_views` must be a whole number of at least 1. Received: num_views="):
+        make_batches(scene_images[:2], scene_vocabulary, image_size=32, num_views=num_views)
+
+
 def test_a_photo_that_cannot_be_read_is_named(three):
     images, vocabulary, _ = three
     with open(images[1].image_path, "wb") as file:

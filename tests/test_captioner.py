@@ -505,8 +505,11 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     with pytest.warns(
         UserWarning, match="saved with its whole encoder: encoder_weights='other.weights.h5' is not used"
     ):
-        Captioner.load(tmp_path / "model", encoder_weights="other.weights.h5")
-    on = captioner.adapted(attention="hard")
+        whole = Captioner.load(tmp_path / "model", encoder_weights="other.weights.h5")
+    assert whole.get_config() == captioner.get_config()  # what was not used is not remembered
+    with pytest.raises(ValueError, match="keeps the encoder that it has, with its weights.* Received: encoder_weights"):
+        captioner.adapted(encoder_weights="other.weights.h5")
+    on = captioner.adapted(attention="hard", encoder_weights=captioner.encoder_weights)
     np.testing.assert_array_equal(on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy())
     with pytest.raises(ValueError, match=r"expect its grid, 4 x 4 x 32, .* Received: features of shape \(64, 32\)"):
         Captioner(**captioner.get_config()).build(((None, 64, 32), (None, None)))
@@ -534,6 +537,22 @@ def test_a_folder_without_the_first_layers_reads_them_from_their_file(eight, fin
     elsewhere = tmp_path / "elsewhere.weights.h5"
     shutil.copy(captioner.encoder_weights, elsewhere)
     assert Captioner.load(tmp_path / "old", encoder_weights=elsewhere).encoder_weights == str(elsewhere)
+    with pytest.raises(ValueError, match="the bundled weights are another.* Received: encoder_weights='bundled'"):
+        Captioner.load(tmp_path / "old", encoder_weights="bundled")
+
+
+@pytest.mark.parametrize("grid", [(8, 8), [8, 8], "8x8"])
+def test_a_grid_is_written_in_one_way(eight, grid):
+    captioner = Captioner(eight[1], encoder="tiny", image_size=64, grid=grid, **SMALL)
+    assert captioner.grid == captioner.get_config()["grid"] == "8x8"
+
+
+def test_a_grid_is_checked_when_a_captioner_is_made(eight):
+    for grid in ("8", "0x8", (8,), (8, -8), (8, "b")):
+        with pytest.raises(ValueError, match='such as "14x14". Received: grid='):
+            Captioner(eight[1], encoder="tiny", grid=grid)
+    with pytest.raises(ValueError, match="Received: grid='8x8' with encoder=None"):
+        Captioner(eight[1], encoder=None, grid="8x8")
 
 
 def test_the_first_layers_of_an_encoder_learn_most_slowly(eight):

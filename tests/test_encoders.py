@@ -61,7 +61,7 @@ def test_the_usual_grid_at_the_usual_size(name):
     assert encoder.output_shape[1:] == APPLICATIONS[name][3] and encoder.encoder_layer == APPLICATIONS[name][2]
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", all_slow_but("mobilenet_v2", APPLICATIONS))
 def test_equal_to_the_application_after_its_own_preprocess_input(name, photo, tmp_path):
     application, preprocess_input, layer, _ = APPLICATIONS[name]
     keras.utils.set_random_seed(0)

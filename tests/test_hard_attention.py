@@ -94,7 +94,8 @@ def test_the_mean_of_sampled_gradients_is_the_exact_gradient(with_baseline, numb
     assert np.abs((pathwise.mean(axis=0) - exact)[random] / error[random].clip(1e-6)).max() > 2 * np.sqrt(len(pathwise))
 
 
-@pytest.mark.parametrize("number", all_slow_but(100, [100, 600]))
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [100, 600])
 def test_the_baseline_lowers_the_variance(number):
     without = make_captioner(use_baseline=False)
     bound, _ = exact_bound(without)
@@ -111,6 +112,7 @@ def test_more_draws_lower_the_variance_in_proportion(number, tolerance):
     assert one / ten == pytest.approx(10, rel=tolerance)
 
 
+@pytest.mark.slow
 def test_entropy_has_its_own_gradient():
     captioner = make_captioner(reward_weight=0.0, entropy_weight=0.0, num_samples=50)
     plain = sampled_gradients(captioner, 200).mean(axis=0)

@@ -91,6 +91,7 @@ def wordnet(tmp_path_factory):
     nltk.data.path.remove(str(root))
 
 
+@pytest.mark.slow
 def test_meteor_1_5_is_what_coco_caption_computes(captions):
     references, candidates, golden = captions
     if meteor.meteor_jar() is None or shutil.which("java") is None:

@@ -62,6 +62,7 @@ def test_damage_is_mended_or_said(torture, counted):
     assert sum(counted(what)["times"] for what in list(torture.counts)) == 6
 
 
+@pytest.mark.slow
 def test_a_fault_would_be_noticed(torture, counted, tmp_path):
     from torture import Ended
 

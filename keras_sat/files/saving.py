@@ -70,6 +70,11 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along
             f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is not used.",
             stacklevel=4,
         )
+    elif encoder_weights == BUNDLED:
+        raise ValueError(
+            "A captioner that was saved has an encoder, and the bundled weights are another. They begin a new one: "
+            f"Captioner(vocabulary, encoder_weights='{BUNDLED}', ...). Received: encoder_weights='{BUNDLED}'"
+        )
     # A trained encoder, and last layers that are, need no weights to begin with: they get those of the folder.
     begins_without = trained or comes_along or options.get("trained_up_to") is not None
     options["encoder_weights"] = None if begins_without else encoder_weights or options["encoder_weights"]
@@ -84,8 +89,9 @@ def _give_back(settings, captioner, encoder, encoder_weights, comes_along):
     options = settings["captioner"]
     if encoder is None:
         captioner.photo_encoder.name, captioner.photo_encoder.is_own = options["encoder"], settings["has_own_encoder"]
+    is_read = captioner.photo_encoder.is_frozen and not comes_along
     captioner.photo_encoder.remember(
-        weights=(captioner.photo_encoder.is_frozen and encoder_weights) or options["encoder_weights"],
+        weights=encoder_weights if encoder_weights and is_read else options["encoder_weights"],
         grid_shape=options["grid_shape"],
         known_grid=settings["rows_and_columns"],
         comes_along=comes_along,

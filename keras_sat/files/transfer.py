@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_sat.files.saving import refuse_unbuilt
+from keras_sat.model.photo_encoder import BUNDLED
 
 
 def adapted(captioner, vocabulary, options):
@@ -38,6 +39,12 @@ def _refuse_another_encoder(captioner, options):
                 f"A captioner keeps the encoder that it has: {name} is {before[name]!r}. "
                 f"Received: {name}={options[name]!r}"
             )
+    weights = options.get("encoder_weights", before["encoder_weights"])
+    if weights != before["encoder_weights"] and (captioner.photo_encoder.is_saved or weights == BUNDLED):
+        raise ValueError(
+            "A captioner keeps the encoder that it has, with its weights. Leave them out, or begin a new captioner. "
+            f"Received: encoder_weights={weights!r}"
+        )
 
 
 def _config_of(captioner, vocabulary, options):

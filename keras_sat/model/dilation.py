@@ -17,10 +17,11 @@ STRIDED = (layers.Conv2D, layers.DepthwiseConv2D, layers.MaxPooling2D, layers.Av
 
 def rows_and_columns_of(grid):
     """Return (rows, columns) of a grid that is written "14x14", or is a pair of numbers already."""
-    match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", grid) if isinstance(grid, str) else None
-    if match is None and not (isinstance(grid, (list, tuple)) and len(grid) == 2):
+    written = "x".join(map(str, grid)) if isinstance(grid, (list, tuple)) else grid
+    match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", written) if isinstance(written, str) else None
+    if match is None:
         raise ValueError(f'Expected rows and columns, such as "14x14". Received: grid={grid!r}')
-    return tuple(int(side) for side in (match.groups() if match else grid))
+    return tuple(int(side) for side in match.groups())
 
 
 def with_grid(network, grid):

@@ -8,6 +8,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_sat.checks import WHOSE_ENCODER_WEIGHTS
+from keras_sat.model.dilation import rows_and_columns_of
 from keras_sat.model.encoder_weights import weights_called
 from keras_sat.model.encoders import ENCODERS, begins_random, make_encoder, make_encoder_top
 
@@ -53,7 +54,7 @@ class PhotoEncoder:
         self.training = training or ("scratch" if begins_random(encoder) else "frozen")
         self.trained_up_to = trained_up_to
         self.image_size = tuple(image_size) if isinstance(image_size, list) else image_size
-        self.grid = grid
+        self.grid = self._grid_as_written(grid)
         self.grid_shape = grid_shape if grid_shape is None else tuple(grid_shape)
         self.known_grid = None
         self.comes_along = arrays is not None
@@ -179,6 +180,17 @@ class PhotoEncoder:
         self.weights = _absolute(weights) if self.is_frozen else weights
         self.grid_shape = grid_shape if grid_shape is None else tuple(grid_shape)
         self.known_grid = tuple(known_grid)
+
+    def _grid_as_written(self, grid):
+        if grid is None:
+            return None
+        written = "x".join(map(str, rows_and_columns_of(grid)))
+        if self.is_own or self.name is None:
+            raise ValueError(
+                "`grid` changes an encoder of ENCODERS; a keras.Model has the grid that it was made with. "
+                f"Received: grid={grid!r} with encoder={self.name!r}"
+            )
+        return written
 
     def _make_network(self):
         if self.name is None:
