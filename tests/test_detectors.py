@@ -203,6 +203,26 @@ def test_the_objective_with_guide_and_boxes(attention):
     assert "off_boxes" not in without_boxes.figures
 
 
+def test_the_guide_says_when_to_look_too():
+    """With a sentinel it costs more by -log of the share from the photo"""
+    (_, input_ids, covered), targets, weights = batch_with_boxes()
+    captioner = make_captioner(guide_weight=1.0, attends="after", sentinel=True, dropout_before_readout=0.0)
+    captioner.compile("sgd")
+    captioner.detectors.drop.rate = 0.0
+    batch = (numbers(2, 4, 3), input_ids, covered), targets, weights
+    led, says = map(np.asarray, captioner.objective(batch, training=True).figures["guide"])
+    rows = [np.reshape(x, (-1, x.shape[-1])) for x in (input_ids, targets, weights)]
+    adapted = captioner.adapter(batch[0][0])
+    read = captioner.read(adapted, *rows)
+    from_photo, maps = np.asarray(read.from_photo)[..., 0], np.asarray(read.attention_weights)
+    of_words = np.asarray(equations.detector_maps(captioner.detectors(adapted)))  # (photos, regions, words)
+    assert (says > 0).sum() == 6 and from_photo.max() < 0.9
+    for row, t in zip(*np.nonzero(says)):
+        its_map = of_words[row // 2, :, captioner.paper_objective.guide.detector_of[rows[1][row, t]]]
+        expected = -(its_map * np.log(maps[row, t])).sum() - np.log(from_photo[row, t])
+        assert led[row, t] == pytest.approx(expected, rel=1e-4)
+
+
 def test_detectors_are_not_saved(tmp_path):
     captioner = make_captioner(guide_weight=0.5)
     captioner.save(tmp_path / "model")

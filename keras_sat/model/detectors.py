@@ -5,7 +5,8 @@ the photo the probability that at least one of the cells has the word; only that
 (multiple-instance learning). What it learns is where: the cells by which photos of dogs differ from all others.
 
 While a captioner is trained with `guide_weight`, detectors learn along, from the same features, and the map of each
-word of a caption leads the attention that predicts it. Captions are written without them, and they are not saved.
+word of a caption leads the attention that predicts it; with a sentinel, to the photo in the first place. Captions are
+written without them, and they are not saved.
 """
 
 import keras
@@ -86,7 +87,7 @@ class Guide:
         Args:
             features: what attention is paid to, (photos, regions, feature_dim).
             target_ids, token_weights: of all captions of each photo, (rows, time), rows being a multiple of photos.
-            attention_weights: (rows, time, regions).
+            attention_weights: (rows, time, regions); with a sentinel, the share from the photo times them.
             off_boxes: function of maps (rows, time, regions), and of which count (rows, time), that returns what it
                 costs the rows that these lie beside boxes; None: there are none. Detectors learn from boxes too.
 

@@ -166,7 +166,9 @@ class PaperObjective:
             cost = off_boxes(read.attention_weights, 1.0)
             costs.append((cost, {"off_boxes": (beside, is_named)}))
         if self.guide is not None and self.guide.detectors.built:
-            costs.append(self.guide(features, target_ids, read.attention_weights, read.token_weights, off_boxes))
+            # What the sentinel takes is missing at the regions, so that the guide says when to look at the photo, too.
+            looked = read.attention_weights * read.from_photo
+            costs.append(self.guide(features, target_ids, looked, read.token_weights, off_boxes))
         return costs
 
     def _surrogate(self, learnt, log_prob, entropy, read, sampled):
