@@ -115,7 +115,7 @@ class Captioner(keras.Model):
         self.random_generator = keras.random.SeedGenerator(options.seed)
         self.guide_weight = options.guide_weight
         guide = None
-        if options.guide_weight:
+        if options.guide_weight and self.decoder.attention != "none":  # without attention nothing can be led
             seeded = {"weight": options.guide_weight, "seed": options.seed + 5}
             guide = Guide(self.vocabulary, dtype=self.decoder.dtype_policy, **seeded)
             self.detectors = guide.detectors  # Keras finds their weights here
@@ -223,8 +223,9 @@ class Captioner(keras.Model):
 
     def _build_detectors(self):
         """Make the weights of the word detectors, which only a captioner that is trained needs."""
-        if self.guide_weight and self.num_regions and self.compiled and not self.detectors.built:
-            self.detectors.build(self.adapter.compute_output_shape((None, *self.feature_shape)))
+        guide = self.paper_objective.guide
+        if guide is not None and self.num_regions and self.compiled and not guide.detectors.built:
+            guide.detectors.build(self.adapter.compute_output_shape((None, *self.feature_shape)))
 
     def call(self, inputs, training=False, noise=None, sampled=None):
         features, input_ids, *_ = inputs

@@ -45,11 +45,22 @@ _FEW_PHOTOS = preset(
     length_penalty=0.5,
 )
 
+# Attention that meets what its words name; with boxes of phrases, box_weight=1 as well.
+LOOKS_AT_WHAT_IT_NAMES = preset(
+    attends="after",
+    scoring="bilinear",
+    feature_activation="relu",
+    sentinel=True,
+    guide_weight=0.5,
+    attention_penalty_weight=0.0,
+)
+
 PRESETS = {
     "default": {},
     "flickr8k": preset(**_FEW_PHOTOS, num_views=2),
     "flickr8k-efficientnet_lite0": preset(
-        **{**_FEW_PHOTOS, "epochs": 10},
+        **{**_FEW_PHOTOS, "epochs": 8},
+        **LOOKS_AT_WHAT_IT_NAMES,
         num_views=6,
         encoder="efficientnet_lite0",
         encoder_training="fine-tuned",
@@ -139,4 +150,6 @@ def usual_preset(data, options):
     last_trained = options.get("trained_up_to", None if "trained_up_to" in unsuitable else preset.get("trained_up_to"))
     if training != "fine-tuned" and last_trained is None:
         unsuitable |= {"encoder_rate", "first_layer_rate"}
+    if options.get("group_by", preset.get("group_by")) != "image":
+        unsuitable |= {"guide_weight"}
     return {name: value for name, value in preset.items() if name not in unsuitable}

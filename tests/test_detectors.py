@@ -223,6 +223,22 @@ def test_the_guide_says_when_to_look_too():
         assert led[row, t] == pytest.approx(expected, rel=1e-4)
 
 
+def test_what_leads_attention_is_said_anew_for_each_training():
+    before = make_captioner(guide_weight=0.5, box_weight=1.0)
+    before.compile("sgd")
+    assert (before.adapted().guide_weight, before.adapted().paper_objective.box_weight) == (0, 0)
+    assert before.adapted(guide_weight=0.3).guide_weight == 0.3
+
+
+def test_without_attention_nothing_is_led():
+    (_, input_ids, covered), targets, weights = batch_with_boxes()
+    captioner = make_captioner(attention="none", guide_weight=0.5, box_weight=1.0)
+    captioner.compile("sgd")
+    figures = captioner.train_step(((numbers(2, 4, 3), input_ids, covered), targets, weights))
+    assert not {"guide", "detection", "off_boxes"} & figures.keys()
+    assert not any("detectors" in weight.path for weight in captioner.weights)
+
+
 def test_detectors_are_not_saved(tmp_path):
     captioner = make_captioner(guide_weight=0.5)
     captioner.save(tmp_path / "model")

@@ -79,6 +79,7 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
         ({"encoder": "mobilenet_v2", "encoder_layer": "block_9_add", "trained_up_to": "out_relu"}, set()),
         ({"encoder": "mobilenet_v2", "trained_up_to": "block_15_add"}, set()),
         ({"encoder": "efficientnet_lite0"}, set()),
+        ({"encoder": "efficientnet_lite0", "group_by": "caption"}, {"guide_weight"}),
         ({"encoder": "efficientnet_lite0", "encoder_training": "frozen"}, {"encoder_rate", "first_layer_rate"}),
         ({"encoder": "efficientnet_lite0", "encoder_training": "scratch"}, {"encoder_rate", "first_layer_rate"}),
         (

@@ -49,7 +49,9 @@ def _refuse_another_encoder(captioner, options):
 
 def _config_of(captioner, vocabulary, options):
     """Return the arguments that the new captioner is made with."""
-    config = {**captioner.get_config(), **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
+    # What leads attention is said anew for each training: detectors are not saved, and boxes belong to the photos.
+    not_kept = dict.fromkeys(("guide_weight", "box_weight"), 0.0)
+    config = {**captioner.get_config(), **not_kept, **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
     if captioner.photo_encoder.is_saved or captioner.trained_up_to is not None:
         config["encoder_weights"] = None  # they are taken over from the one before
     if captioner.photo_encoder.is_own:

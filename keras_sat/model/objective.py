@@ -104,7 +104,8 @@ class PaperObjective:
         is_caption = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
         num_captions = ops.maximum(sum_over_replicas(ops.sum(is_caption)), 1.0)
         costs = weighted_penalty - gain
-        further = self._led_costs(adapted, captions[1], read, covered) if training else []
+        is_led = training and captioner.decoder.attention != "none"
+        further = self._led_costs(adapted, captions[1], read, covered) if is_led else []
         for cost, _ in further:
             costs = costs + cost
         mean = ops.sum(costs * is_caption) / num_captions

@@ -123,8 +123,8 @@ class AttentionDisplay:
         """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
 
         Below each panel stands how many times an even share its maximum is and, with a sentinel, how much of the word
-        came from the photo. Light has the same scale: full from three
-        times an even share on, so that a nearly uniform map looks nearly even.
+        came from the photo. Light has the same scale: full from three times an even share on, so that a nearly uniform
+        map looks nearly even.
 
         Args:
             ax: an array of axes, one more than there are words at least; None makes a new figure.
