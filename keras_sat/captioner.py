@@ -358,8 +358,12 @@ class Captioner(keras.Model):
         with tf.GradientTape() as tape:
             objective = self.training_objective(self, batch)
             loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
-        gradients = tape.gradient(loss, self.trainable_variables)
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # a word's rows of E added up
+        weights = self.trainable_variables
+        gradients = [
+            # None is for word detectors in self-critical training, which have no part in it. A word's rows of E add up.
+            tf.zeros(weight.shape, weight.dtype) if gradient is None else tf.convert_to_tensor(gradient)
+            for weight, gradient in zip(weights, tape.gradient(loss, weights))
+        ]
         self.updates.apply(self, sums_on_first_replica(gradients))
         objective.after_step()
         return self.means.update(objective)

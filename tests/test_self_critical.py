@@ -146,6 +146,15 @@ def test_what_is_read_is_what_was_drawn_with_dropout_too():
     assert not np.allclose(plain, found, rtol=1e-2)
 
 
+def test_word_detectors_stay_as_they_are():
+    captioner = make_captioner(guide_weight=0.5, attends="after", sentinel=True)
+    captioner.compile("sgd", training_objective=SelfCritical(CAPTIONS, captioner.vocabulary, max_length=3))
+    detectors, before = captioner.detectors.get_weights(), captioner.decoder.get_weights()
+    captioner.train_step(batch_of(CAPTIONS, captioner.vocabulary))
+    assert detectors and all(map(np.array_equal, detectors, captioner.detectors.get_weights()))
+    assert not all(map(np.array_equal, before, captioner.decoder.get_weights()))
+
+
 @pytest.mark.slow
 def test_it_makes_good_captions_more_probable(scene_images, scene_cache):
     images = [image for image in scene_images if image.split == "train"][:8]
