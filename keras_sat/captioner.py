@@ -472,7 +472,8 @@ class Captioner(keras.Model):
 
         Args:
             vocabulary: Vocabulary. Words that both have keep their weights, new ones begin with random weights.
-            **options: see Captioner. Those that would change the shape of the weights are refused.
+            **options: see Captioner. Those that would change the shape of the weights are refused. With another `grid`
+                the same encoder, decoder and weights look at finer or coarser cells, without training.
         """
         return transfer.adapted(self, vocabulary, options)
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from conftest import all_slow_but, write_photos
 
 import keras_sat
-from data_utils import DATASETS, CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
+from data_utils import DATASETS, CaptionedImage, FeatureCache, Vocabulary, draw_scenes, load_image, make_batches
 from keras_sat import ATTENTIONS, SCORINGS, Captioner, equations
 from keras_sat.files import saving
 from keras_sat.files.model_folder import read_model, write_model
@@ -1055,6 +1055,24 @@ def test_an_adapted_captioner_takes_its_encoder_along(tmp_path, training):
         before.adapted(hidden_dim=7)
     with pytest.raises(ValueError, match="nothing to adapt"):
         Captioner(vocabulary, encoder=None).adapted()
+
+
+@pytest.mark.parametrize("training", ["fine-tuned", "frozen"])
+def test_an_adapted_captioner_may_look_at_a_finer_grid(tmp_path, training):
+    photo = draw_scenes(1, seed=3, image_size=64)[0].image
+    options = {"encoder": "efficientnet_lite0", "encoder_weights": None, "image_size": 64, **SMALL}
+    before = Captioner(Vocabulary(["a", "dog"]), encoder_training=training, **options)
+    before.build(((None, 4, 1280), (None, None)) if training == "frozen" else ((None, 64, 64, 3), (None, None)))
+    finer = before.adapted(grid="4x4")
+    assert (before.rows_and_columns(), finer.rows_and_columns()) == ((2, 2), (4, 4))
+    one, other = (captioner.encode(photo[None]) for captioner in (before, finer))
+    np.testing.assert_allclose(np.reshape(other, (4, 4, -1))[1::2, 1::2].reshape(4, -1), one[0], atol=1e-4)
+    finer.save(tmp_path / "finer")
+    loaded = Captioner.load(tmp_path / "finer")
+    assert loaded.caption(photo).attention_weights.shape[1:] == (4, 4)
+    assert loaded.caption(photo).log_prob == pytest.approx(finer.caption(photo).log_prob, rel=1e-5)
+    again = loaded.adapted(grid=None)
+    assert again.caption(photo).log_prob == pytest.approx(before.caption(photo).log_prob, rel=1e-5)
 
 
 def test_weights_are_restored_in_place(eight, tmp_path):

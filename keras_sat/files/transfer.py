@@ -13,13 +13,15 @@ def adapted(captioner, vocabulary, options):
     vocabulary = captioner.vocabulary if vocabulary is None else vocabulary
     _refuse_another_encoder(captioner, options)
     adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
+    has_its_grid = adapted.photo_encoder.grid == captioner.photo_encoder.grid
     adapted.photo_encoder.remember(
         weights=options.get("encoder_weights", captioner.encoder_weights),
         grid_shape=adapted.grid_shape,
-        known_grid=captioner.rows_and_columns(),
+        known_grid=captioner.rows_and_columns() if has_its_grid else adapted.encoder_model.output_shape[1:3],
         comes_along=captioner.photo_encoder.is_saved,
     )
-    adapted.build(((None, *captioner.feature_shape), (None, None)))
+    feature_shape = captioner.feature_shape if has_its_grid else adapted.photo_encoder.features_shape[1:]
+    adapted.build(((None, *feature_shape), (None, None)))
     adapted.training_photos = captioner.training_photos
     _take_over_weights(captioner, adapted, options)
     return adapted
@@ -33,7 +35,9 @@ def _refuse_another_encoder(captioner, options):
             f"Received: encoder_training='frozen' (before: {captioner.encoder_training!r})"
         )
     before = captioner.get_config()
-    for name in ("encoder", "encoder_layer", "image_size", "grid"):
+    # With another grid it is the same encoder, with the same weights; but layers behind a frozen one keep their grid.
+    kept = ("encoder", "encoder_layer", "image_size", *(["grid"] if captioner.photo_encoder.top is not None else []))
+    for name in kept:
         if options.get(name, before[name]) != before[name]:
             raise ValueError(
                 f"A captioner keeps the encoder that it has: {name} is {before[name]!r}. "

@@ -36,7 +36,7 @@ SELF_CRITICAL_FOLDER = "self_critical"  # within that of the training before
 # Options that change how a trained captioner is trained further, and none of its parts and sizes.
 MAY_CHANGE = """
     attention attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
-    expectation_for use_baseline guide_weight box_weight length_penalty dropout_embedding
+    expectation_for use_baseline grid guide_weight box_weight length_penalty dropout_embedding
     dropout_words dropout_before_readout
     dropout_after_readout feature_dropout name
 """
