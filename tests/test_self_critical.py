@@ -155,6 +155,30 @@ def test_word_detectors_stay_as_they_are():
     assert not all(map(np.array_equal, before, captioner.decoder.get_weights()))
 
 
+def test_boxes_hold_attention_where_it_is():
+    """They cost what they cost with words: of people's captions, in the mean over these."""
+    captioner = make_captioner(attends="after")
+    (features, input_ids), target_ids, weights = batch_of(CAPTIONS, captioner.vocabulary)
+    covered = np.zeros((*target_ids.shape, REGIONS), "float32")
+    covered[0, 0, :2, 1] = 1.0
+    batch = (features, input_ids, covered), target_ids, weights
+    objective = SelfCritical(CAPTIONS, captioner.vocabulary, max_length=3)
+
+    def measured(box_weight):
+        captioner.paper_objective.box_weight = box_weight
+        captioner.random_generator.state.assign([3, 4])
+        return objective(captioner, batch)
+
+    plain, with_boxes = measured(0.0), measured(0.7)
+    assert "off_boxes" not in plain.figures
+    read = captioner.read(features, *(np.reshape(x, (-1, x.shape[-1])) for x in (input_ids, target_ids, weights)))
+    expected = -0.7 * np.log(np.asarray(read.attention_weights)[0, :2, 1]).sum() / 5  # captions
+    assert expected > 0.01 and len(weights.any(axis=-1).ravel().nonzero()[0]) == 5
+    assert float(with_boxes.mean) == pytest.approx(float(plain.mean) + expected, rel=1e-4)
+    values, is_named = with_boxes.figures["off_boxes"]
+    assert np.asarray(is_named).sum() == 2 and np.shape(values) == np.shape(is_named)
+
+
 @pytest.mark.slow
 def test_it_makes_good_captions_more_probable(scene_images, scene_cache):
     images = [image for image in scene_images if image.split == "train"][:8]

@@ -152,24 +152,36 @@ class PaperObjective:
         penalty = equations.attention_penalty(read.attention_weights, read.token_weights)
         return ops.zeros_like(penalty) if captioner.decoder.attention == "none" else penalty
 
+    def off_boxes(self, read, covered):
+        """Return what it costs each row that attention lies beside the boxes of what its words name, and figures.
+
+        Args:
+            read: the Reading of people's captions.
+            covered: as `make_batches` gives it, (photos, captions, time, regions).
+
+        Returns: costs (rows,), `box_weight` times `equations.box_loss`; dict from names to values and weights; and a
+            function that returns the costs of other maps (rows, time, regions), of which `counts` (rows, time) count.
+        """
+        covered = ops.reshape(ops.cast(covered, "float32"), (-1, *ops.shape(covered)[-2:]))
+        covered = ops.repeat(covered, ops.shape(read.token_weights)[0] // ops.shape(covered)[0], axis=0)
+        is_named = ops.cast(ops.any(covered > 0, axis=-1), "float32") * read.token_weights
+
+        def costs_of(maps, counts=1.0):
+            return self.box_weight * ops.sum(equations.box_loss(maps, covered) * is_named * counts, axis=-1)
+
+        beside = equations.box_loss(read.attention_weights, covered)
+        return costs_of(read.attention_weights), {"off_boxes": (beside, is_named)}, costs_of
+
     def _led_costs(self, features, target_ids, read, covered):
         """Return what leads attention to what words name: a list of (costs of the rows, figures)."""
-        costs, off_boxes = [], None
+        costs, costs_of_maps = [], None
         if self.box_weight and covered:
-            covered = ops.reshape(ops.cast(covered[0], "float32"), (-1, *ops.shape(covered[0])[-2:]))
-            covered = ops.repeat(covered, ops.shape(target_ids)[0] // ops.shape(covered)[0], axis=0)
-            is_named = ops.cast(ops.any(covered > 0, axis=-1), "float32") * read.token_weights
-
-            def off_boxes(maps, counts):
-                return self.box_weight * ops.sum(equations.box_loss(maps, covered) * is_named * counts, axis=-1)
-
-            beside = equations.box_loss(read.attention_weights, covered)
-            cost = off_boxes(read.attention_weights, 1.0)
-            costs.append((cost, {"off_boxes": (beside, is_named)}))
+            cost, figures, costs_of_maps = self.off_boxes(read, covered[0])
+            costs.append((cost, figures))
         if self.guide is not None and self.guide.detectors.built:
             # What the sentinel takes is missing at the regions, so that the guide says when to look at the photo, too.
             looked = read.attention_weights * read.from_photo
-            costs.append(self.guide(features, target_ids, looked, read.token_weights, off_boxes))
+            costs.append(self.guide(features, target_ids, looked, read.token_weights, costs_of_maps))
         return costs
 
     def _surrogate(self, learnt, log_prob, entropy, read, sampled):

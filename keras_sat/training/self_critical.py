@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.model.objective import Objective, photos_with_words
+from keras_sat.model.objective import Objective, as_rows, photos_with_words
 from keras_sat.model.replicas import draw_for_photos, sum_over_replicas
 from keras_sat.options import SearchOptions, SelfCriticalOptions
 from keras_sat.scoring.cider import DocumentFrequencies, cider_of_vectors
@@ -29,8 +29,9 @@ class SelfCritical:
     """What a batch costs in self-critical training: `Captioner.compile(training_objective=SelfCritical(...))`.
 
     The batches are those of make_batches with group_by="image": the captions of a photo are the references. Words are
-    chosen with attention's expectation, hard attention's too. The attention penalty, label smoothing, and dropout of
-    words and of word vectors have no part in it.
+    chosen with attention's expectation, hard attention's too. The attention penalty, label smoothing, word detectors,
+    and dropout of words and of word vectors have no part in it. With `box_weight`, boxes hold attention where it is:
+    people's captions are read beside those that are drawn, for what it costs to look beside their boxes.
 
     Args:
         captions: the captions of each training photo, a list of lists: they say how rare an n-gram is.
@@ -53,8 +54,11 @@ class SelfCritical:
         self.reward = CaptionReward(captions, vocabulary)
 
     def __call__(self, captioner, batch):
-        """Return the Objective of ((features, input_ids), target_ids, token_weights)."""
-        (features, *_), target_ids, token_weights = batch
+        """Return the Objective of ((features, input_ids), target_ids, token_weights).
+
+        Behind input_ids may stand what boxes cover, see `make_batches`.
+        """
+        (features, input_ids, *covered), target_ids, token_weights = batch
         if len(target_ids.shape) != 3:
             raise ValueError(
                 'Self-critical training needs all captions of a photo together: make_batches(..., group_by="image"). '
@@ -83,6 +87,11 @@ class SelfCritical:
             "reward": (ops.reshape(drawn_rewards, (-1,)), is_caption),
             "baseline_reward": (ops.reshape(baseline + ops.zeros_like(drawn_rewards), (-1,)), is_caption),
         }
+        if covered and captioner.paper_objective.box_weight and captioner.decoder.attention != "none":
+            read = captioner.read(features, *map(as_rows, (input_ids, target_ids, token_weights)))
+            costs, of_boxes, _ = captioner.paper_objective.off_boxes(read, covered[0])
+            num_read = sum_over_replicas(ops.sum(ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")))
+            mean, figures = mean + ops.sum(costs) / num_read, {**figures, **of_boxes}
         return Objective(mean, figures)
 
     def _write(self, captioner, features, thinning, is_photo):
