@@ -139,16 +139,24 @@ def training_batches(bench, vocabulary):
     return [batch for number, batch in enumerate(batches) if number % every == every // 2][:NUM_BATCHES]
 
 
+def number_of_captions(batches):
+    return sum(float(np.sum(np.any(weights.numpy() > 0, axis=-1))) for _, _, weights in batches)
+
+
+def compiled_step(captioner):
+    import tensorflow as tf
+
+    return tf.function(captioner.train_step, reduce_retracing=True, autograph=False)
+
+
 def bench_train(bench, attention):
     """Captions a second of `train_step`, and of the peer on every fourth batch."""
     import peers
-    import tensorflow as tf
     import torch
 
     captioner = bench.captioner(attention)
     batches = training_batches(bench, captioner.vocabulary)
-    step = tf.function(captioner.train_step, reduce_retracing=True, autograph=False)
-    num_captions = sum(float(np.sum(np.any(weights.numpy() > 0, axis=-1))) for _, _, weights in batches)
+    step, num_captions = compiled_step(captioner), number_of_captions(batches)
     num_words = sum(float(np.sum(weights)) for _, _, weights in batches)
     num_photos = sum(len(features) for (features, _), _, _ in batches)
 
@@ -191,8 +199,6 @@ def bench_train_hard(bench):
 
 def bench_train_after(bench):
     """Captions a second of `train_step` where attention is paid after reading, over those of the paper's order."""
-    import tensorflow as tf
-
     captioners = {
         "before": bench.captioner(),
         "after": bench.captioner(attends="after"),
@@ -201,14 +207,13 @@ def bench_train_after(bench):
         "none": bench.captioner("none"),
     }
     batches = training_batches(bench, captioners["after"].vocabulary)[1::2]
-    num_captions = sum(float(np.sum(np.any(weights.numpy() > 0, axis=-1))) for _, _, weights in batches)
 
     def trainer(captioner):
-        step = tf.function(captioner.train_step, reduce_retracing=True, autograph=False)
+        step = compiled_step(captioner)
         return lambda: [float(step(batch)["loss"]) for batch in batches]
 
     took = dict(zip(captioners, in_turn(*map(trainer, captioners.values()))))
-    result = figure(num_captions / took["after"], "captions/s")
+    result = figure(number_of_captions(batches) / took["after"], "captions/s")
     no_attention = took.pop("none")
     result["over_no_attention"] = {name: seconds / no_attention - 1 for name, seconds in took.items()}
     costs = [f"{name} {100 * cost:.0f} %" for name, cost in result["over_no_attention"].items()]
