@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_utils import FeatureCache
+from data_utils import FeatureCache, draw_scenes
 from keras_sat import Captioner, ScoreTable
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -269,6 +269,25 @@ def test_seeds_become_one_row(benchmarks, monkeypatch, tmp_path, capsys):
 
 
 # === Between two captioners ===
+
+
+def test_a_blend_has_one_encoder_and_the_grid_that_was_asked_for(benchmarks, tmp_path):
+    import blend
+
+    photo = draw_scenes(1, seed=3, image_size=64)[0].image
+    options = {"encoder": "efficientnet_lite0", "encoder_weights": None, "image_size": 64, "hidden_dim": 5}
+    options |= {"encoder_layer": "block_7", "trained_up_to": "top", "feature_projection_dim": 6, "box_weight": 1.0}
+    captioner = Captioner(["a", "dog"], **options)
+    captioner.build(((None, 16, 80), (None, None)))
+    captioner.note_training_photos(["a photo"])
+    captioner.save(tmp_path / "parts")
+    blend.main([str(tmp_path / "whole"), f"{tmp_path / 'parts'}=1", "--grid", "4x4"])
+    whole, finer = Captioner.load(tmp_path / "whole"), captioner.adapted(grid="4x4")
+    assert (whole.encoder_training, whole.trained_up_to, whole.encoder_layer) == ("fine-tuned", None, None)
+    assert (whole.box_weight, whole.training_photos) == (0.0, captioner.training_photos)
+    one, other = whole.caption(photo), finer.caption(photo)
+    assert one.attention_weights.shape[1:] == (4, 4)
+    assert one.log_prob == pytest.approx(other.log_prob, rel=1e-5)
 
 
 def test_a_blend_lies_between_captioners(benchmarks, tmp_path):

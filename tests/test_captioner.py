@@ -1057,15 +1057,19 @@ def test_an_adapted_captioner_takes_its_encoder_along(tmp_path, training):
         Captioner(vocabulary, encoder=None).adapted()
 
 
-@pytest.mark.parametrize("training", ["fine-tuned", "frozen"])
-def test_an_adapted_captioner_may_look_at_a_finer_grid(tmp_path, training):
+@pytest.mark.parametrize("trained", ["all", "none", "the last layers"])
+def test_an_adapted_captioner_may_look_at_a_finer_grid(tmp_path, trained):
     photo = draw_scenes(1, seed=3, image_size=64)[0].image
     options = {"encoder": "efficientnet_lite0", "encoder_weights": None, "image_size": 64, **SMALL}
-    before = Captioner(Vocabulary(["a", "dog"]), encoder_training=training, **options)
-    before.build(((None, 4, 1280), (None, None)) if training == "frozen" else ((None, 64, 64, 3), (None, None)))
+    options |= {"encoder_training": "fine-tuned" if trained == "all" else "frozen"}
+    if trained == "the last layers":
+        options |= {"encoder_layer": "block_7", "trained_up_to": "top"}
+    shape = {"all": (None, 64, 64, 3), "none": (None, 4, 1280), "the last layers": (None, 16, 80)}[trained]
+    before = Captioner(Vocabulary(["a", "dog"]), **options)
+    before.build((shape, (None, None)))
     finer = before.adapted(grid="4x4")
     assert (before.rows_and_columns(), finer.rows_and_columns()) == ((2, 2), (4, 4))
-    one, other = (captioner.encode(photo[None]) for captioner in (before, finer))
+    one, other = (captioner.adapt(captioner.encode(photo[None])) for captioner in (before, finer))
     np.testing.assert_allclose(np.reshape(other, (4, 4, -1))[1::2, 1::2].reshape(4, -1), one[0], atol=1e-4)
     finer.save(tmp_path / "finer")
     loaded = Captioner.load(tmp_path / "finer")

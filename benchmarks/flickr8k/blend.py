@@ -1,7 +1,9 @@
 """The weighted mean of several captioners' weights: `python benchmarks/flickr8k/blend.py OUT A=.25 B=.75`.
 
 A and B are folders that were saved, the one trained further from the other. Between a captioner and what self-critical
-training has made of it lie some that are better than both, see tried.md. `--precision int8` makes OUT small.
+training has made of it lie some that are better than both, see tried.md. `--precision int8` makes OUT small, and
+`--grid 14x14` gives those that have another grid this one. Where the last layers of the encoder were trained, OUT has
+one encoder of which all layers are, so that it can be trained further like any other.
 """
 
 import argparse
@@ -33,17 +35,38 @@ def blend(captioners, shares):
     return blended
 
 
+def joined(captioner):
+    """Return the same captioner with the frozen layers and the trained ones of its encoder in one network."""
+    undivided = {"encoder_layer": None, "trained_up_to": None, "encoder_training": "fine-tuned", "encoder_weights": None}
+    leads_no_more = {"guide_weight": 0.0, "box_weight": 0.0}
+    whole = Captioner(**{**captioner.get_config(), **undivided, **leads_no_more, "vocabulary": captioner.vocabulary})
+    whole.build(((None, *captioner.photo_encoder.photo_size, 3), (None, None)))
+    top = captioner.photo_encoder.top.weights
+    behind = [weight for weight in captioner.adapter.weights if all(weight is not other for other in top)]
+    parts = [*captioner.encoder_model.weights, *top, *behind, *captioner.decoder.weights]
+    kept = [*whole.encoder_model.weights, *whole.adapter.weights, *whole.decoder.weights]
+    for weight, part in zip(kept, parts, strict=True):
+        weight.assign(part.numpy())
+    whole.training_photos = captioner.training_photos
+    return whole
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out", help="the folder to write")
     parser.add_argument("parts", nargs="+", metavar="MODEL=SHARE")
     parser.add_argument("--precision", default="float32")
+    parser.add_argument("--grid", help="rows and columns of the encoder's grid, such as 14x14")
     parser.add_argument("--encoder-weights", help="a weights file for the encoder, instead of Keras' download")
     arguments = parser.parse_args(arguments)
     try:
         names, shares = zip(*(part.rsplit("=", 1) for part in arguments.parts))
         captioners = [Captioner.from_pretrained(name, encoder_weights=arguments.encoder_weights) for name in names]
+        if arguments.grid:
+            captioners = [captioner.adapted(grid=arguments.grid) for captioner in captioners]
         blended = blend(captioners, [float(share) for share in shares])
+        if blended.photo_encoder.top is not None:
+            blended = joined(blended)
         if blended.photo_encoder.is_saved:  # where its file lay once is no news for whoever gets OUT
             blended.photo_encoder.weights = "imagenet"
         blended.save(arguments.out, precision=arguments.precision)

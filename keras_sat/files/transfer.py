@@ -35,9 +35,7 @@ def _refuse_another_encoder(captioner, options):
             f"Received: encoder_training='frozen' (before: {captioner.encoder_training!r})"
         )
     before = captioner.get_config()
-    # With another grid it is the same encoder, with the same weights; but layers behind a frozen one keep their grid.
-    kept = ("encoder", "encoder_layer", "image_size", *(["grid"] if captioner.photo_encoder.top is not None else []))
-    for name in kept:
+    for name in ("encoder", "encoder_layer", "image_size"):  # with another grid it is the same, with the same weights
         if options.get(name, before[name]) != before[name]:
             raise ValueError(
                 f"A captioner keeps the encoder that it has: {name} is {before[name]!r}. "
