@@ -37,9 +37,9 @@ def blend(captioners, shares):
 
 def joined(captioner):
     """Return the same captioner with the frozen layers and the trained ones of its encoder in one network."""
-    undivided = dict.fromkeys(("encoder_layer", "trained_up_to", "encoder_weights")) | {"encoder_training": "fine-tuned"}
-    not_kept = dict.fromkeys(("guide_weight", "box_weight"), 0.0)  # as in `adapted`
-    whole = Captioner(**{**captioner.get_config(), **undivided, **not_kept, "vocabulary": captioner.vocabulary})
+    changed = dict.fromkeys(("encoder_layer", "trained_up_to", "encoder_weights")) | {"encoder_training": "fine-tuned"}
+    changed |= dict.fromkeys(("guide_weight", "box_weight"), 0.0)  # as in `adapted`
+    whole = Captioner(**{**captioner.get_config(), **changed, "vocabulary": captioner.vocabulary})
     whole.build(((None, *captioner.photo_encoder.photo_size, 3), (None, None)))
     top = captioner.photo_encoder.top.weights
     behind = [weight for weight in captioner.adapter.weights if all(weight is not other for other in top)]
