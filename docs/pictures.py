@@ -49,6 +49,15 @@ def draw_attention():
     figure.savefig(HERE / "attention.png", dpi=110)
 
 
+def draw_photo():
+    """A free photo as the bundled captioner of photos describes it."""
+    result = keras_sat.Captioner.from_pretrained().caption(str(HERE / "photo.jpg"))
+    columns = (len(result.words) + 2) // 2
+    figure = Figure(figsize=(1.6 * columns, 4.0), layout="constrained")
+    keras_sat.AttentionDisplay.from_result(result).plot(figure.subplots(2, columns))
+    figure.savefig(HERE / "photo_attention.png", dpi=100)
+
+
 def draw_cartoon():
     """The same scene as the shipped captioner with soft attention describes it, word by word."""
     scene = unseen_scene()
@@ -60,4 +69,5 @@ if __name__ == "__main__":
     draw_scenes_and_captions()
     save_scene()
     draw_attention()
+    draw_photo()
     draw_cartoon()

@@ -24,6 +24,7 @@ STORIES = [
     "08_words_out",
     "09_how_good_is_it",
     "10_your_own_photos",
+    "11_when_to_look",
 ]
 SHORTEST = "01_words_and_ids"  # the only one that needs no TensorFlow
 SOURCES = sorted((FOLDER / "src").glob("*.py"))
@@ -47,7 +48,7 @@ def code(cells):
     return [text for kind, text in cells if kind == "code"]
 
 
-def test_there_are_the_ten_stories():
+def test_there_are_the_eleven_stories():
     assert [source.stem for source in SOURCES] == STORIES
     assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == STORIES
 

@@ -1,6 +1,7 @@
 import json
 import socket
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +11,18 @@ from PIL import ExifTags, Image
 
 import keras_sat
 from data_utils import draw_scenes, photos_of_split
+from data_utils.datasets.boxes import read_boxes
 from keras_sat.command_line.demo import report_on
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
 from keras_sat.model import encoder_weights
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.cider import cider
+from keras_sat.scoring.phrases import ground_phrases
 
 GOLDEN = Path(__file__).parent / "golden"
 PHOTO = Path(__file__).parents[1] / "docs" / "photo.jpg"  # a man with a camera
-LARGEST = {"scenes": 1_000_000, "scenes-hard": 1_000_000, "flickr8k": 16_000_000}
+PHOTO_KINDS = {"flickr8k": "soft", "flickr8k-hard": "hard"}
+LARGEST = {"scenes": 1_000_000, "scenes-hard": 1_000_000, **dict.fromkeys(PHOTO_KINDS, 16_000_000)}
 
 
 @pytest.mark.parametrize("name, truth, mass", [("scenes", 0.9, 0.8), ("scenes-hard", 0.8, 0.7)])
@@ -55,14 +59,35 @@ def flickr8k_captioner():
     return keras_sat.Captioner.from_pretrained()
 
 
-def test_the_captioner_of_photos_needs_nothing_but_itself(monkeypatch):
+@pytest.mark.parametrize("name", PHOTO_KINDS)
+def test_a_captioner_of_photos_needs_nothing_but_itself(monkeypatch, name):
     monkeypatch.setattr(socket, "socket", None)  # whoever asks for one fails
     monkeypatch.setattr(encoder_weights, "installed_weights", None)  # and whoever looks for a package
-    captioner = keras_sat.Captioner.from_pretrained()
+    captioner = keras_sat.Captioner.from_pretrained(name)
     result = captioner.caption(PHOTO)
-    assert captioner.decoder.attention == "soft" and result.attention_weights.shape[1:] == (7, 7)
+    assert captioner.decoder.attention == PHOTO_KINDS[name] and result.attention_weights.shape[1:] == (14, 14)
     assert {"man", "camera"} <= set(result.words)
     assert captioner.encoder_weights == "imagenet", "no path of the computer that it was trained on"
+
+
+@pytest.mark.parametrize("name", PHOTO_KINDS)
+def test_it_knows_when_to_look(name):
+    result = keras_sat.Captioner.from_pretrained(name).attend(PHOTO, "a man in a black coat in front of a building")
+    from_photo = dict(zip(result.words, result.from_photo))
+    assert min(from_photo["man"], from_photo["coat"], from_photo["building"]) > 0.9 > 0.5 > from_photo["of"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PHOTO_KINDS)
+def test_it_looks_at_what_it_names(name, flickr8k_images, real_data):
+    chosen = photos_of_split(flickr8k_images, "dev")[:200]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says of how many photos the size is not sure
+        boxes = read_boxes(real_data / "flickr8k_boxes.json", chosen)
+    met = ground_phrases(keras_sat.Captioner.from_pretrained(name), chosen, boxes).to_dict()
+    assert met["num_phrases"] > 200
+    assert met["mass"] > 0.5 and met["pointing"] > 0.6  # the model card has the figures of all 1,000
+    assert met["small"]["mass"] > 0.25 and met["small"]["pointing"] > 0.35
 
 
 @pytest.mark.slow

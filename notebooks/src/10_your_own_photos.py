@@ -389,8 +389,7 @@ for word, row in zip(result.words, times_even):
 #
 # ## Next
 #
-# That was the last story. [The table of contents](README.md) says where each idea is, and
-# [01](01_words_and_ids.ipynb) begins anew.
+# [11 · When to look](11_when_to_look.ipynb) asks whether light on a word means that the word came from there.
 #
 # The last cell checks what this notebook has claimed.
 
