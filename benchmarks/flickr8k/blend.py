@@ -37,18 +37,35 @@ def blend(captioners, shares):
 
 def joined(captioner):
     """Return the same captioner with the frozen layers and the trained ones of its encoder in one network."""
-    changed = dict.fromkeys(("encoder_layer", "trained_up_to", "encoder_weights")) | {"encoder_training": "fine-tuned"}
-    changed |= dict.fromkeys(("guide_weight", "box_weight"), 0.0)  # as in `adapted`
-    whole = Captioner(**{**captioner.get_config(), **changed, "vocabulary": captioner.vocabulary})
-    whole.build(((None, *captioner.photo_encoder.photo_size, 3), (None, None)))
-    top = captioner.photo_encoder.top.weights
+    apart = dict.fromkeys(("encoder_layer", "trained_up_to", "encoder_weights")) | {"encoder_training": "fine-tuned"}
+    return _with_weights_of(captioner, apart)
+
+
+def parted(captioner, layer):
+    """Return the same captioner with its encoder's layers behind `layer` apart, to train only these.
+
+    The others are those of the bundled captioner, which it must be.
+    """
+    apart = {"encoder_layer": layer, "trained_up_to": "top", "encoder_weights": "bundled", "encoder_training": "frozen"}
+    return _with_weights_of(captioner, apart)
+
+
+def _with_weights_of(captioner, changed):
+    """Return a captioner with these options changed, and all weights of the given one, in the order of the layers."""
+    unweighted = dict.fromkeys(("guide_weight", "box_weight"), 0.0)  # as in `adapted`
+    other = Captioner(**{**captioner.get_config(), **changed, **unweighted, "vocabulary": captioner.vocabulary})
+    other.build(((None, *other.photo_encoder.photo_size, 3), (None, None)))
+    for weight, same in zip(_in_order(other), _in_order(captioner), strict=True):
+        weight.assign(same.numpy())
+    other.training_photos = captioner.training_photos
+    return other
+
+
+def _in_order(captioner):
+    """Return all weights: the encoder's frozen layers, its trained ones, what follows them, the decoder."""
+    top = [] if captioner.photo_encoder.top is None else captioner.photo_encoder.top.weights
     behind = [weight for weight in captioner.adapter.weights if all(weight is not other for other in top)]
-    parts = [*captioner.encoder_model.weights, *top, *behind, *captioner.decoder.weights]
-    kept = [*whole.encoder_model.weights, *whole.adapter.weights, *whole.decoder.weights]
-    for weight, part in zip(kept, parts, strict=True):
-        weight.assign(part.numpy())
-    whole.training_photos = captioner.training_photos
-    return whole
+    return [*captioner.encoder_model.weights, *top, *behind, *captioner.decoder.weights]
 
 
 def main(arguments):
@@ -56,6 +73,7 @@ def main(arguments):
     parser.add_argument("out", help="the folder to write")
     parser.add_argument("parts", nargs="+", metavar="MODEL=SHARE")
     parser.add_argument("--precision", default="float32")
+    parser.add_argument("--trained-from", metavar="LAYER", help="part the encoder behind this layer, such as block_7")
     parser.add_argument("--grid", help="rows and columns of the encoder's grid, such as 14x14")
     parser.add_argument("--encoder-weights", help="a weights file for the encoder, instead of Keras' download")
     arguments = parser.parse_args(arguments)
@@ -67,6 +85,8 @@ def main(arguments):
         blended = blend(captioners, [float(share) for share in shares])
         if blended.photo_encoder.top is not None:
             blended = joined(blended)
+        if arguments.trained_from:
+            blended = parted(blended, arguments.trained_from)
         if blended.photo_encoder.is_saved:  # where its file lay once is no news for whoever gets OUT
             blended.photo_encoder.weights = "imagenet"
         blended.save(arguments.out, precision=arguments.precision)
