@@ -3,6 +3,7 @@
 import textwrap
 from pathlib import Path
 
+from matplotlib import cbook
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -50,12 +51,19 @@ def draw_attention():
 
 
 def draw_photo():
-    """A free photo as the bundled captioner of photos describes it."""
-    result = keras_sat.Captioner.from_pretrained().caption(str(HERE / "photo.jpg"))
-    columns = (len(result.words) + 2) // 2
-    figure = Figure(figsize=(1.6 * columns, 4.0), layout="constrained")
-    keras_sat.AttentionDisplay.from_result(result).plot(figure.subplots(2, columns))
-    figure.savefig(HERE / "photo_attention.png", dpi=100)
+    """A free photo as the bundled captioner describes it; below, how it reads words of our sentence about another."""
+    captioner = keras_sat.Captioner.from_pretrained()
+    own = captioner.caption(str(HERE / "photo.jpg"))
+    portrait = cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)  # U.S. Navy, in the public domain
+    read = captioner.attend(portrait, "a woman with a hat in front of a flag")
+    some = [position for position, word in enumerate(read.words) if word in ("woman", "hat", "front", "of", "flag")]
+    words = [read.words[position] for position in some]
+    columns = (len(own.words) + 2) // 2
+    figure = Figure(figsize=(1.75 * columns, 6.6), layout="constrained")
+    axes = figure.subplots(3, columns)
+    keras_sat.AttentionDisplay.from_result(own).plot(axes[:2])
+    keras_sat.AttentionDisplay(read.image, words, read.attention_weights[some], read.from_photo[some]).plot(axes[2])
+    figure.savefig(HERE / "photo_attention.png", dpi=80)
 
 
 def draw_cartoon():

@@ -336,18 +336,18 @@ for ax, picture, result in zip(axes, views.values(), described):
 figure.supxlabel("Photo: U.S. Navy, in the public domain", fontsize=7)
 
 # %% [markdown]
-# There is a dark jacket, and, in the upper half, a hat; that is what the captioner has seen. The man is a woman, as
-# often with this captioner. The same photo in another form gets another sentence: docs/model-card.md calls it nervous.
-# The cigarette and the building are made up.
+# There is a hat, and below it something black; that is what the captioner has seen. The man is a woman, as often with
+# this captioner, and a word that is safe is said twice: so much for rewards. The same photo in another form may get
+# another sentence: docs/model-card.md calls it nervous. The wall is made up.
 #
-# ## Where it looked, and how flat that is
+# ## Where it looked, and how sure that is
 #
-# Soft attention's maps of the whole photo. Above each map stands how much its greatest cell got, as a multiple of its
-# even share (1 of 49 cells): 1.0 would be flat.
+# Soft attention's maps of the whole photo. Below each map stands how much its greatest cell got, as a multiple of its
+# even share (1 of 196 cells): 1.0 would be flat.
 
 # %%
 result = described[0]
-times_even = result.attention_weights.reshape(-1, 49) * 49
+cells = result.attention_weights[0].size
 grid_rows = -(-(1 + len(result.words)) // 5)
 _, axes = plt.subplots(grid_rows, 5, figsize=(5.5, 1.7 * grid_rows), layout="constrained")
 keras_sat.AttentionDisplay(photo, result.words, result.attention_weights).plot(axes)
@@ -355,22 +355,23 @@ for ax in axes.ravel():
     ax.title.set_size(9)
 
 
-def width_in_cells(row):
-    """Return over how many cells the same entropy could be spread evenly: 49 for a flat map, 1 for a single cell."""
-    shares = row / row.sum()
+def width_in_cells(attention_map):
+    """Return over how many cells the same entropy could be spread evenly: all for a flat map, 1 for a single cell."""
+    shares = attention_map[attention_map > 0]
     return np.exp(-(shares * np.log(shares)).sum())
 
 
-for word, row in zip(result.words, times_even):
-    print(f"{word:10}{row.min():.1f} to {row.max():.1f} times an even look, {width_in_cells(row):.0f} of 49 cells wide")
+widths = [width_in_cells(attention_map) for attention_map in result.attention_weights]
+above = result.attention_weights[:, : len(result.attention_weights[0]) // 2].sum(axis=(1, 2))
+for word, width, share in zip(result.words, widths, above):
+    print(f"{word:10}{width:.0f} of {cells} cells wide, {share:.0%} of it in the upper half")
 
 # %% [markdown]
-# These maps are nearly flat: the attention of each word is spread as wide as if 40 to 48 of the 49 cells shared it
-# evenly. Light is full only from three times an even share on, and no place gets much more than twice its own. The
-# cells of this encoder's last layer have each seen nearly the whole photo: the captioner does not need to look at the
-# jacket to know of it. On the scenes, where a cell sees little, maps are to be believed
-# ([03](03_one_step_of_attention.ipynb) has put a number on that); with photos, look at the figures before you believe
-# a picture.
+# At "hat" the light is on the hat, at "man" on face and collar. So a mistake can be understood: the captioner has looked
+# at the person when it said "man"; what is wrong is the word. That was not
+# always so. The paper's loss asks for words alone, and the captioner for photos that was trained with it spread its
+# attention over 40 to 48 of its 49 cells, whatever it said. What has changed it is the next story,
+# [11](11_when_to_look.ipynb); docs/model-card.md has counts on 1,000 photos: one map in three still misses.
 
 # %% [markdown]
 # ## What to expect of photos of your own
@@ -389,7 +390,7 @@ for word, row in zip(result.words, times_even):
 #
 # ## Next
 #
-# [11 · When to look](11_when_to_look.ipynb) asks whether light on a word means that the word came from there.
+# [11 · When to look](11_when_to_look.ipynb): what makes attention look at what it names.
 #
 # The last cell checks what this notebook has claimed.
 
@@ -419,8 +420,8 @@ for curve in curves.values():
 assert hard["cross_entropy"][8] > hard["cross_entropy"][7] and hard["val_cross_entropy"][8:].max() < 2.72
 assert (hard["val_cross_entropy"] < none["val_cross_entropy"]).all()
 assert abs(hard["val_bleu_4"].max() - none["val_bleu_4"].max()) < 0.002
-assert {"man", "jacket"} <= set(result.words) and times_even.max() < 2.5
-assert all(38 < width_in_cells(row) < 49 for row in times_even)
+looked_at = dict(zip(result.words, zip(widths, above)))
+assert looked_at["hat"][0] < cells / 3 and looked_at["hat"][1] > 0.7 > looked_at["man"][1]
 assert len(described) == len(views) and len({result.caption for result in described}) > 2
 assert all(result.is_finished for result in described)
 if real_data:
