@@ -91,6 +91,11 @@ def make_batches(
 
     if group_by not in GROUPINGS:
         raise ValueError(f"Expected one of: {', '.join(GROUPINGS)}. Received: group_by={group_by!r}")
+    if (boxes is None) != (grid_shape is None):
+        raise ValueError(
+            "What boxes cover is a share of each region: pass `boxes` and `grid_shape` together. "
+            f"Received: boxes {'of photos' if boxes is not None else '= None'}, grid_shape={grid_shape!r}"
+        )
     if batch_size < 1:
         raise ValueError(f"A batch holds at least one caption. Received: batch_size={batch_size}")
     if (cache is None) == (image_size is None):

@@ -20,7 +20,7 @@ from keras_sat.files.export import export
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.detectors import Guide
+from keras_sat.model.detectors import Guide, words_with_places
 from keras_sat.model.graphs import Graphs
 from keras_sat.model.learnt_photos import digests_of, together
 from keras_sat.model.objective import Means, PaperObjective, as_rows
@@ -115,7 +115,8 @@ class Captioner(keras.Model):
         self.random_generator = keras.random.SeedGenerator(options.seed)
         self.guide_weight = options.guide_weight
         guide = None
-        if options.guide_weight and self.decoder.attention != "none":  # without attention nothing can be led
+        can_be_led = self.decoder.attention != "none" and words_with_places(self.vocabulary.words)
+        if options.guide_weight and can_be_led:
             seeded = {"weight": options.guide_weight, "seed": options.seed + 5}
             guide = Guide(self.vocabulary, dtype=self.decoder.dtype_policy, **seeded)
             self.detectors = guide.detectors  # Keras finds their weights here
@@ -313,6 +314,13 @@ class Captioner(keras.Model):
             name: what `fit` calls them: "x" or "validation_data".
         """
         (features, input_ids, *_), *_ = batches.element_spec
+        is_led = self.training_objective is self.paper_objective and self.paper_objective.guide is not None
+        if name == "x" and len(input_ids.shape) == 2 and is_led:
+            raise ValueError(
+                'Word detectors learn from all captions of a photo together: make_batches(..., group_by="image"), or '
+                "captioner.adapted(), which trains without them. "
+                f"Received: batches of captions by length, with guide_weight={self.guide_weight}"
+            )
         self._trace_anew(name, (len(features.shape), len(input_ids.shape)))
         self.build_once(features.shape, input_ids.shape)
         if self.compiled:
@@ -461,7 +469,7 @@ class Captioner(keras.Model):
         """Return a saved captioner, or one that is bundled with keras_sat. Nothing is downloaded.
 
         Args:
-            model: a folder that `save` wrote, or a bundled name: "flickr8k", which speaks of photos
+            model: a folder that `save` wrote, or a bundled name: "flickr8k" or "flickr8k-hard", which speak of photos
                 (docs/model-card.md), or "scenes" or "scenes-hard", which speak of the built-in scenes.
             **options: see `load`.
         """

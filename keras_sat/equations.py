@@ -102,15 +102,15 @@ def gumbel(uniform):
     return -ops.log(-ops.log(ops.clip(uniform, SMALLEST, 1 - 1e-7)))
 
 
-def sentinel(hidden_state, memory):
+def sentinel(gate, memory):
     """Return s_t = sigmoid(gate) * tanh(memory), what the network remembers: equation (10) of Lu et al. (2017).
 
     Args:
-        hidden_state: W h of the state that attends, (rows, hidden_dim). (Lu et al. make the gate of x_t and h_{t-1}, of
-            which h_t is made.)
+        gate: W h of the state that attends, before the sigmoid, (rows, hidden_dim). (Lu et al. make it of x_t and
+            h_{t-1}, of which h_t is made.)
         memory: its cell state, or the hidden state of a cell that has none, (rows, hidden_dim).
     """
-    return ops.sigmoid(hidden_state) * ops.tanh(memory)
+    return ops.sigmoid(gate) * ops.tanh(memory)
 
 
 def share_from_photo(attention_scores, sentinel_score):
@@ -244,7 +244,7 @@ def box_loss(attention_weights, covered):
         attention_weights: (..., regions).
         covered: the share of each region that the boxes of what is named cover, of the same shape.
     """
-    return -ops.log(ops.maximum(ops.sum(attention_weights * covered, axis=-1), 1e-6))
+    return -ops.log(ops.maximum(ops.sum(attention_weights * covered, axis=-1), SMALLEST))
 
 
 def next_baseline(baseline, log_prob):

@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 
 from data_utils import CaptionedImage
-from data_utils.datasets.boxes import NO_FIT, NO_SIZE, NOT_IN_CAPTION, UNSURE_SIZE, Phrase, covered_share, read_boxes
+from data_utils.datasets.boxes import (
+    NO_FIT,
+    NO_SIZE,
+    NOT_IN_CAPTION,
+    UNSURE_SIZE,
+    Boxes,
+    Phrase,
+    covered_cells,
+    covered_share,
+    read_boxes,
+)
+from data_utils.views import boxes_in_view, part_of_photo, view_of
 
 GIRL = CaptionedImage("12_ab", "12_ab.jpg", ["A dog .", "A girl in a T-shirt holds the kite ."])
 SENTENCE = "[/EN#1/people A girl] in [/EN#2/clothing a T-shirt] holds [/EN#3/other/toys the kite] ."
@@ -60,13 +71,23 @@ def test_what_does_not_fit_is_counted(tmp_path):
     assert "(first: 'A woman', photo 12_ab)" in str(caught[0].message)
 
 
+def with_boxes(*boxes, caption="1"):
+    """Return the JSON form of one photo with one phrase."""
+    phrase = f'{{"phrase": "a", "first_word": 0, "boxes": [{", ".join(boxes)}]}}'
+    return f'{{"12_ab.jpg": {{"caption": {caption}, "phrases": [{phrase}]}}}}'
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("[]", "an entry for each photo"),
         ('{"12_ab.jpg": []}', "phrases with phrase, first_word and boxes"),
-        ('{"12_ab.jpg": {"caption": 1, "phrases": [{"phrase": "a", "first_word": 0, "boxes": [[1, 2]]}]}}', "four"),
-        ('{"12_ab.jpg": {"caption": true, "phrases": [{"phrase": "a", "first_word": 0, "boxes": []}]}}', "four"),
+        (with_boxes("[1, 2]"), "four"),
+        (with_boxes(caption="true"), "four"),
+        (with_boxes("[0, 0, 90, 50]"), "shares of the photo's width"),
+        (with_boxes("[0, 0, 1, Infinity]"), "shares"),
+        (with_boxes("[0, 0, 1, 1" + 400 * "0" + "]"), "shares"),
+        (with_boxes(*["[0, 0, 1, 1]"] * 1001), "at most 1000 boxes"),
         ('{"99.jpg": {"caption": 0, "phrases": []}}', "no phrase with boxes of these 1 photos"),
     ],
 )
@@ -109,3 +130,28 @@ def test_covered_share_is_that_of_points():
         inside |= ((top <= points) & (points < bottom))[:, None] & ((left <= points) & (points < right))
     expected = inside.reshape(7, 100, 5, 140).mean(axis=(1, 3))
     np.testing.assert_allclose(covered_share(boxes, (7, 5)), expected, atol=0.02)
+
+
+@pytest.mark.parametrize("view", range(6))
+def test_boxes_follow_what_a_view_shows(view):
+    """A photo that is white in its box and black elsewhere: the view is white where the box of the view is."""
+    photo, box = np.zeros((80, 80, 3), np.uint8), (0.25, 0.1, 0.75, 0.6)
+    photo[8:48, 20:60] = 255
+    seen = view_of(photo, view, "some photo")[:, :, 0] / 255
+    boxes = boxes_in_view([box], view, "some photo")
+    np.testing.assert_allclose(covered_share(boxes, (8, 8)), seen.reshape(8, 10, 8, 10).mean(axis=(1, 3)), atol=0.08)
+    assert covered_share(boxes, (8, 8)).mean() > 0.1
+    assert view == 0 or boxes != (box,) or view % 2
+
+
+def test_a_box_that_a_view_does_not_show_is_left_out():
+    left, *_ = part_of_photo(2, "some photo")
+    assert left > 0.01
+    assert boxes_in_view([(0.0, 0.0, left / 2, 1.0)], 2, "some photo") == ()
+
+
+def test_boxes_cover_nothing_for_words_without_a_place():
+    image = CaptionedImage("1", "1.jpg", ["a dog in front of a house"])
+    boxes = Boxes({"1": [Phrase(0, 0, 7, ((0.0, 0.0, 1.0, 1.0),))]})
+    covered = covered_cells([(image, 0)], [0], boxes, (1, 2), (1, 8))
+    assert covered[0].any(axis=-1).tolist() == [False, True, False, True, False, False, True, False]

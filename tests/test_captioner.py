@@ -541,6 +541,21 @@ def test_a_folder_without_the_first_layers_reads_them_from_their_file(eight, fin
         Captioner.load(tmp_path / "old", encoder_weights="bundled")
 
 
+@pytest.mark.slow
+def test_such_a_folder_may_look_at_a_finer_grid(tmp_path):
+    ENCODERS["efficientnet_lite0"](weights=None, image_size=64).save_weights(tmp_path / "lite.weights.h5")
+    options = {"encoder": "efficientnet_lite0", "encoder_layer": "block_7", "trained_up_to": "top", "image_size": 64}
+    captioner = Captioner(["a", "dog"], encoder_weights=tmp_path / "lite.weights.h5", **options, **SMALL)
+    captioner.build(((None, 16, 80), (None, None)))
+    captioner.save(tmp_path / "whole")
+    settings, vocabulary, arrays = read_model(tmp_path / "whole")
+    arrays = {name: array for name, array in arrays.items() if not name.startswith("encoder/")}
+    write_model(tmp_path / "old", settings, vocabulary, arrays)
+    photo = draw_scenes(1, seed=3, image_size=64)[0].image
+    finer = [one.adapted(grid="4x4").encode(photo[None]) for one in (captioner, Captioner.load(tmp_path / "old"))]
+    np.testing.assert_allclose(*finer, atol=1e-5)
+
+
 @pytest.mark.parametrize("grid", [(8, 8), [8, 8], "8x8"])
 def test_a_grid_is_written_in_one_way(eight, grid):
     captioner = Captioner(eight[1], encoder="tiny", image_size=64, grid=grid, **SMALL)

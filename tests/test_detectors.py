@@ -6,10 +6,11 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from data_utils import CaptionedImage, Vocabulary, make_batches
-from data_utils.datasets.boxes import Boxes, Phrase
+import keras_sat
+from data_utils import CaptionedImage, Vocabulary, make_batches, tokenise
+from data_utils.datasets.boxes import PLACELESS, Boxes, Phrase
 from keras_sat import Captioner, equations
-from keras_sat.model.detectors import PLACELESS, Guide, WordDetectors
+from keras_sat.model.detectors import Guide, WordDetectors
 
 WORDS = ["a", "dog", "cat", "red", "in"]
 
@@ -56,6 +57,14 @@ def test_box_loss_by_hand():
     assert cost[0] == pytest.approx(-np.log(0.625)) and np.isfinite(cost[1])
 
 
+def test_box_loss_pulls_attention_from_far_away():
+    scores = tf.Variable([[0.0, 20.0]])
+    with tf.GradientTape() as tape:
+        cost = equations.box_loss(ops.softmax(scores), np.array([[1.0, 0.0]], "float32"))
+    np.testing.assert_allclose(cost, [20.0], rtol=1e-5)
+    np.testing.assert_allclose(tape.gradient(cost, scores), [[-1, 1]], atol=1e-5)
+
+
 # === The guide ===
 
 
@@ -69,7 +78,7 @@ def make_guide(weight=0.5):
 
 def test_words_that_name_nothing_have_no_detector():
     assert make_guide().words == ["dog", "cat", "red"]
-    assert {"a", "the", "is", "of"} <= set(PLACELESS.split())
+    assert {"a", "the", "is", "of"} <= PLACELESS
     many = Guide(Vocabulary([f"word{number}" for number in range(1200)]), weight=1.0)
     assert len(many.words) == 1000 and many.words[0] == "word0"
 
@@ -240,11 +249,88 @@ def test_without_attention_nothing_is_led():
 
 
 def test_detectors_are_not_saved(tmp_path):
-    captioner = make_captioner(guide_weight=0.5)
+    captioner, without = make_captioner(guide_weight=0.5), make_captioner()
+    captioner.compile("sgd")
+    assert any("detectors" in weight.path for weight in captioner.weights)
+    assert captioner.named_weights().keys() == without.named_weights().keys()
     captioner.save(tmp_path / "model")
     again = Captioner.load(tmp_path / "model")
     assert again.guide_weight == 0.5
-    assert not any("detectors" in name for name in captioner.named_weights())
     features = numbers(2, 4, 3)
     for one, other in zip(captioner.caption_features(features), again.caption_features(features)):
         assert one.words == other.words and one.log_prob == pytest.approx(other.log_prob, rel=1e-5)
+
+
+def test_words_of_a_captioner_from_before_leave_detectors_to_those_that_are_frequent_now(monkeypatch):
+    monkeypatch.setattr("keras_sat.model.detectors.MOST_WORDS", 2)
+    guide = Guide(Vocabulary([*WORDS, "balloon"]), weight=1.0)
+    assert guide.words == ["dog", "cat"]
+    guide.choose_words(["a balloon", "a red balloon in a balloon"])
+    assert guide.words == ["balloon", "red"] and guide.detectors.num_words == 2
+    ids = guide.vocabulary.caption_to_ids(["balloon", "red", "dog", "a"])
+    assert [guide.detector_of[token_id] for token_id in ids] == [0, 1, 2, 2]
+
+
+def test_words_that_name_nothing_cannot_be_led():
+    captioner = Captioner(Vocabulary(["a", "of"]), encoder=None, guide_weight=0.5)
+    assert captioner.paper_objective.guide is None
+
+
+def test_captions_by_length_cannot_teach_detectors(scene_images, scene_cache):
+    """Each caption would count as a photo of its own, without the words of the others."""
+    images = [image for image in scene_images if image.split == "train"][:4]
+    captioner = Captioner(Vocabulary.build(images), encoder=None, hidden_dim=4, embedding_dim=4, guide_weight=0.5)
+    captioner.compile("sgd")
+    with pytest.raises(ValueError, match="batches of captions by length, with guide_weight=0.5"):
+        captioner.fit(make_batches(images, captioner.vocabulary, scene_cache, 8), verbose=0)
+
+
+# === In whole trainings ===
+
+
+def boxes_of_scenes(images):
+    """Return Boxes: the first word that names something is on the left, in the first caption of each scene."""
+    phrases = {}
+    for image in images:
+        words = tokenise(image.captions[0])
+        first = next(number for number, word in enumerate(words) if word not in PLACELESS)
+        phrases[image.image_id] = [Phrase(0, first, 1, ((0.0, 0.0, 0.5, 1.0),))]
+    return Boxes(phrases)
+
+
+@pytest.mark.slow
+def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
+    images = [image for image in scene_images if image.split == "train"][:6]
+    images += [image for image in scene_images if image.split == "dev"][:2]
+    options = {"encoder": "tiny", "embedding_dim": 4, "hidden_dim": 8, "attention_dim": 4, "batch_size": 20}
+    options |= {"group_by": "image", "guide_weight": 0.5, "box_weight": 0.5, "boxes": boxes_of_scenes(images)}
+    options |= {"epochs": 1, "show_progress": False, "num_drawn": 2, "num_views": 2}
+    captioner = keras_sat.fit(images, output_dir=tmp_path / "run", self_critical_epochs=1, **options)
+    with_words, with_rewards = (captioner.history["off_boxes"][epoch] for epoch in (0, 1))
+    assert with_words > 0 and with_rewards > 0 and with_words != with_rewards
+    assert {"guide", "detection"} <= captioner.history.keys()
+    on = {**options, "epochs": 0, "initial_model": tmp_path / "run" / "model"}
+    (off_boxes,) = keras_sat.fit(images, output_dir=tmp_path / "on", self_critical_epochs=1, **on).history["off_boxes"]
+    assert off_boxes > 0
+    with pytest.raises(ValueError, match="box_weight"):  # another training than the one that is kept there
+        keras_sat.fit(images, output_dir=tmp_path / "on", self_critical_epochs=1, **{**on, "box_weight": 0.7})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"box_weight": 0.5}, "`boxes` and `box_weight` go together"),
+        ({"boxes": Boxes({})}, "`boxes` and `box_weight` go together"),
+        ({"box_weight": 0.5, "boxes": {"a": []}}, "Received: boxes of type dict"),
+        ({"guide_weight": 0.5}, "pass group_by='image'"),
+    ],
+)
+def test_fit_refuses_what_cannot_lead(scene_images, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_sat.fit(scene_images, encoder="tiny", output_dir=tmp_path, show_progress=False, **options)
+
+
+def test_what_boxes_cover_needs_a_grid(scene_images, scene_cache):
+    vocabulary = Vocabulary.build(scene_images)
+    with pytest.raises(ValueError, match="pass `boxes` and `grid_shape` together"):
+        make_batches(scene_images, vocabulary, scene_cache, boxes=boxes_of_scenes(scene_images[:3]))

@@ -11,7 +11,16 @@ import pytest
 from PIL import Image
 
 from keras_sat import AttentionDisplay
-from keras_sat.pictures.player import TEMPLATE, data_uri, encoded_maps, figure_values, fill, player_page, where
+from keras_sat.pictures.player import (
+    TEMPLATE,
+    data_uri,
+    encoded_maps,
+    figure_data,
+    figure_values,
+    fill,
+    player_page,
+    where,
+)
 
 HOSTILE = [
     '</script><script>document.title="harmed"</script>',
@@ -126,6 +135,9 @@ def test_where_a_map_looks_in_words():
     assert "at the top; one of 9 cells gets 60 %" in where(np.array([[0.1, 0.6, 0.1], [0, 0.1, 0], [0, 0.1, 0]]))
     assert where(np.full((4, 4), 1 / 16)) == "looks everywhere alike."
     assert where(np.zeros((4, 4))) == "looks nowhere."
+    lost = {"from_photo": [np.nan, 0.25]}  # of a captioner that has gone wrong
+    data = figure_data(np.zeros((4, 4, 3), np.uint8), ["a", "b"], np.full((2, 1, 2), 0.5), **lost)
+    assert data["maps"]["fromPhoto"] == [None, 25] and data["maps"]["notes"][0] == "looks everywhere alike."
     assert where(np.array([[np.nan, 0.5]])) == "the attention is NaN in 1 of 2 cells."
     assert where(np.array([[0.3, 0.7]])).startswith("looks most at the right")
     assert where(9 * middle) == where(middle), "shares are of the map's own sum"

@@ -18,6 +18,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,16 +26,25 @@ from data_utils.captions import CaptionedImage, Skipped, image_id_of, load_docum
 from data_utils.files import read_json
 from data_utils.views import boxes_in_view
 
-# Words of a phrase that name nothing that could be looked at.
+# Words of a phrase that name nothing: attention is not measured at them.
 NAMELESS = {"a", "an", "the", "his", "her", "their", "its", "some", "this", "that", "another", "other", "many"}
 NAMELESS |= {"several", "one", "two", "three", "four", "five"}
+# Words that do not say what is there to be seen: nothing leads attention at them.
+_SMALL_WORDS = """
+    these those each every all both few more and or but while as if then than so of in on at by to from with without
+    for into onto over under near next through across along around behind between among against above below inside
+    outside off out up down about after before during toward towards past beside besides is are was were be been being
+    am has have had having do does doing can hers theirs it he she they them him himself herself itself themselves who
+    whom whose which what where when there here not no it's
+"""
+PLACELESS = NAMELESS | {*_SMALL_WORDS.split()}
 FOLDERS = ("Annotations", "Sentences")  # of Flickr30k Entities
 EXPECTED = "the folder of Flickr30k Entities, with Annotations and Sentences in it, or a JSON file of boxes"
 NOT_IN_CAPTION = "phrases that no caption of the photo has"
 NO_FIT = "boxes that do not lie on the photo"
 NO_SIZE = "photos without a size, left out"
-UNSURE_SIZE = "photos of which the size was guessed, on which nothing is measured"
-MOST_BOXES = 10_000  # of a photo
+UNSURE_SIZE = "photos of which the size was guessed, so that attention is not measured on them"
+MOST_BOXES = 1_000  # of a photo: people draw fewer than fifty
 _MARKED = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
 
 
@@ -95,6 +105,10 @@ def read_boxes(path: str | os.PathLike, images: list[CaptionedImage]) -> Boxes:
     read = _read_entities if path.is_dir() else _read_json
     phrases, unsure = {}, set()
     for image, marked, size_is_known in read(path, images, skipped):
+        if (num_boxes := sum(len(boxes) for *_, boxes in marked)) > MOST_BOXES:
+            raise ValueError(
+                f"{path}: a photo may have at most {MOST_BOXES} boxes. Received: {num_boxes} for {image.image_id!r}"
+            )
         if not size_is_known:
             unsure.add(image.image_id)
         if found := list(_phrases_of(image, marked, skipped)):
@@ -103,6 +117,17 @@ def read_boxes(path: str | os.PathLike, images: list[CaptionedImage]) -> Boxes:
         raise ValueError(f"{path}: no phrase with boxes of these {len(images)} photos. Expected: {EXPECTED}.")
     skipped.warn(path)
     return Boxes(phrases, frozenset(unsure), dict(skipped.counts))
+
+
+def boxes_of(boxes: Any, images: list[CaptionedImage]) -> Boxes:
+    """Return `boxes` as Boxes of photos: what `read_boxes` returned, or the path of what it reads."""
+    if isinstance(boxes, (str, os.PathLike)):
+        return read_boxes(boxes, images)
+    if not isinstance(boxes, Boxes):
+        raise ValueError(
+            f"Expected {EXPECTED}, or what read_boxes returned. Received: boxes of type {type(boxes).__name__}"
+        )
+    return boxes
 
 
 # === Which words of the photo's captions ===
@@ -172,7 +197,8 @@ def _read_json(path, images, skipped):
             well_formed = False
         if not well_formed:
             raise ValueError(
-                f"{path}: expected caption, and phrases with phrase, first_word and boxes of four numbers. "
+                f"{path}: expected caption, and phrases with phrase, first_word and boxes of four numbers, "
+                "shares of the photo's width and height. "
                 f"Received: {str(entry)[:80]} for {image.image_id!r}"
             )
         if not is_known:
@@ -183,7 +209,12 @@ def _read_json(path, images, skipped):
 def _is_marked(caption, words, first, boxes):
     """Return whether values are the number of a caption, words, the number of a word, and boxes."""
     numbers = type(caption) is int and type(first) is int and caption >= 0 and isinstance(words, str)
-    return numbers and all(len(box) == 4 and all(type(side) in (int, float) for side in box) for box in boxes)
+    return numbers and all(len(box) == 4 and all(map(_is_side, box)) for box in boxes)
+
+
+def _is_side(side):
+    """Return whether a value can be a share of a photo's side: a little off the photo, perhaps, but no pixels."""
+    return type(side) in (int, float) and -1 <= side <= 2
 
 
 def _read_entities(path, images, skipped):
@@ -246,9 +277,10 @@ def covered_share(boxes, grid_shape):
     left, top, right, bottom = np.reshape(np.asarray(boxes, float), (-1, 4)).T
     heights, row_of, y = _strips(grid_shape[0], top, bottom)
     widths, column_of, x = _strips(grid_shape[1], left, right)
-    down = (top[:, None] <= y) & (y < bottom[:, None])  # (boxes, strips)
-    across = (left[:, None] <= x) & (x < right[:, None])
-    covered = (down[:, :, None] & across[:, None, :]).any(axis=0) * heights[:, None] * widths
+    is_covered = np.zeros((len(y), len(x)), bool)
+    for box in range(len(left)):  # one after another: together they would fill the memory
+        is_covered |= np.outer((top[box] <= y) & (y < bottom[box]), (left[box] <= x) & (x < right[box]))
+    covered = is_covered * heights[:, None] * widths
     return row_of.T @ covered @ column_of * (grid_shape[0] * grid_shape[1])
 
 
@@ -273,7 +305,8 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
         words = tokenise(image.captions[caption]) if of_caption else []
         for phrase in of_caption:
             seen = boxes_in_view(phrase.boxes, view, image.image_id)
-            of_row[phrase.naming_words(words)] = covered_share(seen, grid_shape).ravel()
+            named = [number for number in phrase.naming_words(words) if words[number] not in PLACELESS]
+            of_row[named] = covered_share(seen, grid_shape).ravel()
     return covered
 
 

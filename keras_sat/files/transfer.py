@@ -17,9 +17,11 @@ def adapted(captioner, vocabulary, options):
     adapted.photo_encoder.remember(
         weights=options.get("encoder_weights", captioner.encoder_weights),
         grid_shape=adapted.grid_shape,
-        known_grid=captioner.rows_and_columns() if has_its_grid else adapted.encoder_model.output_shape[1:3],
+        known_grid=captioner.rows_and_columns(),
         comes_along=captioner.photo_encoder.is_saved,
     )
+    if not has_its_grid:  # only now does the encoder know where its weights are
+        adapted.photo_encoder.known_grid = tuple(adapted.encoder_model.output_shape[1:3])
     feature_shape = captioner.feature_shape if has_its_grid else adapted.photo_encoder.features_shape[1:]
     adapted.build(((None, *feature_shape), (None, None)))
     adapted.training_photos = captioner.training_photos

@@ -9,23 +9,24 @@ word of a caption leads the attention that predicts it; with a sentinel, to the 
 written without them, and they are not saved.
 """
 
+from collections import Counter
+
 import keras
 from keras import layers, ops
 
+from data_utils.captions import tokenise
+from data_utils.datasets.boxes import PLACELESS
 from keras_sat import equations
+from keras_sat.model.objective import photos_with_words
 
 MOST_WORDS = 1000  # that have a detector: the most frequent ones
 HIDDEN_DIM, DROPOUT = 256, 0.3
 FEW_CELLS = -7.0  # the first bias: at first no cell has any word
-# Words that do not say what is there to be seen.
-PLACELESS = """
-    a an the this that these those some another other each every all both many several few more one two three four five
-    and or but while as if then than so of in on at by to from with without for into onto over under near next through
-    across along around behind between among against above below inside outside off out up down about after before
-    during toward towards past beside besides is are was were be been being am has have had having do does doing can his
-    her hers their theirs its it he she they them him himself herself itself themselves who whom whose which what where
-    when there here not no it's
-"""
+
+
+def words_with_places(words):
+    """Return those of a list of words that say what is there to be seen."""
+    return [word for word in words if word not in PLACELESS]
 
 
 class WordDetectors(layers.Layer):
@@ -72,14 +73,25 @@ class Guide:
     """
 
     def __init__(self, vocabulary, *, weight, seed=0, dtype=None):
+        self.vocabulary = vocabulary
         self.weight = weight
-        placeless = set(PLACELESS.split())
-        self.words = [word for word in vocabulary.words if word not in placeless][:MOST_WORDS]
+        self._give_detectors_to(vocabulary.words)
         self.detectors = WordDetectors(len(self.words), seed=seed, dtype=dtype, name="detectors")
-        ids = vocabulary.caption_to_ids(self.words)
+
+    def choose_words(self, captions):
+        """Give the detectors to the words that are most frequent in captions.
+
+        The vocabulary has its words in that order, but for those that were added to a captioner from before.
+        """
+        counts = Counter(word for caption in captions for word in tokenise(caption))
+        self._give_detectors_to(sorted(self.vocabulary.words, key=lambda word: -counts[word]))
+
+    def _give_detectors_to(self, words):
+        self.words = words_with_places(words)[:MOST_WORDS]
+        ids = self.vocabulary.caption_to_ids(self.words)
         numbers = {token_id: number for number, token_id in enumerate(ids)}
         # Which detector a token has; the last number stands for none.
-        self.detector_of = [numbers.get(token_id, len(ids)) for token_id in range(len(vocabulary))]
+        self.detector_of = [numbers.get(token_id, len(ids)) for token_id in range(len(self.vocabulary))]
 
     def __call__(self, features, target_ids, attention_weights, token_weights, off_boxes=None):
         """Return what detectors and attention cost in a batch, and figures for the metrics.
@@ -115,5 +127,5 @@ class Guide:
         if off_boxes is not None:
             has_detector = ops.cast(detector < num_words, "float32")
             costs = costs + off_boxes(maps, has_detector)
-        ones = ops.ones_like(detection)
-        return costs, {"detection": (detection, ones), "guide": (led, says)}
+        is_photo = photos_with_words(token_weights, photos)
+        return costs, {"detection": (detection, is_photo), "guide": (led, says)}

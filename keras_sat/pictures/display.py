@@ -224,7 +224,7 @@ class AttentionDisplay:
     def _note(self, position):
         """Return what stands below the map of a word, in few characters."""
         note = times_even_text(self.attention_weights[position])
-        if self.from_photo is None:
+        if self.from_photo is None or not np.isfinite(self.from_photo[position]):
             return note
         return ", ".join(filter(None, (f"{100 * float(self.from_photo[position]):.0f} % photo", note)))
 

@@ -92,8 +92,11 @@ def figure_data(
     notes = [where(attention_map) for attention_map in attention_weights]
     maps = {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights), "notes": notes}
     if from_photo is not None:
-        maps["fromPhoto"] = [round(100 * float(share)) for share in from_photo]
-        maps["notes"] = [f"{share} % from the photo; {note}" for share, note in zip(maps["fromPhoto"], notes)]
+        maps["fromPhoto"] = [round(100 * float(share)) if np.isfinite(share) else None for share in from_photo]
+        maps["notes"] = [
+            note if share is None else f"{share} % from the photo; {note}"
+            for share, note in zip(maps["fromPhoto"], notes)
+        ]
     return {
         "aspect": f"{shown_aspect(image):.4f}",
         "photo": data_uri(image, largest_side, quality),

@@ -39,7 +39,7 @@ class Comparison:
         width = 9 if self.rows.keys() <= columns().keys() else 13
         lines = [f"{'':{width}}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
         for name, row in self.rows.items():
-            unit, digits = unit_and_digits(name)
+            unit, digits = (GROUNDING.unit, GROUNDING.digits) if name in GROUNDING.columns else unit_and_digits(name)
             sides = (unit * np.array(row[side]) for side in ("first", "second"))
             sides = (mean_and_deviation(side, digits, digits + 1) for side in sides)
             low, high = (f"{unit * end:+.{digits + 1}f}" for end in row["interval"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_utils.captions import image_id_of, refuse_long_caption, tokenise
-from data_utils.datasets.boxes import read_boxes
+from data_utils.datasets.boxes import boxes_of
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.files import read_json
 from data_utils.images import readable_photos
@@ -98,7 +98,7 @@ def evaluate(
         warnings.warn(found, stacklevel=3)
         images = [image for image in images if image.image_id not in cache.unreadable]
     _check_references(beside, images)
-    boxes = read_boxes(boxes, images) if isinstance(boxes, (str, os.PathLike)) else boxes
+    boxes = None if boxes is None else boxes_of(boxes, images)
     length_penalty = getattr(captioner, "length_penalty", 0.0) if length_penalty is None else length_penalty
     options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
     results = caption_photos(captioner, images, cache, batch_size=batch_size, show_progress=show_progress, **options)

@@ -67,6 +67,17 @@ def _means(sums):
     }
 
 
+def is_grounding(figures):
+    """Return whether something is what `PhraseGrounding.to_dict` returns."""
+    rows = [figures, figures.get("small")] if isinstance(figures, dict) else [None]
+    return all(
+        isinstance(row, dict)
+        and type(row.get("num_phrases")) is int
+        and all(name in row and isinstance(row[name], (int, float, type(None))) for name in FIGURES)
+        for row in rows
+    )
+
+
 # === Captions that people wrote, and its own ===
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from data_utils.files import read_json, write_json, write_whole
 from keras_sat.checks import check_axes
-from keras_sat.scoring.phrases import GROUNDING
+from keras_sat.scoring.phrases import GROUNDING, is_grounding
 from keras_sat.scoring.phrases import as_table as grounding_table
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES, columns, shown
@@ -172,6 +172,8 @@ def _is_score_table(parts):
         return False
     grounded = parts["photos"].get(GROUNDING.contributions)
     if grounded is not None and not _fits(grounded, GROUNDING, len(entries)):
+        return False
+    if not all(is_grounding(parts[name]) for name in _GROUNDED if name in parts):
         return False
     has_scores = [_has_score(score, parts) for score in SCORES.values()]
     return set(COUNTS) <= statistics.keys() and any(has_scores) and False not in has_scores

@@ -92,7 +92,7 @@ class TrainingPhotos:
             options["num_views"] = self.num_views
         options |= {"batch_size": training.batch_size, "group_by": group_by or training.group_by, "seed": training.seed}
         options |= {"shares": self.team.shares}
-        if self.boxes is not None and split == "train" and not whole:
+        if self.boxes is not None and split == "train":
             captioner.build_once(self._shape_of_batches(captioner))
             options |= {"boxes": self.boxes, "grid_shape": captioner.rows_and_columns()}
         return make_batches(self.of_split(split), captioner.vocabulary, views, **options, **self.options)

@@ -1,13 +1,12 @@
 """What a training was asked for, by kind; the plan that both kinds of epochs read; and the record of a training."""
 
 import dataclasses
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_utils.datasets.boxes import read_boxes
+from data_utils.datasets.boxes import boxes_of
 from data_utils.files import exclusive_lock
 from keras_sat.options import (
     CaptionerOptions,
@@ -98,8 +97,7 @@ class Asked:
                     f"Received: boxes={boxes if boxes is None else str(boxes)[:80]!r}, box_weight={weight}"
                 )
             return None
-        train = [image for image in images if image.split == "train"]
-        return read_boxes(boxes, train) if isinstance(boxes, (str, os.PathLike)) else boxes
+        return boxes_of(boxes, [image for image in images if image.split == "train"])
 
     def with_usual(self, usual):
         """Return the same with other options of training where none were given."""
@@ -176,4 +174,5 @@ class Plan:
         options, rewards = self.options.to_dict(), self.rewards.to_dict()
         followed = {name: options[name] for name in WITH_REWARDS_TOO.split()}
         followed |= {"epochs": rewards.pop("self_critical_epochs"), "schedule": "constant"}
+        followed |= {"boxes": self.noted["boxes"], "box_weight": self.asked.captioner.get("box_weight")}
         return describe({**followed, **rewards}, self.images, captioner)

@@ -33,6 +33,9 @@ from keras_sat.training.team import Team
 
 SELF_CRITICAL_FOLDER = "self_critical"  # within that of the training before
 
+# Options that are said anew for each kind of epochs: a captioner that was trained does not hold them.
+SAID_ANEW = "seed dtype box_weight"
+
 # Options that change how a trained captioner is trained further, and none of its parts and sizes.
 MAY_CHANGE = """
     attention attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
@@ -183,6 +186,8 @@ def _train_on_words(plan):
 
     keras.utils.set_random_seed(options.seed)
     captioner = _new_captioner(plan)
+    if (guide := captioner.paper_objective.guide) is not None:
+        guide.choose_words([caption for image in plan.photos.of_split("train") for caption in image.captions])
     WeightUpdates(encoder_rate=options.encoder_rate).check_rate(captioner)
     plan.say(*summary(plan.data_name, plan.images, captioner, options.num_views, plan.folder, plan.team))
     plan.photos.prepare(captioner, options.num_views)
@@ -201,10 +206,10 @@ def _train_on_rewards(plan, before):
     """Train a captioner on with CIDEr as its reward; return what `Training.run` does."""
     options, rewards = plan.options, plan.rewards
     keras.utils.set_random_seed(options.seed)
-    # What the first kind of epochs was given has been taken in; only the precision is not part of a saved captioner.
+    # What the first kind of epochs was given has been taken in, but for what is no part of a saved captioner.
     changes = plan.captioner_options()
     captioner = before.adapted(
-        **{name: changes[name] for name in changes if name in ("seed", "dtype") or not options.epochs}
+        **{name: changes[name] for name in changes if name in SAID_ANEW.split() or not options.epochs}
     )
     WeightUpdates(encoder_rate=options.encoder_rate).check_rate(captioner)
     folder = plan.folder / SELF_CRITICAL_FOLDER

@@ -178,7 +178,7 @@ print(textwrap.fill(refused.replace(str(folder), "..."), 110))
 # %% [markdown]
 # The same from the command line, with photos:
 #
-#     keras-sat fit --data folder --data-dir my_photos --split-seed 0 --encoder mobilenet_v2 --output-dir runs/mine
+#     keras-sat fit --data folder --data-dir my_photos --split-seed 0 --output-dir runs/mine
 #     keras-sat caption new_photo.jpg --model runs/mine/model --plot where.png
 #     keras-sat evaluate --model runs/mine/model --data folder --data-dir my_photos --split-seed 0
 #
@@ -367,11 +367,11 @@ for word, width, share in zip(result.words, widths, above):
     print(f"{word:10}{width:.0f} of {cells} cells wide, {share:.0%} of it in the upper half")
 
 # %% [markdown]
-# At "hat" the light is on the hat, at "man" on face and collar. So a mistake can be understood: the captioner has looked
-# at the person when it said "man"; what is wrong is the word. That was not
-# always so. The paper's loss asks for words alone, and the captioner for photos that was trained with it spread its
-# attention over 40 to 48 of its 49 cells, whatever it said. What has changed it is the next story,
-# [11](11_when_to_look.ipynb); docs/model-card.md has counts on 1,000 photos: one map in three still misses.
+# At "hat" the light is on the hat, at "man" on face and collar. So a mistake can be understood: the captioner has
+# looked at the person when it said "man"; what is wrong is the word. That was not always so. The paper's loss asks for
+# words alone, and the captioner for photos that was trained with it spread its attention over 40 to 48 of its 49 cells,
+# whatever it said. What has changed it is the next story, [11](11_when_to_look.ipynb); docs/model-card.md has counts on
+# 1,000 photos: one map in three still misses.
 
 # %% [markdown]
 # ## What to expect of photos of your own
