@@ -218,8 +218,8 @@ plt.show()
 #
 # The bundled captioner of photos was trained so, and with boxes too: people have drawn them for the phrases of one
 # caption in five of Flickr8k, and `box_weight` adds minus the logarithm of the share of a word's map on them. Photos of
-# the dev split, 1,776 phrases of captions that people wrote; small boxes take less than a quarter of the photo (`keras-
-# sat evaluate --grounding --boxes`, docs/evaluation.md):
+# the dev split, 1,776 phrases of captions that people wrote; small boxes take less than a quarter of the photo
+# (`keras-sat evaluate --grounding --boxes`, docs/evaluation.md):
 #
 # | percent | share | peak | small: share | peak |
 # |---|---|---|---|---|
