@@ -83,6 +83,7 @@ class AttentionDisplay:
 
 class BahdanauAttention(Any):
     selection: Any
+    sharpness: Any
     attention_dim: Any
     feature_projection: Any
     state_projection: Any
@@ -110,6 +111,7 @@ class BeginWithExpectations(Any):
 
 class BilinearAttention(Any):
     selection: Any
+    sharpness: Any
     attention_dim: Any
     def __init__(self, attention_dim: Any = ..., **kwargs: Any) -> None: ...
     def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
@@ -130,6 +132,7 @@ class BilinearAttention(Any):
 class CaptionDecoder(Any):
     vocabulary_size: Any
     attention_layer: Any
+    grid_of: Any
     embedding: Any
     cells: Any
     initial_hidden: Any
@@ -151,6 +154,8 @@ class CaptionDecoder(Any):
         scoring: str = ...,
         attends: str = ...,
         sentinel: bool = ...,
+        attention_smoothing: int = ...,
+        attention_sharpness: float = ...,
         cell: str = ...,
         num_layers: int = ...,
         embedding_dim: int = ...,
@@ -260,6 +265,8 @@ class Captioner(keras.Model):
         scoring: str = ...,
         attends: str = ...,
         sentinel: bool = ...,
+        attention_smoothing: int = ...,
+        attention_sharpness: float = ...,
         cell: str = ...,
         num_layers: int = ...,
         embedding_dim: int = ...,
@@ -472,6 +479,7 @@ class DecoderState(NamedTuple):
 
 class DotAttention(Any):
     selection: Any
+    sharpness: Any
     attention_dim: Any
     def __init__(self, attention_dim: Any = ..., **kwargs: Any) -> None: ...
     def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
@@ -814,6 +822,8 @@ def fit(
     scoring: str = ...,
     attends: str = ...,
     sentinel: bool = ...,
+    attention_smoothing: int = ...,
+    attention_sharpness: float = ...,
     cell: str = ...,
     num_layers: int = ...,
     embedding_dim: int = ...,

@@ -85,6 +85,7 @@ class Captioner(keras.Model):
         self.seed = options.seed
         of_decoder = {name: getattr(options, name) for name in DecoderOptions.names()}
         self.decoder = CaptionDecoder(len(self.vocabulary), name="decoder", **of_decoder, **of_keras)
+        self.decoder.grid_of = lambda regions: self.rows_and_columns()
         self.training_photos = None  # digests of the photos that it has learnt from, where they are known
         arrays = None
         if options.encoder_weights == BUNDLED:

@@ -260,6 +260,12 @@ class DecoderOptions(Options):
         one_of("before", "after"),
     )
     sentinel: bool = option(False, "let it look at what it remembers instead of the photo (Lu et al., 2017)", a_flag())
+    attention_smoothing: int = option(
+        0, "average so often over neighbouring regions what their scores are made of: for fine grids", count(0)
+    )
+    attention_sharpness: float = option(
+        1.0, "multiply the scores by it: above 1 attention gathers in fewer regions", above_zero()
+    )
     cell: str = option("lstm", "of the recurrent layers", name_in("keras_sat.model.cells", "CELLS", *CELL_NAMES))
     num_layers: int = option(1, "recurrent layers; attention reads the top one", count())
     embedding_dim: int = option(512, "length of a word's vector, m of the paper", count())

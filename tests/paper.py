@@ -15,6 +15,24 @@ def softmax(x):
     return e / e.sum()
 
 
+def neighbours_means(a, grid, times):
+    """Each a_i replaced by the mean of its region and the eight around it, the outermost ones repeated."""
+    for _ in range(times):
+        rows, columns = grid
+        cells = a.reshape(rows, columns, -1)
+        around = [
+            [
+                cells[min(max(row + up, 0), rows - 1), min(max(column + left, 0), columns - 1)]
+                for up in (-1, 0, 1)
+                for left in (-1, 0, 1)
+            ]
+            for row in range(rows)
+            for column in range(columns)
+        ]
+        a = np.array(around).mean(axis=1)
+    return a
+
+
 def score(w, a_i, h):
     """e_ti for one region."""
     if w["scoring"] == "additive":
@@ -54,7 +72,7 @@ def look(w, a, h, c, noise):
     if w["attention"] == "none":
         alpha = np.full(len(a), 1 / len(a))
         return a.mean(axis=0), alpha, alpha, 1.0
-    scores = [score(w, a_i, h) for a_i in a]
+    scores = [w["sharpness"] * score(w, a_i, h) for a_i in neighbours_means(a, w["grid"], w["smoothing"])]
     alpha = softmax(np.array(scores))
     s = alpha if noise is None else np.eye(len(a))[np.argmax(np.log(alpha) + noise)]
     z = sum(s[i] * a[i] for i in range(len(a)))
@@ -63,7 +81,7 @@ def look(w, a, h, c, noise):
     if "P_s" not in w:
         return z, alpha, s, 1.0
     remembered = sigmoid(h @ w["W_s"] + w["b_s"]) * np.tanh(h if c is None else c) @ w["P_s"]
-    beta = softmax(np.array([*scores, score(w, remembered, h)]))[-1]
+    beta = softmax(np.array([*scores, w["sharpness"] * score(w, remembered, h)]))[-1]
     return beta * remembered + (1 - beta) * z, alpha, s, 1 - beta
 
 
@@ -102,14 +120,15 @@ def loss(log_probs, alphas, targets, penalty_weight):
     return negative + penalty_weight * sum((1 - alphas[:, i].sum()) ** 2 for i in range(alphas.shape[1]))
 
 
-def weights_of(decoder):
-    """Read the weights of a CaptionDecoder into the paper's letters, in float64."""
+def weights_of(decoder, grid=None):
+    """Read the weights of a CaptionDecoder into the paper's letters, in float64; `grid`: (rows, columns) of regions."""
 
     def array(variable):
         return np.asarray(variable, dtype=np.float64)
 
     attention, cells = decoder.attention_layer, decoder.cells
     w = {"attention": decoder.attention, "attends": decoder.attends, "scoring": decoder.scoring, "cell": decoder.cell}
+    w |= {"grid": grid, "smoothing": decoder.attention_smoothing, "sharpness": decoder.attention_sharpness}
     w |= {"E": array(decoder.embedding.embeddings), "readout_activation": decoder.readout_activation}
     w |= {"init_h": array(decoder.initial_hidden.kernel), "init_h_b": array(decoder.initial_hidden.bias)}
     if decoder.cell == "lstm":

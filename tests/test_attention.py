@@ -43,6 +43,19 @@ def test_a_sentinel_is_scored_as_a_region_more(scoring):
     np.testing.assert_allclose(context, its_context, atol=1e-5)
 
 
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_sharpness_is_a_power_of_the_weights(scoring):
+    layer, sharper = (make_attention("soft", scoring, attention_dim=6, sharpness=sharpness) for sharpness in (1, 2))
+    hidden_state = numbers(PHOTOS, DIM, seed=1)
+    _, weights, *_ = layer(hidden_state, features())
+    sharper(hidden_state, features())
+    sharper.set_weights(layer.get_weights())
+    _, found, *_ = sharper(hidden_state, features())
+    squared = np.square(weights)
+    np.testing.assert_allclose(found, squared / squared.sum(axis=1, keepdims=True), rtol=1e-4)
+    assert sharper.get_config()["sharpness"] == 2
+
+
 @pytest.mark.parametrize("attention, scoring", KINDS)
 def test_the_context_is_the_selected_sum(attention, scoring):
     layer = make_attention(attention, scoring, attention_dim=6)

@@ -556,6 +556,23 @@ def test_such_a_folder_may_look_at_a_finer_grid(tmp_path):
     np.testing.assert_allclose(*finer, atol=1e-5)
 
 
+def test_smoothing_knows_the_grid_of_the_captioner(tmp_path):
+    features = np.random.default_rng(0).normal(size=(2, 12, 5)).astype("float32")
+    options = {"encoder": None, "attention_smoothing": 1, "scoring": "bilinear", **SMALL}
+    captioner, other = (Captioner(["a", "dog"], grid_shape=shape, **options) for shape in ((3, 4), (2, 6)))
+    captioner.caption_features(features)
+    keys = captioner.decoder.project_features(features)
+    np.testing.assert_allclose(keys, equations.smoothed(features, (3, 4)), rtol=1e-5)
+    other.caption_features(features)
+    assert not np.allclose(other.decoder.project_features(features), keys)
+    captioner.save(tmp_path / "model")
+    loaded = Captioner.load(tmp_path / "model")
+    np.testing.assert_allclose(loaded.decoder.project_features(features), keys, rtol=1e-5)
+    sharper = captioner.adapted(attention_smoothing=0, attention_sharpness=2.0)
+    maps = [one.caption_features(features, num_beams=1)[0].attention_weights for one in (captioner, sharper)]
+    assert maps[0].shape[1:] == maps[1].shape[1:] == (3, 4) and not np.allclose(*(m[0] for m in maps))
+
+
 @pytest.mark.parametrize("grid", [(8, 8), [8, 8], "8x8"])
 def test_a_grid_is_written_in_one_way(eight, grid):
     captioner = Captioner(eight[1], encoder="tiny", image_size=64, grid=grid, **SMALL)

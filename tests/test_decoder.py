@@ -37,7 +37,8 @@ def inputs(rows_per_photo=1, seed=0):
 # === Against the paper in numpy ===
 
 
-AFTER_READING = {"attends": "after", "sentinel": True, "num_layers": 2}
+CALM = {"attention_smoothing": 2, "attention_sharpness": 1.5}
+AFTER_READING = {"attends": "after", "sentinel": True, "num_layers": 2, **CALM}
 OF_THE_PAPER = [{}, {"num_layers": 2, "readout_activation": "tanh"}, {"deep_output": False}]
 
 
@@ -54,13 +55,13 @@ def test_forward_pass_is_that_of_the_paper(attention, scoring, cell, options):
         log_probs = tf.nn.log_softmax(decoded.logits)
         for row, words in enumerate(input_ids):
             row_noise = None if used is None else used[row]
-            expected = paper.forward(paper.weights_of(decoder), features[row // 2], words, row_noise)
+            expected = paper.forward(paper.weights_of(decoder, (1, REGIONS)), features[row // 2], words, row_noise)
             for ours, theirs in zip((log_probs[row], *(x[row] for x in decoded[1:])), expected, strict=True):
                 np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 @pytest.mark.parametrize("attention, scoring, cell", KINDS)
-@pytest.mark.parametrize("options", [{}, {"attends": "after", "sentinel": True}])
+@pytest.mark.parametrize("options", [{}, {"attends": "after", "sentinel": True, **CALM}])
 def test_steps_one_by_one_give_what_call_gives(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, num_layers=2, **options)
     features, input_ids, noise = inputs(rows_per_photo=3)

@@ -68,6 +68,7 @@ class Attention(keras.layers.Layer):
 
     Args:
         selection: a name in ATTENTIONS.
+        sharpness: what scores are multiplied by.
 
     Call arguments:
         hidden_state: the top layer's state, (rows, hidden_dim): in the paper h_{t-1}, the one BEFORE this step.
@@ -79,11 +80,12 @@ class Attention(keras.layers.Layer):
     Returns: Attended.
     """
 
-    def __init__(self, *, selection="soft", **kwargs):
+    def __init__(self, *, selection="soft", sharpness=1.0, **kwargs):
         super().__init__(**{"autocast": False, **kwargs})  # noise stays in float32
         if selection not in ATTENTIONS:
             raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: selection={selection!r}")
         self.selection = selection
+        self.sharpness = sharpness
 
     def build(self, hidden_state_shape, features_shape, **_):
         """Make the weights of the scoring; there are none unless a subclass has some."""
@@ -100,24 +102,28 @@ class Attention(keras.layers.Layer):
         """Return the attention scores e_ti, (rows, regions)."""
         raise NotImplementedError
 
+    def _sharp_scores(self, query, projected_features):
+        scores = self.score(query, projected_features)
+        return scores if self.sharpness == 1 else self.sharpness * scores
+
     def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None, sentinel=None):
         hidden_state, features = (ops.cast(x, self.compute_dtype) for x in (hidden_state, features))
         projected_features = self.project(features) if projected_features is None else projected_features
         query = self.project_state(hidden_state)
-        attention_scores = self.score(query, projected_features)
+        attention_scores = self._sharp_scores(query, projected_features)
         attention_weights = equations.attention_weights(attention_scores)
         selection = ATTENTIONS[self.selection](attention_weights, noise, sampled)
         context = equations.attended_features(selection, features)
         if sentinel is None:
             return Attended(context, attention_weights, selection, ops.ones_like(attention_weights[:, :1]))
-        its_score = self.score(query, self.project(ops.expand_dims(sentinel, 1)))  # as that of a region more
+        its_score = self._sharp_scores(query, self.project(ops.expand_dims(sentinel, 1)))  # as that of a region more
         from_photo = equations.share_from_photo(attention_scores, its_score)
         share = ops.cast(from_photo, context.dtype)
         context = share * context + (1 - share) * sentinel
         return Attended(context, attention_weights, selection, from_photo)
 
     def get_config(self):
-        return {**super().get_config(), "selection": self.selection}
+        return {**super().get_config(), "selection": self.selection, "sharpness": self.sharpness}
 
 
 @keras.saving.register_keras_serializable("keras_sat")

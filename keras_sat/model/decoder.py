@@ -5,6 +5,7 @@ recurrent (attention and the recurrent cell) stays in its loop; embeddings, deep
 all words at once, before and after.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import keras
@@ -112,7 +113,10 @@ class CaptionDecoder(layers.Layer):
 
         policy = {"dtype": self.dtype_policy}
         attention = (self.attention, self.scoring, self.attention_dim)
-        self.attention_layer = make_attention(*attention, name="attention", **policy)
+        self.attention_layer = make_attention(
+            *attention, sharpness=self.attention_sharpness, name="attention", **policy
+        )
+        self.grid_of = square_grid  # from a number of regions to their (rows, columns): a captioner knows better
         self.embedding = layers.Embedding(vocabulary_size, self.embedding_dim, name="embedding", **policy)  # E
         cell = CELLS[self.cell]
         self.cells = [cell(self.hidden_dim, name=f"cell_{layer}", **policy) for layer in range(self.num_layers)]
@@ -175,6 +179,8 @@ class CaptionDecoder(layers.Layer):
 
     def project_features(self, features):
         """Return W_a a_i + b, or whatever else the scoring needs of each photo once: `projected_features`."""
+        if self.attention_smoothing and self.attention != "none":
+            features = equations.smoothed(features, self.grid_of(features.shape[1]), self.attention_smoothing)
         return self.attention_layer.project(features)
 
     def initial_state(self, features, rows_per_photo=1):
@@ -357,6 +363,12 @@ class CaptionDecoder(layers.Layer):
     def get_config(self):
         options = {name: getattr(self, name) for name in DecoderOptions.names()}
         return {**super().get_config(), "vocabulary_size": self.vocabulary_size, **options}
+
+
+def square_grid(regions):
+    """Return the (rows, columns) of a grid of so many regions where nobody says more: a square, if it can be one."""
+    rows = math.isqrt(regions)
+    return (rows, regions // rows) if regions % rows == 0 else (1, regions)
 
 
 def _repeat(x, times):

@@ -38,7 +38,8 @@ SAID_ANEW = "seed dtype box_weight"
 
 # Options that change how a trained captioner is trained further, and none of its parts and sizes.
 MAY_CHANGE = """
-    attention attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
+    attention attention_smoothing attention_sharpness
+    attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
     expectation_for use_baseline grid guide_weight box_weight length_penalty dropout_embedding
     dropout_words dropout_before_readout
     dropout_after_readout feature_dropout name
