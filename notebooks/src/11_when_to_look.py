@@ -234,8 +234,8 @@ plt.show()
 # (A grid that is made finer by dilation consists of coarse grids that know nothing of each other. `attention_smoothing`
 # averages what is scored over neighbouring cells, and `attention_sharpness` multiplies the scores: docs/training.md.)
 #
-# Here the bundled captioner reads a sentence of ours, about a photo that comes with matplotlib: Admiral Grace Hopper (U.S. Navy, in the
-# public domain).
+# Here the bundled captioner reads a sentence of ours, about a photo that comes with matplotlib: Admiral Grace Hopper
+# (U.S. Navy, in the public domain).
 
 # %%
 photo = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
