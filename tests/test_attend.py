@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from data_utils import Vocabulary
+import keras_sat
+from data_utils import Vocabulary, draw_scenes
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
 
@@ -101,3 +102,14 @@ def test_say_on_the_command_line(photos, tmp_path, capsys):
     assert "words that the model does not know: barks" in errors
     assert main([*command, "--num-beams", "3"]) == 2
     assert "--say with --num-beams" in capsys.readouterr().err
+
+
+def test_what_is_no_photo_or_no_sentence_is_refused(tmp_path):
+    captioner, (one, other) = keras_sat.Captioner.from_pretrained("scenes"), draw_scenes(2, seed=4)
+    for captions in (None, 3, ["a star", None], ["a star"] * 2):
+        with pytest.raises(ValueError, match="Expected one caption, as text, for each of 1 images"):
+            captioner.attend(one.image, captions)
+    with pytest.raises(ValueError, match="Expected a photo, or a list of photos. Received: images="):
+        captioner.attend(tmp_path, "a star")
+    together = captioner.attend(np.stack([one.image, other.image]), "a star")
+    assert [result.caption for result in together] == ["a star"] * 2

@@ -7,6 +7,7 @@ import pytest
 
 from data_utils import CaptionedImage
 from data_utils.datasets.boxes import (
+    HALF,
     NO_FIT,
     NO_SIZE,
     NOT_IN_CAPTION,
@@ -63,11 +64,12 @@ def test_what_does_not_fit_is_counted(tmp_path):
     objects = [thing(150, 0, 300, 50), thing(300, 0, 400, 50), thing(10, 20, 10, 30, names=("3",))]
     folder = write_entities(tmp_path, objects, sentences=sentences)
     write_entities(tmp_path, [thing(0, 0, 9, 9)], size="", name="13")
+    (tmp_path / "Sentences" / "14.txt").write_text(sentences)
     other = CaptionedImage("13", "13.jpg", ["A girl in a T-shirt holds the kite ."])
     with pytest.warns(UserWarning) as caught:
         boxes = read_boxes(folder, [GIRL, other, CaptionedImage("14", "14.jpg", ["A cat ."])])
     assert boxes["12_ab"] == [Phrase(1, 0, 2, ((0.75, 0.0, 1.0, 0.5),))]
-    assert boxes.left_out == {NOT_IN_CAPTION: 1, NO_FIT: 2, NO_SIZE: 1}
+    assert boxes.left_out == {NOT_IN_CAPTION: 1, NO_FIT: 2, NO_SIZE: 1, HALF: 1}
     assert "(first: 'A woman', photo 12_ab)" in str(caught[0].message)
 
 
@@ -84,11 +86,12 @@ def with_boxes(*boxes, caption="1"):
         ('{"12_ab.jpg": []}', "phrases with phrase, first_word and boxes"),
         (with_boxes("[1, 2]"), "four"),
         (with_boxes(caption="true"), "four"),
-        (with_boxes("[0, 0, 90, 50]"), "shares of the photo's width"),
+        (with_boxes("[0, 0, 1, 1]", "[0, 0, 90, 50]"), r"not pixels.*boxes=\[0, 0, 90, 50\] for"),
         (with_boxes("[0, 0, 1, Infinity]"), "shares"),
         (with_boxes("[0, 0, 1, 1" + 400 * "0" + "]"), "shares"),
         (with_boxes(*["[0, 0, 1, 1]"] * 1001), "at most 1000 boxes"),
         ('{"99.jpg": {"caption": 0, "phrases": []}}', "no phrase with boxes of these 1 photos"),
+        (with_boxes("[0.5, 0, 0.25, 1]"), "of these 1 photos; boxes that do not lie on the photo: 1"),
     ],
 )
 def test_json_that_is_none_of_boxes(tmp_path, content, message):
@@ -99,7 +102,7 @@ def test_json_that_is_none_of_boxes(tmp_path, content, message):
 
 
 def test_folders_and_annotations_that_are_none(tmp_path):
-    with pytest.raises(ValueError, match="no folders Annotations and Sentences"):
+    with pytest.raises(ValueError, match="no folder Annotations and no folder Sentences"):
         read_boxes(tmp_path, [GIRL])
     folder = write_entities(tmp_path, [thing(0, 0, "many", 9)])
     with pytest.raises(ValueError, match="12.xml: expected an annotation"):

@@ -34,3 +34,10 @@ def test_cells_without_a_number_and_maps_without_attention():
     assert math.isnan(times_even(attention_map)) and times_even_text(attention_map) == ""
     assert full_light(np.zeros((2, 2))) > 0 and times_even_text(np.zeros((2, 2))) == ""
     assert full_light(np.full((2, 2), math.nan)) > 0 and times_even_text(np.full((2, 2), math.nan)) == ""
+
+
+def test_a_word_that_came_from_memory_is_dark():
+    attention_map = np.array([[0.0, 0.9], [0.05, 0.05]])
+    assert full_light(attention_map, 0.25) == pytest.approx(4 * full_light(attention_map))
+    assert full_light(attention_map, np.nan) == full_light(attention_map)
+    assert (attention_map / full_light(attention_map, 0.0)).max() < 1e-5

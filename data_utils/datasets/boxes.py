@@ -12,6 +12,7 @@ of its first word, "boxes": [[left, top, right, bottom] as shares of width and h
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import xml.etree.ElementTree as ElementTree
@@ -43,6 +44,7 @@ EXPECTED = "the folder of Flickr30k Entities, with Annotations and Sentences in 
 NOT_IN_CAPTION = "phrases that no caption of the photo has"
 NO_FIT = "boxes that do not lie on the photo"
 NO_SIZE = "photos without a size, left out"
+HALF = "photos with only one of the two files of Flickr30k Entities, left out"
 UNSURE_SIZE = "photos of which the size was guessed, so that attention is not measured on them"
 MOST_BOXES = 1_000  # of a photo: people draw fewer than fifty
 _MARKED = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
@@ -114,7 +116,8 @@ def read_boxes(path: str | os.PathLike, images: list[CaptionedImage]) -> Boxes:
         if found := list(_phrases_of(image, marked, skipped)):
             phrases[image.image_id] = sorted(found, key=lambda phrase: (phrase.caption, phrase.first_word))
     if not phrases:
-        raise ValueError(f"{path}: no phrase with boxes of these {len(images)} photos. Expected: {EXPECTED}.")
+        counted = "".join(f"; {reason}: {count}" for reason, count in skipped.counts.items())
+        raise ValueError(f"{path}: no phrase with boxes of these {len(images)} photos{counted}. Expected: {EXPECTED}.")
     skipped.warn(path)
     return Boxes(phrases, frozenset(unsure), dict(skipped.counts))
 
@@ -198,12 +201,22 @@ def _read_json(path, images, skipped):
         if not well_formed:
             raise ValueError(
                 f"{path}: expected caption, and phrases with phrase, first_word and boxes of four numbers, "
-                "shares of the photo's width and height. "
-                f"Received: {str(entry)[:80]} for {image.image_id!r}"
+                "shares of the photo's width and height (not pixels). "
+                f"Received: {_first_odd_box(entry) or str(entry)[:80]} for {image.image_id!r}"
             )
         if not is_known:
             skipped.add(UNSURE_SIZE, image.image_id)
         yield image, marked, is_known
+
+
+def _first_odd_box(entry):
+    """Return the first thing in the place of a box that is none, in few letters; None where it is something else."""
+    with contextlib.suppress(KeyError, TypeError, AttributeError):
+        for phrase in entry["phrases"]:
+            for box in phrase["boxes"]:
+                if not (isinstance(box, list) and len(box) == 4 and all(map(_is_side, box))):
+                    return f"boxes={str(box)[:60]}"
+    return None
 
 
 def _is_marked(caption, words, first, boxes):
@@ -219,12 +232,15 @@ def _is_side(side):
 
 def _read_entities(path, images, skipped):
     """Yield the same from the files of Flickr30k Entities."""
-    if not all((path / folder).is_dir() for folder in FOLDERS):
-        raise ValueError(f"{path}: there are no folders {' and '.join(FOLDERS)} in it. Expected: {EXPECTED}.")
+    missing = [folder for folder in FOLDERS if not (path / folder).is_dir()]
+    if missing:
+        raise ValueError(f"{path}: there is no folder {' and no folder '.join(missing)} in it. Expected: {EXPECTED}.")
     for image in images:
         number = image.image_id.partition("_")[0]
         sentences, annotations = path / "Sentences" / f"{number}.txt", path / "Annotations" / f"{number}.xml"
         if not sentences.is_file() or not annotations.is_file():
+            if sentences.is_file() or annotations.is_file():
+                skipped.add(HALF, image.image_id)
             continue
         boxes = _boxes_of(annotations)
         if boxes is None:

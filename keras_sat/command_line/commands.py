@@ -166,6 +166,8 @@ def _draw(result, path, drawings, drawn):
 def _as_json(result, maps):
     """Return a CaptionResult as a dict for JSON; its maps, if they are wanted, in millionths."""
     parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
+    if not result.is_finished:
+        parts["is_finished"] = False
     if result.from_photo is not None:
         parts["from_photo"] = result.from_photo.astype("float64").round(4).tolist()
     if maps:

@@ -2,7 +2,8 @@
 
 If each map were scaled to its own maximum, a nearly uniform one would look as sharp as one with all its weight in a
 single cell. So a cell has full light only from FULL_LIGHT times an even share on; an even map is an even grey. A
-sharper map still uses the whole range, so that its shape is seen: how sharp it is stands beside it as a number.
+sharper map still uses the whole range, so that its shape is seen: how sharp it is stands beside it as a number. And
+where most of a word came from memory (`from_photo`), there is as little light: its map hardly had a part in it.
 """
 
 import math
@@ -13,8 +14,10 @@ FULL_LIGHT = 3
 """Times an even share: what a cell must get at least to be drawn with full light."""
 
 
-def full_light(attention_map):
+def full_light(attention_map, from_photo=1.0):
     """Return the value (of any map: (rows, columns)) that is drawn with full light; cells that are NaN do not count.
+
+    A word of which only the share `from_photo` came from the photo is drawn as much darker.
 
     >>> full_light(np.full((2, 4), 1 / 8))
     0.375
@@ -22,7 +25,8 @@ def full_light(attention_map):
     0.9
     """
     cells = _cells(attention_map)
-    return float(max(cells.max(initial=0), FULL_LIGHT * _even_share(cells), 1e-12))
+    full = max(cells.max(initial=0), FULL_LIGHT * _even_share(cells), 1e-12)
+    return float(full / max(from_photo, 1e-6)) if math.isfinite(from_photo) else float(full)
 
 
 def times_even(attention_map):

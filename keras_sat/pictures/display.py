@@ -123,8 +123,8 @@ class AttentionDisplay:
         """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
 
         Below each panel stands how many times an even share its maximum is and, with a sentinel, how much of the word
-        came from the photo. Light has the same scale: full from three times an even share on, so that a nearly uniform
-        map looks nearly even.
+        came from the photo. The maximum has full light if it is three times an even share or more, so that a nearly
+        uniform map looks nearly even; the map of a word that came from memory is dark.
 
         Args:
             ax: an array of axes, one more than there are words at least; None makes a new figure.
@@ -228,11 +228,15 @@ class AttentionDisplay:
             return note
         return ", ".join(filter(None, (f"{100 * float(self.from_photo[position]):.0f} % photo", note)))
 
+    def _full_light(self, position):
+        share = 1.0 if self.from_photo is None else float(self.from_photo[position])
+        return full_light(self.attention_weights[position], share)
+
     def _draw_map(self, panel, position, opacity, colour_map):
         import matplotlib
 
         attention_map = self.upsampled(position)
-        full = full_light(self.attention_weights[position])
+        full = self._full_light(position)
         colours = matplotlib.colormaps.get_cmap("gray" if colour_map is None else colour_map)
         alpha = opacity
         if colour_map is not None:
@@ -289,7 +293,7 @@ class AttentionDisplay:
         if width is None:
             aspect = shown_aspect(self.image)
             width = 480 if aspect > STRIP else 120 if aspect < 1 / STRIP else 240
-        lights = [self.upsampled(i) / full_light(cells) for i, cells in enumerate(self.attention_weights)]
+        lights = [self.upsampled(i) / self._full_light(i) for i in range(len(self.words))]
         notes = [stretch_note(self.aspect), *map(self._note, range(len(self.words)))]
         options = {"seconds_per_word": seconds_per_word, "width": width, "opacity": opacity}
         write_cartoon(path, self.image, self.words, lights, notes, **options)

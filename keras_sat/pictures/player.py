@@ -90,7 +90,7 @@ def figure_data(
     _, rows, columns = attention_weights.shape
     stretched = stretch_note(image.shape[1] / image.shape[0] if aspect is None else aspect)
     notes = [where(attention_map) for attention_map in attention_weights]
-    maps = {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights), "notes": notes}
+    maps = {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights, from_photo), "notes": notes}
     if from_photo is not None:
         maps["fromPhoto"] = [round(100 * float(share)) if np.isfinite(share) else None for share in from_photo]
         maps["notes"] = [
@@ -106,11 +106,12 @@ def figure_data(
     }
 
 
-def encoded_maps(attention_weights):
+def encoded_maps(attention_weights, from_photo=None):
     """Return maps as base64: a byte for each cell, 254 for full light, 255 for NaN."""
     maps = np.asarray(attention_weights, dtype=float)
     known = np.isfinite(maps)
-    full = np.array([full_light(attention_map) for attention_map in maps]).reshape(-1, 1, 1)
+    shares_of_words = [1.0] * len(maps) if from_photo is None else from_photo
+    full = np.array([full_light(*pair) for pair in zip(maps, shares_of_words)]).reshape(-1, 1, 1)
     shares = np.rint(254 * np.where(known, maps, 0).clip(min=0) / full)
     return base64.b64encode(np.where(known, shares, NAN_BYTE).astype(np.uint8).tobytes()).decode()
 

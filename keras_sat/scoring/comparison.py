@@ -27,16 +27,18 @@ class Comparison:
         rows: dict from the name of a score to a dict of "first" and "second" (one score for each seed), "difference"
             (second minus first, of the means over seeds) and "interval" (low, high): 95 % of the differences on photos
             and seeds drawn again with repetition.
+        has_same_phrases: False where attention was measured on other phrases of the photos, so that it is left out.
     """
 
     names: tuple
     num_photos: int
     num_seeds: tuple
     rows: dict
+    has_same_phrases: bool = True
 
     def __str__(self):
         titles = columns() | GROUNDING.columns
-        width = 9 if self.rows.keys() <= columns().keys() else 13
+        width = 9 if self.rows.keys() <= columns().keys() else 17
         lines = [f"{'':{width}}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
         for name, row in self.rows.items():
             unit, digits = (GROUNDING.unit, GROUNDING.digits) if name in GROUNDING.columns else unit_and_digits(name)
@@ -53,8 +55,13 @@ class Comparison:
             f"{name} ({count} seed{'s' if count > 1 else ''})" for name, count in zip(self.names, self.num_seeds)
         ]
         lines.append(f"first: {counted[0]}; second: {counted[1]}; {self.num_photos} photos")
-        lines.append("Intervals: photos, and seeds, drawn with repetition; METEOR is here the mean over photos,")
-        lines.append("another number than that of all captions together, which `evaluate` prints.")
+        lines.append("Intervals: photos, and seeds, drawn with repetition.")
+        if "meteor" in self.rows:
+            lines.append("METEOR is here the mean over photos; `evaluate` prints that of all captions together.")
+        if "mass" in self.rows:
+            lines.append("On boxes, peak: attention in people's captions; small: boxes below a quarter of the photo.")
+        elif not self.has_same_phrases:
+            lines.append("Attention on boxes is left out: it was not measured on the same phrases.")
         for title in (title for name, title in columns().items() if name not in self.rows):
             lines.append(f"{title} is left out: not all of them have it, or it is not the same one.")
         return "\n".join(lines)
@@ -84,7 +91,8 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
     counts = np.concatenate([np.ones((1, num_photos)), draws])  # the first row: every photo once
     scored = [[_scores_of_draws(table.photos, counts) for table in tables] for tables in sides]
     rows = {}
-    for name in columns() | GROUNDING.columns:
+    has_same_phrases = _have_same_phrases([*sides[0], *sides[1]])
+    for name in columns() | (GROUNDING.columns if has_same_phrases else {}):
         kinds = {table.scores.get(f"{name}_kind") for tables in sides for table in tables}
         if any(name not in scores for side in scored for scores in side) or len(kinds) > 1:
             continue  # METEOR, where one of them has none or another one
@@ -96,7 +104,14 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
             "difference": float(differences[0]),
             "interval": tuple(np.percentile(differences[1:], [2.5, 97.5]).tolist()),
         }
-    return Comparison(_names(first, second), num_photos, tuple(map(len, sides)), rows)
+    return Comparison(_names(first, second), num_photos, tuple(map(len, sides)), rows, has_same_phrases)
+
+
+def _have_same_phrases(tables):
+    """Return whether attention was measured on the same phrases of each photo: with the same boxes."""
+    of_tables = [table.photos.get(GROUNDING.contributions) for table in tables]
+    counts = [np.array(of_photos, dtype=float)[..., 0] for of_photos in of_tables if of_photos is not None]
+    return all(np.array_equal(counts[0], other) for other in counts)
 
 
 def _mean_of_seeds(scores, rng):

@@ -168,7 +168,7 @@ def _met_unseen(covered, shape):
 
 # === Compared ===
 
-COLUMNS = {"mass": "mass", "pointing": "peak", "small_mass": "small: mass", "small_pointing": "small: peak"}
+COLUMNS = {"mass": "on boxes", "pointing": "peak", "small_mass": "small: on boxes", "small_pointing": "small: peak"}
 
 
 def _of_sums(sums, num_photos):

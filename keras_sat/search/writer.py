@@ -174,8 +174,10 @@ class CaptionWriter:
 
         Returns: CaptionResult; its `log_prob` is that of the caption.
         """
-        many = isinstance(images, (list, tuple))
-        images = images if many else [images]
+        many = isinstance(images, (list, tuple)) or getattr(images, "ndim", 3) == 4
+        if not many and stands_for_many(images):
+            raise ValueError(f"Expected a photo, or a list of photos. Received: images={os.fspath(images)!r}")
+        images = list(images) if many else [images]
         results = [result for _, result in self.attend_each(images, captions, cache=cache, batch_size=batch_size)]
         return results if many else results[0]
 
@@ -370,8 +372,9 @@ def in_batches(items, batch_size):
 
 def _words_of(captions, num_images):
     """Return the words of captions, one for each photo; a ValueError where there is none, or no word in it."""
-    captions = [captions] * num_images if isinstance(captions, str) else list(captions)
-    if len(captions) != num_images or not all(isinstance(caption, str) for caption in captions):
+    captions = [captions] * num_images if isinstance(captions, str) else captions
+    is_list = isinstance(captions, (list, tuple)) and all(isinstance(caption, str) for caption in captions)
+    if not is_list or len(captions) != num_images:
         raise ValueError(
             f"Expected one caption, as text, for each of {num_images} images. Received: captions={captions!r}"
         )
