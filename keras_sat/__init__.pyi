@@ -471,7 +471,10 @@ class Comparison:
     num_photos: int
     num_seeds: tuple
     rows: dict
-    def __init__(self, names: tuple, num_photos: int, num_seeds: tuple, rows: dict) -> None: ...
+    has_same_phrases: bool
+    def __init__(
+        self, names: tuple, num_photos: int, num_seeds: tuple, rows: dict, has_same_phrases: bool = ...
+    ) -> None: ...
 
 class DecoderState(NamedTuple):
     hidden_states: tuple
