@@ -543,7 +543,9 @@ def test_a_folder_without_the_first_layers_reads_them_from_their_file(eight, fin
 
 @pytest.mark.slow
 def test_such_a_folder_may_look_at_a_finer_grid(tmp_path):
-    ENCODERS["efficientnet_lite0"](weights=None, image_size=64).save_weights(tmp_path / "lite.weights.h5")
+    encoder = ENCODERS["efficientnet_lite0"](weights=None, image_size=64)
+    network = next(layer for layer in encoder.layers if isinstance(layer, keras.Model))
+    network.save_weights(tmp_path / "lite.weights.h5")
     options = {"encoder": "efficientnet_lite0", "encoder_layer": "block_7", "trained_up_to": "top", "image_size": 64}
     captioner = Captioner(["a", "dog"], encoder_weights=tmp_path / "lite.weights.h5", **options, **SMALL)
     captioner.build(((None, 16, 80), (None, None)))
