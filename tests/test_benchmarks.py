@@ -271,6 +271,7 @@ def test_seeds_become_one_row(benchmarks, monkeypatch, tmp_path, capsys):
 # === Between two captioners ===
 
 
+@pytest.mark.slow
 def test_a_blend_has_one_encoder_and_the_grid_that_was_asked_for(benchmarks, tmp_path):
     import blend
 

@@ -59,7 +59,7 @@ def flickr8k_captioner():
     return keras_sat.Captioner.from_pretrained()
 
 
-@pytest.mark.parametrize("name", PHOTO_KINDS)
+@pytest.mark.parametrize("name", all_slow_but("flickr8k", PHOTO_KINDS))
 def test_a_captioner_of_photos_needs_nothing_but_itself(monkeypatch, name):
     monkeypatch.setattr(socket, "socket", None)  # whoever asks for one fails
     monkeypatch.setattr(encoder_weights, "installed_weights", None)  # and whoever looks for a package
@@ -70,7 +70,7 @@ def test_a_captioner_of_photos_needs_nothing_but_itself(monkeypatch, name):
     assert captioner.encoder_weights == "imagenet", "no path of the computer that it was trained on"
 
 
-@pytest.mark.parametrize("name", PHOTO_KINDS)
+@pytest.mark.parametrize("name", all_slow_but("flickr8k-hard", PHOTO_KINDS))
 def test_it_knows_when_to_look(name):
     result = keras_sat.Captioner.from_pretrained(name).attend(PHOTO, "a man in a black coat in front of a building")
     from_photo = dict(zip(result.words, result.from_photo))
