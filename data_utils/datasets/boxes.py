@@ -214,7 +214,7 @@ def _first_odd_box(entry):
     with contextlib.suppress(KeyError, TypeError, AttributeError):
         for phrase in entry["phrases"]:
             for box in phrase["boxes"]:
-                if not (isinstance(box, list) and len(box) == 4 and all(map(_is_side, box))):
+                if not _is_box(box):
                     return f"boxes={str(box)[:60]}"
     return None
 
@@ -222,12 +222,13 @@ def _first_odd_box(entry):
 def _is_marked(caption, words, first, boxes):
     """Return whether values are the number of a caption, words, the number of a word, and boxes."""
     numbers = type(caption) is int and type(first) is int and caption >= 0 and isinstance(words, str)
-    return numbers and all(len(box) == 4 and all(map(_is_side, box)) for box in boxes)
+    return numbers and all(map(_is_box, boxes))
 
 
-def _is_side(side):
-    """Return whether a value can be a share of a photo's side: a little off the photo, perhaps, but no pixels."""
-    return type(side) in (int, float) and -1 <= side <= 2
+def _is_box(box):
+    """Return whether something is four shares of a photo's sides: a little off the photo, perhaps, but no pixels."""
+    is_four = isinstance(box, (list, tuple)) and len(box) == 4
+    return is_four and all(type(side) in (int, float) and -1 <= side <= 2 for side in box)
 
 
 def _read_entities(path, images, skipped):
