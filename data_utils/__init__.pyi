@@ -163,6 +163,7 @@ def make_batches(
     image_size: int | tuple[int, int] | None = ...,
     keep_images: bool = ...,
     num_views: int = ...,
+    jitter: float = ...,
     shuffle: bool = ...,
     seed: int = ...,
     first_epoch: int = ...,

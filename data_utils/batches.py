@@ -22,6 +22,7 @@ import numpy as np
 from data_utils.datasets.boxes import covered_cells
 from data_utils.features.build import reading_options
 from data_utils.images import height_and_width, load_image
+from data_utils.jitter import jittered
 from data_utils.quiet import import_tensorflow
 from data_utils.views import view_of
 
@@ -47,6 +48,7 @@ def make_batches(
     image_size: int | tuple[int, int] | None = None,
     keep_images: bool = False,
     num_views: int = 1,
+    jitter: float = 0.0,
     shuffle: bool = True,
     seed: int = 0,
     first_epoch: int = 0,
@@ -75,6 +77,7 @@ def make_batches(
         image_size: without a cache, the size that photos are stretched to: a side, or (height, width).
         keep_images: without a cache, decode each photo once and keep it in memory.
         num_views: without a cache, each time a photo is shown one of so many views of it is chosen at random.
+        jitter: without a cache, how much photos are changed at random each time, from 0 to 1: see `data_utils.jitter`.
         shuffle: False keeps one order, by length, in every epoch.
         seed: of the shuffling.
         first_epoch: the number of the first pass, to resume a training where it stopped.
@@ -105,6 +108,8 @@ def make_batches(
         )
     if not isinstance(num_views, Integral) or isinstance(num_views, bool) or num_views < 1:
         raise ValueError(f"`num_views` must be a whole number of at least 1. Received: num_views={num_views!r}")
+    if jitter and cache is not None:
+        raise ValueError(f"Features are of photos as they are. Received: jitter={jitter} with a cache")
     numbers, count = ([0], 1) if shares is None else shares
     if not len(numbers) or not all(0 <= number < count for number in numbers):
         raise ValueError(
@@ -136,9 +141,9 @@ def make_batches(
         for members in grouping.plan(rng):
             chosen = view_rng.integers(num_views, size=len(members)) if num_views > 1 else np.zeros(len(members), int)
             for number in numbers:
-                yield members, chosen, number
+                yield members, chosen, number, epoch
 
-    def arrays(members, chosen, number):
+    def arrays(members, chosen, number, epoch):
         rows = np.array_split(np.arange(len(members)), count)[number]
         weighs = len(rows) > 0
         rows = rows if weighs else [-1]
@@ -146,7 +151,11 @@ def make_batches(
         ids_and_weights[-1] *= weighs
         if boxes is not None:
             ids_and_weights.append(covered(members, rows, chosen, ids_and_weights[0]))
-        return source.rows(image_numbers, chosen[rows]), *ids_and_weights
+        photos = source.rows(image_numbers, chosen[rows])
+        if jitter:
+            chance = [np.random.default_rng([seed, epoch, 2, image]) for image in image_numbers]
+            photos = np.stack([jittered(photo, of_photo, jitter) for photo, of_photo in zip(photos, chance)])
+        return photos, *ids_and_weights
 
     def covered(members, rows, chosen, input_ids):
         of_rows = grouping.captions_of(members, rows)
@@ -155,9 +164,9 @@ def make_batches(
         found = covered_cells(of_rows, views, boxes, grid_shape, (len(of_rows), input_ids.shape[-1]))
         return found.reshape(*input_ids.shape, -1)
 
-    def tensors(members, chosen, number):
+    def tensors(members, chosen, number, epoch):
         dtypes = (tf.as_dtype(source.dtype), tf.int32, tf.int32, tf.float32, *([] if boxes is None else [tf.float32]))
-        features, *ids_and_weights = tf.numpy_function(arrays, [members, chosen, number], dtypes, stateful=False)
+        features, *ids_and_weights = tf.numpy_function(arrays, [members, chosen, number, epoch], dtypes, stateful=False)
         features.set_shape((None, *source.shape))
         input_ids, target_ids, token_weights, *of_words = ids_and_weights
         for tensor in (input_ids, target_ids, token_weights):
@@ -166,7 +175,7 @@ def make_batches(
             tensor.set_shape((*grouping.shape, grid_shape[0] * grid_shape[1]))
         return (features, input_ids, *of_words), target_ids, token_weights
 
-    signature = [tf.TensorSpec(shape, tf.int64) for shape in ((None,), (None,), ())]
+    signature = [tf.TensorSpec(shape, tf.int64) for shape in ((None,), (None,), (), ())]
     dataset = tf.data.Dataset.from_generator(batch_members, output_signature=tuple(signature))
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(grouping.plan(None)) * len(numbers)))
     return dataset.map(tensors, num_parallel_calls=2, deterministic=True).prefetch(2).with_options(reading_options())

@@ -23,6 +23,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "captioner": ["Captioner"],
         "scoring.scores": ["SCORES"],
         "scoring.evaluate": ["evaluate", "evaluate_captions"],
+        "scoring.calibration": ["Calibration", "calibrate"],
         "scoring.table": ["ScoreTable"],
         "scoring.comparison": ["Comparison", "compare"],
         "training.callbacks": [

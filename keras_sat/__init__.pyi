@@ -18,6 +18,7 @@ __all__ = [
     "BahdanauAttention",
     "BeginWithExpectations",
     "BilinearAttention",
+    "Calibration",
     "CaptionDecoder",
     "CaptionResult",
     "Captioner",
@@ -39,6 +40,7 @@ __all__ = [
     "ShowProgress",
     "Step",
     "beam_search",
+    "calibrate",
     "compare",
     "evaluate",
     "evaluate_captions",
@@ -58,9 +60,15 @@ class AttentionDisplay:
     words: list[str]
     attention_weights: np.ndarray
     from_photo: np.ndarray | None
+    confidence: float | None
     aspect: float
     def __init__(
-        self, image: Any, words: list[str], attention_weights: np.ndarray, from_photo: np.ndarray | None = ...
+        self,
+        image: Any,
+        words: list[str],
+        attention_weights: np.ndarray,
+        from_photo: np.ndarray | None = ...,
+        confidence: float | None = ...,
     ) -> None: ...
     @classmethod
     def from_result(cls, result: CaptionResult, *, image: Any = ...) -> AttentionDisplay: ...
@@ -128,6 +136,18 @@ class BilinearAttention(Any):
         sentinel: Any = ...,
     ) -> Any: ...
     def get_config(self) -> Any: ...
+
+class Calibration:
+    confidences: np.ndarray
+    are_right: np.ndarray
+    def __init__(self, confidences: np.ndarray, are_right: np.ndarray) -> None: ...
+    @property
+    def expected_error(self) -> float: ...
+    @property
+    def separation(self) -> float: ...
+    def bins(self) -> list[tuple[float, int, float, float]]: ...
+    def to_dict(self) -> dict[str, Any]: ...
+    def plot(self, ax: Any = ...) -> Any: ...
 
 class CaptionDecoder(Any):
     vocabulary_size: Any
@@ -223,6 +243,7 @@ class CaptionResult:
     attention_weights: np.ndarray
     from_photo: np.ndarray | None
     is_finished: bool
+    confidence: float | None
     image: Any
     alternatives: list
     def __init__(
@@ -233,6 +254,7 @@ class CaptionResult:
         attention_weights: np.ndarray,
         from_photo: np.ndarray | None = ...,
         is_finished: bool = ...,
+        confidence: float | None = ...,
         image: Any = ...,
         alternatives: list = ...,
     ) -> None: ...
@@ -242,6 +264,7 @@ class Captioner(keras.Model):
     length_penalty: Any
     seed: Any
     decoder: Any
+    confidence: Any
     training_photos: Any
     photo_encoder: Any
     adapter: Any
@@ -288,6 +311,7 @@ class Captioner(keras.Model):
         image_size: Any = ...,
         grid: str | None = ...,
         grid_shape: tuple | None = ...,
+        photo_smoothing: float | None = ...,
         normalise_features: bool = ...,
         feature_projection_dim: int | None = ...,
         feature_activation: Any = ...,
@@ -321,6 +345,8 @@ class Captioner(keras.Model):
     def grid(self): ...
     @property
     def grid_shape(self): ...
+    @property
+    def photo_smoothing(self): ...
     @property
     def normalise_features(self): ...
     @property
@@ -514,6 +540,8 @@ class Ensemble:
     def samples_attention(self) -> bool: ...
     @property
     def has_sentinel(self) -> bool: ...
+    @property
+    def confidence(self) -> Any: ...
     @property
     def photo_sizes(self) -> list[tuple[int, int]]: ...
     def rows_and_columns(self) -> tuple[int, int]: ...
@@ -761,6 +789,7 @@ def beam_search(
     length_penalty: float = ...,
     **options: Any,
 ) -> SearchResult: ...
+def calibrate(captioner: Any, images: Any, *, cache: Any = ..., show_progress: Any = ...) -> Calibration: ...
 def compare(first: Any, second: Any, *, num_resamples: int = ..., seed: int = ...) -> Comparison: ...
 def evaluate(
     captioner: Any,
@@ -809,6 +838,7 @@ def fit(
     encoder_rate: float = ...,
     first_layer_rate: float = ...,
     num_views: int = ...,
+    photo_jitter: float = ...,
     patience: int = ...,
     min_count: int = ...,
     max_words: int = ...,
@@ -847,6 +877,7 @@ def fit(
     image_size: Any = ...,
     grid: str | None = ...,
     grid_shape: tuple | None = ...,
+    photo_smoothing: float | None = ...,
     normalise_features: bool = ...,
     feature_projection_dim: int | None = ...,
     feature_activation: Any = ...,

@@ -86,10 +86,12 @@ class Captioner(keras.Model):
         of_decoder = {name: getattr(options, name) for name in DecoderOptions.names()}
         self.decoder = CaptionDecoder(len(self.vocabulary), name="decoder", **of_decoder, **of_keras)
         self.decoder.grid_of = lambda regions: self.rows_and_columns()
+        self.confidence = None  # what `keras_sat.scoring.calibration.calibrate` has learnt
         self.training_photos = None  # digests of the photos that it has learnt from, where they are known
-        arrays = None
+        arrays, smoothing = None, options.photo_smoothing
         if options.encoder_weights == BUNDLED:
-            arrays, self.training_photos = saving.bundled_encoder(options.encoder)
+            arrays, bundled_smoothing, self.training_photos = saving.bundled_encoder(options.encoder)
+            smoothing = bundled_smoothing if smoothing is None else smoothing
         self.photo_encoder = PhotoEncoder(
             options.encoder,
             layer=options.encoder_layer,
@@ -99,6 +101,7 @@ class Captioner(keras.Model):
             image_size=options.image_size,
             grid=options.grid,
             grid_shape=options.grid_shape,
+            smoothing=smoothing,
             arrays=arrays,
         )
         self.adapter = FeatureAdapter(
@@ -134,7 +137,9 @@ class Captioner(keras.Model):
     encoder, encoder_layer, encoder_weights, encoder_training, trained_up_to = _kept_in(
         "photo_encoder", "name", "layer", "weights", "training", "trained_up_to"
     )
-    image_size, grid, grid_shape = _kept_in("photo_encoder", "image_size", "grid", "grid_shape")
+    image_size, grid, grid_shape, photo_smoothing = _kept_in(
+        "photo_encoder", "image_size", "grid", "grid_shape", "smoothing"
+    )
     normalise_features, feature_projection_dim, feature_activation, feature_dropout = _kept_in(
         "adapter", "normalise", "projection_dim", "activation", "dropout"
     )

@@ -65,6 +65,16 @@ def at_least_zero():
     return Bound(lambda name, value: checks.check_weights(**{name: value}), float)
 
 
+def pixels():
+    """A number of pixels, from 0 to 100."""
+
+    def check(name, value):
+        if not isinstance(value, numbers.Real) or not 0 <= value <= 100:
+            raise ValueError(f"`{name}` must be a number from 0 to 100. Received: {name}={value!r}")
+
+    return Bound(check, float)
+
+
 def above_zero():
     """A number above 0."""
     return Bound(lambda name, value: checks.check_above_zero(**{name: value}), float)
@@ -321,6 +331,12 @@ class CaptionerOptions(DecoderOptions):
     grid_shape: tuple = option(
         None, "(rows, columns) of the features", checked_later(), none="ask the encoder, or guess"
     )
+    photo_smoothing: float = option(
+        None,
+        "smooth photos first, with a Gaussian of so many pixels, such as 1: steadier captions",
+        optional(pixels()),
+        none="not at all; bundled encoder weights: as they were trained",
+    )
     normalise_features: bool = option(False, "give each feature vector mean 0 and variance 1", a_flag())
     feature_projection_dim: int = option(
         None, "map each feature vector to one of this length first", optional(count()), none="leave them as they are"
@@ -425,6 +441,9 @@ class TrainingOptions(Options):
         1.0, "share of encoder_rate, of the first of these layers; those between follow in even ratios", part()
     )
     num_views: int = option(1, "of each training photo: 2 with the mirrored one, more with parts of it", count())
+    photo_jitter: float = option(
+        0.0, "how much size, light and noise of training photos change, up to 1: steadier captions", probability()
+    )
     patience: int = option(
         5, "stop after so many epochs without a better BLEU-4 on dev", optional(count()), none="never"
     )

@@ -16,7 +16,7 @@ USUAL = {  # as `fit` chooses it
     "encoder": "tiny for scenes; else vgg16 where a GPU is found; where not, efficientnet_lite0 if its weights are "
     "installed, else mobilenet_v2"
 }
-OF_ENCODER = ("encoder", "encoder_layer", "encoder_weights", "image_size", "grid")
+OF_ENCODER = ("encoder", "encoder_layer", "encoder_weights", "image_size", "grid", "photo_smoothing")
 KNOWN = {*CaptionerOptions.names(), *TrainingOptions.names()}
 
 
@@ -54,6 +54,7 @@ def build_parser():
         ("evaluate", _add_evaluate, "score the captions of a data set", EVALUATE),
         ("compare", _add_compare, "compare two captioners by their scores", COMPARE),
         ("features", _add_features, "encode the photos of a data set once", FEATURES),
+        ("calibrate", _add_calibrate, "learn how far captions can be trusted", CALIBRATE),
         ("export", _add_export, "write a captioner for programs without keras_sat", EXPORT),
         ("info", _add_info, "print what a bug report needs", INFO),
     ):
@@ -69,6 +70,16 @@ def options_of(command):
     (commands,) = build_parser()._command_parsers()
     actions = commands[command]._option_string_actions.values()
     return {action.dest: action.option_strings[0] for action in actions if action.dest != "help"}
+
+
+def _share(text):
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, not {text!r}")
+    return share
 
 
 def _path_or_name(text):
@@ -91,6 +102,9 @@ COMPARE = """Compare two captioners on the same photos: the differences of their
 mean and deviation over seeds. FIRST and SECOND are files that `keras-sat evaluate --json` wrote, or patterns in
 quotation marks for several seeds: "runs/soft-*.json"."""
 FEATURES = "Encode the photos of a data set once and keep their features. Killed and run again, it resumes."
+CALIBRATE = """Learn how far captions can be trusted, from photos with captions that the model was not trained on, and
+save that with it: each caption then has a confidence. Printed is how well that says how many captions are right.
+`keras-sat fit` does the same in the end, on the split dev."""
 EXPORT = """Write a captioner, encoder and search included, for programs that do not have keras_sat: a SavedModel as
 TensorFlow Serving expects it, into DIRECTORY/1, or the next number. It captions pixels and JPEG files."""
 INFO = "Print versions and devices, and which data, encoder weights and models are found."
@@ -210,6 +224,12 @@ def _add_caption(parser):
     )
     _add_options(parser, CaptionerOptions, "encoder_weights")
     parser.add_argument(
+        "--min-confidence",
+        type=_share,
+        metavar="SHARE",
+        help='print "not sure" for captions of which the confidence, from 0 to 1, is below this',
+    )
+    parser.add_argument(
         "--json", action="store_true", default=False, dest="as_json", help="print a JSON object for each picture"
     )
     parser.add_argument(
@@ -278,6 +298,16 @@ def _add_features(parser):
     parser.add_argument("--batch-size", type=int, default=32, help="photos encoded together; default: 32")
     parser.add_argument("--skip-unreadable", action="store_true", default=False, help="leave out unreadable photos")
     parser.add_argument("--verify", action="store_true", default=False, help="read all rows again, mend damaged ones")
+
+
+def _add_calibrate(parser):
+    parser.add_argument("model", metavar="MODEL", help="a folder that was saved, or the name of a bundled model")
+    _add_data(parser)
+    parser.add_argument("--split", choices=SPLITS, help="default: dev")
+    parser.add_argument("--cache-dir", help="a folder of features that fit or features has built")
+    _add_options(parser, CaptionerOptions, "encoder_weights")
+    parser.add_argument("--output-dir", help="the folder for a copy of the model; default: MODEL itself")
+    parser.add_argument("--json", dest="report", metavar="OUT", help="write the figures as JSON")
 
 
 def _add_export(parser):

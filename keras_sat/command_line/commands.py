@@ -12,6 +12,7 @@ from pathlib import Path
 
 import keras_sat
 from data_utils.datasets import DATASETS
+from data_utils.files import write_whole
 from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.checks import NO_EPOCH, STOPPED_EARLY
 from keras_sat.command_line.messages import visible, without_number
@@ -26,6 +27,8 @@ from keras_sat.presets import (
     usual_preset,
     without_gpu,
 )
+
+NOT_SURE = "not sure"  # in the place of a caption that is too doubtful
 
 
 def run_demo(**options):
@@ -82,13 +85,26 @@ def _strategy(gpus, hosts):
 
 
 def run_caption(
-    images, model, recursive, as_json, maps, encoder_weights=None, say=None, plot=None, html=None, gif=None, **options
+    images,
+    model,
+    recursive,
+    as_json,
+    maps,
+    encoder_weights=None,
+    say=None,
+    min_confidence=None,
+    plot=None,
+    html=None,
+    gif=None,
+    **options,
 ):
     """Print a caption for each picture, or take the one that is given; name those that could not be read at the end."""
     from data_utils.images import find_pictures
 
     if maps and not as_json:
         raise ValueError("Maps are numbers for programs: pass --json too, or --plot to see them. Received: --maps")
+    if say is not None and min_confidence is not None:
+        options["min_confidence"] = min_confidence
     if say is not None and options:
         raise ValueError(
             "With --say the caption is given, and nothing is searched for: leave out one of the two. "
@@ -96,6 +112,11 @@ def run_caption(
         )
     paths = find_pictures(images, recursive=recursive)
     captioner = _captioner_of(model, encoder_weights)
+    if min_confidence is not None and captioner.confidence is None:
+        raise ValueError(
+            "This model's captions have no confidence: nobody has calibrated it. `keras-sat calibrate MODEL --data` "
+            f"with a data set does so; several models together have none. Received: --min-confidence {min_confidence:g}"
+        )
     places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
     for option, out in places.items():
         refuse_other_kind(option, out)  # before a folder is made for another of them
@@ -117,14 +138,16 @@ def run_caption(
                     _print_json({"image": path, "error": reason})
                 progress.advance(1)
                 continue
+            is_sure = min_confidence is None or result.confidence >= min_confidence
             if not as_json:
-                print(f"{visible(path)}\t{result.caption}", flush=True)
+                print(f"{visible(path)}\t{result.caption if is_sure else NOT_SURE}", flush=True)
             drawn = {}
             try:
                 _draw(result, path, {option: drawing[path] for option, drawing in drawings.items()}, drawn)
             finally:  # the caption is there, even if the disk is full
                 if as_json:
-                    _print_json({"image": path, **_as_json(result, maps), **drawn})
+                    doubt = {} if is_sure else {"is_sure": False}
+                    _print_json({"image": path, **_as_json(result, maps), **doubt, **drawn})
             progress.advance(1)
     if len(unreadable) < len(paths):
         for option, out in places.items():
@@ -168,6 +191,8 @@ def _as_json(result, maps):
     parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
     if not result.is_finished:
         parts["is_finished"] = False
+    if result.confidence is not None:
+        parts["confidence"] = round(result.confidence, 4)
     if result.from_photo is not None:
         parts["from_photo"] = result.from_photo.astype("float64").round(4).tolist()
     if maps:
@@ -309,9 +334,10 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
         )
     if "shard" in options:
         Shard.parse(options["shard"])  # before anything that takes its time
-    weights = options.get("encoder_weights", "imagenet")
+    weights, smoothing = options.get("encoder_weights", "imagenet"), options.get("photo_smoothing")
     if weights == BUNDLED:
-        weights, _ = bundled_encoder(encoder)
+        weights, bundled_smoothing, _ = bundled_encoder(encoder)
+        smoothing = bundled_smoothing if smoothing is None else smoothing
     images = read_data(data, options.get("data_dir"), split_seed=options.get("split_seed"))
     with weights_called("encoder_weights"):
         encoder = make_encoder(
@@ -320,6 +346,7 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
             weights=weights,
             image_size=options.get("image_size"),
             grid=options.get("grid"),
+            smoothing=smoothing,
         )
     cache = FeatureCache.build(
         cache_dir,
@@ -335,6 +362,37 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
     print(f"{visible(cache.directory)}: {len(cache)} photos, {rows} x {columns} x {cache.feature_dim} each")
     for reason in cache.unreadable.values():
         print(f"left out: {visible(reason)}", file=sys.stderr)
+
+
+def run_calibrate(
+    model, data, split="dev", cache_dir=None, report=None, encoder_weights=None, output_dir=None, **options
+):
+    """Let a captioner learn how far its captions can be trusted, say how well it knows, and save that with it."""
+    from data_utils.datasets.read import photos_of_split, read_data
+    from data_utils.features.cache import FeatureCache
+    from keras_sat.captioner import Captioner
+    from keras_sat.files.model_folder import PRETRAINED, model_directory
+    from keras_sat.files.saving import save_confidence
+    from keras_sat.scoring.calibration import calibrate
+
+    folder = model_directory(model)
+    if output_dir is None and folder.parent == PRETRAINED:
+        raise ValueError(
+            f"A bundled model stays as it is: name a folder for a copy, as --output-dir. Received: {visible(model)}"
+        )
+    if report is not None:
+        make_place("json", report)
+    captioner = Captioner.load(folder, encoder_weights=encoder_weights)
+    images = photos_of_split(read_data(data, **options), split)
+    cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
+    calibration = calibrate(captioner, images, cache=cache)
+    if output_dir is None:
+        save_confidence(captioner, folder)
+    else:
+        captioner.save(output_dir)
+    print(calibration)
+    if report is not None:
+        write_whole(Path(report).expanduser(), json.dumps(calibration.to_dict(), indent=1))
 
 
 def run_export(model, directory, tflite, encoder_weights=None, **options):
@@ -393,6 +451,7 @@ COMMANDS = {
     "evaluate": run_evaluate,
     "compare": run_compare,
     "features": run_features,
+    "calibrate": run_calibrate,
     "export": run_export,
     "info": run_info,
 }

@@ -1,8 +1,9 @@
 """A trained captioner on the disk: one folder with its settings, its vocabulary and its weights.
 
-    config.json               settings, and the names and digests of the other two files
+    config.json               settings, and the names and digests of the other files
     vocabulary-DIGEST.json    the words
     weights-DIGEST.npz        the arrays, named, perhaps rounded: to 16 bits, or matrices to 8 and a scale per column
+    confidence-DIGEST.npz     what is known of how far its captions can be trusted, in 16 bits, if it was calibrated
     lock                      empty; it lets one process save at a time
 
 All of it is data: nothing in there is executed when it is read. Saving again into the same folder writes new files
@@ -38,14 +39,16 @@ WEIGHTS_LICENSE = PRETRAINED / "WEIGHTS_LICENSE.txt"
 EXPECTED = "a captioner that Captioner.save wrote"
 WAY_OUT = "Copy the folder again, whole, or save the captioner again."
 OURS = re.compile(
-    r"lock(-journal)?|config\.json|weights-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json|\.(config|weights|vocabulary).*\.part"
+    r"lock(-journal)?|config\.json|(weights|confidence)-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json"
+    r"|\.(config|weights|vocabulary|confidence).*\.part"
 )
+CONFIDENCE = "confidence"
 
 
 PRECISIONS = ("float32", "float16", "int8")
 
 
-def write_model(directory, settings, vocabulary, arrays, precision="float32"):
+def write_model(directory, settings, vocabulary, arrays, precision="float32", confidence=None):
     """Write a model folder, or replace the model in it.
 
     Args:
@@ -54,6 +57,7 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32"):
         vocabulary: Vocabulary.
         arrays: dict from names to numpy arrays.
         precision: one of PRECISIONS: what the arrays are rounded to on the disk.
+        confidence: dict of the arrays of a Confidence, or None.
     """
     directory = Path(directory).expanduser()
     if precision not in PRECISIONS:
@@ -64,13 +68,36 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32"):
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         weights = write_arrays(directory, "weights", arrays)
         files = {"weights": weights, "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
+        if confidence is not None:
+            files[CONFIDENCE] = _write_confidence(directory, confidence)
         content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
         vocabulary.save(directory / files["vocabulary"])
         write_sealed_json(directory / "config.json", content)
-        for path in directory.iterdir():
-            if OURS.fullmatch(path.name) and not path.name.startswith(("lock", "config.json", *files.values())):
-                with contextlib.suppress(OSError):  # a file that cannot be removed does no harm
-                    path.unlink()
+        _remove_other_files(directory, files)
+
+
+def add_confidence(directory, confidence):
+    """Write the arrays of a Confidence, a dict, into the folder of a model, or replace those in it."""
+    directory = Path(directory).expanduser()
+    with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
+        content = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
+        content["files"][CONFIDENCE] = _write_confidence(directory, confidence)
+        write_sealed_json(directory / "config.json", content)
+        _remove_other_files(directory, content["files"])
+
+
+def _write_confidence(directory, confidence):
+    """Write the file of a Confidence; return its name. Matrices get 16 bits."""
+    halved = {name: array.astype(np.float16) if array.ndim > 1 else array for name, array in confidence.items()}
+    return write_arrays(directory, CONFIDENCE, halved)
+
+
+def _remove_other_files(directory, files):
+    """Remove what older models have left in a folder."""
+    for path in directory.iterdir():
+        if OURS.fullmatch(path.name) and not path.name.startswith(("lock", "config.json", *files.values())):
+            with contextlib.suppress(OSError):  # a file that cannot be removed does no harm
+                path.unlink()
 
 
 def _refuse_foreign_files(directory):
@@ -96,7 +123,10 @@ def _refuse_foreign_files(directory):
 
 
 def read_model(directory):
-    """Return settings, Vocabulary and arrays; anything but a whole model folder is one clear ValueError."""
+    """Return settings, Vocabulary and arrays; anything but a whole model folder is one clear ValueError.
+
+    The arrays of a Confidence have names that begin with "confidence/".
+    """
     directory = Path(directory).expanduser()
     while True:
         before = identity_of(directory / "config.json")
@@ -126,13 +156,13 @@ def _read_model(directory):
         )
     try:
         files = settings.pop("files")
-        names = [files[name] for name in ("weights", "vocabulary")]
+        names = [files[name] for name in ("weights", "vocabulary", CONFIDENCE) if name in files or name != CONFIDENCE]
         is_whole = all(OURS.fullmatch(name) for name in names)
     except (KeyError, TypeError):
         is_whole = False
     if not is_whole:
         raise ValueError(f"{directory / 'config.json'}: it names no files. Expected: {EXPECTED}.")
-    path, words_path = (directory / name for name in names)
+    path, words_path, *others = (directory / name for name in names)
     try:
         vocabulary = Vocabulary.load(words_path)
     except FileNotFoundError as error:
@@ -141,7 +171,11 @@ def _read_model(directory):
         raise ValueError(f"{error.filename}: this file of the model cannot be read ({error.strerror}).") from None
     if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
         raise ValueError(f"{words_path}: this is the vocabulary of another model. {WAY_OUT}")
-    return settings, vocabulary, _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
+    arrays = _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
+    for other in others:
+        stored = read_arrays(other, EXPECTED, WAY_OUT)
+        arrays |= {f"{CONFIDENCE}/{name}": array for name, array in _unrounded(stored, other).items()}
+    return settings, vocabulary, arrays
 
 
 # === Rounding ===

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_sat.files.model_folder import PRETRAINED, read_model, write_model
+from keras_sat.files.model_folder import CONFIDENCE, PRETRAINED, add_confidence, read_model, write_model
 from keras_sat.files.strangers import photos_learnt, refuse_claims, refuse_grids, said_of
 from keras_sat.model.graphs import plain
 from keras_sat.model.learnt_photos import as_text
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
+from keras_sat.search.confidence import ARRAYS, Confidence
 
 FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of what is saved as one file
 NO_ONE_FILE = (
@@ -38,22 +39,39 @@ def save(captioner, directory, overwrite, precision):
     if captioner.training_photos is not None:
         settings["training_photos"] = as_text(captioner.training_photos)
     arrays = {name: np.asarray(variable) for name, variable in captioner.named_weights().items()}
-    write_model(directory, settings, captioner.vocabulary, arrays, precision)
+    confidence = None if captioner.confidence is None else captioner.confidence.arrays
+    write_model(directory, settings, captioner.vocabulary, arrays, precision, confidence)
+
+
+def save_confidence(captioner, directory):
+    """Write the confidence of a captioner into the folder that it was saved into; its weights stay as they are."""
+    add_confidence(directory, captioner.confidence.arrays)
 
 
 def load(kind, directory, encoder, encoder_weights):
     """Return the captioner, of class `kind`, that was saved in a folder; see `Captioner.load`."""
     settings, vocabulary, arrays = read_model(directory)
     with said_of(directory):
-        training_photos = photos_learnt(settings)
+        training_photos, confidence = photos_learnt(settings), _confidence_in(arrays)
         refuse_claims(settings, len(vocabulary), arrays)
         comes_along = any(name.startswith("encoder/") for name in arrays)
         captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along)
         refuse_grids(settings, captioner)
         _give_back(settings, captioner, encoder, encoder_weights, comes_along)
-        captioner.training_photos = training_photos
+        captioner.training_photos, captioner.confidence = training_photos, confidence
+        if confidence is not None and confidence.feature_dim != captioner.feature_shape[1]:
+            raise ValueError(
+                f"the confidence is of another encoder. Expected: features of length {captioner.feature_shape[1]}. "
+                f"Received: {confidence.feature_dim}"
+            )
     assign(captioner, arrays, directory)
     return captioner
+
+
+def _confidence_in(arrays):
+    """Take the arrays of a Confidence out of those of a model; return it, or None where there are none."""
+    found = {name: arrays.pop(f"{CONFIDENCE}/{name}") for name in ARRAYS if f"{CONFIDENCE}/{name}" in arrays}
+    return Confidence(**found) if found else None
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along):
@@ -104,7 +122,8 @@ def bundled_encoder(name):
     Args:
         name: of the encoder, in ENCODERS, that shall have these weights.
 
-    Returns: list of arrays, in the order of the network's weights; digests of the training photos.
+    Returns: list of arrays, in the order of the network's weights; `photo_smoothing` of the captioner; digests of the
+        training photos.
     """
     settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
     known = settings["captioner"]["encoder"]
@@ -114,7 +133,8 @@ def bundled_encoder(name):
             f"path of a weights file. Received: encoder_weights='{BUNDLED}' with encoder={name!r}"
         )
     names = sorted(name for name in arrays if name.startswith("encoder/"))  # numbered, in the order of the layers
-    return [arrays[name] for name in names], photos_learnt(settings)
+    smoothing = settings["captioner"].get("photo_smoothing")
+    return [arrays[name] for name in names], smoothing, photos_learnt(settings)
 
 
 def restore_weights(captioner, directory):
@@ -123,9 +143,9 @@ def restore_weights(captioner, directory):
     if vocabulary != captioner.vocabulary:
         raise ValueError(f"{directory}: the captioner in this folder has another vocabulary.")
     with said_of(directory):
-        training_photos = photos_learnt(settings)
+        training_photos, confidence = photos_learnt(settings), _confidence_in(arrays)
     assign(captioner, arrays, directory)
-    captioner.training_photos = training_photos
+    captioner.training_photos, captioner.confidence = training_photos, confidence
 
 
 def assign(captioner, arrays, source):

@@ -19,6 +19,7 @@ from data_utils.images import height_and_width
 from keras_sat.model.dilation import rows_and_columns_of, with_grid
 from keras_sat.model.efficientnet_lite import EfficientNetLite
 from keras_sat.model.encoder_weights import assign_weights, installed_weights
+from keras_sat.model.smoothing import smoothed_before
 
 MOST_PIXELS = 4096  # a side: a batch of larger photos would not fit into memory
 
@@ -236,7 +237,7 @@ def make_encoder_top(name, *, start, layer=None, weights="imagenet", image_size=
         layer, weights, image_size, grid: see `make_encoder`.
     """
     network = make_encoder(name, layer=layer, weights=weights, image_size=image_size, grid=grid)
-    if isinstance(network.layers[-1], keras.Model):  # behind the preprocessing
+    while isinstance(network.layers[-1], keras.Model):  # behind the preprocessing
         network = network.layers[-1]
     names = [item.name for item in network.layers if len(item.output.shape) == 4]
     try:
@@ -248,10 +249,11 @@ def make_encoder_top(name, *, start, layer=None, weights="imagenet", image_size=
         ) from None
 
 
-def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=None):
+def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=None, smoothing=None):
     """Return the encoder of that name; None leaves the layer, the size and the grid to the encoder.
 
-    `tiny`, for which there are no ImageNet weights, begins with random ones.
+    `tiny`, for which there are no ImageNet weights, begins with random ones. `smoothing` is the standard deviation, in
+    pixels, of the Gaussian that photos are smoothed with first, see SmoothPhotos.
     """
     if name not in ENCODERS:
         raise ValueError(f"Expected one of: {', '.join(ENCODERS)}. Received: encoder={name!r}")
@@ -268,4 +270,5 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=
     if begins_random(name) and isinstance(weights, str) and weights == "imagenet":
         weights = None
     chosen = {"layer": layer, "image_size": image_size, "grid": grid}
-    return ENCODERS[name](weights=weights, **{key: value for key, value in chosen.items() if value is not None})
+    encoder = ENCODERS[name](weights=weights, **{key: value for key, value in chosen.items() if value is not None})
+    return smoothed_before(encoder, smoothing)

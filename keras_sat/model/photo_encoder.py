@@ -20,8 +20,8 @@ class PhotoEncoder:
 
     Args:
         encoder: a name in ENCODERS, a `keras.Model` from RGB 0..255 to a feature grid, or None: there is none.
-        layer, weights, training, trained_up_to, image_size, grid, grid_shape: see Captioner, which calls them
-            encoder_layer, encoder_weights, encoder_training and so on.
+        layer, weights, training, trained_up_to, image_size, grid, grid_shape, smoothing: see Captioner, which
+            calls them encoder_layer, encoder_weights, encoder_training, photo_smoothing and so on.
         arrays: list of the arrays of all its weights, where `weights` is the name of a captioner that they come from.
 
     Attributes:
@@ -44,6 +44,7 @@ class PhotoEncoder:
         image_size=None,
         grid=None,
         grid_shape=None,
+        smoothing=None,
         arrays=None,
     ):
         _check_encoder(encoder)
@@ -56,6 +57,12 @@ class PhotoEncoder:
         self.image_size = tuple(image_size) if isinstance(image_size, list) else image_size
         self.grid = self._grid_as_written(grid)
         self.grid_shape = grid_shape if grid_shape is None else tuple(grid_shape)
+        self.smoothing = smoothing or 0.0
+        if smoothing and (self.is_own or encoder is None):
+            raise ValueError(
+                "`photo_smoothing` stands before an encoder of ENCODERS; a keras.Model brings its own preprocessing. "
+                f"Received: photo_smoothing={smoothing} with encoder={self.name!r}"
+            )
         self.known_grid = None
         self.comes_along = arrays is not None
         self.is_apart = False
@@ -199,7 +206,7 @@ class PhotoEncoder:
                 "Received: encoder=None"
             )
         with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
-            return make_encoder(self.name, layer=self.layer, **self._how_made())
+            return make_encoder(self.name, layer=self.layer, smoothing=self.smoothing, **self._how_made())
 
     def _make_top(self):
         if self.trained_up_to is None:

@@ -55,6 +55,7 @@ class AttentionDisplay:
         words: list of the caption's words.
         attention_weights: (words, rows, columns), for a grid of any shape that covers the photo.
         from_photo: how much of each word came from the photo, (words,), from 0 to 1, where a sentinel says so; or None.
+        confidence: how probable it is that the caption is right, from 0 to 1, or None; pages say it.
         aspect: width by height of the photo before it was shrunk.
     """
 
@@ -62,6 +63,7 @@ class AttentionDisplay:
     words: list[str]
     attention_weights: np.ndarray = field(repr=False)
     from_photo: np.ndarray | None = field(default=None, repr=False)
+    confidence: float | None = None
     aspect: float = field(init=False, repr=False)
 
     def __post_init__(self):
@@ -98,8 +100,8 @@ class AttentionDisplay:
         """Return the display of a CaptionResult; `image`, such as the photo's path, stands in for the result's own."""
         if not hasattr(result, "attention_weights"):
             raise ValueError(f"Expected one CaptionResult. Received: result of type {type(result).__name__}")
-        from_photo = getattr(result, "from_photo", None)
-        return cls(result.image if image is None else image, result.words, result.attention_weights, from_photo)
+        further = (getattr(result, name, None) for name in ("from_photo", "confidence"))
+        return cls(result.image if image is None else image, result.words, result.attention_weights, *further)
 
     def upsampled(self, position: int) -> np.ndarray:
         """Return the map of the word at `position` as smooth as a photo: (height, width), values of at least 0.
@@ -312,12 +314,13 @@ class AttentionDisplay:
         if path.suffix.lower() not in ("", *PAGE_ENDINGS) or path.is_dir():
             raise ValueError(f"Expected the name of a page, ending in .html. Received: {str(path)!r}")
         _check_options(1, opacity)
-        options = {"from_photo": self.from_photo, "title": title, "opacity": opacity, "aspect": self.aspect}
+        options = {"title": title, "opacity": opacity, "aspect": self.aspect}
+        options |= {"from_photo": self.from_photo, "confidence": self.confidence}
         page = player_page(self.image, self.words, self.attention_weights, **options)
         write_whole(path, page)
 
     def _repr_html_(self):
-        options = {"from_photo": self.from_photo, "aspect": self.aspect}
+        options = {"from_photo": self.from_photo, "confidence": self.confidence, "aspect": self.aspect}
         page = player_page(self.image, self.words, self.attention_weights, **options)
         return player_frame(page, self.words, shown_aspect(self.image))
 

@@ -19,6 +19,7 @@ from keras_sat.pictures.player import (
     OPACITY,
     PAGE_ENDINGS,
     as_json,
+    confidence_in_words,
     escaped,
     figure_data,
     fill,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).with_name("gallery.html")
 LARGEST_SIDE, QUALITY = 192, 70  # pixels, and of the JPEG: photos are small here
+CONFIDENCE = "confidence"  # of each photo's caption, beside its scores
 SHOWN = 50  # photos at a time
 EMPTY_FIGURE = dict.fromkeys(("aspect", "photo", "rows", "columns", "buttons", "note", "maps"), "")
 EMPTY_FIGURE |= {"opacity": str(round(100 * OPACITY))}
@@ -50,6 +52,8 @@ def gallery(
     title: str = "Captions",
 ) -> Path:
     """Write one page of players, 50 photos at a time, with a field that finds photos by words.
+
+    Where all results have a `confidence`, each photo shows it, and the page can be sorted by it.
 
     Args:
         results: list of CaptionResult.
@@ -73,6 +77,9 @@ def gallery(
     path = Path(path).expanduser()
     path = path if path.suffix.lower() in PAGE_ENDINGS else path / "index.html"
     scores = None if references is None else _scores(results, references)
+    are_sure = [getattr(result, "confidence", None) for result in results]
+    if None not in are_sure:
+        scores = {**(scores or {}), CONFIDENCE: are_sure}
     photos = []
     for number, result in enumerate(results):
         display = AttentionDisplay.from_result(result, image=None if images is None else images[number])
@@ -120,7 +127,9 @@ def _photo(number, name, display, references, scores):
     data = figure_data(display.image, display.words, display.attention_weights, **options)
     keys = {"order": number, **scores}
     attributes = "".join(f' data-{key}="{value:.6f}"' for key, value in keys.items())
-    shown = [named(score, value) for score, value in scores.items()]
+    shown = [
+        confidence_in_words(value) if score == CONFIDENCE else named(score, value) for score, value in scores.items()
+    ]
     listed = "".join(f"<li>{escaped(reference)}</li>" for reference in references)
     return "\n".join(
         [
@@ -138,7 +147,8 @@ def _photo(number, name, display, references, scores):
 def _orders(scores):
     if scores is None:
         return ""
-    buttons = {"order": "Own order", **{name: columns()[name] for name in scores}}
+    titles = {**columns(), CONFIDENCE: "Confidence"}
+    buttons = {"order": "Own order", **{name: titles[name] for name in scores}}
     return "\n".join(
         f'<button type="button" data-sort="{name}" aria-pressed="{str(name == "order").lower()}">{text}</button>'
         for name, text in buttons.items()

@@ -30,7 +30,9 @@ NAN_BYTE = 255
 TEMPLATE = Path(__file__).with_name("player.html")
 
 
-def player_page(image, words, attention_weights, *, from_photo=None, title=None, opacity=OPACITY, aspect=None):
+def player_page(
+    image, words, attention_weights, *, from_photo=None, confidence=None, title=None, opacity=OPACITY, aspect=None
+):
     """Return a whole page, as text.
 
     Args:
@@ -39,12 +41,13 @@ def player_page(image, words, attention_weights, *, from_photo=None, title=None,
         attention_weights: (words, rows, columns); NaN is shown as such.
         from_photo: how much of each word came from the photo, (words,), from 0 to 1, shown as a bar below the word; or
             None.
+        confidence: how probable it is that the caption is right, from 0 to 1, or None.
         title: of the page; None takes the caption.
         opacity: how much of the map is seen at first, from 0 to 1.
         aspect: width by height of the photo, where `image` has another since it was shrunk.
     """
     title = " ".join(words) if title is None else title
-    options = {"from_photo": from_photo, "opacity": opacity, "aspect": aspect}
+    options = {"from_photo": from_photo, "confidence": confidence, "opacity": opacity, "aspect": aspect}
     values = figure_values(image, words, attention_weights, **options)
     return fill(template(), {**values, "title": escaped(title), "policy": policy(template_part("script"))})
 
@@ -59,9 +62,12 @@ def player_frame(page, words, aspect):
     )
 
 
-def figure_values(image, words, attention_weights, *, from_photo=None, opacity=OPACITY, aspect=None):
+def figure_values(
+    image, words, attention_weights, *, from_photo=None, confidence=None, opacity=OPACITY, aspect=None
+):
     """Return what the player's <figure> is filled with, escaped: a dict of texts; see `player_page`."""
-    data = figure_data(image, words, attention_weights, from_photo=from_photo, aspect=aspect)
+    options = {"from_photo": from_photo, "confidence": confidence, "aspect": aspect}
+    data = figure_data(image, words, attention_weights, **options)
     return {
         "aspect": data["aspect"],
         "photo": data["photo"],
@@ -82,13 +88,16 @@ def figure_data(
     attention_weights,
     *,
     from_photo=None,
+    confidence=None,
     aspect=None,
     largest_side=LARGEST_SIDE,
     quality=QUALITIES[0],
 ):
     """Return what one player shows, unescaped: a dict for JSON; `quality` is that of the JPEG at best."""
     _, rows, columns = attention_weights.shape
+    sure = None if confidence is None else confidence_in_words(confidence)
     stretched = stretch_note(image.shape[1] / image.shape[0] if aspect is None else aspect)
+    alone = "; ".join(filter(None, ("The photo alone", stretched, sure)))
     notes = [where(attention_map) for attention_map in attention_weights]
     maps = {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights, from_photo), "notes": notes}
     if from_photo is not None:
@@ -101,9 +110,18 @@ def figure_data(
         "aspect": f"{shown_aspect(image):.4f}",
         "photo": data_uri(image, largest_side, quality),
         "words": list(words),
-        "note": "; ".join(filter(None, ("The photo alone", stretched))) + "." if words else "The caption is empty.",
+        "note": f"{alone}." if words else "The caption is empty.",
         "maps": maps,
     }
+
+
+def confidence_in_words(confidence):
+    """Return how sure a captioner is, from 0 to 1, as pages say it.
+
+    >>> confidence_in_words(0.624)
+    'confidence 62 %'
+    """
+    return f"confidence {100 * confidence:.0f} %"
 
 
 def encoded_maps(attention_weights, from_photo=None):

@@ -106,7 +106,7 @@ def evaluate(
     settings = _settings(data, split, captioner.encoder, num_beams, length_penalty, max_length, split_seed)
     if len(getattr(captioner, "captioners", [])) > 1:
         settings["models"] = len(captioner.captioners)
-    learnt = _learnt_photos(captioner, images)
+    learnt = learnt_photos(captioner, images)
     table = _score_table(images, [result.caption for result in results], settings, every, beside)
     table.statistics["training_photos"] = None if learnt is None else len(learnt)
     if boxes is not None:
@@ -222,7 +222,7 @@ def _scores(references, candidates):
 # === Photos of the training ===
 
 
-def _learnt_photos(captioner, images):
+def learnt_photos(captioner, images):
     """Return the ids of the photos that a captioner has learnt from; None where that is not known."""
     record = getattr(captioner, "training_photos", None)
     return None if record is None else learnt_of([image.image_id for image in images], record)
@@ -230,7 +230,7 @@ def _learnt_photos(captioner, images):
 
 def _refuse_training_photos(captioner, images, split, allowed):
     """Warn of photos that a captioner has learnt from, or refuse them, where their split is not that of training."""
-    learnt = _learnt_photos(captioner, images)
+    learnt = learnt_photos(captioner, images)
     if not learnt:
         return
     found = f"The captioner has learnt from {len(learnt)} of the {len(images)} photos in {split!r}"

@@ -18,6 +18,8 @@ class CaptionResult:
         from_photo: how much of what attention gave for each word came from the photo, (words,), from 0 to 1; the rest
             came from what the network remembers. None without a sentinel.
         is_finished: False where the caption was cut off at `max_length`.
+        confidence: how probable it is that the caption is right, from 0 to 1, as `keras_sat.scoring.calibration` counts
+            it. None where the captioner was not calibrated, and for a caption that was given.
         image: the photo as the encoder saw it, uint8 (height, width, 3); None where only features were given.
         alternatives: the other results that were asked for, best first.
     """
@@ -28,5 +30,6 @@ class CaptionResult:
     attention_weights: np.ndarray = field(repr=False)
     from_photo: np.ndarray | None = field(default=None, repr=False)
     is_finished: bool = True
+    confidence: float | None = None
     image: Any = field(default=None, repr=False)
     alternatives: list = field(default_factory=list, repr=False)

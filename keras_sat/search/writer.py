@@ -64,6 +64,11 @@ class CaptionWriter:
         return any(captioner.decoder.has_sentinel for captioner in self.members)
 
     @property
+    def confidence(self):
+        """The Confidence of a single captioner that was calibrated, or None: that of several was not measured."""
+        return self.members[0].confidence if len(self.members) == 1 else None
+
+    @property
     def photo_sizes(self) -> list[tuple[int, int]]:
         """The sizes in which the members see photos: list of (height, width)."""
         return list(dict.fromkeys(captioner.photo_encoder.photo_size for captioner in self.members))
@@ -230,8 +235,16 @@ class CaptionWriter:
             noise = _noise(options, photos, self.num_regions if options.sample_attention else 0)
             found = self.graphs.run(self.search, batch, *noise, **self._of_search(options))
             seen = [None] * len(photos) if images is None else images[start : start + options.batch_size]
-            results += results_of(found, self.vocabulary, self.rows_and_columns(), seen, self.has_sentinel)
+            of_batch = results_of(found, self.vocabulary, self.rows_and_columns(), seen, self.has_sentinel)
+            results += self._with_confidence(of_batch, found, batch)
         return results
+
+    def _with_confidence(self, results, found, features):
+        """Return CaptionResults with their confidence, where there is one, from a SearchResult and the features."""
+        if self.confidence is None:
+            return results
+        confidences = self.confidence(np.asarray(found.log_probs), np.asarray(found.lengths), features[0])
+        return [with_confidences(result, of_photo) for result, of_photo in zip(results, confidences.tolist())]
 
     def _of_search(self, options):
         """Return the arguments of `search`: another set of them makes another graph."""
@@ -359,6 +372,13 @@ def results_of(found, vocabulary, rows_and_columns, photos, has_sentinel=False):
             )
         results.append(dataclasses.replace(of_photo[0], alternatives=of_photo[1:]))
     return results
+
+
+def with_confidences(result, confidences):
+    """Return a CaptionResult with these confidences: its own, and those of its alternatives."""
+    own, *others = confidences
+    alternatives = [dataclasses.replace(other, confidence=of_it) for other, of_it in zip(result.alternatives, others)]
+    return dataclasses.replace(result, confidence=own, alternatives=alternatives)
 
 
 # === Batches, noise, photos ===

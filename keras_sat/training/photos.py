@@ -90,6 +90,8 @@ class TrainingPhotos:
         views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
         if self.cache is None and split == "train" and not whole:
             options["num_views"] = self.num_views
+        if self.cache is None and split == "train":
+            options["jitter"] = training.photo_jitter
         options |= {"batch_size": training.batch_size, "group_by": group_by or training.group_by, "seed": training.seed}
         options |= {"shares": self.team.shares}
         if self.boxes is not None and split == "train":

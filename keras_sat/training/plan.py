@@ -33,7 +33,7 @@ USUAL = {
 }
 # The options of training with words that training with rewards follows too.
 WITH_REWARDS_TOO = "batch_size seed deterministic optimizer clip_norm weight_decay average_momentum encoder_rate "
-WITH_REWARDS_TOO += "first_layer_rate patience num_beams max_length dtype"
+WITH_REWARDS_TOO += "first_layer_rate photo_jitter patience num_beams max_length dtype"
 
 
 @dataclass(frozen=True)

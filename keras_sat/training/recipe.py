@@ -10,6 +10,7 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat.captioner import Captioner
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.files.model_folder import PRETRAINED, read_model
+from keras_sat.files.saving import save_confidence
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.model.updates import WeightUpdates
 from keras_sat.options import CaptionerOptions, SelfCriticalOptions, TrainingOptions, with_options
@@ -22,6 +23,8 @@ from keras_sat.presets import (
     usual_encoder,
     without_gpu,
 )
+from keras_sat.scoring.calibration import FEWEST_PHOTOS, calibrate
+from keras_sat.scoring.evaluate import learnt_photos
 from keras_sat.training import callbacks as parts
 from keras_sat.training.folder import began_from_scratch, checksum, noted_encoder
 from keras_sat.training.photos import TrainingPhotos
@@ -40,7 +43,7 @@ SAID_ANEW = "seed dtype box_weight"
 MAY_CHANGE = """
     attention attention_smoothing attention_sharpness
     attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
-    expectation_for use_baseline grid guide_weight box_weight length_penalty dropout_embedding
+    expectation_for use_baseline grid photo_smoothing guide_weight box_weight length_penalty dropout_embedding
     dropout_words dropout_before_readout
     dropout_after_readout feature_dropout name
 """
@@ -87,8 +90,13 @@ def fit(
     it cannot repeat (UnimplementedError). A training that was begun with it may be resumed without
     it, not the other way round.
 
+    `photo_jitter`, see `data_utils.jitter`, is for an encoder that is trained along.
+
     `num_views`, see `data_utils.views`: each time a photo is shown, one of its views is drawn. Features take so many
     times the room. `expectation_epochs`: if others follow, none of these is taken for the best one.
+
+    In the end the captioner learns its `confidence` from the dev split, if that has 100 photos or more, see
+    `keras_sat.scoring.calibration`.
 
     `self_critical_epochs` have CIDEr as the reward of whole captions, on whole photos, see
     `keras_sat.training.self_critical`. They are a training of their own in the folder self_critical of `output_dir`:
@@ -164,10 +172,29 @@ def _train(plan):
     if plan.options.epochs:
         captioner, is_whole, figures = _train_on_words(plan)
     if plan.rewards.self_critical_epochs and is_whole:
-        captioner, _, further = _train_on_rewards(plan, captioner)
+        captioner, is_whole, further = _train_on_rewards(plan, captioner)
         figures = [*figures, *further]
+    if is_whole:
+        _calibrate(plan, captioner)
     captioner.history = parts.Curves(figures, was_interrupted=plan.was_interrupted)
     return captioner
+
+
+def _calibrate(plan, captioner):
+    """Let the captioner learn how far its captions can be trusted, and keep that with it; once, by the first host."""
+    dev = plan.photos.of_split("dev")
+    if captioner.confidence is not None or len(dev) < FEWEST_PHOTOS or not plan.team.is_chief:
+        return
+    if learnt_photos(captioner, dev):
+        return  # it began from a captioner that knew them, as was said in the beginning
+    folders = (plan.folder / SELF_CRITICAL_FOLDER / "model", plan.folder / "model")
+    folder = next(folder for folder in folders if (folder / "config.json").exists())
+    calibration = calibrate(captioner, dev, cache=plan.photos.cache, show_progress=plan.show_progress)
+    save_confidence(captioner, folder)
+    plan.say(
+        f"confidence: {calibration.are_right.mean():.0%} of the captions of dev are right, and it is "
+        f"{100 * calibration.expected_error:.0f} percent points from what it says on average"
+    )
 
 
 def _train_on_words(plan):
@@ -190,6 +217,7 @@ def _train_on_words(plan):
     if (guide := captioner.paper_objective.guide) is not None:
         guide.choose_words([caption for image in plan.photos.of_split("train") for caption in image.captions])
     WeightUpdates(encoder_rate=options.encoder_rate).check_rate(captioner)
+    _check_jitter(captioner, options)
     plan.say(*summary(plan.data_name, plan.images, captioner, options.num_views, plan.folder, plan.team))
     plan.photos.prepare(captioner, options.num_views)
     batches = plan.photos.batches("train", captioner, options, first_epoch=len(training.epochs))
@@ -213,6 +241,7 @@ def _train_on_rewards(plan, before):
         **{name: changes[name] for name in changes if name in SAID_ANEW.split() or not options.epochs}
     )
     WeightUpdates(encoder_rate=options.encoder_rate).check_rate(captioner)
+    _check_jitter(captioner, options)
     folder = plan.folder / SELF_CRITICAL_FOLDER
     training = Training(plan, folder, rewards.self_critical_epochs, kind="self-critical ", monitored="val_cider")
     training.note(plan.record_of_rewards(captioner))
@@ -253,6 +282,15 @@ def _begins_with(training, captioner, **options):
         training.plan.say(f"\nstopped before the first {training.kind}epoch")
         return False
     return True
+
+
+def _check_jitter(captioner, options):
+    """Refuse photos that change each time where the encoder sees each of them once."""
+    if options.photo_jitter and captioner.encoder_training == "frozen":
+        raise ValueError(
+            "Photos can change each time where the encoder is trained along; the features of a frozen one are made "
+            f"once. Leave it out, or pass encoder_training='fine-tuned'. Received: photo_jitter={options.photo_jitter}"
+        )
 
 
 def _optimizer_options(options):

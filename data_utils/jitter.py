@@ -1,0 +1,36 @@
+"""Jitter: a training photo as another camera or program would have kept it, so that captions do not hang on that.
+
+What a photo shows stays the same, and where it shows it; see `data_utils.views` for other cuts.
+"""
+
+import numpy as np
+from PIL import Image
+
+SMALLEST = 0.5  # the share of its size that a photo is brought down to, at most, before it is brought back
+FILTERS = (Image.Resampling.BOX, Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.LANCZOS)
+MOST_NOISE = 5.0  # standard deviation, of 255 grey levels
+MOST_LIGHT = 0.15  # how much brighter or darker, in all and by colour; and more or less contrast
+
+
+def jittered(photo, chance, strength=1.0):
+    """Return a photo with detail lost as in another size, in another light, and with noise.
+
+    Args:
+        photo: uint8 (height, width, 3).
+        chance: numpy.random.Generator.
+        strength: 1 is usual; 0 leaves the photo as it is.
+
+    Returns: uint8 (height, width, 3).
+    """
+    height, width, _ = photo.shape
+    share = 1 - strength * (1 - SMALLEST) * chance.uniform()
+    smaller = max(1, round(share * width)), max(1, round(share * height))
+    down, up = (FILTERS[number] for number in chance.integers(len(FILTERS), size=2))
+    resized = Image.fromarray(photo).resize(smaller, down).resize((width, height), up)
+    pixels = np.asarray(resized, np.float32)
+    contrast, *light = 1 + strength * MOST_LIGHT * chance.uniform(-1, 1, 5)
+    pixels = (pixels - 127.5) * np.float32(contrast) + 127.5
+    pixels = pixels * np.float32(light[0]) * np.asarray(light[1:], np.float32) ** 0.5
+    noise = np.float32(strength * MOST_NOISE * chance.uniform())
+    pixels = pixels + noise * chance.standard_normal(photo.shape, dtype=np.float32)
+    return np.rint(pixels).clip(0, 255).astype(np.uint8)

@@ -1,0 +1,68 @@
+"""Photos smoothed before an encoder sees them: what its first stride cannot follow makes it nervous.
+
+The first layer of an encoder takes every second pixel. Detail that changes from one pixel to the next then turns into
+patterns that depend on where the pixels happen to lie (aliasing: Zhang, "Making Convolutional Networks Shift-Invariant
+Again", ICML 2019), so that noise which nobody sees, or another size of the same photo, changes what it says of it.
+"""
+
+import keras
+import numpy as np
+from keras import layers, ops
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class SmoothPhotos(layers.Layer):
+    """Smooth photos with a Gaussian.
+
+    Args:
+        sigma: its standard deviation in pixels.
+
+    Call arguments:
+        photos: (photos, height, width, channels), floating point.
+
+    Returns: the same shape.
+    """
+
+    def __init__(self, sigma, **kwargs):
+        super().__init__(**kwargs)
+        self.sigma = sigma
+        self.kernel = gaussian(sigma)
+
+    def call(self, photos):
+        reach, channels = len(self.kernel) // 2, photos.shape[-1]
+        down = np.tile(self.kernel[:, None, None, None], (1, 1, channels, 1))
+        for axis, kernel in ((1, down), (2, np.swapaxes(down, 0, 1))):
+            padding = [(reach, reach) if number == axis else (0, 0) for number in range(4)]
+            photos = ops.pad(photos, padding, mode="symmetric")
+            kernel = ops.cast(kernel, photos.dtype)
+            photos = ops.depthwise_conv(photos, kernel, padding="valid", data_format="channels_last")
+        return photos
+
+    def compute_output_shape(self, photos_shape):
+        return photos_shape
+
+    def get_config(self):
+        return {**super().get_config(), "sigma": self.sigma}
+
+
+def gaussian(sigma):
+    """Return the weights of a Gaussian at whole pixels, out to three of its standard deviations; they add up to 1."""
+    reach = int(np.ceil(3 * sigma))
+    weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
+    return weights / weights.sum()
+
+
+def smoothed_before(encoder, sigma):
+    """Return an encoder that smooths photos first.
+
+    Args:
+        encoder: a `keras.Model` from photos to a grid.
+        sigma: of SmoothPhotos, in pixels of the encoder's own size of photos; 0 returns it as it is.
+    """
+    if not sigma:
+        return encoder
+    images = keras.Input(encoder.input_shape[1:], name="images")
+    smooth = keras.Model(images, encoder(SmoothPhotos(sigma, name="smooth_photos")(images)), name=encoder.name)
+    smooth.encoder_layer = encoder.encoder_layer
+    return smooth
+

@@ -1,0 +1,101 @@
+"""Doubt: how probable it is that a caption is right.
+
+Two things tell. A caption of improbable words is wrong more often: by how much, a logistic regression has learnt from
+captions that were held against those of people (`keras_sat.scoring.calibration`). And what is like none of the photos
+it was learnt from, such as a drawing, a page of text or a black picture, gets a sentence about people or dogs all the
+same, sometimes a probable one: its features give it away.
+"""
+
+import numpy as np
+
+RARE = 0.05  # what fewer photos than this share are as unlike as, is doubted for that
+MOST_DIRECTIONS = 64  # in which photos differ: 164 kB in a model's folder
+NUM_QUANTILES = 101
+ARRAYS = ("coefficients", "centre", "directions", "spreads", "unlikeness", "strength")
+
+
+class Confidence:
+    """From captions and features to the probability that the captions are right.
+
+    Args:
+        coefficients: of the logistic regression: of 1, of log p for each token, and of the number of tokens, (3,).
+        centre: mean of the photos' strongest features, (feature_dim,), see `strongest`.
+        directions: the directions in which these differ most, (feature_dim, directions).
+        spreads: their standard deviation in each of the directions, and of all the rest together, (directions + 1,).
+        unlikeness, strength: quantiles of the photos' own, ascending, (quantiles,).
+    """
+
+    def __init__(self, coefficients, centre, directions, spreads, unlikeness, strength):
+        given = dict(zip(ARRAYS, (coefficients, centre, directions, spreads, unlikeness, strength)))
+        given = {name: np.asarray(array, np.float32) for name, array in given.items()}
+        feature_dim, num = given["centre"].size, given["spreads"].size - 1
+        expected = {"coefficients": (3,), "centre": (feature_dim,), "spreads": (num + 1,)}
+        expected |= {"directions": (feature_dim, num), **dict.fromkeys(("unlikeness", "strength"), (NUM_QUANTILES,))}
+        for name, shape in expected.items():
+            if given[name].shape != shape or not np.isfinite(given[name]).all():
+                raise ValueError(
+                    f"The confidence of this model is not whole. Expected: {name} of shape {shape}. "
+                    f"Received: shape {given[name].shape}"
+                )
+        self.arrays = given
+
+    def __call__(self, log_probs, lengths, features):
+        """Return the probability that captions are right, (photos, results).
+
+        Args:
+            log_probs: log p of each caption, (photos, results).
+            lengths: number of tokens, `<end>` included, (photos, results).
+            features: of the photos, (photos, regions, feature_dim).
+        """
+        right = probability_of(self.arrays["coefficients"], clues(log_probs, lengths))
+        return right * self.likeness(strongest(features))[:, None]
+
+    @property
+    def feature_dim(self):
+        """The length of the features that it knows."""
+        return len(self.arrays["centre"])
+
+    def likeness(self, strongest_features):
+        """Return how like the photos it was learnt from photos are: 1 for 9 of 10 of these, 0 beyond all of them."""
+        quantiles = np.linspace(0, 1, NUM_QUANTILES)
+        far = unlikeness(strongest_features, *(self.arrays[name] for name in ("centre", "directions", "spreads")))
+        share_as_far = 1 - np.interp(far, self.arrays["unlikeness"], quantiles)
+        share_as_weak = np.interp(strongest_features.mean(axis=-1), self.arrays["strength"], quantiles)
+        return (np.minimum(share_as_far, share_as_weak) / RARE).clip(0, 1)
+
+
+def clues(log_probs, lengths):
+    """Return what the logistic regression is given of each caption, (..., 3)."""
+    lengths = np.maximum(np.asarray(lengths, float), 1)
+    per_token = np.where(np.isfinite(log_probs), log_probs, 0) / lengths
+    return np.stack([np.ones_like(lengths), per_token, lengths], axis=-1)
+
+
+def probability_of(coefficients, given):
+    """Return the sigmoid of the weighted sum of clues, (...,)."""
+    return 1 / (1 + np.exp(-(given @ np.asarray(coefficients, float))))
+
+
+def strongest(features):
+    """Return for each feature its greatest value over the regions, (photos, feature_dim)."""
+    return np.asarray(features, np.float32).max(axis=1)
+
+
+def unlikeness(strongest_features, centre, directions, spreads):
+    """Return how far photos are from the middle of others, in their standard deviations, squared: (photos,).
+
+    It is Mahalanobis' distance, in the directions in which the others differ most and in all the rest as one.
+    """
+    away = strongest_features - centre
+    along = away @ directions
+    rest = (away**2).sum(axis=1) - (along**2).sum(axis=1)
+    return ((along / spreads[:-1]) ** 2).mean(axis=1) + rest.clip(0) / spreads[-1] ** 2
+
+
+def directions_of(strongest_features):
+    """Return the centre, directions and spreads of photos, for `unlikeness`."""
+    num = min(MOST_DIRECTIONS, len(strongest_features) // 4, strongest_features.shape[1] - 1)
+    centre = strongest_features.mean(axis=0)
+    _, lengths, directions = np.linalg.svd(strongest_features - centre, full_matrices=False)
+    spreads = np.append(lengths[:num], np.sqrt((lengths[num:] ** 2).sum())) / np.sqrt(len(strongest_features))
+    return centre, directions[:num].T, np.maximum(spreads, np.finfo(np.float32).tiny ** 0.25)
