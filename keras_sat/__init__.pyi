@@ -327,6 +327,7 @@ class Captioner(keras.Model):
         expectation_for: str = ...,
         use_baseline: bool = ...,
         length_penalty: float = ...,
+        no_repeat_ngram: int = ...,
         name: Any = ...,
     ) -> None: ...
     @property
@@ -430,6 +431,7 @@ class Captioner(keras.Model):
         num_beams: int | None = ...,
         max_length: int = ...,
         length_penalty: float | None = ...,
+        no_repeat_ngram: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -447,6 +449,7 @@ class Captioner(keras.Model):
         num_beams: int | None = ...,
         max_length: int = ...,
         length_penalty: float | None = ...,
+        no_repeat_ngram: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -464,6 +467,7 @@ class Captioner(keras.Model):
         num_beams: int | None = ...,
         max_length: int = ...,
         length_penalty: float | None = ...,
+        no_repeat_ngram: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -537,6 +541,8 @@ class Ensemble:
     @property
     def length_penalty(self) -> float: ...
     @property
+    def no_repeat_ngram(self) -> int: ...
+    @property
     def samples_attention(self) -> bool: ...
     @property
     def has_sentinel(self) -> bool: ...
@@ -554,6 +560,7 @@ class Ensemble:
         num_beams: int | None = ...,
         max_length: int = ...,
         length_penalty: float | None = ...,
+        no_repeat_ngram: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -572,6 +579,7 @@ class Ensemble:
         num_beams: int | None = ...,
         max_length: int = ...,
         length_penalty: float | None = ...,
+        no_repeat_ngram: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -591,6 +599,7 @@ class Ensemble:
         num_beams: int | None = ...,
         max_length: int = ...,
         length_penalty: float | None = ...,
+        no_repeat_ngram: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -787,6 +796,7 @@ def beam_search(
     num_beams: int = ...,
     num_results: int = ...,
     length_penalty: float = ...,
+    no_repeat_ngram: int = ...,
     **options: Any,
 ) -> SearchResult: ...
 def calibrate(captioner: Any, images: Any, *, cache: Any = ..., show_progress: Any = ...) -> Calibration: ...
@@ -801,6 +811,7 @@ def evaluate(
     cache: Any = ...,
     num_beams: int = ...,
     length_penalty: float | None = ...,
+    no_repeat_ngram: int | None = ...,
     max_length: int = ...,
     batch_size: int = ...,
     skip_unreadable: bool = ...,
@@ -893,6 +904,7 @@ def fit(
     expectation_for: str = ...,
     use_baseline: bool = ...,
     length_penalty: float = ...,
+    no_repeat_ngram: int = ...,
     data_dir: Any = ...,
     split_seed: Any = ...,
     initial_model: Any = ...,
@@ -914,7 +926,7 @@ def gallery(
     references: list[list[str]] | None = ...,
     title: str = ...,
 ) -> Path: ...
-def greedy_search(step: Callable, state: Any, **options: Any) -> SearchResult: ...
+def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = ..., **options: Any) -> SearchResult: ...
 def ground(
     results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ..., enlarge: int = ...
 ) -> Grounding: ...

@@ -81,7 +81,7 @@ class Captioner(keras.Model):
         own, of_keras = split_options("Captioner", options, CaptionerOptions, beside=OF_KERAS)
         options = CaptionerOptions(**own)
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
-        self.length_penalty = options.length_penalty
+        self.length_penalty, self.no_repeat_ngram = options.length_penalty, options.no_repeat_ngram
         self.seed = options.seed
         of_decoder = {name: getattr(options, name) for name in DecoderOptions.names()}
         self.decoder = CaptionDecoder(len(self.vocabulary), name="decoder", **of_decoder, **of_keras)
@@ -451,7 +451,8 @@ class Captioner(keras.Model):
         Args:
             directory: made if it is not there.
             format: "tf_saved_model", "litert", or a list of both.
-            **options: num_beams, length_penalty, max_length, allow_unknown, jpeg; see `keras_sat.files.export.export`.
+            **options: num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown, jpeg; see
+                `keras_sat.files.export.export`.
 
         Returns: the path of the folder that was written.
         """

@@ -360,6 +360,9 @@ class CaptionerOptions(DecoderOptions):
     expectation_for: str = option("image", "hard attention: what that coin is tossed for", one_of("image", "pass"))
     use_baseline: bool = option(True, "hard attention: subtract the moving average b from log p", a_flag())
     length_penalty: float = option(0.0, "of its searches: above 0 favours longer captions", at_least_zero())
+    no_repeat_ngram: int = option(
+        0, "of its searches: no caption says so many words in a row twice; 0 lets it, 3 is usual", count(0, MOST_WORDS)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,6 +375,12 @@ class SearchOptions(Options):
     max_length: int = option(20, "most words of a caption, `<end>` counted", count(1, MOST_WORDS))
     length_penalty: float = option(
         None, "above 0 favours longer captions", optional(at_least_zero()), none="the captioner's own"
+    )
+    no_repeat_ngram: int = option(
+        None,
+        "no caption says so many words in a row twice; 0 lets it",
+        optional(count(0, MOST_WORDS)),
+        none="the captioner's own",
     )
     num_results: int = option(1, "captions for each photo; the further ones are in `alternatives`", count())
     temperature: float = option(

@@ -120,7 +120,8 @@ def test_calibration_measures_how_far_off_it_is():
 
 def test_a_captioner_learns_it(calibrated, unseen_scenes):
     captioner, calibration = calibrated
-    assert len(calibration.confidences) == 120 and ((0 <= calibration.confidences) & (calibration.confidences <= 1)).all()
+    assert len(calibration.confidences) == 120
+    assert calibration.confidences.min() >= 0 and calibration.confidences.max() <= 1
     assert calibration.are_right.mean() > 0.9  # this one knows its scenes
     assert calibration.expected_error < 0.1
     results = captioner.caption([image.image_path for image in unseen_scenes[:20]], num_results=3)

@@ -284,3 +284,57 @@ def test_impossible_sampling(options):
     name, value = next(iter(options.items()))
     with pytest.raises(ValueError, match=f"Received: {name}={value}"):
         draw(Model(), 1, **options)
+
+
+# === Captions that do not repeat themselves ===
+
+
+def says_again(tokens, size):
+    runs = [tuple(tokens[at : at + size]) for at in range(len(tokens) - size + 1)]
+    return len(set(runs)) < len(runs)
+
+
+def reference_without_repeats(model, photo, num_beams, size, longest):
+    """Beam search in plain Python, in which no caption says `size` tokens in a row twice: the tokens of the beams."""
+    beams = [(0.0, [])]
+    for _ in range(longest):
+        candidates = []
+        for log_prob, tokens in beams:
+            if tokens and tokens[-1] == END:
+                candidates.append((log_prob, tokens))
+                continue
+            before, last = ([0, START] + tokens)[-2:] if tokens else (0, START)
+            for word in (END, *range(UNK + 1, WORDS)):
+                if not says_again([*tokens, word], size):
+                    candidates.append((log_prob + model.log_probs[photo, before, last, word], [*tokens, word]))
+        candidates.sort(key=lambda c: c[0], reverse=True)
+        beams = candidates[:num_beams]
+    return [t for _, t in sorted(beams, key=lambda b: (b[1][-1] == END, b[0]), reverse=True)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_no_caption_repeats_itself(size, num_beams):
+    options, repeating = {**OPTIONS, "max_length": 9}, 0
+    for seed in range(4):
+        model = Model(seed, end_bias=-6.0)
+        free = beam_search(model.step, model.state(num_beams), num_beams=num_beams, **options)
+        found = beam_search(model.step, model.state(num_beams), num_beams=num_beams, no_repeat_ngram=size, **options)
+        for photo in range(PHOTOS):
+            repeating += says_again(tokens_of(free, photo), size)
+            expected = reference_without_repeats(model, photo, num_beams, size, 9)[0]
+            tokens = tokens_of(found, photo)  # another caption may be as probable: it may have the same words
+            assert model.log_prob(photo, tokens) == pytest.approx(model.log_prob(photo, expected), abs=1e-5)
+            assert not says_again(tokens, size)
+    assert repeating > 2  # else this would have tested nothing
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 20])
+def test_greedy_captions_repeat_nothing_either(size):
+    options = {**OPTIONS, "max_length": 9, "no_repeat_ngram": size}
+    for seed in range(3):
+        model = Model(seed, end_bias=-6.0)
+        greedy = greedy_search(model.step, model.state(), **options)
+        one = beam_search(model.step, model.state(), num_beams=1, **options)
+        np.testing.assert_array_equal(greedy.token_ids, one.token_ids)
+        np.testing.assert_allclose(greedy.log_probs, one.log_probs, rtol=1e-5)

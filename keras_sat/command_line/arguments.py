@@ -157,7 +157,8 @@ def _shown(value):
 
 
 def _add_search(parser):
-    _add_options(parser, SearchOptions, "num_beams", "length_penalty", "max_length", usual={"num_beams": "3"})
+    names = ("num_beams", "length_penalty", "no_repeat_ngram", "max_length")
+    _add_options(parser, SearchOptions, *names, usual={"num_beams": "3"})
 
 
 def _add_model(parser, usual=DEFAULT_MODEL):

@@ -15,7 +15,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from data_utils.files import exclusive_lock, whole_folder, write_whole
-from keras_sat.checks import check_counts, check_weights
+from keras_sat.checks import MOST_WORDS, check_counts, check_weights
 from keras_sat.files.saving import refuse_unbuilt
 from keras_sat.model.fast.switch import without_fast_twins
 from keras_sat.search.algorithms import SearchResult
@@ -24,7 +24,16 @@ FORMATS = ("tf_saved_model", "litert")
 
 
 def export(
-    captioner, directory, formats, *, num_beams=3, length_penalty=None, max_length=20, allow_unknown=False, jpeg=True
+    captioner,
+    directory,
+    formats,
+    *,
+    num_beams=3,
+    length_penalty=None,
+    no_repeat_ngram=None,
+    max_length=20,
+    allow_unknown=False,
+    jpeg=True,
 ):
     """Write a captioner for programs without keras_sat; return the path of the folder that was made, DIRECTORY/NUMBER.
 
@@ -34,7 +43,8 @@ def export(
             never replaces another.
         formats: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which takes
             one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
-        num_beams, length_penalty, max_length, allow_unknown: of the search, see `CaptionWriter.caption_features`.
+        num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown: of the search, see
+            `CaptionWriter.caption_features`.
         jpeg: give the SavedModel a second signature, which takes JPEG or PNG files.
 
     Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any size:
@@ -50,6 +60,8 @@ def export(
     check_counts(num_beams=num_beams, max_length=max_length)
     length_penalty = captioner.length_penalty if length_penalty is None else length_penalty
     check_weights(length_penalty=length_penalty)
+    no_repeat_ngram = captioner.no_repeat_ngram if no_repeat_ngram is None else no_repeat_ngram
+    check_counts(0, MOST_WORDS, no_repeat_ngram=no_repeat_ngram)
     _check_captioner(captioner, formats)
     directory = Path(directory).expanduser()
     if "[" in str(directory) and "tf_saved_model" in formats:
@@ -58,7 +70,7 @@ def export(
             f"Received: directory={str(directory)!r}"
         )
     _next_version(directory)  # refuses any other folder before anything is written into it
-    greedy = {"max_length": max_length, "allow_unknown": allow_unknown}
+    greedy = {"max_length": max_length, "allow_unknown": allow_unknown, "no_repeat_ngram": no_repeat_ngram}
     beams = {"num_beams": num_beams, "num_results": 1, "length_penalty": length_penalty}
     with exclusive_lock(directory / ".lock", f"is exporting into {directory}"), without_fast_twins():
         for leftover in directory.glob(".[0-9]*.part"):  # of an export that was killed

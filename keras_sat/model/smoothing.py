@@ -65,4 +65,3 @@ def smoothed_before(encoder, sigma):
     smooth = keras.Model(images, encoder(SmoothPhotos(sigma, name="smooth_photos")(images)), name=encoder.name)
     smooth.encoder_layer = encoder.encoder_layer
     return smooth
-

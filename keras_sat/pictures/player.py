@@ -62,9 +62,7 @@ def player_frame(page, words, aspect):
     )
 
 
-def figure_values(
-    image, words, attention_weights, *, from_photo=None, confidence=None, opacity=OPACITY, aspect=None
-):
+def figure_values(image, words, attention_weights, *, from_photo=None, confidence=None, opacity=OPACITY, aspect=None):
     """Return what the player's <figure> is filled with, escaped: a dict of texts; see `player_page`."""
     options = {"from_photo": from_photo, "confidence": confidence, "aspect": aspect}
     data = figure_data(image, words, attention_weights, **options)

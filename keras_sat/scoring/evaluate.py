@@ -45,6 +45,7 @@ def evaluate(
     cache: Any = None,
     num_beams: int = 3,
     length_penalty: float | None = None,
+    no_repeat_ngram: int | None = None,
     max_length: int = USUAL_MAX_LENGTH,
     batch_size: int = 64,
     skip_unreadable: bool = False,
@@ -63,7 +64,7 @@ def evaluate(
         split: "train", "dev" or "test".
         split_seed: draw a split of 80/10/10 by photo with this seed; the same as in training.
         cache: FeatureCache with the photos' features, or its folder; None encodes the photos.
-        num_beams, length_penalty, max_length, batch_size: see `Captioner.caption_features`.
+        num_beams, length_penalty, no_repeat_ngram, max_length, batch_size: see `Captioner.caption_features`.
         skip_unreadable: leave out photos that cannot be read, with a warning that counts them. Those that the cache
             lists as unreadable always are.
         allow_training_photos: score photos of dev or test, too, that the captioner has learnt from, with a warning.
@@ -100,10 +101,14 @@ def evaluate(
     _check_references(beside, images)
     boxes = None if boxes is None else boxes_of(boxes, images)
     length_penalty = getattr(captioner, "length_penalty", 0.0) if length_penalty is None else length_penalty
+    no_repeat_ngram = getattr(captioner, "no_repeat_ngram", 0) if no_repeat_ngram is None else no_repeat_ngram
     options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
+    options["no_repeat_ngram"] = no_repeat_ngram
     results = caption_photos(captioner, images, cache, batch_size=batch_size, show_progress=show_progress, **options)
     length_penalty = length_penalty if num_beams > 1 else None  # greedy search has none
     settings = _settings(data, split, captioner.encoder, num_beams, length_penalty, max_length, split_seed)
+    if no_repeat_ngram:
+        settings["no_repeat_ngram"] = no_repeat_ngram
     if len(getattr(captioner, "captioners", [])) > 1:
         settings["models"] = len(captioner.captioners)
     learnt = learnt_photos(captioner, images)

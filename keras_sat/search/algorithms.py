@@ -82,9 +82,22 @@ def special_tokens(vocabulary, allow_unknown=False):
     }
 
 
-def greedy_search(step: Callable, state: Any, **options) -> SearchResult:
-    """Take the most probable word at each step. Returns SearchResult with one result for each row of `state`."""
-    return _choose_word_by_word(step, state, lambda logits, t: ops.top_k(logits, 1)[1][:, 0], 1, **options)
+def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = 0, **options) -> SearchResult:
+    """Take the most probable word at each step. Returns SearchResult with one result for each row of `state`.
+
+    Args:
+        step, state: see above.
+        no_repeat_ngram: see beam_search.
+    """
+
+    def choose(logits, t, said):
+        best, token_ids = ops.top_k(logits, min(1 + _spare(no_repeat_ngram), logits.shape[-1]))
+        if not no_repeat_ngram:
+            return token_ids[:, 0]
+        best = _without_repeats(best, token_ids, said, t, no_repeat_ngram)
+        return ops.take_along_axis(token_ids, ops.argmax(best, axis=-1)[:, None], axis=1)[:, 0]
+
+    return _choose_word_by_word(step, state, choose, 1, **options)
 
 
 def follow(step: Callable, state: Any, token_ids: Any, **options) -> SearchResult:
@@ -95,7 +108,7 @@ def follow(step: Callable, state: Any, token_ids: Any, **options) -> SearchResul
         token_ids: (rows, max_length), `<pad>` after `<end>`.
     """
     given = ops.cast(token_ids, "int32")
-    return _choose_word_by_word(step, state, lambda logits, t: ops.take(given, t, axis=1), 1, **options)
+    return _choose_word_by_word(step, state, lambda logits, t, said: ops.take(given, t, axis=1), 1, **options)
 
 
 def sample_search(
@@ -125,7 +138,7 @@ def sample_search(
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"Expected a share above 0, at most 1. Received: top_p={top_p}")
 
-    def draw(logits, t):
+    def draw(logits, t, said):
         probabilities = ops.softmax(_most_probable(logits / temperature, top_k, top_p), axis=-1)
         cumulated = ops.cumsum(probabilities, axis=-1)
         threshold = ops.take(noise, ops.expand_dims(t, 0), axis=1) * cumulated[:, -1:]
@@ -135,7 +148,14 @@ def sample_search(
 
 
 def beam_search(
-    step: Callable, state: Any, *, num_beams: int = 3, num_results: int = 1, length_penalty: float = 0.0, **options
+    step: Callable,
+    state: Any,
+    *,
+    num_beams: int = 3,
+    num_results: int = 1,
+    length_penalty: float = 0.0,
+    no_repeat_ngram: int = 0,
+    **options,
 ) -> SearchResult:
     """Keep the `num_beams` best beginnings of each photo's caption, and return the best captions.
 
@@ -148,6 +168,7 @@ def beam_search(
         num_beams: 1 is greedy search.
         num_results: at most num_beams.
         length_penalty: 0 compares log p, which favours short captions; 1 the mean over the tokens.
+        no_repeat_ngram: no caption says so many tokens in a row that it has said before; 0 lets it.
 
     Returns: SearchResult.
     """
@@ -166,7 +187,8 @@ def beam_search(
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
         # The best continuations of all beams of a photo are among the best of each beam.
-        log_probs, token_ids = _best_words(result.logits, num_beams, **options)
+        log_probs, token_ids = _best_words(result.logits, num_beams + _spare(no_repeat_ngram), **options)
+        log_probs = _without_repeats(log_probs, token_ids, captions.token_ids, t, no_repeat_ngram)
         choices = log_probs.shape[-1]
         ended = captions.is_finished[:, None]
         only_pad = ops.where(ops.arange(choices) > 0, -float("inf"), 0.0)
@@ -197,13 +219,13 @@ def beam_search(
 
 
 def _choose_word_by_word(step, state, choose, num_results, **options):
-    """Search each row by itself: `choose(logits, t)` returns the next token of each row."""
+    """Search each row by itself: `choose(logits, t, said)` returns the next token of each row, after those said."""
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
 
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
         logits = ops.cast(result.logits, "float32")
-        token_ids = ops.cast(choose(allowed_logits(logits, **options), t), "int32")
+        token_ids = ops.cast(choose(allowed_logits(logits, **options), t, captions.token_ids), "int32")
         log_prob = ops.squeeze(ops.take_along_axis(logits, token_ids[:, None], axis=-1), -1)
         log_prob -= ops.logsumexp(logits, axis=-1)
         token_ids = ops.where(captions.is_finished, pad_token_id, token_ids)
@@ -223,6 +245,32 @@ def _best_words(logits, num_words, **options):
     logits = ops.cast(logits, "float32")
     best, token_ids = ops.top_k(allowed_logits(logits, **options), min(num_words, logits.shape[-1]))
     return best - ops.logsumexp(logits, axis=-1, keepdims=True), token_ids
+
+
+def _spare(no_repeat_ngram):
+    """Return how many words more than are needed must be looked at, so that some are left when others are blocked."""
+    return 3 if no_repeat_ngram else 0
+
+
+def _without_repeats(log_probs, token_ids, said, t, size):
+    """Return log p of tokens, -inf for those that would say so many in a row that their caption has said before.
+
+    Args:
+        log_probs, token_ids: of what may come next, (rows, choices).
+        said: the captions so far, (rows, max_length), `<pad>` from place t on.
+        t: how many tokens they have.
+        size: how many in a row; 0: captions may repeat anything.
+    """
+    windows = said.shape[1] - size + 1
+    if size == 0 or windows < 1:
+        return log_probs
+    last = ops.take(said, ops.maximum(t - size + 1, 0) + ops.arange(size - 1), axis=1)
+    again = ops.ones_like(said[:, :windows], dtype="bool")
+    for place in range(size - 1):
+        again = ops.logical_and(again, said[:, place : place + windows] == last[:, place : place + 1])
+    completes = said[:, size - 1 :, None] == token_ids[:, None, :]
+    is_said_again = ops.logical_and(ops.any(ops.logical_and(again[:, :, None], completes), axis=1), t >= size)
+    return ops.where(is_said_again, -float("inf"), log_probs)
 
 
 def allowed_logits(logits, *, pad_token_id, start_token_id, forbidden_token_ids=(), **_):

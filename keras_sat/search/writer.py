@@ -54,6 +54,11 @@ class CaptionWriter:
         return float(np.mean([captioner.length_penalty for captioner in self.members]))
 
     @property
+    def no_repeat_ngram(self) -> int:
+        """What `caption` uses where it is given none: the members' strictest, and 0 lets captions repeat anything."""
+        return min((captioner.no_repeat_ngram for captioner in self.members if captioner.no_repeat_ngram), default=0)
+
+    @property
     def samples_attention(self) -> bool:
         """Whether regions can be drawn from the attention weights: by a single captioner with hard attention."""
         return len(self.members) == 1 and self.members[0].samples_attention
@@ -258,6 +263,9 @@ class CaptionWriter:
             beams |= {"length_penalty": length_penalty}
         else:
             beams = {}
+        if options.temperature is None:
+            given = options.no_repeat_ngram
+            beams["no_repeat_ngram"] = self.no_repeat_ngram if given is None else given
         return {name: getattr(options, name) for name in names} | beams
 
     # === Photos -> features ===

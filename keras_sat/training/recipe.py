@@ -43,8 +43,8 @@ SAID_ANEW = "seed dtype box_weight"
 MAY_CHANGE = """
     attention attention_smoothing attention_sharpness
     attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
-    expectation_for use_baseline grid photo_smoothing guide_weight box_weight length_penalty dropout_embedding
-    dropout_words dropout_before_readout
+    expectation_for use_baseline grid photo_smoothing guide_weight box_weight length_penalty no_repeat_ngram
+    dropout_embedding dropout_words dropout_before_readout
     dropout_after_readout feature_dropout name
 """
 
