@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_utils import FeatureCache, draw_scenes
+from data_utils import DATASETS, FeatureCache, draw_scenes, load_image
 from keras_sat import Captioner, ScoreTable
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -223,6 +224,26 @@ def test_the_cost_of_determinism_is_a_ratio_of_medians_of_two_processes_in_turn(
     worker.write_text("raise SystemExit(3)")
     with pytest.raises(SystemExit, match="ended with exit status 3"):
         deterministic.main()
+
+
+# === Drawn data sets ===
+
+
+@pytest.mark.parametrize("data, counts", [("flickr30k", (29, 1, 1)), ("coco", (114, 5, 5))])
+def test_drawn_folders_are_read_like_the_real_ones(benchmarks, tmp_path, data, counts):
+    from drawn_data_set import write_data_set
+
+    write_data_set(data, tmp_path, share=0.001)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Flickr30k's folder has a photo without captions, as the real one has
+        images = DATASETS[data](tmp_path)
+    assert tuple(sum(image.split == split for image in images) for split in ("train", "dev", "test")) == counts
+    assert all(len(image.captions) == 5 for image in images)
+    path = Path(images[0].image_path)
+    assert load_image(path).shape == (375, 500, 3)
+    before = path.stat().st_mtime_ns
+    write_data_set(data, tmp_path, share=0.001)  # goes on: nothing is drawn again
+    assert path.stat().st_mtime_ns == before
 
 
 # === What a captioner gets wrong ===

@@ -6,6 +6,7 @@ import json
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from small_training import train
 
 from data_utils import DATASETS, CaptionedImage, FeatureCache
 from keras_sat.__main__ import main
@@ -13,10 +14,12 @@ from keras_sat.captioner import Captioner
 from keras_sat.files.saving import save_confidence
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.gallery import gallery
+from keras_sat.scoring import calibration
 from keras_sat.scoring.calibration import Calibration, calibrate, logistic_regression, share_named
 from keras_sat.search import confidence as doubt
 from keras_sat.search.confidence import Confidence
 from keras_sat.search.ensemble import Ensemble
+from keras_sat.training import recipe
 
 
 @pytest.fixture(scope="module")
@@ -106,24 +109,24 @@ def test_share_of_words_that_name_something():
 
 
 def test_calibration_measures_how_far_off_it_is():
-    calibration = Calibration(np.array([0.05, 0.05, 0.95, 0.95]), np.array([False, True, True, True]))
-    assert calibration.bins() == [(0.0, 2, pytest.approx(0.05), 0.5), (0.9, 2, pytest.approx(0.95), 1.0)]
-    assert calibration.expected_error == pytest.approx((0.45 + 0.05) / 2)
-    assert calibration.separation == pytest.approx(2.5 / 3)  # a wrong one ties with one of three right ones
-    assert "expected calibration error 0.250" in str(calibration)
-    assert json.loads(json.dumps(calibration.to_dict()))["bins"][1]["right"] == 1.0
+    measured = Calibration(np.array([0.05, 0.05, 0.95, 0.95]), np.array([False, True, True, True]))
+    assert measured.bins() == [(0.0, 2, pytest.approx(0.05), 0.5), (0.9, 2, pytest.approx(0.95), 1.0)]
+    assert measured.expected_error == pytest.approx((0.45 + 0.05) / 2)
+    assert measured.separation == pytest.approx(2.5 / 3)  # a wrong one ties with one of three right ones
+    assert "expected calibration error 0.250" in str(measured)
+    assert json.loads(json.dumps(measured.to_dict()))["bins"][1]["right"] == 1.0
     figure, ax = plt.subplots()
-    assert calibration.plot(ax) is ax
+    assert measured.plot(ax) is ax
     np.testing.assert_allclose(ax.lines[1].get_xydata(), [(0.05, 0.5), (0.95, 1.0)])
     plt.close(figure)
 
 
 def test_a_captioner_learns_it(calibrated, unseen_scenes):
-    captioner, calibration = calibrated
-    assert len(calibration.confidences) == 120
-    assert calibration.confidences.min() >= 0 and calibration.confidences.max() <= 1
-    assert calibration.are_right.mean() > 0.9  # this one knows its scenes
-    assert calibration.expected_error < 0.1
+    captioner, measured = calibrated
+    assert len(measured.confidences) == 120
+    assert measured.confidences.min() >= 0 and measured.confidences.max() <= 1
+    assert measured.are_right.mean() > 0.9  # this one knows its scenes
+    assert measured.expected_error < 0.1
     results = captioner.caption([image.image_path for image in unseen_scenes[:20]], num_results=3)
     assert all(0 <= each.confidence <= 1 for result in results for each in (result, *result.alternatives))
     assert np.mean([result.confidence for result in results]) > 0.8
@@ -146,12 +149,12 @@ def test_a_sentence_that_was_given_has_none(calibrated, unseen_scenes):
 
 
 def test_from_features_it_is_the_same(calibrated, unseen_scenes, tmp_path):
-    captioner, calibration = calibrated
+    captioner, measured = calibrated
     ids, paths = zip(*((image.image_id, image.image_path) for image in unseen_scenes))
     cache = FeatureCache.build(tmp_path, list(ids), list(paths), captioner.encoder_model, show_progress=False)
     other = calibrate(captioner, unseen_scenes, cache=cache, show_progress=False)
-    np.testing.assert_allclose(other.confidences, calibration.confidences, atol=0.02)  # features have 16 bits
-    np.testing.assert_array_equal(other.are_right, calibration.are_right)
+    np.testing.assert_allclose(other.confidences, measured.confidences, atol=0.02)  # features have 16 bits
+    np.testing.assert_array_equal(other.are_right, measured.are_right)
 
 
 @pytest.mark.parametrize(
@@ -290,3 +293,22 @@ def test_photos_without_captions_say_nothing(calibrated, unseen_scenes):
     silent = [CaptionedImage(image.image_id, image.image_path, [], "dev") for image in unseen_scenes]
     with pytest.raises(ValueError, match="0 photos"):
         calibrate(calibrated[0], silent, show_progress=False)
+
+
+# === What `fit` does in the end ===
+
+
+@pytest.mark.parametrize("rewards", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_fit_calibrates_in_the_end(monkeypatch, tmp_path, capsys, rewards, without_graphs):
+    monkeypatch.setattr(recipe, "FEWEST_PHOTOS", 3)
+    monkeypatch.setattr(calibration, "FEWEST_PHOTOS", 3)
+    monkeypatch.setattr(calibration, "NUM_FOLDS", 2)
+    options = {"epochs": 1, "self_critical_epochs": int(rewards), "num_drawn": 2}
+    captioner = train(tmp_path / "run", show_progress=True, **options)
+    assert "of the captions of dev are right" in capsys.readouterr().out
+    folder = tmp_path / "run" / ("self_critical/model" if rewards else "model")
+    saved = Captioner.load(folder).confidence.arrays
+    for name, array in captioner.confidence.arrays.items():
+        np.testing.assert_allclose(saved[name], array, rtol=2e-3, atol=2e-3)
+    train(tmp_path / "run", show_progress=True, **options)  # loaded: it has one already
+    assert "of the captions of dev are right" not in capsys.readouterr().out

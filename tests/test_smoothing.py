@@ -10,6 +10,7 @@ from data_utils.jitter import jittered
 from keras_sat.captioner import Captioner
 from keras_sat.model.encoders import make_encoder, make_encoder_top
 from keras_sat.model.smoothing import SmoothPhotos, gaussian
+from keras_sat.training.recipe import fit
 
 # === Smoothing ===
 
@@ -152,3 +153,9 @@ def test_batches_of_photos_that_change_each_time(images, photo):
 def test_features_cannot_change(scene_images, scene_vocabulary, scene_cache):
     with pytest.raises(ValueError, match="jitter=0.5 with a cache"):
         make_batches(scene_images, scene_vocabulary, scene_cache, jitter=0.5)
+
+
+def test_a_frozen_encoder_sees_each_photo_once(scene_images, tmp_path):
+    with pytest.raises(ValueError, match="encoder_training='fine-tuned'. Received: photo_jitter=0.5"):
+        options = {"encoder": "tiny", "encoder_training": "frozen", "photo_jitter": 0.5, "show_progress": False}
+        fit(scene_images, output_dir=tmp_path / "run", **options)

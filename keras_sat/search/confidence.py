@@ -94,7 +94,7 @@ def unlikeness(strongest_features, centre, directions, spreads):
 
 def directions_of(strongest_features):
     """Return the centre, directions and spreads of photos, for `unlikeness`."""
-    num = min(MOST_DIRECTIONS, len(strongest_features) // 4, strongest_features.shape[1] - 1)
+    num = max(1, min(MOST_DIRECTIONS, len(strongest_features) // 4, strongest_features.shape[1] - 1))
     centre = strongest_features.mean(axis=0)
     _, lengths, directions = np.linalg.svd(strongest_features - centre, full_matrices=False)
     spreads = np.append(lengths[:num], np.sqrt((lengths[num:] ** 2).sum())) / np.sqrt(len(strongest_features))
