@@ -857,6 +857,8 @@ def fit(
     num_beams: int = ...,
     max_length: int = ...,
     dtype: Any = ...,
+    steady_epochs: int = ...,
+    steady_rate: float = ...,
     self_critical_epochs: int = ...,
     self_critical_rate: float = ...,
     num_drawn: int = ...,

@@ -467,6 +467,16 @@ class TrainingOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SteadyOptions(Options):
+    """The further epochs of `keras_sat.fit` in which the encoder learns to see the same in photos that changed."""
+
+    steady_epochs: int = option(
+        0, "further epochs in which the encoder learns not to mind size, light and noise of photos", count(0)
+    )
+    steady_rate: float = option(1.5e-4, "their learning rate, which falls to 0", above_zero())
+
+
+@dataclass(frozen=True, kw_only=True)
 class SelfCriticalOptions(Options):
     """The further epochs of `keras_sat.fit`, which have CIDEr as the reward of whole captions."""
 

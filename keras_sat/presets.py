@@ -5,7 +5,7 @@ The command line takes those of the data set and the encoder, or of the data set
 
 from data_utils.quiet import import_tensorflow
 from keras_sat.installed import find_installed_weights
-from keras_sat.options import CaptionerOptions, TrainingOptions, split_options
+from keras_sat.options import CaptionerOptions, SelfCriticalOptions, SteadyOptions, TrainingOptions, split_options
 
 LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first; the weights of both can be had
 DEFAULT_MODEL = "flickr8k"  # the bundled captioner of photos
@@ -15,9 +15,10 @@ FEWEST_PHOTOS = 10  # with fewer to train on, there is little to be learnt, and 
 
 def preset(**settings):
     """Return settings of `keras_sat.fit` as a dict; what is misspelt or out of bounds is an error where it stands."""
-    training, captioner, _ = split_options("A preset", settings, TrainingOptions, CaptionerOptions)
-    TrainingOptions(**training)
-    CaptionerOptions(**captioner)
+    kinds = (TrainingOptions, SteadyOptions, SelfCriticalOptions, CaptionerOptions)
+    *of_kinds, _ = split_options("A preset", settings, *kinds)
+    for kind, of_kind in zip(kinds, of_kinds):
+        kind(**of_kind)
     return settings
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import keras_sat
 from data_utils.datasets import DATASETS, SPLITS
 from keras_sat.command_line.invocation import SCRIPT, started_as
-from keras_sat.options import CaptionerOptions, SearchOptions, SelfCriticalOptions, TrainingOptions
+from keras_sat.options import CaptionerOptions, SearchOptions, SelfCriticalOptions, SteadyOptions, TrainingOptions
 from keras_sat.presets import DEFAULT_MODEL, OWN_PHOTOS, PRESETS
 
 METAVARS = {"encoder_weights": "FILE", "trained_up_to": "LAYER"}  # of options of which the name does not say it
@@ -207,6 +207,8 @@ def _add_fit(parser):
     where = "where a folder begins from the bundled captioner"
     own = {name: f"{_shown(defaults[name])}; {_shown(value)} {where}" for name, value in OWN_PHOTOS.items()}
     _add_options(parser.add_argument_group("options of the training"), TrainingOptions, usual=own)
+    group = parser.add_argument_group("options of further epochs, which make captions steadier")
+    _add_options(group, SteadyOptions)
     group = parser.add_argument_group("options of further epochs, with rewards (self-critical training)")
     _add_options(group, SelfCriticalOptions)
     group = parser.add_argument_group("options of the captioner")

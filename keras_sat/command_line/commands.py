@@ -18,7 +18,7 @@ from keras_sat.checks import NO_EPOCH, STOPPED_EARLY
 from keras_sat.command_line.messages import visible, without_number
 from keras_sat.command_line.paths import drawing_paths, make_place, refuse_one_place_for_two, refuse_other_kind
 from keras_sat.installed import find_installed_weights
-from keras_sat.options import ENCODER_NAMES, SelfCriticalOptions
+from keras_sat.options import ENCODER_NAMES, SelfCriticalOptions, SteadyOptions
 from keras_sat.presets import (
     DEFAULT_MODEL,
     LIGHT_ENCODERS,
@@ -48,13 +48,14 @@ def _without_a_second_line():
 
 def run_fit(data, preset=None, dropout=None, gpus=None, hosts=False, **options):
     """Train with the settings of a preset and those that were given."""
-    rewards = [name for name in SelfCriticalOptions.names() if name != "self_critical_epochs"]
-    idle = [name for name in rewards if name in options and not options.get("self_critical_epochs")]
-    if idle:
-        raise ValueError(
-            "This is about self-critical epochs, and there are none: pass --self-critical-epochs too, or leave it out. "
-            f"Received: --{idle[0].replace('_', '-')} {options[idle[0]]}"
-        )
+    for kind, of_kind in (("self-critical", SelfCriticalOptions), ("steady", SteadyOptions)):
+        epochs = f"{kind.replace('-', '_')}_epochs"
+        idle = [name for name in of_kind.names() if name != epochs and name in options and not options.get(epochs)]
+        if idle:
+            raise ValueError(
+                f"This is about {kind} epochs, and there are none: pass --{kind}-epochs too, or leave it out. "
+                f"Received: --{idle[0].replace('_', '-')} {options[idle[0]]}"
+            )
     strategy = _strategy(gpus, hosts)  # first of all: hosts can only be connected before TensorFlow computes
     from keras_sat.training.folder import noted_encoder
     from keras_sat.training.recipe import fit

@@ -76,7 +76,7 @@ class TrainingPhotos:
                 f"Received: cache_dir={str(self.cache_dir)!r} with output_dir={str(self.output_dir)!r}"
             )
 
-    def batches(self, split, captioner, training, *, group_by=None, whole=False, **options):
+    def batches(self, split, captioner, training, *, group_by=None, whole=False, changing=True, **options):
         """Return the batches of a split.
 
         Args:
@@ -85,12 +85,13 @@ class TrainingPhotos:
             training: TrainingOptions.
             group_by: instead of that of the training.
             whole: leave out the further views.
+            changing: let photos change each time, as `photo_jitter` says.
             **options: further ones of make_batches.
         """
         views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
         if self.cache is None and split == "train" and not whole:
             options["num_views"] = self.num_views
-        if self.cache is None and split == "train":
+        if self.cache is None and split == "train" and changing:
             options["jitter"] = training.photo_jitter
         options |= {"batch_size": training.batch_size, "group_by": group_by or training.group_by, "seed": training.seed}
         options |= {"shares": self.team.shares}

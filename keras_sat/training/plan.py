@@ -11,6 +11,7 @@ from data_utils.files import exclusive_lock
 from keras_sat.options import (
     CaptionerOptions,
     SelfCriticalOptions,
+    SteadyOptions,
     TrainingOptions,
     a_flag,
     split_options,
@@ -29,6 +30,7 @@ USUAL = {
     **dict.fromkeys(CaptionerOptions.names()),
     "encoder_weights": CaptionerOptions.defaults()["encoder_weights"],
     **TrainingOptions.defaults(),
+    **SteadyOptions.defaults(),
     **SelfCriticalOptions.defaults(),
 }
 # The options of training with words that training with rewards follows too.
@@ -42,6 +44,7 @@ class Asked:
 
     Attributes:
         training: TrainingOptions.
+        steady: SteadyOptions.
         rewards: SelfCriticalOptions.
         captioner: dict of those of Captioner: what is not in it stays as usual, or as it was before.
         encoder_weights: see Captioner; a captioner to begin from is loaded with them.
@@ -49,6 +52,7 @@ class Asked:
     """
 
     training: TrainingOptions
+    steady: SteadyOptions
     rewards: SelfCriticalOptions
     captioner: dict
     encoder_weights: Any
@@ -60,12 +64,12 @@ class Asked:
         given = {
             name: value for name, value in options.items() if value is not None or name not in NONE_IS_USUAL.split()
         }
-        kinds = (TrainingOptions, SelfCriticalOptions, CaptionerOptions)
-        training, rewards, captioner, of_keras = split_options("fit", given, *kinds, beside=OF_KERAS)
+        kinds = (TrainingOptions, SteadyOptions, SelfCriticalOptions, CaptionerOptions)
+        training, steady, rewards, captioner, of_keras = split_options("fit", given, *kinds, beside=OF_KERAS)
         CaptionerOptions.check(**captioner)
         encoder_weights = captioner.pop("encoder_weights", CaptionerOptions.defaults()["encoder_weights"])
-        rewards = SelfCriticalOptions(**rewards)
-        return cls(TrainingOptions(**training), rewards, {**captioner, **of_keras}, encoder_weights, training)
+        further = SteadyOptions(**steady), SelfCriticalOptions(**rewards)
+        return cls(TrainingOptions(**training), *further, {**captioner, **of_keras}, encoder_weights, training)
 
     def check_beginning(self, initial_model, from_scratch):
         """Refuse what leaves it open what to begin from, or leaves nothing to do."""
@@ -80,11 +84,11 @@ class Asked:
                 "Word detectors learn from all captions of a photo together: pass group_by='image' (--group-by image) "
                 f"with `guide_weight`. Received: group_by={self.training.group_by!r}"
             )
-        epochs, further = self.training.epochs, self.rewards.self_critical_epochs
+        epochs, further = self.training.epochs, self.steady.steady_epochs + self.rewards.self_critical_epochs
         if epochs == 0 and (initial_model is None or not further):
             raise ValueError(
-                "`epochs` must be at least 1, or 0 where an initial_model is to be trained for self_critical_epochs "
-                f"alone. Received: epochs={epochs} with self_critical_epochs={further}"
+                "`epochs` must be at least 1, or 0 where an initial_model is to be trained for self_critical_epochs or "
+                f"steady_epochs alone. Received: epochs={epochs} with {further} of these"
             )
 
     def boxes_of(self, boxes, images):
@@ -146,6 +150,11 @@ class Plan:
         return self.asked.training
 
     @property
+    def steady(self):
+        """The SteadyOptions."""
+        return self.asked.steady
+
+    @property
     def rewards(self):
         """The SelfCriticalOptions."""
         return self.asked.rewards
@@ -169,10 +178,20 @@ class Plan:
         captioner["encoder_weights"] = self.asked.encoder_weights
         return describe({**self.noted, **captioner, **self.options.to_dict()}, self.images, self.initial_model)
 
+    def record_of_steadiness(self, captioner):
+        """Return the same of steady training, which begins from a captioner."""
+        steady = self.steady.to_dict()
+        followed = self._followed_further() | {"epochs": steady.pop("steady_epochs"), "schedule": "cosine"}
+        return describe({**followed, **steady}, self.images, captioner)
+
+    def _followed_further(self):
+        options = self.options.to_dict()
+        return {name: options[name] for name in WITH_REWARDS_TOO.split()}
+
     def record_of_rewards(self, captioner):
         """Return the same of training with rewards, which begins from a captioner."""
-        options, rewards = self.options.to_dict(), self.rewards.to_dict()
-        followed = {name: options[name] for name in WITH_REWARDS_TOO.split()}
+        rewards = self.rewards.to_dict()
+        followed = self._followed_further()
         followed |= {"epochs": rewards.pop("self_critical_epochs"), "schedule": "constant"}
         followed |= {"boxes": self.noted["boxes"], "box_weight": self.asked.captioner.get("box_weight")}
         return describe({**followed, **rewards}, self.images, captioner)

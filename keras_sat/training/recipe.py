@@ -13,7 +13,7 @@ from keras_sat.files.model_folder import PRETRAINED, read_model
 from keras_sat.files.saving import save_confidence
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.model.updates import WeightUpdates
-from keras_sat.options import CaptionerOptions, SelfCriticalOptions, TrainingOptions, with_options
+from keras_sat.options import CaptionerOptions, SelfCriticalOptions, SteadyOptions, TrainingOptions, with_options
 from keras_sat.presets import (
     DEFAULT_MODEL,
     LIGHT_ENCODERS,
@@ -31,10 +31,11 @@ from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import Asked, Plan
 from keras_sat.training.run import Training
 from keras_sat.training.self_critical import SelfCritical
+from keras_sat.training.steady import SteadyFeatures
 from keras_sat.training.summary import learnt_before, summary
 from keras_sat.training.team import Team
 
-SELF_CRITICAL_FOLDER = "self_critical"  # within that of the training before
+SELF_CRITICAL_FOLDER, STEADY_FOLDER = "self_critical", "steady"  # within that of the training before
 
 # Options that are said anew for each kind of epochs: a captioner that was trained does not hold them.
 SAID_ANEW = "seed dtype box_weight"
@@ -49,7 +50,7 @@ MAY_CHANGE = """
 """
 
 
-@with_options(TrainingOptions, SelfCriticalOptions, CaptionerOptions)
+@with_options(TrainingOptions, SteadyOptions, SelfCriticalOptions, CaptionerOptions)
 def fit(
     data,
     *,
@@ -98,6 +99,10 @@ def fit(
     In the end the captioner learns its `confidence` from the dev split, if that has 100 photos or more, see
     `keras_sat.scoring.calibration`.
 
+    `steady_epochs`, see `keras_sat.training.steady`, come behind the `epochs`: an encoder that is trained along learns
+    to give the same features of photos in another size and light. They are a training of their own in the folder steady
+    of `output_dir`; the best of them by CIDEr is kept.
+
     `self_critical_epochs` have CIDEr as the reward of whole captions, on whole photos, see
     `keras_sat.training.self_critical`. They are a training of their own in the folder self_critical of `output_dir`:
     the captioner from before stays where it is, and is returned where no epoch has a better CIDEr on the dev split. The
@@ -124,7 +129,7 @@ def fit(
             several hosts, which all make the same call. `batch_size` stays that of all devices together. On a host that
             is not the first, nothing is shown or kept, no callback is called, and the features are the only thing in
             `output_dir`; see docs/distribution.md.
-        **options: see TrainingOptions, SelfCriticalOptions and CaptionerOptions.
+        **options: see TrainingOptions, SteadyOptions, SelfCriticalOptions and CaptionerOptions.
 
     Returns: Captioner; its `history` is a mapping from the name of a figure to its value in each epoch.
     """
@@ -171,6 +176,9 @@ def _train(plan):
     captioner, is_whole, figures = plan.initial_model, True, []
     if plan.options.epochs:
         captioner, is_whole, figures = _train_on_words(plan)
+    if plan.steady.steady_epochs and is_whole:
+        captioner, is_whole, further = _train_to_be_steady(plan, captioner)
+        figures = [*figures, *further]
     if plan.rewards.self_critical_epochs and is_whole:
         captioner, is_whole, further = _train_on_rewards(plan, captioner)
         figures = [*figures, *further]
@@ -187,7 +195,7 @@ def _calibrate(plan, captioner):
         return
     if learnt_photos(captioner, dev):
         return  # it began from a captioner that knew them, as was said in the beginning
-    folders = (plan.folder / SELF_CRITICAL_FOLDER / "model", plan.folder / "model")
+    folders = [plan.folder / name / "model" for name in (SELF_CRITICAL_FOLDER, STEADY_FOLDER, ".")]
     folder = next(folder for folder in folders if (folder / "config.json").exists())
     calibration = calibrate(captioner, dev, cache=plan.photos.cache, show_progress=plan.show_progress)
     save_confidence(captioner, folder)
@@ -201,13 +209,7 @@ def _train_on_words(plan):
     """Train with cross-entropy; return what `Training.run` does."""
     options = plan.options
     training = Training(plan, plan.folder, options.epochs)
-    further, _ = read_checkpoint(plan.folder / SELF_CRITICAL_FOLDER / "checkpoint")
-    if further and not training.has_ended:
-        raise ValueError(
-            f"Self-critical training has begun here with the captioner of {len(training.epochs)} epochs. For more of "
-            f"them choose another output_dir, with initial_model={str(plan.folder / 'model')!r}. "
-            f"Received: epochs={options.epochs}, patience={options.patience}"
-        )
+    _refuse_if_others_follow(training, STEADY_FOLDER, SELF_CRITICAL_FOLDER)
     training.note(plan.record_of_words())
     if training.has_ended:
         return training.loaded()
@@ -217,7 +219,7 @@ def _train_on_words(plan):
     if (guide := captioner.paper_objective.guide) is not None:
         guide.choose_words([caption for image in plan.photos.of_split("train") for caption in image.captions])
     WeightUpdates(encoder_rate=options.encoder_rate).check_rate(captioner)
-    _check_jitter(captioner, options)
+    _check_changes(captioner, plan)
     plan.say(*summary(plan.data_name, plan.images, captioner, options.num_views, plan.folder, plan.team))
     plan.photos.prepare(captioner, options.num_views)
     batches = plan.photos.batches("train", captioner, options, first_epoch=len(training.epochs))
@@ -231,17 +233,50 @@ def _train_on_words(plan):
     return training.run(captioner, batches, steps)
 
 
+def _train_to_be_steady(plan, before):
+    """Let the encoder learn to see the same in photos that changed; return what `Training.run` does."""
+    options, steady = plan.options, plan.steady
+    _check_changes(before, plan)
+    keras.utils.set_random_seed(options.seed)
+    captioner = _trained_further(plan, before)
+    training = Training(plan, plan.folder / STEADY_FOLDER, steady.steady_epochs, "steady ", monitored="val_cider")
+    _refuse_if_others_follow(training, SELF_CRITICAL_FOLDER)
+    training.note(plan.record_of_steadiness(captioner))
+    if training.has_ended:
+        return training.loaded()
+
+    if not options.epochs:
+        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.team))
+    plan.photos.prepare(captioner, num_views=1)
+    first_epoch = len(training.epochs)
+    batches = plan.photos.batches(
+        "train", captioner, options, group_by="image", whole=True, changing=False, first_epoch=first_epoch
+    )
+    num_steps = steady.steady_epochs * plan.team.num_steps(batches)
+    rate = _learning_rate(steady.steady_rate, "cosine", min(100, num_steps // 4), num_steps)
+    strength = options.photo_jitter or 1.0
+    objective = SteadyFeatures(before, strength=strength)
+    rates = {**_optimizer_options(options), "encoder_rate": 1.0, "first_layer_rate": 1.0}
+    captioner.compile(_fresh(options.optimizer), learning_rate=rate, training_objective=objective, **rates)
+    return training.run(captioner, batches)
+
+
+def _trained_further(plan, before):
+    """Return a captioner that goes on from another, changed as was asked for where that has not been taken in yet."""
+    changes = plan.captioner_options()
+    return before.adapted(
+        **{name: changes[name] for name in changes if name in SAID_ANEW.split() or not plan.options.epochs}
+    )
+
+
 def _train_on_rewards(plan, before):
     """Train a captioner on with CIDEr as its reward; return what `Training.run` does."""
     options, rewards = plan.options, plan.rewards
     keras.utils.set_random_seed(options.seed)
     # What the first kind of epochs was given has been taken in, but for what is no part of a saved captioner.
-    changes = plan.captioner_options()
-    captioner = before.adapted(
-        **{name: changes[name] for name in changes if name in SAID_ANEW.split() or not options.epochs}
-    )
+    captioner = _trained_further(plan, before)
     WeightUpdates(encoder_rate=options.encoder_rate).check_rate(captioner)
-    _check_jitter(captioner, options)
+    _check_changes(captioner, plan)
     folder = plan.folder / SELF_CRITICAL_FOLDER
     training = Training(plan, folder, rewards.self_critical_epochs, kind="self-critical ", monitored="val_cider")
     training.note(plan.record_of_rewards(captioner))
@@ -271,6 +306,19 @@ def _train_on_rewards(plan, before):
     return training.run(captioner, batches)
 
 
+def _refuse_if_others_follow(training, *folders):
+    """Refuse more epochs of a training where others have begun with the captioner that it has ended with."""
+    for name in folders:
+        further, _ = read_checkpoint(training.plan.folder / name / "checkpoint")
+        if further and not training.has_ended:
+            kind = "Steady" if name == STEADY_FOLDER else "Self-critical"
+            raise ValueError(
+                f"{kind} training has begun here with the captioner of {len(training.epochs)} {training.kind}epochs. "
+                f"For more of them choose another output_dir, with initial_model={str(training.folder / 'model')!r}. "
+                f"Received: {training.num_epochs} {training.kind}epochs, patience={training.plan.options.patience}"
+            )
+
+
 def _begins_with(training, captioner, **options):
     """Keep and score what a training begins with; return whether nobody has stopped that."""
     try:
@@ -284,13 +332,16 @@ def _begins_with(training, captioner, **options):
     return True
 
 
-def _check_jitter(captioner, options):
-    """Refuse photos that change each time where the encoder sees each of them once."""
-    if options.photo_jitter and captioner.encoder_training == "frozen":
-        raise ValueError(
-            "Photos can change each time where the encoder is trained along; the features of a frozen one are made "
-            f"once. Leave it out, or pass encoder_training='fine-tuned'. Received: photo_jitter={options.photo_jitter}"
-        )
+def _check_changes(captioner, plan):
+    """Refuse photos that change each time where the encoder is frozen: it sees each of them once."""
+    asked = {"photo_jitter": plan.options.photo_jitter, "steady_epochs": plan.steady.steady_epochs}
+    for name, value in asked.items():
+        if value and captioner.encoder_training == "frozen":
+            raise ValueError(
+                "Photos can change where the whole encoder is trained along; the features of a frozen one are made "
+                "once. Leave this out, or pass encoder_training='fine-tuned' (--encoder-training). "
+                f"Received: {name}={value}"
+            )
 
 
 def _optimizer_options(options):

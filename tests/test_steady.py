@@ -1,0 +1,164 @@
+"""Steady training: what it costs, what it changes and what it leaves, and its epochs within `fit`."""
+
+import numpy as np
+import pytest
+from small_training import train
+
+from data_utils import DATASETS, Vocabulary, make_batches
+from data_utils.jitter import jittered
+from keras_sat.captioner import Captioner
+from keras_sat.command_line.arguments import build_parser
+from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.training.steady import EPSILON, SteadyFeatures, normalised
+
+
+@pytest.fixture(scope="module")
+def images():
+    return DATASETS["scenes"](None, num_scenes=16, seed=3)
+
+
+@pytest.fixture
+def captioner(images):
+    made = Captioner(Vocabulary.build(images), encoder="tiny", hidden_dim=8, embedding_dim=8, attention_dim=8)
+    made.build(((None, 64, 64, 3), (None, None)))
+    return made
+
+
+def batches_of(images, captioner):
+    return make_batches(images, captioner.vocabulary, image_size=64, group_by="image", batch_size=40)
+
+
+def normalised_by_numpy(features):
+    centred = features - features.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt(features.var(axis=-1, keepdims=True) + EPSILON)
+
+
+def test_normalised():
+    features = np.random.default_rng(0).normal(3, 2, (2, 5, 7)).astype(np.float32)
+    features[0, 0] = 0
+    found = np.asarray(normalised(features))
+    np.testing.assert_allclose(found, normalised_by_numpy(features), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[1].var(axis=-1), 1, rtol=1e-2)
+    assert (found[0, 0] == 0).all()
+
+
+def test_it_costs_how_far_features_move(captioner, images, monkeypatch):
+    teacher = captioner.adapted()
+    objective = SteadyFeatures(teacher)
+    shifted = []
+
+    def changed(photos, chance):
+        assert chance.shape == (len(photos), 2) and chance.min() >= 0 and chance.max() <= 1
+        shifted.append(255 - photos)
+        return shifted[-1]
+
+    monkeypatch.setattr(objective, "_changed", changed)
+    batch = next(iter(batches_of(images, captioner)))
+    found = objective(captioner, batch)
+    photos = batch[0][0].numpy()
+    before, after = (normalised_by_numpy(teacher.encode(x)) for x in (photos, shifted[0]))
+    each = ((after - before) ** 2).mean(axis=(1, 2))
+    np.testing.assert_allclose(found.figures["loss"][0], each, rtol=1e-3)
+    assert float(found.mean) == pytest.approx(each.mean(), rel=1e-3)
+
+
+def test_photos_change_by_their_own_chance(captioner):
+    objective = SteadyFeatures(captioner, strength=0.5)
+    photos = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3)).astype(np.uint8)
+    found = objective._changed(photos, np.array([[0.25, 0.5], [0.75, 0.125]], np.float32))
+    for photo, seed, changed in zip(photos, ([2**22, 2**23], [3 * 2**22, 2**21]), found):
+        np.testing.assert_array_equal(changed, jittered(photo, np.random.default_rng(seed), 0.5))
+
+
+def test_features_are_no_photos(captioner):
+    batch = (np.zeros((2, 64, 66), np.float32), np.zeros((2, 5, 3))), np.zeros((2, 5, 3)), np.ones((2, 5, 3))
+    with pytest.raises(ValueError, match="Steady training changes photos"):
+        SteadyFeatures(captioner)(captioner, batch)
+
+
+def test_only_the_encoder_learns(captioner, images):
+    teacher = captioner.adapted()
+    kept = [weight.numpy() for weight in teacher.weights]
+    captioner.compile(learning_rate=3e-4, training_objective=SteadyFeatures(teacher))
+    history = captioner.fit(batches_of(images, captioner), epochs=15, verbose=0).history["loss"]
+    assert np.mean(history[-3:]) < 0.9 * np.mean(history[:3])
+    for weight, before in zip(teacher.weights, kept):
+        np.testing.assert_array_equal(weight, before)
+    for weight, before in zip(captioner.decoder.weights, teacher.decoder.weights):
+        np.testing.assert_array_equal(weight, before)
+    photos = np.stack([image.image_path for image in images])
+    changed = np.stack([jittered(photo, np.random.default_rng(n)) for n, photo in enumerate(photos)])
+
+    def moved(model):
+        return np.mean((normalised_by_numpy(model.encode(changed)) - normalised_by_numpy(teacher.encode(photos))) ** 2)
+
+    assert moved(captioner) < moved(teacher)
+
+
+# === Within `fit` ===
+
+STEADY = {"epochs": 1, "steady_epochs": 2}
+
+
+@pytest.fixture(scope="module")
+def steady_training(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("steady") / "run"
+    return folder, train(folder, **STEADY)
+
+
+def test_fit_makes_a_captioner_steady(steady_training, tmp_path):
+    folder, captioner = steady_training
+    assert len(captioner.history["loss"]) == 3
+    words, steady = Captioner.load(folder / "model"), Captioner.load(folder / "steady" / "model")
+    assert steady.weights_digest() == captioner.weights_digest() != words.weights_digest()
+    for one, other in zip(words.decoder.weights, steady.decoder.weights):
+        np.testing.assert_allclose(one, other, rtol=1e-5)  # but for what moving averages round
+    epochs, _ = read_checkpoint(folder / "steady" / "checkpoint")
+    assert [epoch["loss"] > 0 for epoch in epochs] == [True, True]
+
+
+def test_it_is_resumed_and_loaded(steady_training, tmp_path, capsys):
+    folder, captioner = steady_training
+    again = train(folder, show_progress=True, **STEADY)
+    assert "this training has ended after 2 steady epochs" in capsys.readouterr().out
+    assert again.weights_digest() == captioner.weights_digest()
+
+
+def test_another_strength_is_another_training(steady_training):
+    with pytest.raises(ValueError, match="steady_rate"):
+        train(steady_training[0], steady_rate=1e-5, **STEADY)
+
+
+@pytest.mark.slow
+def test_rewards_follow_it(tmp_path):
+    captioner = train(tmp_path / "run", **STEADY, self_critical_epochs=1, num_drawn=2)
+    assert len(captioner.history["loss"]) == 4
+    with pytest.raises(ValueError, match="Self-critical training has begun here with the captioner of 2 steady epochs"):
+        train(tmp_path / "run", **{**STEADY, "steady_epochs": 3}, self_critical_epochs=1, num_drawn=2)
+    with pytest.raises(ValueError, match="Steady training has begun here with the captioner of 1 epochs"):
+        train(tmp_path / "run", **{**STEADY, "epochs": 2}, schedule="constant")
+
+
+def test_from_a_captioner_alone_with_smooth_photos(steady_training, tmp_path):
+    before = Captioner.load(steady_training[0] / "model")
+    options = {"epochs": 0, "steady_epochs": 1, "initial_model": before, "photo_smoothing": 0.8, "photo_jitter": 0.5}
+    for name in ("encoder", "embedding_dim", "hidden_dim", "attention_dim"):
+        options[name] = getattr(before, name, None) or getattr(before.decoder, name)
+    captioner = train(tmp_path / "run", **options)
+    assert captioner.photo_smoothing == 0.8 and before.photo_smoothing == 0
+
+
+def test_a_frozen_encoder_cannot_learn(tmp_path):
+    options = {"encoder_training": "frozen", "epochs": 1, "steady_epochs": 1}
+    with pytest.raises(ValueError, match="whole encoder is trained along.* Received: steady_epochs=1"):
+        train(tmp_path / "run", **options)
+    assert not (tmp_path / "run" / "checkpoint").exists()  # it is noticed before an epoch is spent
+
+
+def test_the_command_line_has_it(tmp_path, capsys):
+    from keras_sat.__main__ import main
+
+    found = build_parser().parse_args(["fit", "--data", "scenes", "--steady-epochs", "2", "--steady-rate", "1e-4"])
+    assert (found.steady_epochs, found.steady_rate) == (2, 1e-4)
+    assert main(["fit", "--data", "scenes", "--steady-rate", "1e-4", "--output-dir", str(tmp_path / "run")]) == 2
+    assert "about steady epochs, and there are none: pass --steady-epochs too" in capsys.readouterr().err
