@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -108,6 +108,8 @@ def make_batches(
         )
     if not isinstance(num_views, Integral) or isinstance(num_views, bool) or num_views < 1:
         raise ValueError(f"`num_views` must be a whole number of at least 1. Received: num_views={num_views!r}")
+    if not isinstance(jitter, Real) or not 0 <= jitter <= 1:
+        raise ValueError(f"`jitter` must be a number from 0 to 1. Received: jitter={jitter!r}")
     if jitter and cache is not None:
         raise ValueError(f"Features are of photos as they are. Received: jitter={jitter} with a cache")
     numbers, count = ([0], 1) if shares is None else shares
@@ -153,7 +155,7 @@ def make_batches(
             ids_and_weights.append(covered(members, rows, chosen, ids_and_weights[0]))
         photos = source.rows(image_numbers, chosen[rows])
         if jitter:
-            chance = [np.random.default_rng([seed, epoch, 2, image]) for image in image_numbers]
+            chance = [np.random.default_rng([seed, epoch, 2, member]) for member in members[rows]]
             photos = np.stack([jittered(photo, of_photo, jitter) for photo, of_photo in zip(photos, chance)])
         return photos, *ids_and_weights
 

@@ -300,6 +300,7 @@ class Captioner(keras.Model):
     def fit(self, x=None, *args, shuffle=False, **kwargs):
         """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
         check_strategy_of_fit(self.distribute_strategy)
+        self.confidence = None  # what was learnt of these weights does not hold for others
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
             check_batches(name, batches)
             if isinstance(batches, tf.data.Dataset):

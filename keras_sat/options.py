@@ -402,11 +402,13 @@ class SearchOptions(Options):
     def check_together(self):
         if self.temperature is None and (self.top_k is not None or self.top_p is not None):
             raise ValueError(f"Pass `temperature` to draw words. Received: top_k={self.top_k}, top_p={self.top_p}")
-        if self.temperature is not None and (self.num_beams not in (None, 1) or self.length_penalty is not None):
-            received = {"num_beams": self.num_beams, "length_penalty": self.length_penalty}
+        searched = self.num_beams not in (None, 1) or (self.length_penalty, self.no_repeat_ngram) != (None, None)
+        if self.temperature is not None and searched:
+            received = {name: getattr(self, name) for name in ("num_beams", "length_penalty", "no_repeat_ngram")}
             received = ", ".join(f"{name}={value}" for name, value in received.items() if value is not None)
             raise ValueError(
-                "With `temperature` words are drawn, and with num_beams and length_penalty they are searched for: "
+                "With `temperature` words are drawn, and with num_beams, length_penalty and no_repeat_ngram they are "
+                "searched for: "
                 f"leave out one or the other. Received: temperature={self.temperature} with {received}"
             )
         if self.temperature is None and self.num_results > self.beams:

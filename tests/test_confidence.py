@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from small_training import train
 
-from data_utils import DATASETS, CaptionedImage, FeatureCache
+from data_utils import DATASETS, CaptionedImage, FeatureCache, make_batches
 from keras_sat.__main__ import main
 from keras_sat.captioner import Captioner
+from keras_sat.files.model_folder import add_confidence
 from keras_sat.files.saving import save_confidence
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.gallery import gallery
@@ -221,6 +222,31 @@ def test_a_damaged_file_of_it_is_one_error(calibrated, tmp_path):
         Captioner.load(tmp_path / "model")
 
 
+def test_a_confidence_that_is_not_whole_or_foreign_is_refused(calibrated, tmp_path):
+    captioner, _ = calibrated
+    captioner.save(tmp_path / "model")
+    arrays = captioner.confidence.arrays
+    add_confidence(tmp_path / "model", {name: arrays[name] for name in doubt.ARRAYS[1:]})
+    with pytest.raises(ValueError, match="its confidence is not whole. Expected: confidence/coefficients"):
+        Captioner.load(tmp_path / "model")
+    add_confidence(tmp_path / "model", made_up().arrays)
+    for read in (Captioner.load, captioner.adapted().restore_weights):
+        with pytest.raises(ValueError, match="features of length 66. Received: 2"):
+            read(tmp_path / "model")
+    for name, wrong in (("spreads", np.zeros(2)), ("strength", np.linspace(1, 0, doubt.NUM_QUANTILES))):
+        with pytest.raises(ValueError, match="spreads are above 0, and quantiles never fall"):
+            Confidence(**{**made_up().arrays, name: wrong})
+
+
+def test_it_does_not_outlive_the_weights(calibrated, unseen_scenes):
+    captioner = calibrated[0].adapted()
+    captioner.confidence = calibrated[0].confidence
+    captioner.compile()
+    batches = make_batches(unseen_scenes[:4], captioner.vocabulary, image_size=64)
+    captioner.fit(batches, steps_per_epoch=1, verbose=0)
+    assert captioner.confidence is None
+
+
 # === Where it is shown ===
 
 
@@ -289,6 +315,30 @@ def test_calibrate_on_the_command_line(tmp_path, capsys):
     assert Captioner.load(tmp_path / "model").confidence is not None
 
 
+def test_a_copy_keeps_the_weights_as_they_are(tmp_path, capsys):
+    captioner = Captioner.from_pretrained("scenes")
+    captioner.training_photos = None
+    captioner.save(tmp_path / "model", precision="int8")
+    options = ["--data", "scenes", "--data-dir", str(tmp_path / "scenes"), "--output-dir", str(tmp_path / "copy")]
+    assert main(["calibrate", str(tmp_path / "model"), *options]) == 0
+    (weights,), (copied,) = ((tmp_path / name).glob("weights-*") for name in ("model", "copy"))
+    assert copied.name == weights.name and copied.read_bytes() == weights.read_bytes()
+    assert Captioner.load(tmp_path / "copy").confidence is not None
+    assert Captioner.load(tmp_path / "model").confidence is None
+    assert main(["calibrate", str(tmp_path / "model"), *options]) == 2  # noticed before anything is captioned
+    assert "needs a folder of its own" in capsys.readouterr().err
+
+
+def test_unreadable_photos_are_left_out(calibrated, unseen_scenes, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    broken = CaptionedImage("broken", str(tmp_path / "broken.png"), ["a red circle"], "dev")
+    with pytest.raises(ValueError, match="broken.png"):
+        calibrate(calibrated[0], [*unseen_scenes, broken], show_progress=False)
+    with pytest.warns(UserWarning, match="1 photos that cannot be read are left out"):
+        found = calibrate(calibrated[0], [*unseen_scenes, broken], skip_unreadable=True, show_progress=False)
+    assert len(found.are_right) == len(unseen_scenes)
+
+
 def test_photos_without_captions_say_nothing(calibrated, unseen_scenes):
     silent = [CaptionedImage(image.image_id, image.image_path, [], "dev") for image in unseen_scenes]
     with pytest.raises(ValueError, match="0 photos"):
@@ -312,3 +362,24 @@ def test_fit_calibrates_in_the_end(monkeypatch, tmp_path, capsys, rewards, witho
         np.testing.assert_allclose(saved[name], array, rtol=2e-3, atol=2e-3)
     train(tmp_path / "run", show_progress=True, **options)  # loaded: it has one already
     assert "of the captions of dev are right" not in capsys.readouterr().out
+    if rewards:  # what was trained on words alone gets its own, and the other one keeps its
+        train(tmp_path / "run", **{**options, "self_critical_epochs": 0})
+        kept = Captioner.load(folder).confidence.arrays["coefficients"]
+        np.testing.assert_allclose(kept, captioner.confidence.arrays["coefficients"])
+        assert Captioner.load(tmp_path / "run" / "model").confidence is not None
+
+
+def test_a_training_is_not_lost_for_its_calibration(monkeypatch, tmp_path, without_graphs):
+    def fails(*arguments, **options):
+        raise OSError("the disk is full")
+
+    def is_stopped(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recipe, "FEWEST_PHOTOS", 3)
+    monkeypatch.setattr(recipe, "calibrate", fails)
+    with pytest.warns(UserWarning, match="is trained, and has no confidence: the disk is full"):
+        captioner = train(tmp_path / "run", epochs=1)
+    assert captioner.confidence is None and len(captioner.history["loss"]) == 1
+    monkeypatch.setattr(recipe, "calibrate", is_stopped)
+    assert len(train(tmp_path / "run", epochs=1).history["loss"]) == 1

@@ -1,11 +1,13 @@
 """Search over a small model whose every caption can be listed: the next word depends on the photo and the last two."""
 
+import functools
 from collections import namedtuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_sat.captioner import Captioner
 from keras_sat.search.algorithms import beam_search, greedy_search, sample_search
 
 PAD, START, END, UNK = range(4)
@@ -289,6 +291,21 @@ def test_impossible_sampling(options):
 # === Captions that do not repeat themselves ===
 
 
+def test_words_are_left_where_the_most_probable_ones_are_blocked():
+    logits = np.zeros((1, 12), np.float32)
+    logits[0, 4:11] = 9.0  # seven words that come again and again, and all others hardly ever
+
+    def step(input_ids, state):
+        seen = tf.zeros((tf.shape(input_ids)[0], 2 * WORDS))
+        return Step(tf.tile(logits, [tf.shape(input_ids)[0], 1]), state, seen, tf.ones((tf.shape(input_ids)[0], 1)))
+
+    options = {**OPTIONS, "max_length": 11, "no_repeat_ngram": 1}
+    for rows, search in ((1, greedy_search), (2, functools.partial(beam_search, num_beams=2))):
+        found = search(step, (tf.zeros((rows, 1)),), **options)
+        tokens = [int(token) for token in found.token_ids[0, 0, : int(found.lengths[0, 0])]]
+        assert np.isfinite(found.log_probs[0, 0]) and len(set(tokens)) == len(tokens) > 7
+
+
 def says_again(tokens, size):
     runs = [tuple(tokens[at : at + size]) for at in range(len(tokens) - size + 1)]
     return len(set(runs)) < len(runs)
@@ -327,6 +344,20 @@ def test_no_caption_repeats_itself(size, num_beams):
             assert model.log_prob(photo, tokens) == pytest.approx(model.log_prob(photo, expected), abs=1e-5)
             assert not says_again(tokens, size)
     assert repeating > 2  # else this would have tested nothing
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_a_captioner_passes_it_on(scene_images, num_beams):
+    captioner = Captioner.from_pretrained("scenes")
+    photos = [image.image_path for image in scene_images[:12]]
+    free = captioner.caption(photos, num_beams=num_beams)
+    assert any(says_again(result.words, 1) for result in free)  # "a red circle left of a blue star"
+    once = captioner.caption(photos, num_beams=num_beams, no_repeat_ngram=1)
+    assert not any(says_again(result.words, 1) for result in once)
+    own = captioner.adapted(no_repeat_ngram=1).caption(photos, num_beams=num_beams)
+    assert [result.caption for result in own] == [result.caption for result in once]
+    with pytest.raises(ValueError, match="no_repeat_ngram=2"):
+        captioner.caption(photos, temperature=1.0, no_repeat_ngram=2)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 20])

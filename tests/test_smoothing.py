@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data_utils import CaptionedImage, Vocabulary, make_batches
+from data_utils import CaptionedImage, FeatureCache, Vocabulary, make_batches
 from data_utils.jitter import jittered
 from keras_sat.captioner import Captioner
 from keras_sat.model.encoders import make_encoder, make_encoder_top
 from keras_sat.model.smoothing import SmoothPhotos, gaussian
+from keras_sat.search.ensemble import Ensemble
 from keras_sat.training.recipe import fit
 
 # === Smoothing ===
@@ -98,6 +99,29 @@ def test_smoothing_needs_an_encoder_of_ours():
             Captioner(["a"], encoder=encoder, photo_smoothing=1.0)
 
 
+def test_a_gaussian_wider_than_the_photo_is_refused():
+    with pytest.raises(ValueError, match="photos are 64 pixels wide or high. Received: photo_smoothing=22.0"):
+        make_encoder("tiny", smoothing=22.0)
+    assert make_encoder("tiny", smoothing=21.0)(np.zeros((1, 64, 64, 3))).shape == (1, 8, 8, 66)
+
+
+def test_features_of_smooth_photos_are_others(images, captioner, tmp_path):
+    ids, paths = [image.image_id for image in images], [image.image_path for image in images]
+    plain = captioner.adapted(photo_smoothing=0.0)
+    FeatureCache.build(tmp_path / "cache", ids, paths, plain.encoder_model, show_progress=False)
+    with pytest.raises(ValueError, match="The cache was made differently: smoothing 0.0 there, 0.7 here"):
+        FeatureCache.build(tmp_path / "cache", ids, paths, captioner.encoder_model, show_progress=False)
+    with pytest.raises(ValueError, match="smoothing"):
+        FeatureCache.open(tmp_path / "cache", encoder=captioner.encoder_model)
+
+
+def test_an_ensemble_lets_each_smooth_in_its_own_way(captioner):
+    other = captioner.adapted(photo_smoothing=1.4)
+    photos = {(64, 64): np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3)).astype(np.uint8)}
+    first, second = Ensemble([captioner, other]).encode(photos)
+    assert np.abs(first - second).max() > 0.01
+
+
 # === Jitter ===
 
 
@@ -148,6 +172,18 @@ def test_batches_of_photos_that_change_each_time(images, photo):
     np.testing.assert_array_equal(resumed, second)
     (plain,), _ = photos_of(images)
     np.testing.assert_array_equal(plain, np.stack([photo] * 4))
+
+
+def test_each_showing_of_a_photo_has_its_own_chance(images):
+    twice = [CaptionedImage("0", images[0].image_path, ["a dog", "dog a"], "train")]
+    ((first, second),), _ = photos_of(twice, jitter=1.0)
+    assert (first != second).any()
+
+
+@pytest.mark.parametrize("jitter", [-0.1, 1.1, "much", None])
+def test_jitter_out_of_bounds_is_refused(images, jitter):
+    with pytest.raises(ValueError, match="`jitter` must be a number from 0 to 1"):
+        photos_of(images, jitter=jitter)
 
 
 def test_features_cannot_change(scene_images, scene_vocabulary, scene_cache):

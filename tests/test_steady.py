@@ -1,5 +1,6 @@
 """Steady training: what it costs, what it changes and what it leaves, and its epochs within `fit`."""
 
+import keras
 import numpy as np
 import pytest
 from small_training import train
@@ -97,13 +98,14 @@ def test_only_the_encoder_learns(captioner, images):
 
 # === Within `fit` ===
 
+SIZES = ("embedding_dim", "hidden_dim", "attention_dim")
 STEADY = {"epochs": 1, "steady_epochs": 2}
 
 
 @pytest.fixture(scope="module")
 def steady_training(tmp_path_factory):
     folder = tmp_path_factory.mktemp("steady") / "run"
-    return folder, train(folder, **STEADY)
+    return folder, train(folder, show_progress=True, **STEADY)
 
 
 def test_fit_makes_a_captioner_steady(steady_training, tmp_path):
@@ -124,6 +126,17 @@ def test_it_is_resumed_and_loaded(steady_training, tmp_path, capsys):
     assert again.weights_digest() == captioner.weights_digest()
 
 
+def test_nothing_but_the_encoder_changes_whatever_the_optimizer(steady_training, tmp_path):
+    before = Captioner.load(steady_training[0] / "model")
+    sizes = {name: getattr(before, name, None) or getattr(before.decoder, name) for name in ("encoder", *SIZES)}
+    optimizer = keras.optimizers.Adam(1e-2)
+    options = {"epochs": 0, "steady_epochs": 1, "initial_model": before, "weight_decay": 0.1, "optimizer": optimizer}
+    captioner = train(tmp_path / "run", **{**options, **sizes})
+    assert float(captioner.optimizer.learning_rate) < 1.5e-4
+    for one, other in zip(before.decoder.weights, captioner.decoder.weights):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 def test_another_strength_is_another_training(steady_training):
     with pytest.raises(ValueError, match="steady_rate"):
         train(steady_training[0], steady_rate=1e-5, **STEADY)
@@ -142,7 +155,7 @@ def test_rewards_follow_it(tmp_path):
 def test_from_a_captioner_alone_with_smooth_photos(steady_training, tmp_path):
     before = Captioner.load(steady_training[0] / "model")
     options = {"epochs": 0, "steady_epochs": 1, "initial_model": before, "photo_smoothing": 0.8, "photo_jitter": 0.5}
-    for name in ("encoder", "embedding_dim", "hidden_dim", "attention_dim"):
+    for name in ("encoder", *SIZES):
         options[name] = getattr(before, name, None) or getattr(before.decoder, name)
     captioner = train(tmp_path / "run", **options)
     assert captioner.photo_smoothing == 0.8 and before.photo_smoothing == 0

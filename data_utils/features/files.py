@@ -20,7 +20,8 @@ from data_utils.files import read_sealed_json
 
 FORMAT_VERSION = 1
 NOT_DONE, DONE, UNREADABLE = 0, 1, 2
-MADE_WITH = ("encoder", "layer", "weights_digest", "image_size", "dtype", "view")  # other features if one differs
+# Features are others if one of these differs.
+MADE_WITH = ("encoder", "layer", "weights_digest", "image_size", "smoothing", "dtype", "view")
 MOST_SHARDS = 200  # each is a file that stays open, and some systems allow a process 256 of them
 
 

@@ -205,7 +205,7 @@ class JoinedRows:
 def _kind(manifest):
     """Return what all shards of a cache have in common."""
     shard = manifest.get("shard", {})
-    return [manifest.get(name) for name in FINGERPRINT] + [shard.get(name) for name in OF_THE_LIST]
+    return [manifest.get(name, 0) for name in FINGERPRINT] + [shard.get(name) for name in OF_THE_LIST]
 
 
 def _differences(there, here):

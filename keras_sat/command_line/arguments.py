@@ -309,6 +309,7 @@ def _add_calibrate(parser):
     parser.add_argument("--split", choices=SPLITS, help="default: dev")
     parser.add_argument("--cache-dir", help="a folder of features that fit or features has built")
     _add_options(parser, CaptionerOptions, "encoder_weights")
+    parser.add_argument("--skip-unreadable", action="store_true", help="leave out photos that cannot be read")
     parser.add_argument("--output-dir", help="the folder for a copy of the model; default: MODEL itself")
     parser.add_argument("--json", dest="report", metavar="OUT", help="write the figures as JSON")
 

@@ -366,13 +366,21 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
 
 
 def run_calibrate(
-    model, data, split="dev", cache_dir=None, report=None, encoder_weights=None, output_dir=None, **options
+    model,
+    data,
+    split="dev",
+    cache_dir=None,
+    skip_unreadable=False,
+    report=None,
+    encoder_weights=None,
+    output_dir=None,
+    **options,
 ):
     """Let a captioner learn how far its captions can be trusted, say how well it knows, and save that with it."""
     from data_utils.datasets.read import photos_of_split, read_data
     from data_utils.features.cache import FeatureCache
     from keras_sat.captioner import Captioner
-    from keras_sat.files.model_folder import PRETRAINED, model_directory
+    from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory
     from keras_sat.files.saving import save_confidence
     from keras_sat.scoring.calibration import calibrate
 
@@ -383,15 +391,14 @@ def run_calibrate(
         )
     if report is not None:
         make_place("json", report)
+    if output_dir is not None:
+        folder = copy_of_model(folder, output_dir)
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
     images = photos_of_split(read_data(data, **options), split)
     cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
-    calibration = calibrate(captioner, images, cache=cache)
-    if output_dir is None:
-        save_confidence(captioner, folder)
-    else:
-        captioner.save(output_dir)
+    calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
     print(calibration)
+    save_confidence(captioner, folder)
     if report is not None:
         write_whole(Path(report).expanduser(), json.dumps(calibration.to_dict(), indent=1))
 

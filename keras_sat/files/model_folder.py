@@ -86,6 +86,20 @@ def add_confidence(directory, confidence):
         _remove_other_files(directory, content["files"])
 
 
+def copy_of_model(directory, copy):
+    """Copy the files of a model into a folder that is not there yet, or empty; return its path."""
+    directory, copy = Path(directory), Path(copy).expanduser()
+    if copy.exists() and (not copy.is_dir() or any(copy.iterdir())):
+        raise ValueError(
+            f"A copy of a model needs a folder of its own. Received: {str(copy)!r}, which is there already"
+        )
+    read_model(directory)  # whole, or one clear error
+    paths = sorted(path for path in directory.iterdir() if OURS.fullmatch(path.name))
+    for path in sorted(paths, key=lambda path: path.name == "config.json"):  # which names the others, comes last
+        write_whole(copy / path.name, path.read_bytes())
+    return copy
+
+
 def _write_confidence(directory, confidence):
     """Write the file of a Confidence; return its name. Matrices get 16 bits."""
     halved = {name: array.astype(np.float16) if array.ndim > 1 else array for name, array in confidence.items()}

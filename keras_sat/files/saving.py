@@ -59,19 +59,29 @@ def load(kind, directory, encoder, encoder_weights):
         refuse_grids(settings, captioner)
         _give_back(settings, captioner, encoder, encoder_weights, comes_along)
         captioner.training_photos, captioner.confidence = training_photos, confidence
-        if confidence is not None and confidence.feature_dim != captioner.feature_shape[1]:
-            raise ValueError(
-                f"the confidence is of another encoder. Expected: features of length {captioner.feature_shape[1]}. "
-                f"Received: {confidence.feature_dim}"
-            )
+        _refuse_foreign_confidence(confidence, captioner)
     assign(captioner, arrays, directory)
     return captioner
 
 
 def _confidence_in(arrays):
     """Take the arrays of a Confidence out of those of a model; return it, or None where there are none."""
-    found = {name: arrays.pop(f"{CONFIDENCE}/{name}") for name in ARRAYS if f"{CONFIDENCE}/{name}" in arrays}
-    return Confidence(**found) if found else None
+    found = {name: arrays.pop(name) for name in list(arrays) if name.startswith(f"{CONFIDENCE}/")}
+    if not found:
+        return None
+    expected = [f"{CONFIDENCE}/{name}" for name in ARRAYS]
+    if set(found) != set(expected):
+        raise ValueError(f"its confidence is not whole. Expected: {', '.join(expected)}. Received: {', '.join(found)}")
+    return Confidence(**{name.removeprefix(f"{CONFIDENCE}/"): array for name, array in found.items()})
+
+
+def _refuse_foreign_confidence(confidence, captioner):
+    """Raise ValueError for a confidence that was learnt from the features of another encoder."""
+    if confidence is not None and confidence.feature_dim != captioner.feature_shape[1]:
+        raise ValueError(
+            f"the confidence is of another encoder. Expected: features of length {captioner.feature_shape[1]}. "
+            f"Received: {confidence.feature_dim}"
+        )
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along):
@@ -144,6 +154,7 @@ def restore_weights(captioner, directory):
         raise ValueError(f"{directory}: the captioner in this folder has another vocabulary.")
     with said_of(directory):
         training_photos, confidence = photos_learnt(settings), _confidence_in(arrays)
+        _refuse_foreign_confidence(confidence, captioner)
     assign(captioner, arrays, directory)
     captioner.training_photos, captioner.confidence = training_photos, confidence
 

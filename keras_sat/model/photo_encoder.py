@@ -147,8 +147,8 @@ class PhotoEncoder:
         """Return whether another encoder gives the same features: the same layers with the same weights."""
         own, network = self.network, other.network
         return own is network or (
-            (own.input_shape, own.output_shape, len(own.layers), len(own.weights))
-            == (network.input_shape, network.output_shape, len(network.layers), len(network.weights))
+            (own.input_shape, own.output_shape, len(own.layers), len(own.weights), self.smoothing)
+            == (network.input_shape, network.output_shape, len(network.layers), len(network.weights), other.smoothing)
             and all(np.array_equal(mine, its) for mine, its in zip(own.weights, network.weights))
         )
 

@@ -61,7 +61,13 @@ def smoothed_before(encoder, sigma):
     """
     if not sigma:
         return encoder
+    reach, smaller = len(gaussian(sigma)) // 2, min(encoder.input_shape[1:3])
+    if reach > smaller:
+        raise ValueError(
+            f"A Gaussian reaches three times as far as it is wide, and photos are {smaller} pixels wide or high. "
+            f"Received: photo_smoothing={sigma}"
+        )
     images = keras.Input(encoder.input_shape[1:], name="images")
     smooth = keras.Model(images, encoder(SmoothPhotos(sigma, name="smooth_photos")(images)), name=encoder.name)
-    smooth.encoder_layer = encoder.encoder_layer
+    smooth.encoder_layer, smooth.smoothing = encoder.encoder_layer, sigma
     return smooth

@@ -13,7 +13,7 @@ import numpy as np
 
 from data_utils.captions import tokenise
 from data_utils.datasets.boxes import PLACELESS
-from data_utils.images import load_image
+from data_utils.images import load_image, readable_photos
 from data_utils.progress import Progress
 from keras_sat.scoring.evaluate import learnt_photos
 from keras_sat.search.confidence import (
@@ -40,6 +40,7 @@ class Calibration:
 
     Attributes:
         confidences: of the caption of each photo, (photos,), each learnt from the other four fifths of the photos.
+            (How unlike the others these are themselves was measured with all of them.)
         are_right: whether it is right, (photos,).
     """
 
@@ -77,7 +78,7 @@ class Calibration:
             "photos": len(self.are_right),
             "right": float(self.are_right.mean()),
             "expected_calibration_error": self.expected_error,
-            "separation": self.separation,
+            "separation": self.separation if np.isfinite(self.separation) else None,
             "bins": [dict(zip(names, row)) for row in self.bins()],
         }
 
@@ -111,18 +112,22 @@ class Calibration:
         return "\n".join(lines)
 
 
-def calibrate(captioner, images, *, cache=None, show_progress=True) -> Calibration:
+def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_progress=True) -> Calibration:
     """Let a captioner learn its `confidence` from photos with captions, and return what that is worth.
 
     Args:
         captioner: Captioner. It has been trained without these photos.
         images: list of CaptionedImage, at least 100.
-        cache: FeatureCache with their features; None reads and encodes the photos.
+        cache: FeatureCache with their features; None reads and encodes the photos. Those that it lists as unreadable
+            are left out.
+        skip_unreadable: without a cache, leave out photos that cannot be read, with a warning that counts them.
         show_progress: show progress on standard error.
 
     Returns: Calibration, by cross-validation over five parts of the photos.
     """
-    images = [image for image in images if image.captions]
+    images = [image for image in images if image.captions and (cache is None or image.image_id not in cache.unreadable)]
+    if cache is None:
+        images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress)
     if getattr(captioner, "captioners", None) is not None or len(images) < FEWEST_PHOTOS:
         raise ValueError(
             f"Expected a Captioner, and at least {FEWEST_PHOTOS} photos with captions that it was not trained on. "

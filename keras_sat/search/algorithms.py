@@ -69,7 +69,7 @@ def run_search(step, state, vocabulary, num_regions, word_noise=None, *, max_len
         return beam_search(step, state, **options, **shared)
     if "temperature" in options:
         return sample_search(step, state, word_noise, **options, **shared)
-    return greedy_search(step, state, **shared)
+    return greedy_search(step, state, **options, **shared)
 
 
 def special_tokens(vocabulary, allow_unknown=False):
@@ -91,7 +91,7 @@ def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = 0, **opt
     """
 
     def choose(logits, t, said):
-        best, token_ids = ops.top_k(logits, min(1 + _spare(no_repeat_ngram), logits.shape[-1]))
+        best, token_ids = ops.top_k(logits, min(1 + _most_blocked(said, no_repeat_ngram), logits.shape[-1]))
         if not no_repeat_ngram:
             return token_ids[:, 0]
         best = _without_repeats(best, token_ids, said, t, no_repeat_ngram)
@@ -187,7 +187,8 @@ def beam_search(
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
         # The best continuations of all beams of a photo are among the best of each beam.
-        log_probs, token_ids = _best_words(result.logits, num_beams + _spare(no_repeat_ngram), **options)
+        num_words = num_beams + _most_blocked(captions.token_ids, no_repeat_ngram)
+        log_probs, token_ids = _best_words(result.logits, num_words, **options)
         log_probs = _without_repeats(log_probs, token_ids, captions.token_ids, t, no_repeat_ngram)
         choices = log_probs.shape[-1]
         ended = captions.is_finished[:, None]
@@ -247,9 +248,9 @@ def _best_words(logits, num_words, **options):
     return best - ops.logsumexp(logits, axis=-1, keepdims=True), token_ids
 
 
-def _spare(no_repeat_ngram):
-    """Return how many words more than are needed must be looked at, so that some are left when others are blocked."""
-    return 3 if no_repeat_ngram else 0
+def _most_blocked(said, size):
+    """Return how many words can be blocked at most since they would be said again: so many more must be looked at."""
+    return max(0, said.shape[1] - size + 1) if size else 0
 
 
 def _without_repeats(log_probs, token_ids, said, t, size):

@@ -8,7 +8,7 @@ same, sometimes a probable one: its features give it away.
 
 import numpy as np
 
-RARE = 0.05  # what fewer photos than this share are as unlike as, is doubted for that
+RARE = 0.02  # what fewer photos than this share are as unlike as, is doubted for that
 MOST_DIRECTIONS = 64  # in which photos differ: 164 kB in a model's folder
 NUM_QUANTILES = 101
 ARRAYS = ("coefficients", "centre", "directions", "spreads", "unlikeness", "strength")
@@ -37,6 +37,12 @@ class Confidence:
                     f"The confidence of this model is not whole. Expected: {name} of shape {shape}. "
                     f"Received: shape {given[name].shape}"
                 )
+        rises = all((np.diff(given[name]) >= 0).all() for name in ("unlikeness", "strength"))
+        if not rises or (given["spreads"] <= 0).any():
+            raise ValueError(
+                "The confidence of this model is not whole: spreads are above 0, and quantiles never fall. "
+                f"Received: spreads from {given['spreads'].min()}, quantiles that {'rise' if rises else 'fall'}"
+            )
         self.arrays = given
 
     def __call__(self, log_probs, lengths, features):
@@ -56,7 +62,7 @@ class Confidence:
         return len(self.arrays["centre"])
 
     def likeness(self, strongest_features):
-        """Return how like the photos it was learnt from photos are: 1 for 9 of 10 of these, 0 beyond all of them."""
+        """Return how like the photos it was learnt from photos are: 1 for nearly all of these, 0 beyond them."""
         quantiles = np.linspace(0, 1, NUM_QUANTILES)
         far = unlikeness(strongest_features, *(self.arrays[name] for name in ("centre", "directions", "spreads")))
         share_as_far = 1 - np.interp(far, self.arrays["unlikeness"], quantiles)
@@ -82,9 +88,10 @@ def strongest(features):
 
 
 def unlikeness(strongest_features, centre, directions, spreads):
-    """Return how far photos are from the middle of others, in their standard deviations, squared: (photos,).
+    """Return how far photos are from the middle of others: the mean square of their standard deviations, (photos,).
 
-    It is Mahalanobis' distance, in the directions in which the others differ most and in all the rest as one.
+    In the directions in which the others differ most it is Mahalanobis' distance, as a mean over these; all the rest,
+    which no direction is kept of, is added as one, in its own standard deviation.
     """
     away = strongest_features - centre
     along = away @ directions

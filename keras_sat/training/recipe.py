@@ -1,5 +1,6 @@
 """The whole of a training in one call, made of public parts only: data, vocabulary, features, batches, captioner."""
 
+import warnings
 from pathlib import Path
 
 import keras
@@ -173,32 +174,44 @@ def fit(
 
 def _train(plan):
     """Train with words, then with rewards, each where it was asked for; return the captioner with its history."""
-    captioner, is_whole, figures = plan.initial_model, True, []
+    captioner, is_whole, figures, folder = plan.initial_model, True, [], plan.folder
     if plan.options.epochs:
         captioner, is_whole, figures = _train_on_words(plan)
     if plan.steady.steady_epochs and is_whole:
         captioner, is_whole, further = _train_to_be_steady(plan, captioner)
+        folder = plan.folder / STEADY_FOLDER
         figures = [*figures, *further]
     if plan.rewards.self_critical_epochs and is_whole:
         captioner, is_whole, further = _train_on_rewards(plan, captioner)
+        folder = plan.folder / SELF_CRITICAL_FOLDER
         figures = [*figures, *further]
     if is_whole:
-        _calibrate(plan, captioner)
+        _calibrate(plan, captioner, folder / "model")
     captioner.history = parts.Curves(figures, was_interrupted=plan.was_interrupted)
     return captioner
 
 
-def _calibrate(plan, captioner):
-    """Let the captioner learn how far its captions can be trusted, and keep that with it; once, by the first host."""
-    dev = plan.photos.of_split("dev")
-    if captioner.confidence is not None or len(dev) < FEWEST_PHOTOS or not plan.team.is_chief:
+def _calibrate(plan, captioner, folder):
+    """Let the captioner learn how far its captions can be trusted, and keep that with it; once, on a single host.
+
+    Whatever goes wrong, the captioner is there: nothing of its training is lost for it.
+    """
+    if captioner.confidence is not None or len(plan.photos.of_split("dev")) < FEWEST_PHOTOS or plan.team.num_hosts > 1:
         return
-    if learnt_photos(captioner, dev):
+    if learnt_photos(captioner, plan.photos.of_split("dev")):
         return  # it began from a captioner that knew them, as was said in the beginning
-    folders = [plan.folder / name / "model" for name in (SELF_CRITICAL_FOLDER, STEADY_FOLDER, ".")]
-    folder = next(folder for folder in folders if (folder / "config.json").exists())
-    calibration = calibrate(captioner, dev, cache=plan.photos.cache, show_progress=plan.show_progress)
-    save_confidence(captioner, folder)
+    try:
+        plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
+        options = {"cache": plan.photos.cache, "show_progress": plan.show_progress}
+        calibration = calibrate(captioner, plan.photos.of_split("dev"), **options)
+        save_confidence(captioner, folder)
+    except KeyboardInterrupt:
+        plan.was_interrupted = True
+        plan.say("stopped before the captions were calibrated; the same call or command does that")
+        return
+    except (OSError, ValueError) as error:
+        warnings.warn(f"The captioner is trained, and has no confidence: {error}", stacklevel=4)
+        return
     plan.say(
         f"confidence: {calibration.are_right.mean():.0%} of the captions of dev are right, and it is "
         f"{100 * calibration.expected_error:.0f} percent points from what it says on average"
@@ -248,6 +261,7 @@ def _train_to_be_steady(plan, before):
     if not options.epochs:
         plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.team))
     plan.photos.prepare(captioner, num_views=1)
+    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
     first_epoch = len(training.epochs)
     batches = plan.photos.batches(
         "train", captioner, options, group_by="image", whole=True, changing=False, first_epoch=first_epoch
@@ -256,8 +270,10 @@ def _train_to_be_steady(plan, before):
     rate = _learning_rate(steady.steady_rate, "cosine", min(100, num_steps // 4), num_steps)
     strength = options.photo_jitter or 1.0
     objective = SteadyFeatures(before, strength=strength)
-    rates = {**_optimizer_options(options), "encoder_rate": 1.0, "first_layer_rate": 1.0}
-    captioner.compile(_fresh(options.optimizer), learning_rate=rate, training_objective=objective, **rates)
+    # Nothing but the encoder learns: the rest must not decay either.
+    rates = {**_optimizer_options(options), "encoder_rate": 1.0, "first_layer_rate": 1.0, "weight_decay": None}
+    optimizer = _fresh(options.optimizer, learning_rate=rate)
+    captioner.compile(optimizer, learning_rate=rate, training_objective=objective, **rates)
     return training.run(captioner, batches)
 
 

@@ -167,7 +167,8 @@ class Training:
         captioner.expectation_share.assign(captioner.expectation_probability)
         advice = "Lower the learning rate, or clip_norm, and train into another output_dir."
         if self.kind:
-            advice = "Lower self_critical_rate, or clip_norm: with epochs=0, another output_dir, and initial_model="
+            rate = f"{self.kind.strip().replace('-', '_')}_rate"  # of the kinds "steady " and "self-critical "
+            advice = f"Lower {rate}, or clip_norm: with epochs=0, another output_dir, and initial_model="
             advice += f"{str(self.folder.parent / 'model')!r}." if self.plan.options.epochs else "the same."
         if not self.epochs and not self.before:
             if is_lost:

@@ -61,7 +61,8 @@ class ShowProgress(keras.callbacks.Callback):
         if "reward" in logs:
             parts = [f"reward {logs['reward']:.3f}"]
         else:
-            parts = [f"loss {logs['loss']:.2f}", f"cross-entropy {logs['cross_entropy']:.3f} a word"]
+            parts = [f"loss {logs['loss']:.2f}" if logs["loss"] >= 1 else f"loss {logs['loss']:.4f}"]
+            parts += [f"cross-entropy {logs['cross_entropy']:.3f} a word"] if "cross_entropy" in logs else []
             parts += [f"on dev {logs['val_cross_entropy']:.3f}"] if "val_cross_entropy" in logs else []
         if self.monitored in logs:
             self.known.append(dict(logs))
