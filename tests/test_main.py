@@ -26,7 +26,7 @@ from keras_sat.options import CaptionerOptions, SelfCriticalOptions, TrainingOpt
 from keras_sat.training import recipe
 from keras_sat.training.history import Curves
 
-COMMANDS = ("demo", "fit", "caption", "evaluate", "compare", "features", "export", "info")
+COMMANDS = ("demo", "fit", "caption", "evaluate", "compare", "features", "calibrate", "export", "info")
 
 
 def test_help_and_version(capsys):
@@ -209,6 +209,7 @@ def test_ctrl_c_says_what_is_kept_and_what_comes_next(command, monkeypatch, caps
         "evaluate": ["--data", "scenes"],
         "compare": ["a.json", "b.json"],
         "features": ["--data", "scenes", "--cache-dir", "c"],
+        "calibrate": ["scenes", "--data", "scenes"],
         "export": ["scenes", "exported"],
     }.get(command, [])
 

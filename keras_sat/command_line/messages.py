@@ -34,6 +34,7 @@ KEPT = {
     "evaluate": "files that were written are whole, and the same command begins anew.",
     "compare": BEGINS_ANEW,
     "features": "the features so far are kept, and the same command continues with the other photos.",
+    "calibrate": "the model is as it was before, and the same command begins anew.",
     "export": "only a whole export is kept, and the same command begins a new one.",
     "info": BEGINS_ANEW,
 }
