@@ -380,7 +380,7 @@ def run_calibrate(
     from data_utils.datasets.read import photos_of_split, read_data
     from data_utils.features.cache import FeatureCache
     from keras_sat.captioner import Captioner
-    from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory
+    from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, refuse_taken_folder
     from keras_sat.files.saving import save_confidence
     from keras_sat.scoring.calibration import calibrate
 
@@ -392,13 +392,13 @@ def run_calibrate(
     if report is not None:
         make_place("json", report)
     if output_dir is not None:
-        folder = copy_of_model(folder, output_dir)
+        refuse_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
     images = photos_of_split(read_data(data, **options), split)
     cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
     calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
     print(calibration)
-    save_confidence(captioner, folder)
+    save_confidence(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
     if report is not None:
         write_whole(Path(report).expanduser(), json.dumps(calibration.to_dict(), indent=1))
 

@@ -89,15 +89,21 @@ def add_confidence(directory, confidence):
 def copy_of_model(directory, copy):
     """Copy the files of a model into a folder that is not there yet, or empty; return its path."""
     directory, copy = Path(directory), Path(copy).expanduser()
-    if copy.exists() and (not copy.is_dir() or any(copy.iterdir())):
-        raise ValueError(
-            f"A copy of a model needs a folder of its own. Received: {str(copy)!r}, which is there already"
-        )
+    refuse_taken_folder(copy)
     read_model(directory)  # whole, or one clear error
     paths = sorted(path for path in directory.iterdir() if OURS.fullmatch(path.name))
     for path in sorted(paths, key=lambda path: path.name == "config.json"):  # which names the others, comes last
         write_whole(copy / path.name, path.read_bytes())
     return copy
+
+
+def refuse_taken_folder(directory):
+    """Raise ValueError for the folder of a copy in which there is something already."""
+    directory = Path(directory).expanduser()
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ValueError(
+            f"A copy of a model needs a folder of its own. Received: {str(directory)!r}, which is there already"
+        )
 
 
 def _write_confidence(directory, confidence):
