@@ -20,7 +20,6 @@ from data_utils.progress import Progress
 SIZE = (375, 500)  # height and width
 QUALITY = 85
 DRAWN_TOGETHER = 500
-NUM_CAPTIONS = 5
 # How many photos Karpathy's file puts into each split; Flickr30k has 769 more, of which it says nothing.
 SPLITS = {
     "flickr30k": {"train": 29_000, "val": 1_014, "test": 1_000, None: 769},
@@ -59,8 +58,7 @@ def write_data_set(data, directory, share=1.0):
                     write_whole(path, content.getvalue())
                 if split is None:
                     continue
-                captions = [scene.captions[at % len(scene.captions)] for at in range(NUM_CAPTIONS)]
-                sentences = [{"raw": caption, "tokens": caption.split()} for caption in captions]
+                sentences = [{"raw": caption, "tokens": caption.split()} for caption in scene.captions]
                 place = {"filepath": folder} if data == "coco" else {}
                 entries.append({"filename": name, **place, "split": split, "sentences": sentences})
             progress.advance(len(of_batch))

@@ -70,10 +70,16 @@ def tokens_of(result, photo, place=0):
     return [int(word) for word in result.token_ids[photo, place, : int(result.lengths[photo, place])]]
 
 
-def reference_beams(model, photo, num_beams, length_penalty):
+def says_again(tokens, size):
+    """Return whether there are `size` tokens in a row twice; of 0 there never are."""
+    runs = [tuple(tokens[at : at + size]) for at in range(len(tokens) - size + 1)] if size else []
+    return len(set(runs)) < len(runs)
+
+
+def reference_beams(model, photo, num_beams, length_penalty, longest=LONGEST, no_repeat_ngram=0):
     """Beam search in plain Python: (has ended, score, tokens) of the beams, best first."""
     beams = [(0.0, [])]
-    for _ in range(LONGEST):
+    for _ in range(longest):
         candidates = []
         for log_prob, tokens in beams:
             if tokens and tokens[-1] == END:
@@ -81,7 +87,8 @@ def reference_beams(model, photo, num_beams, length_penalty):
                 continue
             before, last = ([0, START] + tokens)[-2:] if tokens else (0, START)
             for word in (END, *range(UNK + 1, WORDS)):
-                candidates.append((log_prob + model.log_probs[photo, before, last, word], [*tokens, word]))
+                if not says_again([*tokens, word], no_repeat_ngram):
+                    candidates.append((log_prob + model.log_probs[photo, before, last, word], [*tokens, word]))
         candidates.sort(key=lambda c: c[0] / len(c[1]) ** length_penalty, reverse=True)
         beams = candidates[:num_beams]
     scored = [(t[-1] == END, log_prob / len(t) ** length_penalty, t) for log_prob, t in beams]
@@ -306,29 +313,6 @@ def test_words_are_left_where_the_most_probable_ones_are_blocked():
         assert np.isfinite(found.log_probs[0, 0]) and len(set(tokens)) == len(tokens) > 7
 
 
-def says_again(tokens, size):
-    runs = [tuple(tokens[at : at + size]) for at in range(len(tokens) - size + 1)]
-    return len(set(runs)) < len(runs)
-
-
-def reference_without_repeats(model, photo, num_beams, size, longest):
-    """Beam search in plain Python, in which no caption says `size` tokens in a row twice: the tokens of the beams."""
-    beams = [(0.0, [])]
-    for _ in range(longest):
-        candidates = []
-        for log_prob, tokens in beams:
-            if tokens and tokens[-1] == END:
-                candidates.append((log_prob, tokens))
-                continue
-            before, last = ([0, START] + tokens)[-2:] if tokens else (0, START)
-            for word in (END, *range(UNK + 1, WORDS)):
-                if not says_again([*tokens, word], size):
-                    candidates.append((log_prob + model.log_probs[photo, before, last, word], [*tokens, word]))
-        candidates.sort(key=lambda c: c[0], reverse=True)
-        beams = candidates[:num_beams]
-    return [t for _, t in sorted(beams, key=lambda b: (b[1][-1] == END, b[0]), reverse=True)]
-
-
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_no_caption_repeats_itself(size, num_beams):
@@ -339,7 +323,7 @@ def test_no_caption_repeats_itself(size, num_beams):
         found = beam_search(model.step, model.state(num_beams), num_beams=num_beams, no_repeat_ngram=size, **options)
         for photo in range(PHOTOS):
             repeating += says_again(tokens_of(free, photo), size)
-            expected = reference_without_repeats(model, photo, num_beams, size, 9)[0]
+            *_, expected = reference_beams(model, photo, num_beams, 0.0, 9, size)[0]
             tokens = tokens_of(found, photo)  # another caption may be as probable: it may have the same words
             assert model.log_prob(photo, tokens) == pytest.approx(model.log_prob(photo, expected), abs=1e-5)
             assert not says_again(tokens, size)

@@ -168,7 +168,7 @@ def test_batches_of_photos_that_change_each_time(images, photo):
     assert (first[0] != first[1]).any()  # another photo
     (again,), _ = photos_of(images, jitter=1.0)
     np.testing.assert_array_equal(first, again)
-    _, (resumed,) = [None, photos_of(images, jitter=1.0, first_epoch=1)[0]]
+    (resumed,), _ = photos_of(images, jitter=1.0, first_epoch=1)
     np.testing.assert_array_equal(resumed, second)
     (plain,), _ = photos_of(images)
     np.testing.assert_array_equal(plain, np.stack([photo] * 4))

@@ -91,9 +91,9 @@ def copy_of_model(directory, copy):
     directory, copy = Path(directory), Path(copy).expanduser()
     refuse_taken_folder(copy)
     read_model(directory)  # whole, or one clear error
-    paths = sorted(path for path in directory.iterdir() if OURS.fullmatch(path.name))
-    for path in sorted(paths, key=lambda path: path.name == "config.json"):  # which names the others, comes last
-        write_whole(copy / path.name, path.read_bytes())
+    files = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)["files"].values()
+    for name in (*files, "config.json"):  # which names the others, and comes last
+        write_whole(copy / name, (directory / name).read_bytes())
     return copy
 
 

@@ -145,15 +145,15 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
     given = clues(np.array([[result.log_prob] for result in results]), lengths)[:, 0]
     fold = np.arange(len(images)) % NUM_FOLDS
     found, far = np.zeros(len(images)), np.zeros(len(images))
+    directions = [directions_of(responses[fold != number]) for number in range(NUM_FOLDS)]
+    for number in range(NUM_FOLDS):
+        far[fold == number] = unlikeness(responses[fold == number], *directions[number])
     for number in range(NUM_FOLDS):
         others, own = fold != number, fold == number
-        far[own] = unlikeness(responses[own], *directions_of(responses[others]))
-    for number in range(NUM_FOLDS):
-        others, own = fold != number, fold == number
-        learnt = _learnt(given[others], are_right[others], responses[others], far[others])
+        learnt = _learnt(given[others], are_right[others], responses[others], far[others], directions[number])
         right = probability_of(learnt.arrays["coefficients"], given[own])
         found[own] = right * learnt.likeness(responses[own])
-    captioner.confidence = _learnt(given, are_right, responses, far)
+    captioner.confidence = _learnt(given, are_right, responses, far, directions_of(responses))
     return Calibration(found, are_right)
 
 
@@ -169,12 +169,12 @@ def share_named(words, references):
     return sum(word in said for word in naming) / len(naming) if naming else 0.0
 
 
-def _learnt(given, are_right, responses, far):
-    """Return the Confidence of photos: clues (photos, 3), whether right, strongest features, and unlikeness."""
+def _learnt(given, are_right, responses, far, directions):
+    """Return the Confidence of photos: clues (photos, 3), whether right, strongest features, unlikeness, directions."""
     quantiles = np.linspace(0, 1, NUM_QUANTILES)
     return Confidence(
         logistic_regression(given, are_right),
-        *directions_of(responses),
+        *directions,
         np.quantile(far, quantiles),
         np.quantile(responses.mean(axis=1), quantiles),
     )

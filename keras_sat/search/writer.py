@@ -240,16 +240,12 @@ class CaptionWriter:
             noise = _noise(options, photos, self.num_regions if options.sample_attention else 0)
             found = self.graphs.run(self.search, batch, *noise, **self._of_search(options))
             seen = [None] * len(photos) if images is None else images[start : start + options.batch_size]
-            of_batch = results_of(found, self.vocabulary, self.rows_and_columns(), seen, self.has_sentinel)
-            results += self._with_confidence(of_batch, found, batch)
+            confidences = None
+            if self.confidence is not None:
+                confidences = self.confidence(np.asarray(found.log_probs), np.asarray(found.lengths), batch[0])
+            known = self.vocabulary, self.rows_and_columns()
+            results += results_of(found, *known, seen, self.has_sentinel, confidences)
         return results
-
-    def _with_confidence(self, results, found, features):
-        """Return CaptionResults with their confidence, where there is one, from a SearchResult and the features."""
-        if self.confidence is None:
-            return results
-        confidences = self.confidence(np.asarray(found.log_probs), np.asarray(found.lengths), features[0])
-        return [with_confidences(result, of_photo) for result, of_photo in zip(results, confidences.tolist())]
 
     def _of_search(self, options):
         """Return the arguments of `search`: another set of them makes another graph."""
@@ -350,7 +346,7 @@ class CaptionWriter:
 # === SearchResult -> CaptionResult ===
 
 
-def results_of(found, vocabulary, rows_and_columns, photos, has_sentinel=False):
+def results_of(found, vocabulary, rows_and_columns, photos, has_sentinel=False, confidences=None):
     """Return a list of CaptionResult, the best of each photo, with the others in its `alternatives`.
 
     Args:
@@ -359,6 +355,7 @@ def results_of(found, vocabulary, rows_and_columns, photos, has_sentinel=False):
         rows_and_columns: the grid of the maps.
         photos: what `CaptionResult.image` is to be, for each photo.
         has_sentinel: whether results have `from_photo`.
+        confidences: of the captions, (photos, results), or None.
     """
     found = SearchResult(*(np.asarray(array) for array in found))
     results = []
@@ -375,18 +372,12 @@ def results_of(found, vocabulary, rows_and_columns, photos, has_sentinel=False):
                     attention_weights=maps.reshape(len(words), *rows_and_columns),
                     from_photo=found.from_photo[photo, number, : len(words), 0] if has_sentinel else None,
                     is_finished=bool(found.is_finished[photo, number]),
+                    confidence=None if confidences is None else float(confidences[photo, number]),
                     image=image,
                 )
             )
         results.append(dataclasses.replace(of_photo[0], alternatives=of_photo[1:]))
     return results
-
-
-def with_confidences(result, confidences):
-    """Return a CaptionResult with these confidences: its own, and those of its alternatives."""
-    own, *others = confidences
-    alternatives = [dataclasses.replace(other, confidence=of_it) for other, of_it in zip(result.alternatives, others)]
-    return dataclasses.replace(result, confidence=own, alternatives=alternatives)
 
 
 # === Batches, noise, photos ===

@@ -33,7 +33,7 @@ USUAL = {
     **SteadyOptions.defaults(),
     **SelfCriticalOptions.defaults(),
 }
-# The options of training with words that training with rewards follows too.
+# The options of training with words that further epochs, steady ones and those with rewards, follow too.
 WITH_REWARDS_TOO = "batch_size seed deterministic optimizer clip_norm weight_decay average_momentum encoder_rate "
 WITH_REWARDS_TOO += "first_layer_rate photo_jitter patience num_beams max_length dtype"
 

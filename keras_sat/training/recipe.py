@@ -173,7 +173,7 @@ def fit(
 
 
 def _train(plan):
-    """Train with words, then with rewards, each where it was asked for; return the captioner with its history."""
+    """Train with words, to be steady, with rewards, each where it was asked for; return the captioner with history."""
     captioner, is_whole, figures, folder = plan.initial_model, True, [], plan.folder
     if plan.options.epochs:
         captioner, is_whole, figures = _train_on_words(plan)
@@ -258,14 +258,8 @@ def _train_to_be_steady(plan, before):
     if training.has_ended:
         return training.loaded()
 
-    if not options.epochs:
-        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.team))
-    plan.photos.prepare(captioner, num_views=1)
-    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
-    first_epoch = len(training.epochs)
-    batches = plan.photos.batches(
-        "train", captioner, options, group_by="image", whole=True, changing=False, first_epoch=first_epoch
-    )
+    _prepare_further(plan, captioner, training)
+    batches = _batches_of_whole_photos(plan, captioner, training, changing=False)
     num_steps = steady.steady_epochs * plan.team.num_steps(batches)
     rate = _learning_rate(steady.steady_rate, "cosine", min(100, num_steps // 4), num_steps)
     strength = options.photo_jitter or 1.0
@@ -285,6 +279,20 @@ def _trained_further(plan, before):
     )
 
 
+def _prepare_further(plan, captioner, training):
+    """Get the photos ready for further epochs; where they are the first, say what is trained."""
+    if not plan.options.epochs:
+        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.team))
+    plan.photos.prepare(captioner, num_views=1)
+
+
+def _batches_of_whole_photos(plan, captioner, training, **options):
+    """Note that a captioner learns from the training photos, and return their batches for further epochs."""
+    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
+    options |= {"group_by": "image", "whole": True, "first_epoch": len(training.epochs)}
+    return plan.photos.batches("train", captioner, plan.options, **options)
+
+
 def _train_on_rewards(plan, before):
     """Train a captioner on with CIDEr as its reward; return what `Training.run` does."""
     options, rewards = plan.options, plan.rewards
@@ -299,17 +307,12 @@ def _train_on_rewards(plan, before):
     if training.has_ended:
         return training.loaded()
 
-    if not options.epochs:
-        plan.say(*summary(plan.data_name, plan.images, captioner, 1, folder, plan.team))
-    plan.photos.prepare(captioner, num_views=1)
+    _prepare_further(plan, captioner, training)
     if not _begins_with(training, captioner):
         return before, False, []
-    train = plan.photos.of_split("train")
-    captioner.note_training_photos([image.image_id for image in train])
-    first_epoch = len(training.epochs)
-    batches = plan.photos.batches("train", captioner, options, group_by="image", whole=True, first_epoch=first_epoch)
+    batches = _batches_of_whole_photos(plan, captioner, training)
     objective = SelfCritical(
-        [image.captions for image in train],
+        [image.captions for image in plan.photos.of_split("train")],
         captioner.vocabulary,
         num_drawn=rewards.num_drawn,
         reward_baseline=rewards.reward_baseline,
