@@ -7,15 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import all_slow_but
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, ImageDraw
 
 import keras_sat
-from data_utils import draw_scenes, photos_of_split
+from data_utils import draw_scenes, photos_of_split, tokenise
 from data_utils.datasets.boxes import read_boxes
 from keras_sat.command_line.demo import report_on
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
 from keras_sat.model import encoder_weights
 from keras_sat.scoring.bleu import bleu
+from keras_sat.scoring.calibration import SHARE_NAMED, share_named
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.phrases import ground_phrases
 
@@ -68,6 +69,47 @@ def test_a_captioner_of_photos_needs_nothing_but_itself(monkeypatch, name):
     assert captioner.decoder.attention == PHOTO_KINDS[name] and result.attention_weights.shape[1:] == (14, 14)
     assert {"man", "black", "jacket"} <= set(result.words)
     assert captioner.encoder_weights == "imagenet", "no path of the computer that it was trained on"
+
+
+def unlike_any_photo():
+    """Return pictures that are no photos, by what they are: a dict of arrays."""
+    rng = np.random.default_rng(0)
+    page = Image.new("RGB", (640, 480), "white")
+    for y in range(20, 420, 20):
+        ImageDraw.Draw(page).text((20, y), "All work and no play makes Jack a dull boy. " * 2, fill="black")
+    shape = (240, 320, 3)
+    return {
+        "black": np.zeros(shape, np.uint8),
+        "white": np.full(shape, 255, np.uint8),
+        "noise": rng.integers(0, 256, shape).astype(np.uint8),
+        "text": np.array(page),
+    }
+
+
+@pytest.mark.parametrize("name", all_slow_but("flickr8k", PHOTO_KINDS))
+def test_it_doubts_what_it_says_of_what_is_no_photo(name):
+    captioner = keras_sat.Captioner.from_pretrained(name)
+    pictures = unlike_any_photo()
+    for kind, result in zip(pictures, captioner.caption(list(pictures.values()))):
+        assert result.words and result.confidence < 0.1, kind
+    drawn = [result.confidence for result in captioner.caption([scene.image for scene in draw_scenes(20, seed=3)])]
+    assert np.mean(drawn) < 0.2 and np.mean(np.array(drawn) < 0.3) >= 0.9
+    assert captioner.caption(PHOTO).confidence > np.mean(drawn)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PHOTO_KINDS)
+def test_it_is_right_as_often_as_it_says(name, flickr8k_images):
+    """On the photos that it was calibrated with, so that only what became of the numbers since is tested."""
+    chosen = photos_of_split(flickr8k_images, "dev")[:200]
+    captioner = keras_sat.Captioner.from_pretrained(name)
+    results = captioner.caption(chosen)
+    named = [share_named(r.words, map(tokenise, image.captions)) for r, image in zip(results, chosen)]
+    right = np.array(named) >= SHARE_NAMED
+    confidence = np.array([result.confidence for result in results])
+    assert abs(np.mean(right) - confidence.mean()) < 0.1
+    sure = confidence >= np.median(confidence)
+    assert np.mean(right, where=sure) > np.mean(right, where=~sure) + 0.1
 
 
 @pytest.mark.parametrize("name", all_slow_but("flickr8k-hard", PHOTO_KINDS))
