@@ -125,7 +125,7 @@ def gradients(captioner, batch):
     return float(mean), [tf.convert_to_tensor(g) for g in tape.gradient(mean, captioner.trainable_variables)]
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("attention", all_slow_but("soft", ATTENTIONS))
 def test_padding_changes_neither_loss_nor_gradients(eight, attention):
     captioner = make_captioner(eight[1], attention=attention, **QUIET)
     (features, input_ids), target_ids, token_weights = first_batch(eight, group_by="image")
@@ -369,6 +369,7 @@ class BatchByBatch(keras.utils.PyDataset):
         return self.batches[number]
 
 
+@pytest.mark.slow
 def test_averages_begin_anew_with_any_kind_of_batches(eight):
     captioner = make_captioner(eight[1], **QUIET)
     captioner.compile("sgd", learning_rate=0.5, average_momentum=0.9)
@@ -686,7 +687,7 @@ def test_a_frozen_encoder_with_random_weights_is_saved(eight, tmp_path):
     assert loaded.log_prob == pytest.approx(result.log_prob, rel=1e-6)
 
 
-@pytest.mark.parametrize("training", ["frozen", "fine-tuned"])
+@pytest.mark.parametrize("training", all_slow_but("fine-tuned", ["frozen", "fine-tuned"]))
 def test_an_encoder_begins_with_the_bundled_weights(eight, training, tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "PRETRAINED", tmp_path)
     trained = Captioner(eight[1], encoder="tiny", image_size=32, **SMALL)
@@ -1091,7 +1092,8 @@ def test_an_adapted_captioner_takes_its_encoder_along(tmp_path, training):
         Captioner(vocabulary, encoder=None).adapted()
 
 
-@pytest.mark.parametrize("trained", all_slow_but("none", ["all", "none", "the last layers"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("trained", ["all", "none", "the last layers"])
 def test_an_adapted_captioner_may_look_at_a_finer_grid(tmp_path, trained):
     photo = draw_scenes(1, seed=3, image_size=64)[0].image
     options = {"encoder": "efficientnet_lite0", "encoder_weights": None, "image_size": 64, **SMALL}

@@ -140,7 +140,7 @@ def test_the_baseline_stays_where_nothing_was_drawn():
     assert float(captioner.baseline) == -2.0 and not np.asarray(objective.sampled).any()
 
 
-@pytest.mark.parametrize("expectation_for", ["image", "pass"])
+@pytest.mark.parametrize("expectation_for", all_slow_but("image", ["image", "pass"]))
 def test_the_coin_chooses_between_sample_and_expectation(expectation_for):
     captioner = make_captioner(expectation_probability=0.5, expectation_for=expectation_for, num_samples=2)
     (features, input_ids), target_ids, token_weights = one_caption()

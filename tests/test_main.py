@@ -132,6 +132,7 @@ def test_features_of_an_untrained_tiny_encoder_are_refused(tmp_path, capsys):
     assert "trained along" in capsys.readouterr().err and not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 def test_the_module_runs_as_a_command(tmp_path):
     ran = subprocess.run([sys.executable, "-m", "keras_sat", "info"], capture_output=True, text=True, check=True)
     assert "tensorflow 2." in ran.stdout and "devices: " in ran.stdout
@@ -195,6 +196,15 @@ def test_ctrl_c_before_there_is_anything_to_keep(monkeypatch, capsys):
     assert capsys.readouterr().err == f"{error}built are kept.\n"
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C is noticed; a shell starts what runs in the background with Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_ctrl_c_says_what_is_kept_and_what_comes_next(command, monkeypatch, capsys):
     def wrapped(**options):

@@ -211,6 +211,7 @@ def test_the_training_step_by_step_runs(in_empty_folder, monkeypatch):
     assert loaded.caption(names["photo"], num_beams=3).caption == names["result"].caption
 
 
+@pytest.mark.slow
 def test_the_ways_through_the_house_run(in_empty_folder, monkeypatch):
     """Both blocks of docs/architecture.md as they stand; the photo's caption is that of `caption`."""
     write_copy_of_data_set("flickr8k", Path("flickr8k"))

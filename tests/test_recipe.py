@@ -481,6 +481,7 @@ def test_no_dev_split_keeps_the_last_epoch(tmp_path):
     assert "val_loss" not in captioner.history and len(captioner.history["loss"]) == 2
 
 
+@pytest.mark.slow
 def test_what_it_says(tmp_path, capsys):
     train(tmp_path, epochs=2, show_progress=True)
     output = capsys.readouterr().out

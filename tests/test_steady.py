@@ -126,6 +126,7 @@ def test_it_is_resumed_and_loaded(steady_training, tmp_path, capsys):
     assert again.weights_digest() == captioner.weights_digest()
 
 
+@pytest.mark.slow
 def test_nothing_but_the_encoder_changes_whatever_the_optimizer(steady_training, tmp_path):
     before = Captioner.load(steady_training[0] / "model")
     sizes = {name: getattr(before, name, None) or getattr(before.decoder, name) for name in ("encoder", *SIZES)}
@@ -152,6 +153,7 @@ def test_rewards_follow_it(tmp_path):
         train(tmp_path / "run", **{**STEADY, "epochs": 2}, schedule="constant")
 
 
+@pytest.mark.slow
 def test_from_a_captioner_alone_with_smooth_photos(steady_training, tmp_path):
     before = Captioner.load(steady_training[0] / "model")
     options = {"epochs": 0, "steady_epochs": 1, "initial_model": before, "photo_smoothing": 0.8, "photo_jitter": 0.5}

@@ -48,7 +48,10 @@ def test_of_two_at_a_time_one_is_refused_or_waits(torture, counted, name):
     assert counts["right"] == 1 and counts["unharmed"] + counts.get("said", 0) == 2
 
 
-@pytest.mark.parametrize("kind, what", [("disk", "disk full"), ("read_only", "read-only"), ("removed", "removed")])
+@pytest.mark.parametrize(
+    "kind, what",
+    all_slow_but(("disk", "disk full"), [("disk", "disk full"), ("read_only", "read-only"), ("removed", "removed")]),
+)
 def test_what_cannot_be_written_is_said_and_done_later(torture, counted, kind, what):
     getattr(torture, kind)("download", 3)
     counts = counted(f"{what}: download")
