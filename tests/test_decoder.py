@@ -218,9 +218,8 @@ def test_configuration_is_complete(attention, scoring, cell):
     np.testing.assert_array_equal(decoder(features, input_ids).logits, copy(features, input_ids).logits)
 
 
-@pytest.mark.parametrize(
-    "attention, xla", all_slow_but(("soft", True), [(kind, xla) for kind in ATTENTIONS for xla in (False, True)])
-)
+@pytest.mark.parametrize("xla", all_slow_but(True, [False, True]))
+@pytest.mark.parametrize("attention", all_slow_but("soft", ATTENTIONS))
 def test_every_weight_has_a_gradient_compiled_too(attention, xla):
     decoder = make_decoder(attention, num_layers=2)
     features, input_ids, noise = inputs(rows_per_photo=2)
