@@ -312,6 +312,28 @@ def test_a_blend_has_one_encoder_and_the_grid_that_was_asked_for(benchmarks, tmp
     assert one.log_prob == pytest.approx(other.log_prob, rel=1e-5)
 
 
+def test_a_blend_gets_the_encoder_of_another_captioner(benchmarks, tmp_path):
+    import blend
+
+    options = {"encoder": "tiny", "image_size": 32, "hidden_dim": 5}
+    for seed, name in enumerate(("first", "second")):
+        smoothing = float(seed)
+        captioner = Captioner(["a", "dog"], seed=seed, photo_smoothing=smoothing, **options)
+        captioner.build(((None, 32, 32, 3), (None, None)))
+        captioner.note_training_photos([name])
+        captioner.save(tmp_path / name)
+    first, second = (Captioner.load(tmp_path / name) for name in ("first", "second"))
+    blend.main([str(tmp_path / "out"), f"{tmp_path / 'first'}=1", "--encoder-from", str(tmp_path / "second")])
+    out = Captioner.load(tmp_path / "out")
+    assert out.photo_smoothing == second.photo_smoothing == 1
+    known = {*first.training_photos.tolist(), *second.training_photos.tolist()}
+    assert {*out.training_photos.tolist()} == known and len(known) == 2
+    for whose, part in ((second, "encoder_model"), (first, "decoder")):
+        for weight, same in zip(getattr(out, part).weights, getattr(whose, part).weights, strict=True):
+            np.testing.assert_allclose(weight, same, atol=1e-6)
+    assert not np.allclose(first.encoder_model.weights[0], second.encoder_model.weights[0])
+
+
 def test_a_blend_lies_between_captioners(benchmarks, tmp_path):
     import blend
 

@@ -12,7 +12,7 @@ from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, presets
 from keras_sat.__main__ import main
 from keras_sat.options import TrainingOptions
-from keras_sat.training import recipe
+from keras_sat.training import recipe, usual
 from keras_sat.training.run import Training
 from keras_sat.training.team import Team
 
@@ -35,7 +35,7 @@ def mine(tmp_path):
 def bundled(whole_training, monkeypatch):
     """A small captioner in the place of the bundled one, whose encoder is "tiny"."""
     folder, captioner = whole_training
-    monkeypatch.setattr(recipe, "DEFAULT_MODEL", str(folder / "model"))
+    monkeypatch.setattr(usual, "DEFAULT_MODEL", str(folder / "model"))
     return captioner
 
 
@@ -95,12 +95,12 @@ def test_what_begins_from_scratch(options, said, mine, bundled, untrained, tmp_p
 
 
 def test_many_photos_and_a_list_of_photos_begin_from_scratch(mine, bundled, untrained, tmp_path, monkeypatch, capsys):
-    images = keras_sat.training.recipe.read_data("folder", mine)
+    images = recipe.read_data("folder", mine)
     with pytest.raises(NotImplementedError):
         keras_sat.fit(images, encoder="tiny", output_dir=tmp_path / "run", show_progress=False)
     assert untrained["plan"].initial_model is None
     for many, goes_on in ((4, False), (5, True)):
-        monkeypatch.setattr(recipe, "MANY_PHOTOS", many)
+        monkeypatch.setattr(usual, "MANY_PHOTOS", many)
         begin(mine, tmp_path, encoder="tiny")
         assert (untrained["plan"].initial_model is not None) == goes_on
         assert ("begins from scratch: 4 photos" in capsys.readouterr().out) != goes_on
@@ -117,7 +117,7 @@ def test_an_initial_model_that_is_named_is_trained_as_ever(mine, bundled, whole_
 
 def test_options_that_may_change_are_the_captioner_s():
     config = Captioner.from_pretrained(presets.DEFAULT_MODEL).get_config()
-    assert {*recipe.MAY_CHANGE.split()} <= set(config)
+    assert {*usual.MAY_CHANGE.split()} <= set(config)
 
 
 def test_a_training_from_scratch_is_resumed_as_such(mine, bundled, whole_training, untrained, tmp_path):

@@ -19,7 +19,7 @@ from keras_sat import Captioner
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.options import CaptionerOptions, TrainingOptions
-from keras_sat.training import recipe
+from keras_sat.training import epochs
 from keras_sat.training.folder import describe
 
 
@@ -528,12 +528,12 @@ def test_errors(tmp_path):
 
 
 def test_learning_rates():
-    assert recipe._learning_rate(0.1, "constant", 0, 100) == 0.1
-    cosine, warm = recipe._learning_rate(0.1, "cosine", 10, 110), recipe._learning_rate(0.1, "constant", 10, 110)
+    assert epochs._learning_rate(0.1, "constant", 0, 100) == 0.1
+    cosine, warm = epochs._learning_rate(0.1, "cosine", 10, 110), epochs._learning_rate(0.1, "constant", 10, 110)
     rates = [float(cosine(step)) for step in (0, 5, 10, 60, 110)]
     np.testing.assert_allclose(rates, [0, 0.05, 0.1, 0.05, 0], atol=1e-6)
     np.testing.assert_allclose([float(warm(step)) for step in (0, 5, 10, 60)], [0, 0.05, 0.1, 0.1], atol=1e-6)
-    np.testing.assert_allclose(float(recipe._learning_rate(0.1, "cosine", 0, 100)(50)), 0.05, atol=1e-6)
+    np.testing.assert_allclose(float(epochs._learning_rate(0.1, "cosine", 0, 100)(50)), 0.05, atol=1e-6)
 
 
 def test_the_command_line_offers_what_fit_takes():

@@ -3,7 +3,8 @@
 A and B are folders that were saved, the one trained further from the other. Between a captioner and what self-critical
 training has made of it lie some that are better than both, see tried.md. `--precision int8` makes OUT small, and
 `--grid 14x14` gives those that have another grid this one. Where the last layers of the encoder were trained, OUT has
-one encoder of which all layers are, so that it can be trained further like any other.
+one encoder of which all layers are, so that it can be trained further like any other. `--encoder-from C` puts C's
+encoder in its place.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import sys
 import numpy as np
 
 from keras_sat.captioner import Captioner
+from keras_sat.model.learnt_photos import together
 
 
 def blend(captioners, shares):
@@ -30,6 +32,7 @@ def blend(captioners, shares):
             raise ValueError(
                 f"Expected captioners with the same words and sizes. Received: {len(captioners)} that differ"
             )
+    blended.training_photos = together([captioner.training_photos for captioner in captioners])
     weights = [captioner.get_weights() for captioner in captioners]
     blended.set_weights([sum(share * one for share, one in zip(shares, same)) for same in zip(*weights)])
     return blended
@@ -48,6 +51,21 @@ def parted(captioner, layer):
     """
     apart = {"encoder_layer": layer, "trained_up_to": "top", "encoder_weights": "bundled", "encoder_training": "frozen"}
     return _with_weights_of(captioner, apart)
+
+
+def with_encoder_of(captioner, other):
+    """Return the same captioner behind the encoder of another one, which smooths photos as it did there."""
+    same = captioner.adapted(photo_smoothing=other.photo_smoothing)
+    weights, others = same.encoder_model.weights, other.encoder_model.weights
+    if [weight.shape for weight in weights] != [weight.shape for weight in others]:
+        raise ValueError(
+            "Expected an encoder of the same kind. "
+            f"Received: {other.photo_encoder.name!r} in the place of {same.photo_encoder.name!r}"
+        )
+    for weight, one in zip(weights, others):
+        weight.assign(one)
+    same.training_photos = together([captioner.training_photos, other.training_photos])
+    return same
 
 
 def _with_weights_of(captioner, changed):
@@ -75,6 +93,7 @@ def main(arguments):
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--trained-from", metavar="LAYER", help="part the encoder behind this layer, such as block_7")
     parser.add_argument("--grid", help="rows and columns of the encoder's grid, such as 14x14")
+    parser.add_argument("--encoder-from", metavar="MODEL", help="put the encoder of this captioner in")
     parser.add_argument("--encoder-weights", help="a weights file for the encoder, instead of Keras' download")
     arguments = parser.parse_args(arguments)
     try:
@@ -85,6 +104,9 @@ def main(arguments):
         blended = blend(captioners, [float(share) for share in shares])
         if blended.photo_encoder.top is not None:
             blended = joined(blended)
+        if arguments.encoder_from:
+            other = Captioner.from_pretrained(arguments.encoder_from, encoder_weights=arguments.encoder_weights)
+            blended = with_encoder_of(blended, other)
         if arguments.trained_from:
             blended = parted(blended, arguments.trained_from)
         if blended.photo_encoder.is_saved:  # where its file lay once is no news for whoever gets OUT

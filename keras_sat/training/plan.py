@@ -1,4 +1,4 @@
-"""What a training was asked for, by kind; the plan that both kinds of epochs read; and the record of a training."""
+"""What a training was asked for, by kind; the plan that all kinds of epochs read; and the record of a training."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -114,7 +114,7 @@ class Asked:
 
 @dataclass
 class Plan:
-    """What is trained, on what, by whom and where: both kinds of epochs read it.
+    """What is trained, on what, by whom and where: all kinds of epochs read it.
 
     Attributes:
         asked: Asked.

@@ -1,0 +1,207 @@
+"""The three kinds of epochs of a training: on words, to be steady, on rewards; each a training in a folder of its own.
+
+Each function takes the `Plan` and the captioner from before, and returns what `Training.run` does: the captioner,
+whether the training has come to its end, and its figures.
+"""
+
+import keras
+
+from data_utils.vocabulary import Vocabulary
+from keras_sat.captioner import Captioner
+from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.model.updates import WeightUpdates
+from keras_sat.training import callbacks as parts
+from keras_sat.training.run import Training
+from keras_sat.training.self_critical import SelfCritical
+from keras_sat.training.steady import SteadyFeatures
+from keras_sat.training.summary import summary
+
+SELF_CRITICAL_FOLDER, STEADY_FOLDER = "self_critical", "steady"  # within that of the training before
+
+# Options that are said anew for each kind of epochs: a captioner that was trained does not hold them.
+SAID_ANEW = "seed dtype box_weight"
+
+
+def train_on_words(plan):
+    """Train with cross-entropy; return what `Training.run` does."""
+    options = plan.options
+    training = Training(plan, plan.folder, options.epochs)
+    _refuse_if_others_follow(training, STEADY_FOLDER, SELF_CRITICAL_FOLDER)
+    training.note(plan.record_of_words())
+    if training.has_ended:
+        return training.loaded()
+
+    keras.utils.set_random_seed(options.seed)
+    captioner = _new_captioner(plan)
+    if (guide := captioner.paper_objective.guide) is not None:
+        guide.choose_words([caption for image in plan.photos.of_split("train") for caption in image.captions])
+    WeightUpdates(encoder_rate=options.encoder_rate).check_rate(captioner)
+    _check_changes(captioner, plan)
+    plan.say(*summary(plan.data_name, plan.images, captioner, options.num_views, plan.folder, plan.team))
+    plan.photos.prepare(captioner, options.num_views)
+    batches = plan.photos.batches("train", captioner, options, first_epoch=len(training.epochs))
+    num_steps = options.epochs * plan.team.num_steps(batches)
+    rate = _learning_rate(options.learning_rate, options.schedule, options.warmup_steps, num_steps)
+    captioner.compile(_fresh(options.optimizer), learning_rate=rate, **_optimizer_options(options))
+    if plan.keeps_initial_model and not _begins_with(training, captioner, cross_entropy=True):
+        return captioner, False, []
+    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
+    steps = [parts.BeginWithExpectations(options.expectation_epochs)] if captioner.samples_attention else []
+    return training.run(captioner, batches, steps)
+
+
+def train_to_be_steady(plan, before):
+    """Let the encoder learn to see the same in photos that changed; return what `Training.run` does."""
+    options, steady = plan.options, plan.steady
+    _check_changes(before, plan)
+    keras.utils.set_random_seed(options.seed)
+    captioner = _trained_further(plan, before)
+    training = Training(plan, plan.folder / STEADY_FOLDER, steady.steady_epochs, "steady ", monitored="val_cider")
+    _refuse_if_others_follow(training, SELF_CRITICAL_FOLDER)
+    training.note(plan.record_of_steadiness(captioner))
+    if training.has_ended:
+        return training.loaded()
+
+    _prepare_further(plan, captioner, training)
+    batches = _batches_of_whole_photos(plan, captioner, training, changing=False)
+    num_steps = steady.steady_epochs * plan.team.num_steps(batches)
+    rate = _learning_rate(steady.steady_rate, "cosine", min(100, num_steps // 4), num_steps)
+    strength = options.photo_jitter or 1.0
+    objective = SteadyFeatures(before, strength=strength)
+    # Nothing but the encoder learns: the rest must not decay either.
+    rates = {**_optimizer_options(options), "encoder_rate": 1.0, "first_layer_rate": 1.0, "weight_decay": None}
+    optimizer = _fresh(options.optimizer, learning_rate=rate)
+    captioner.compile(optimizer, learning_rate=rate, training_objective=objective, **rates)
+    return training.run(captioner, batches)
+
+
+def _trained_further(plan, before):
+    """Return a captioner that goes on from another, changed as was asked for where that has not been taken in yet."""
+    changes = plan.captioner_options()
+    return before.adapted(
+        **{name: changes[name] for name in changes if name in SAID_ANEW.split() or not plan.options.epochs}
+    )
+
+
+def _prepare_further(plan, captioner, training):
+    """Get the photos ready for further epochs; where they are the first, say what is trained."""
+    if not plan.options.epochs:
+        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.team))
+    plan.photos.prepare(captioner, num_views=1)
+
+
+def _batches_of_whole_photos(plan, captioner, training, **options):
+    """Note that a captioner learns from the training photos, and return their batches for further epochs."""
+    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
+    options |= {"group_by": "image", "whole": True, "first_epoch": len(training.epochs)}
+    return plan.photos.batches("train", captioner, plan.options, **options)
+
+
+def train_on_rewards(plan, before):
+    """Train a captioner on with CIDEr as its reward; return what `Training.run` does."""
+    options, rewards = plan.options, plan.rewards
+    keras.utils.set_random_seed(options.seed)
+    # What the first kind of epochs was given has been taken in, but for what is no part of a saved captioner.
+    captioner = _trained_further(plan, before)
+    WeightUpdates(encoder_rate=options.encoder_rate).check_rate(captioner)
+    _check_changes(captioner, plan)
+    folder = plan.folder / SELF_CRITICAL_FOLDER
+    training = Training(plan, folder, rewards.self_critical_epochs, kind="self-critical ", monitored="val_cider")
+    training.note(plan.record_of_rewards(captioner))
+    if training.has_ended:
+        return training.loaded()
+
+    _prepare_further(plan, captioner, training)
+    if not _begins_with(training, captioner):
+        return before, False, []
+    batches = _batches_of_whole_photos(plan, captioner, training)
+    objective = SelfCritical(
+        [image.captions for image in plan.photos.of_split("train")],
+        captioner.vocabulary,
+        num_drawn=rewards.num_drawn,
+        reward_baseline=rewards.reward_baseline,
+        temperature=rewards.drawing_temperature,
+        max_length=options.max_length,
+    )
+    rate = rewards.self_critical_rate
+    optimizer = _fresh(options.optimizer, learning_rate=rate)
+    captioner.compile(optimizer, learning_rate=rate, training_objective=objective, **_optimizer_options(options))
+    return training.run(captioner, batches)
+
+
+def _refuse_if_others_follow(training, *folders):
+    """Refuse more epochs of a training where others have begun with the captioner that it has ended with."""
+    for name in folders:
+        further, _ = read_checkpoint(training.plan.folder / name / "checkpoint")
+        if further and not training.has_ended:
+            kind = "Steady" if name == STEADY_FOLDER else "Self-critical"
+            raise ValueError(
+                f"{kind} training has begun here with the captioner of {len(training.epochs)} {training.kind}epochs. "
+                f"For more of them choose another output_dir, with initial_model={str(training.folder / 'model')!r}. "
+                f"Received: {training.num_epochs} {training.kind}epochs, patience={training.plan.options.patience}"
+            )
+
+
+def _begins_with(training, captioner, **options):
+    """Keep and score what a training begins with; return whether nobody has stopped that."""
+    try:
+        training.begin_with(captioner, **options)
+    except KeyboardInterrupt:
+        if training.plan.team.num_hosts > 1:
+            raise
+        training.plan.was_interrupted = True
+        training.plan.say(f"\nstopped before the first {training.kind}epoch")
+        return False
+    return True
+
+
+def _check_changes(captioner, plan):
+    """Refuse photos that change each time where the encoder is frozen: it sees each of them once."""
+    asked = {"photo_jitter": plan.options.photo_jitter, "steady_epochs": plan.steady.steady_epochs}
+    for name, value in asked.items():
+        if value and captioner.encoder_training == "frozen":
+            raise ValueError(
+                "Photos can change where the whole encoder is trained along; the features of a frozen one are made "
+                "once. Leave this out, or pass encoder_training='fine-tuned' (--encoder-training). "
+                f"Received: {name}={value}"
+            )
+
+
+def _optimizer_options(options):
+    names = ("clip_norm", "weight_decay", "average_momentum", "encoder_rate", "first_layer_rate")
+    return {name: getattr(options, name) for name in names}
+
+
+def _new_captioner(plan):
+    """Return the captioner that is trained: made of its options, or going on from another, with the new words too."""
+    options = plan.options
+    vocabulary = Vocabulary.build(plan.images, min_count=options.min_count, max_size=options.max_words)
+    before = plan.initial_model
+    if before is None:
+        return Captioner(vocabulary, encoder_weights=plan.asked.encoder_weights, **plan.captioner_options())
+    new_words = [word for word in vocabulary.words if word not in before.vocabulary]
+    return before.adapted(Vocabulary([*before.vocabulary.words, *new_words]), **plan.captioner_options())
+
+
+# === The optimizer ===
+
+
+def _fresh(optimizer, **changes):
+    """Return an optimizer that has not been used: one that was passed may belong to another training already."""
+    if isinstance(optimizer, keras.optimizers.Optimizer):
+        return type(optimizer).from_config({**optimizer.get_config(), **changes})
+    return optimizer
+
+
+def _learning_rate(learning_rate, schedule, warmup_steps, num_steps):
+    """Return a number, or a schedule that Keras' optimizers take."""
+    if not isinstance(learning_rate, (int, float)) or (schedule == "constant" and not warmup_steps):
+        return learning_rate
+    if schedule == "cosine":
+        return keras.optimizers.schedules.CosineDecay(
+            0.0 if warmup_steps else learning_rate,
+            max(num_steps - warmup_steps, 1),
+            warmup_target=learning_rate if warmup_steps else None,
+            warmup_steps=warmup_steps,
+        )
+    return keras.optimizers.schedules.PolynomialDecay(0.0, warmup_steps, learning_rate)

@@ -1,0 +1,67 @@
+"""What `fit` takes where it is not said: the encoder, the folder, and the bundled captioner to begin from."""
+
+from keras_sat.files.model_folder import PRETRAINED, read_model
+from keras_sat.model.photo_encoder import BUNDLED
+from keras_sat.options import CaptionerOptions
+from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, MANY_PHOTOS, light_encoder, usual_encoder, without_gpu
+from keras_sat.training.folder import began_from_scratch, noted_encoder
+
+# Options that change how a trained captioner is trained further, and none of its parts and sizes.
+MAY_CHANGE = """
+    attention attention_smoothing attention_sharpness
+    attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
+    expectation_for use_baseline grid photo_smoothing guide_weight box_weight length_penalty no_repeat_ngram
+    dropout_embedding dropout_words dropout_before_readout
+    dropout_after_readout feature_dropout name
+"""
+
+
+def encoder_or_usual(data, output_dir, team, say):
+    """Return the name of the encoder where none is named: that of the training which is resumed, or the usual one."""
+    before = None if output_dir is None else noted_encoder(output_dir)
+    encoder = team.tell(before or usual_encoder(data))
+    if before is None and encoder in LIGHT_ENCODERS:
+        say(without_gpu(encoder))
+    return encoder
+
+
+def usual_output_dir(data_name, chosen, initial_model):
+    before = {} if initial_model is None else initial_model.get_config()
+    encoder, attention = (
+        chosen.get(name) or before.get(name) or usual for name, usual in (("encoder", "vgg16"), ("attention", "soft"))
+    )
+    return f"runs/{data_name}-{getattr(encoder, 'name', encoder)}-{attention}"
+
+
+def bundled_to_begin_from(images, asked, output_dir, team, say):
+    """Return the folder of the bundled captioner where a folder of photos begins from it; else None.
+
+    It does where it was not begun from scratch, and what was asked for suits the bundled one.
+    """
+    usual_dir = usual_output_dir("folder", {"encoder": light_encoder(), **asked.captioner}, None)
+    if team.tell(began_from_scratch(output_dir or usual_dir)):
+        return None
+    if asked.encoder_weights not in (CaptionerOptions.defaults()["encoder_weights"], BUNDLED, None):
+        say(f"begins from scratch, with encoder_weights={str(asked.encoder_weights)!r}")
+        return None
+    return PRETRAINED / DEFAULT_MODEL if _suits_bundled(images, asked.captioner, say) else None
+
+
+def _suits_bundled(images, chosen, say):
+    """Return whether a folder of photos begins from the bundled captioner: few photos, and no other parts or sizes."""
+    num_train = sum(image.split == "train" for image in images)
+    if num_train >= MANY_PHOTOS:
+        say(f"begins from scratch: {num_train} photos to train on are enough for that")
+        return False
+    before = read_model(PRETRAINED / DEFAULT_MODEL)[0]["captioner"]
+    for name, value in chosen.items():
+        if name not in MAY_CHANGE.split() and (name not in before or value != before[name]) or value == "none":
+            has = f"has {before[name]!r}" if before.get(name) is not None else "has its usual one"
+            value = getattr(value, "name", value)
+            say(f"begins from scratch, for {name} is {value!r}: the bundled captioner, {DEFAULT_MODEL}, {has}")
+            return False
+    say(
+        f"begins from the bundled captioner, {DEFAULT_MODEL}, whose weights are for research and education only, not "
+        "for commercial use (docs/model-card.md); from_scratch (--from-scratch) does without"
+    )
+    return True
