@@ -86,6 +86,19 @@ def exported(tmp_path_factory):
     return folder
 
 
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
+def test_litert_repeats_no_more_than_the_captioner(scenes, tmp_path):
+    captioner = Captioner.from_pretrained("scenes")
+    file = captioner.export(tmp_path, "litert", no_repeat_ngram=1) / "model.tflite"
+    caption, photos = tf.lite.Interpreter(str(file)).get_signature_runner(), scenes[0][:10]
+    options = {"num_beams": 1, "max_length": 20}
+    expected = [result.words for result in captioner.caption(photos, no_repeat_ngram=1, **options)]
+    found = [caption(images=photo[None]) for photo in photos]
+    of_words = [captioner.vocabulary.ids_to_words(one["token_ids"][0]) for one in found]
+    assert sum(words == same for words, same in zip(of_words, expected)) >= 9
+    assert expected != [result.words for result in captioner.caption(photos, no_repeat_ngram=0, **options)]
+
+
 @pytest.mark.slow
 def test_the_captions_elsewhere_are_those_of_the_captioner(exported, scenes, tmp_path):
     photos, files = scenes
@@ -402,6 +415,9 @@ def test_the_command(tmp_path, capsys, monkeypatch):
 def test_real_photos(flickr8k_images, tmp_path):
     captioner = Captioner.from_pretrained()
     files = [image.image_path for image in photos_of_split(flickr8k_images, "dev")[:100]]
-    folder = captioner.export(tmp_path / "exported")
-    (found,) = caption_elsewhere([(folder, "serving_jpeg", np.zeros(0), files)], tmp_path)
+    folder = captioner.export(tmp_path / "exported", BOTH)
+    photos = np.stack([load_image(file, captioner.photo_sizes[0]) for file in files[:25]])
+    jobs = [(folder, "serving_jpeg", np.zeros(0), files), (folder, "litert", photos, [])]
+    found, litert = caption_elsewhere(jobs, tmp_path)
     assert_same(found, captioner.caption(files), 99)
+    assert_same(litert, captioner.caption(photos, num_beams=1), 24)

@@ -95,7 +95,8 @@ def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = 0, **opt
         if not no_repeat_ngram:
             return token_ids[:, 0]
         best = _without_repeats(best, token_ids, said, t, no_repeat_ngram)
-        return ops.take_along_axis(token_ids, ops.argmax(best, axis=-1)[:, None], axis=1)[:, 0]
+        _, first = ops.top_k(best, 1)  # not argmax, for which Keras needs an operation that LiteRT lacks
+        return ops.take_along_axis(token_ids, first, axis=1)[:, 0]
 
     return _choose_word_by_word(step, state, choose, 1, **options)
 
