@@ -67,6 +67,13 @@ PRESETS = {
         encoder_training="fine-tuned",
         encoder_rate=0.1,
         first_layer_rate=0.1,
+        grid="14x14",
+        photo_smoothing=1.0,
+        photo_jitter=1.0,
+        no_repeat_ngram=3,
+        steady_epochs=3,
+        self_critical_epochs=3,
+        reward_baseline="others",
     ),
     "flickr8k-mobilenet_v2": preset(
         **{**_FEW_PHOTOS, "epochs": 12},
@@ -151,6 +158,10 @@ def usual_preset(data, options):
     last_trained = options.get("trained_up_to", None if "trained_up_to" in unsuitable else preset.get("trained_up_to"))
     if training != "fine-tuned" and last_trained is None:
         unsuitable |= {"encoder_rate", "first_layer_rate"}
+    if training == "frozen":
+        unsuitable |= {"photo_jitter", "steady_epochs"}  # its features are made once
+    if {"image_size", "encoder_layer"} & options.keys():
+        unsuitable |= {"grid"}  # it is that of the whole encoder and of photos in the usual size
     if options.get("group_by", preset.get("group_by")) != "image":
         unsuitable |= {"guide_weight"}
     return {name: value for name, value in preset.items() if name not in unsuitable}
