@@ -86,11 +86,10 @@ def exported(tmp_path_factory):
     return folder
 
 
-@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
 def test_litert_repeats_no_more_than_the_captioner(scenes, tmp_path):
     captioner = Captioner.from_pretrained("scenes")
-    file = captioner.export(tmp_path, "litert", no_repeat_ngram=1) / "model.tflite"
-    caption, photos = tf.lite.Interpreter(str(file)).get_signature_runner(), scenes[0][:10]
+    caption = runner_of(captioner.export(tmp_path, "litert", no_repeat_ngram=1))
+    photos = scenes[0][:10]
     options = {"num_beams": 1, "max_length": 20}
     expected = [result.words for result in captioner.caption(photos, no_repeat_ngram=1, **options)]
     found = [caption(images=photo[None]) for photo in photos]
@@ -239,13 +238,18 @@ def test_every_kind_of_captioner(name, tmp_path):
     assert operations(folder) and not [op for op in operations(folder) if "Xla" in op or "PyFunc" in op]
     assert b"_XlaMustCompile" not in (folder / "saved_model.pb").read_bytes()
     if "own" in name:
-        with pytest.warns(UserWarning, match="tf.lite.Interpreter is deprecated"):
-            caption = tf.lite.Interpreter(str(folder / "model.tflite")).get_signature_runner()
+        caption = runner_of(folder)
         expected = captioner.caption(photos[0], num_beams=1)
         found = caption(images=photos[:1])
         assert captioner.vocabulary.ids_to_words(found["token_ids"][0]) == expected.words
         maps = found["attention_weights"][0][: found["num_words"][0]]
         np.testing.assert_allclose(maps, expected.attention_weights, atol=1e-4)
+
+
+def runner_of(folder):
+    """Return the function that model.tflite of an export holds."""
+    with pytest.warns(UserWarning, match="tf.lite.Interpreter is deprecated"):
+        return tf.lite.Interpreter(str(folder / "model.tflite")).get_signature_runner()
 
 
 def operations(folder):

@@ -56,14 +56,13 @@ def parted(captioner, layer):
 def with_encoder_of(captioner, other):
     """Return the same captioner behind the encoder of another one, which smooths photos as it did there."""
     same = captioner.adapted(photo_smoothing=other.photo_smoothing)
-    weights, others = same.encoder_model.weights, other.encoder_model.weights
-    if [weight.shape for weight in weights] != [weight.shape for weight in others]:
+    encoder, another = same.encoder_model, other.encoder_model
+    if [weight.shape for weight in encoder.weights] != [weight.shape for weight in another.weights]:
         raise ValueError(
             "Expected an encoder of the same kind. "
             f"Received: {other.photo_encoder.name!r} in the place of {same.photo_encoder.name!r}"
         )
-    for weight, one in zip(weights, others):
-        weight.assign(one)
+    encoder.set_weights(another.get_weights())
     same.training_photos = together([captioner.training_photos, other.training_photos])
     return same
 

@@ -1,6 +1,6 @@
 """The three kinds of epochs of a training: on words, to be steady, on rewards; each a training in a folder of its own.
 
-Each function takes the `Plan` and the captioner from before, and returns what `Training.run` does: the captioner,
+Each takes the `Plan`, and the latter two the captioner from before; each returns what `Training.run` does: captioner,
 whether the training has come to its end, and its figures.
 """
 
@@ -75,28 +75,6 @@ def train_to_be_steady(plan, before):
     return training.run(captioner, batches)
 
 
-def _trained_further(plan, before):
-    """Return a captioner that goes on from another, changed as was asked for where that has not been taken in yet."""
-    changes = plan.captioner_options()
-    return before.adapted(
-        **{name: changes[name] for name in changes if name in SAID_ANEW.split() or not plan.options.epochs}
-    )
-
-
-def _prepare_further(plan, captioner, training):
-    """Get the photos ready for further epochs; where they are the first, say what is trained."""
-    if not plan.options.epochs:
-        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.team))
-    plan.photos.prepare(captioner, num_views=1)
-
-
-def _batches_of_whole_photos(plan, captioner, training, **options):
-    """Note that a captioner learns from the training photos, and return their batches for further epochs."""
-    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
-    options |= {"group_by": "image", "whole": True, "first_epoch": len(training.epochs)}
-    return plan.photos.batches("train", captioner, plan.options, **options)
-
-
 def train_on_rewards(plan, before):
     """Train a captioner on with CIDEr as its reward; return what `Training.run` does."""
     options, rewards = plan.options, plan.rewards
@@ -127,6 +105,28 @@ def train_on_rewards(plan, before):
     optimizer = _fresh(options.optimizer, learning_rate=rate)
     captioner.compile(optimizer, learning_rate=rate, training_objective=objective, **_optimizer_options(options))
     return training.run(captioner, batches)
+
+
+def _trained_further(plan, before):
+    """Return a captioner that goes on from another, changed as was asked for where that has not been taken in yet."""
+    changes = plan.captioner_options()
+    return before.adapted(
+        **{name: changes[name] for name in changes if name in SAID_ANEW.split() or not plan.options.epochs}
+    )
+
+
+def _prepare_further(plan, captioner, training):
+    """Get the photos ready for further epochs; where they are the first, say what is trained."""
+    if not plan.options.epochs:
+        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.team))
+    plan.photos.prepare(captioner, num_views=1)
+
+
+def _batches_of_whole_photos(plan, captioner, training, **options):
+    """Note that a captioner learns from the training photos, and return their batches for further epochs."""
+    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
+    options |= {"group_by": "image", "whole": True, "first_epoch": len(training.epochs)}
+    return plan.photos.batches("train", captioner, plan.options, **options)
 
 
 def _refuse_if_others_follow(training, *folders):
