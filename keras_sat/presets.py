@@ -150,18 +150,20 @@ def usual_preset(data, options):
     encoder = options.get("encoder") or usual_encoder(data)
     names = (f"{data}-{encoder}", data, "default")
     preset = dict(PRESETS[next(name for name in names if name in PRESETS)])
-    unsuitable = {"encoder"}  # named already, or `fit` takes the usual one by itself
     training = preset.get("encoder_training", "scratch" if encoder == "tiny" else "frozen")
     training = options.get("encoder_training", training)
-    if training != "frozen" or ("encoder_layer" in options and "trained_up_to" not in options):
-        unsuitable |= {"encoder_layer", "trained_up_to"}
-    last_trained = options.get("trained_up_to", None if "trained_up_to" in unsuitable else preset.get("trained_up_to"))
-    if training != "fine-tuned" and last_trained is None:
-        unsuitable |= {"encoder_rate", "first_layer_rate"}
-    if training == "frozen":
-        unsuitable |= {"photo_jitter", "steady_epochs"}  # its features are made once
-    if {"image_size", "encoder_layer"} & options.keys():
-        unsuitable |= {"grid"}  # it is that of the whole encoder and of photos in the usual size
-    if options.get("group_by", preset.get("group_by")) != "image":
-        unsuitable |= {"guide_weight"}
-    return {name: value for name, value in preset.items() if name not in unsuitable}
+    parts_encoder = training == "frozen" and ("encoder_layer" not in options or "trained_up_to" in options)
+    last_trained = options.get("trained_up_to", preset.get("trained_up_to") if parts_encoder else None)
+    trains_layers = training == "fine-tuned" or last_trained is not None
+    has_place = {
+        "encoder": False,  # named already, or `fit` takes the usual one by itself
+        "encoder_layer": parts_encoder,
+        "trained_up_to": parts_encoder,
+        "encoder_rate": trains_layers,
+        "first_layer_rate": trains_layers,
+        "photo_jitter": training != "frozen",  # whose features are made once
+        "steady_epochs": training != "frozen",
+        "grid": not {"image_size", "encoder_layer"} & options.keys(),  # for the whole encoder and the usual size
+        "guide_weight": options.get("group_by", preset.get("group_by")) == "image",
+    }
+    return {name: value for name, value in preset.items() if has_place.get(name, True)}

@@ -346,6 +346,8 @@ def test_a_blend_lies_between_captioners(benchmarks, tmp_path):
     blended = Captioner.load(tmp_path / "blended")
     for weight, one, other in zip(blended.weights, *(captioner.weights for captioner in captioners)):
         np.testing.assert_allclose(weight.numpy(), 0.25 * one.numpy() + 0.75 * other.numpy(), rtol=1e-5, atol=1e-7)
+    captioners[1].confidence = "calibrated for the weights of the second"
+    assert blend.blend(captioners, [0.5, 0.5]).confidence is None
     with pytest.raises(SystemExit, match="must add up to 1"):
         blend.main([str(tmp_path / "blended"), *parts[:1]])
     Captioner.from_pretrained("scenes").save(tmp_path / "first")

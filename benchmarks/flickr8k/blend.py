@@ -35,6 +35,7 @@ def blend(captioners, shares):
     blended.training_photos = together([captioner.training_photos for captioner in captioners])
     weights = [captioner.get_weights() for captioner in captioners]
     blended.set_weights([sum(share * one for share, one in zip(shares, same)) for same in zip(*weights)])
+    blended.confidence = None  # that was calibrated for the captions of other weights
     return blended
 
 
@@ -64,6 +65,7 @@ def with_encoder_of(captioner, other):
         )
     encoder.set_weights(another.get_weights())
     same.training_photos = together([captioner.training_photos, other.training_photos])
+    same.confidence = None
     return same
 
 

@@ -151,17 +151,16 @@ def fit(
 
 def _train(plan):
     """Train with words, to be steady, with rewards, each where it was asked for; return the captioner with history."""
+    kinds = (
+        (plan.options.epochs, lambda plan, _: train_on_words(plan), plan.folder),
+        (plan.steady.steady_epochs, train_to_be_steady, plan.folder / STEADY_FOLDER),
+        (plan.rewards.self_critical_epochs, train_on_rewards, plan.folder / SELF_CRITICAL_FOLDER),
+    )
     captioner, is_whole, figures, folder = plan.initial_model, True, [], plan.folder
-    if plan.options.epochs:
-        captioner, is_whole, figures = train_on_words(plan)
-    if plan.steady.steady_epochs and is_whole:
-        captioner, is_whole, further = train_to_be_steady(plan, captioner)
-        folder = plan.folder / STEADY_FOLDER
-        figures = [*figures, *further]
-    if plan.rewards.self_critical_epochs and is_whole:
-        captioner, is_whole, further = train_on_rewards(plan, captioner)
-        folder = plan.folder / SELF_CRITICAL_FOLDER
-        figures = [*figures, *further]
+    for num_epochs, train, its_folder in kinds:
+        if num_epochs and is_whole:
+            captioner, is_whole, further = train(plan, captioner)
+            figures, folder = [*figures, *further], its_folder
     if is_whole:
         _calibrate(plan, captioner, folder / "model")
     captioner.history = parts.Curves(figures, was_interrupted=plan.was_interrupted)
