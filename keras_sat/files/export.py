@@ -2,6 +2,7 @@
 
     DIRECTORY/1/saved_model.pb, variables/    for TensorFlow Serving and `tf.saved_model.load`
     DIRECTORY/1/model.tflite                  for LiteRT: greedy search, one photo of the encoder's size
+    DIRECTORY/1/caption.py                    captions pictures with model.tflite, without TensorFlow
     DIRECTORY/1/vocabulary.txt                a token a line; the number of the line, from 0 on, is its id
 
 Both hold the captioner's own search as a graph, from pixels on, the encoder included; there is no second copy of it.
@@ -16,11 +17,12 @@ import tensorflow as tf
 
 from data_utils.files import exclusive_lock, whole_folder, write_whole
 from keras_sat.checks import MOST_WORDS, check_counts, check_weights
+from keras_sat.files.litert import as_function, best_captions, greedy_file, looks
 from keras_sat.files.saving import refuse_unbuilt
 from keras_sat.model.fast.switch import without_fast_twins
-from keras_sat.search.algorithms import SearchResult
 
 FORMATS = ("tf_saved_model", "litert")
+CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
 
 
 def export(
@@ -57,12 +59,15 @@ def export(
     formats = list(formats) if isinstance(formats, (list, tuple)) else [formats]
     if not formats or not all(name in FORMATS for name in formats):
         raise ValueError(f"Expected one of: {', '.join(FORMATS)}, or a list of them. Received: format={formats}")
-    check_counts(num_beams=num_beams, max_length=max_length)
-    length_penalty = captioner.length_penalty if length_penalty is None else length_penalty
-    check_weights(length_penalty=length_penalty)
-    no_repeat_ngram = captioner.no_repeat_ngram if no_repeat_ngram is None else no_repeat_ngram
-    check_counts(0, MOST_WORDS, no_repeat_ngram=no_repeat_ngram)
-    _check_captioner(captioner, formats)
+    greedy, beams = search_options(
+        captioner,
+        num_beams=num_beams,
+        length_penalty=length_penalty,
+        no_repeat_ngram=no_repeat_ngram,
+        max_length=max_length,
+        allow_unknown=allow_unknown,
+    )
+    check_captioner(captioner, formats)
     directory = Path(directory).expanduser()
     if "[" in str(directory) and "tf_saved_model" in formats:
         raise ValueError(
@@ -70,22 +75,41 @@ def export(
             f"Received: directory={str(directory)!r}"
         )
     _next_version(directory)  # refuses any other folder before anything is written into it
-    greedy = {"max_length": max_length, "allow_unknown": allow_unknown, "no_repeat_ngram": no_repeat_ngram}
-    beams = {"num_beams": num_beams, "num_results": 1, "length_penalty": length_penalty}
     with exclusive_lock(directory / ".lock", f"is exporting into {directory}"), without_fast_twins():
         for leftover in directory.glob(".[0-9]*.part"):  # of an export that was killed
             shutil.rmtree(leftover, ignore_errors=True)
         folder = _next_version(directory)
         with whole_folder(folder) as temporary:
             if "tf_saved_model" in formats:
-                _write_saved_model(captioner, temporary, greedy | beams if num_beams > 1 else greedy, jpeg)
+                _write_saved_model(captioner, temporary, greedy | beams | {"num_results": 1} if beams else greedy, jpeg)
             if "litert" in formats:
-                write_whole(temporary / "model.tflite", _litert_model(captioner, greedy))
+                write_whole(temporary / "model.tflite", greedy_file(captioner, greedy))
+                write_caption_script(temporary)
             write_whole(temporary / "vocabulary.txt", "\n".join(captioner.vocabulary.tokens) + "\n")
     return folder
 
 
-def _check_captioner(captioner, formats):
+def search_options(captioner, *, num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown):
+    """Return two dicts of checked arguments of `CaptionWriter.search`: of greedy search, and what beam search adds.
+
+    The second is empty for one beam. Where an argument is None, the captioner's own is taken.
+    """
+    check_counts(num_beams=num_beams, max_length=max_length)
+    length_penalty = captioner.length_penalty if length_penalty is None else length_penalty
+    check_weights(length_penalty=length_penalty)
+    no_repeat_ngram = captioner.no_repeat_ngram if no_repeat_ngram is None else no_repeat_ngram
+    check_counts(0, MOST_WORDS, no_repeat_ngram=no_repeat_ngram)
+    greedy = {"max_length": max_length, "allow_unknown": allow_unknown, "no_repeat_ngram": no_repeat_ngram}
+    return greedy, {"num_beams": num_beams, "length_penalty": length_penalty} if num_beams > 1 else {}
+
+
+def write_caption_script(directory):
+    """Write the script that captions pictures with the file for LiteRT that lies beside it."""
+    write_whole(directory / "caption.py", CAPTION_SCRIPT.read_bytes())
+
+
+def check_captioner(captioner, formats):
+    """Refuse a captioner that cannot be exported."""
     refuse_unbuilt(captioner, "export")
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
     if captioner.feature_shape != (rows * columns, feature_dim):
@@ -122,26 +146,6 @@ def _next_version(directory):
 
 
 # === The graph ===
-
-
-def _captions(captioner, photos, options):
-    """Return the SearchResult of the best captions of photos of the encoder's size, and their numbers of words.
-
-    Its maps are (photos, max_length, rows, columns), 0 behind the last word.
-    """
-    found = captioner.writer.search((captioner.features(photos),), **options)
-    found = SearchResult(*(x[:, 0] for x in found))
-    num_words = found.lengths - tf.cast(found.is_finished, tf.int32)
-    is_word = tf.sequence_mask(num_words, options["max_length"], tf.float32)
-    maps = found.attention_weights * is_word[:, :, None]
-    maps = tf.reshape(maps, (-1, options["max_length"], *captioner.rows_and_columns()))
-    return found._replace(attention_weights=maps, from_photo=found.from_photo[:, :, 0] * is_word), num_words
-
-
-def _seen(captioner, found):
-    """Return the outputs of an export that say where the captioner looked."""
-    seen = {"attention_weights": found.attention_weights}
-    return seen | {"from_photo": found.from_photo} if captioner.decoder.has_sentinel else seen
 
 
 def _stretched(photos, size):
@@ -195,7 +199,7 @@ def _write_saved_model(captioner, directory, options, jpeg):
     tokens = tf.constant(captioner.vocabulary.tokens)
 
     def with_words(photos):
-        found, num_words = _captions(captioner, photos, options)
+        found, num_words = best_captions(captioner, photos, options)
         is_word = tf.sequence_mask(num_words, options["max_length"])
         words = tf.where(is_word, tf.gather(tokens, found.token_ids), "")
         return {
@@ -203,11 +207,11 @@ def _write_saved_model(captioner, directory, options, jpeg):
             "words": words,
             "num_words": num_words,
             "log_prob": found.log_probs,
-            **_seen(captioner, found),
+            **looks(captioner, found),
             "is_finished": found.is_finished,
         }
 
-    shared = _function(with_words, tf.TensorSpec((None, *size, 3), tf.uint8))
+    shared = as_function(with_words, tf.TensorSpec((None, *size, 3), tf.uint8))
 
     def serve(images):
         return shared(_stretched(images, size))
@@ -219,35 +223,12 @@ def _write_saved_model(captioner, directory, options, jpeg):
         return shared(tf.map_fn(seen, image_bytes, fn_output_signature=tf.TensorSpec((*size, 3), tf.uint8)))
 
     module = tf.Module()
-    module.serve = _function(serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images"))
+    module.serve = as_function(serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images"))
     signatures = {"serving_default": module.serve}
     if jpeg:
-        module.serve_jpeg = _function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes"))
+        module.serve_jpeg = as_function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes"))
         signatures["serving_jpeg"] = module.serve_jpeg
     module.weights = list(shared.get_concrete_function().variables)  # and nothing of an optimizer, or of metrics
     tf.saved_model.save(
         module, str(directory), signatures, tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     )
-
-
-def _litert_model(captioner, options):
-    """Return the content of a file with the greedy search, all of it in operations that LiteRT has built in."""
-
-    def ids_and_maps(images):
-        found, num_words = _captions(captioner, images, options)
-        return {
-            "token_ids": found.token_ids,
-            "num_words": num_words,
-            "log_prob": found.log_probs,
-            **_seen(captioner, found),
-        }
-
-    module = tf.Module()
-    module.serve = _function(ids_and_maps, tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images"))
-    concrete = module.serve.get_concrete_function()
-    module.weights = list(concrete.variables)
-    return tf.lite.TFLiteConverter.from_concrete_functions([concrete], module).convert()
-
-
-def _function(function, spec):
-    return tf.function(function, input_signature=[spec], autograph=False)

@@ -7,6 +7,7 @@ same, sometimes a probable one: its features give it away.
 """
 
 import numpy as np
+from keras import ops
 
 RARE = 0.02  # what fewer photos than this share are as unlike as, is doubted for that
 MOST_DIRECTIONS = 64  # in which photos differ: 164 kB in a model's folder
@@ -56,6 +57,27 @@ class Confidence:
         right = probability_of(self.arrays["coefficients"], clues(log_probs, lengths))
         return right * self.likeness(strongest(features))[:, None]
 
+    def in_graph(self, log_probs, lengths, features):
+        """Return the same as a call of this for the captions of one photo, of tensors, as part of a graph: (results,).
+
+        Args:
+            log_probs, lengths: of the captions, (results,).
+            features: of the photo, (1, regions, feature_dim).
+        """
+        known = self.arrays
+        tokens = ops.maximum(ops.cast(lengths, "float32"), 1.0)
+        per_token = ops.where(log_probs > -1e30, log_probs, 0.0) / tokens
+        bias, of_log_prob, of_length = known["coefficients"]
+        right = ops.sigmoid(bias + of_log_prob * per_token + of_length * tokens)
+        seen = ops.max(features, axis=1)
+        away = seen - known["centre"]
+        along = ops.matmul(away, known["directions"])
+        rest = ops.relu(ops.sum(away**2, axis=1) - ops.sum(along**2, axis=1)) / known["spreads"][-1] ** 2
+        far = ops.mean((along / known["spreads"][:-1]) ** 2, axis=1) + rest
+        share_as_far = 1.0 - _share_below(far[:, None], known["unlikeness"])
+        share_as_weak = _share_below(ops.mean(seen, axis=1)[:, None], known["strength"])
+        return right * ops.clip(ops.minimum(share_as_far, share_as_weak) / RARE, 0.0, 1.0)
+
     @property
     def feature_dim(self):
         """The length of the features that it knows."""
@@ -68,6 +90,12 @@ class Confidence:
         share_as_far = 1 - np.interp(far, self.arrays["unlikeness"], quantiles)
         share_as_weak = np.interp(strongest_features.mean(axis=-1), self.arrays["strength"], quantiles)
         return (np.minimum(share_as_far, share_as_weak) / RARE).clip(0, 1)
+
+
+def _share_below(values, quantiles):
+    """Return `np.interp` of values (photos, 1) between quantiles, as part of a graph: the share below, (photos,)."""
+    widths = np.maximum(np.diff(quantiles), np.finfo(np.float32).tiny * 1e6)
+    return ops.mean(ops.clip((values - quantiles[:-1]) / widths, 0.0, 1.0), axis=1)
 
 
 def clues(log_probs, lengths):

@@ -1,0 +1,82 @@
+"""Caption a picture without TensorFlow: `python caption.py photo.jpg`, with numpy, Pillow and ai-edge-litert.
+
+It lies beside model.tflite (or model.tflite.gz) and vocabulary.txt, and needs nothing else of the export. Pictures are
+read as `data_utils.load_image` reads them, to the pixel; animations by their first frame.
+"""
+
+import gzip
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+HERE = Path(__file__).parent
+# What Pillow reads by itself: one of its other formats (EPS) would start another program.
+FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "JPEG2000", "PPM", "TGA", "ICO"]
+
+
+def load():
+    """Return the interpreter of the model, and its words."""
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError:
+        sys.exit(f"The package ai-edge-litert is missing: `{sys.executable} -m pip install ai-edge-litert`.")
+    packed = HERE / "model.tflite.gz"
+    content = gzip.decompress(packed.read_bytes()) if packed.exists() else (HERE / "model.tflite").read_bytes()
+    words = (HERE / "vocabulary.txt").read_text(encoding="utf-8").split("\n")
+    return Interpreter(model_content=content), words
+
+
+def read_photo(path, height, width):
+    """Return a picture as the model sees it, uint8 (1, height, width, 3)."""
+    Image.init()
+    with Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN]) as image:
+        if image.format == "JPEG":  # large ones are decoded at a fraction of their size
+            image.draft(None, (2 * max(height, width),) * 2)
+        image.load()
+        image = ImageOps.exif_transpose(image)
+        if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
+            image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
+        if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):  # it lies over white
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+        image = image.convert("RGB")
+        for size in ((width, image.height), (width, height)):  # Pillow's order of the sides depends on its version
+            image = image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)
+        return np.asarray(image)[None]
+
+
+def caption(interpreter, words, photo):
+    """Return the best caption: of beam search where the model has it, else of greedy search."""
+    if "beams" in interpreter.get_signature_list():
+        features = interpreter.get_signature_runner("encode")(images=photo)["features"]
+        found = interpreter.get_signature_runner("beams")(features=features)
+    else:
+        found = interpreter.get_signature_runner("serving_default")(images=photo)
+    ids, count = found["token_ids"][0], int(np.ravel(found["num_words"])[0])
+    return " ".join(words[token] for token in ids[:count])
+
+
+def main(paths):
+    if not paths:
+        sys.exit("usage: python caption.py PICTURE ...")
+    interpreter, words = load()
+    runner = "encode" if "encode" in interpreter.get_signature_list() else "serving_default"
+    _, height, width, _ = interpreter.get_signature_runner(runner).get_input_details()["images"]["shape"]
+    num_unreadable = 0
+    for path in paths:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of odd metadata
+                photo = read_photo(path, height, width)
+        except Exception as error:  # Pillow's readers of damaged files raise errors of many kinds
+            num_unreadable += 1
+            print(f"{path}: not a picture that can be read ({error})", file=sys.stderr)
+            continue
+        print(f"{path}\t{caption(interpreter, words, photo)}", flush=True)
+    sys.exit(2 if num_unreadable else 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
