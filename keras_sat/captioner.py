@@ -478,7 +478,7 @@ class Captioner(keras.Model):
 
         Args:
             model: a folder that `save` wrote, or a bundled name: "flickr8k" or "flickr8k-hard", which speak of photos
-                (docs/model-card.md), or "scenes" or "scenes-hard", which speak of the built-in scenes.
+                (docs/model-card.md), or "scenes", "scenes-hard" or "scenes-none", which speak of the built-in scenes.
             **options: see `load`.
         """
         return cls.load(model_directory(model), **options)

@@ -23,15 +23,18 @@ from keras_sat.scoring.phrases import ground_phrases
 GOLDEN = Path(__file__).parent / "golden"
 PHOTO = Path(__file__).parents[1] / "docs" / "photo.jpg"  # a man with a camera
 PHOTO_KINDS = {"flickr8k": "soft", "flickr8k-hard": "hard"}
-LARGEST = {"scenes": 1_000_000, "scenes-hard": 1_000_000, **dict.fromkeys(PHOTO_KINDS, 16_000_000)}
+SCENES = {"scenes": "soft", "scenes-hard": "hard", "scenes-none": "none"}
+LARGEST = {**dict.fromkeys(SCENES, 1_000_000), **dict.fromkeys(PHOTO_KINDS, 16_000_000)}
 
 
-@pytest.mark.parametrize("name, truth, mass", [("scenes", 0.9, 0.8), ("scenes-hard", 0.8, 0.7)])
+@pytest.mark.parametrize(
+    "name, truth, mass", [("scenes", 0.9, 0.8), ("scenes-hard", 0.8, 0.7), ("scenes-none", 0.6, 0.3)]
+)
 def test_the_scene_models_tell_the_truth_and_look_at_it(name, truth, mass):
     captioner = keras_sat.Captioner.from_pretrained(name)
     report, results = report_on(captioner, draw_scenes(100, seed=31))
     assert report["true_captions"] >= truth and report["attention_mass"] >= mass
-    assert captioner.decoder.attention == ("hard" if "hard" in name else "soft")
+    assert captioner.decoder.attention == SCENES[name]
     display = keras_sat.AttentionDisplay.from_result(results[0])
     assert display.attention_weights.shape[1:] == (8, 8)
     np.testing.assert_allclose(display.attention_weights.sum(axis=(1, 2)), 1, atol=1e-5)
