@@ -205,7 +205,8 @@ def fetch(url, path, *, md5=None, show_progress=True):
             tries = 0 if _size(part) > before else tries + 1
     if not is_whole:
         raise ConnectionError(
-            f"{url} could not be fetched: {problem}. {_size(part)} bytes are kept in {part}; run again to resume."
+            f"{url} could not be fetched: {problem}."
+            + (f" {_size(part)} bytes are kept in {part}; run again to resume." if _size(part) else "")
         )
     if md5 is not None and _md5(part) != md5:
         part.unlink()

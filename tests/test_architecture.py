@@ -21,6 +21,7 @@ FLOORS = (  # of keras_sat: a file imports from its own folder and from the floo
     ("captioner",),
     ("scoring",),
     ("pictures",),
+    ("web",),
     ("training",),
     ("command_line",),
     ("__main__",),

@@ -26,7 +26,7 @@ from keras_sat.options import CaptionerOptions, SelfCriticalOptions, TrainingOpt
 from keras_sat.training import recipe
 from keras_sat.training.history import Curves
 
-COMMANDS = ("demo", "fit", "caption", "evaluate", "compare", "features", "calibrate", "export", "info")
+COMMANDS = ("demo", "fit", "caption", "evaluate", "compare", "features", "calibrate", "export", "app", "info")
 
 
 def test_help_and_version(capsys):

@@ -55,7 +55,8 @@ def build_parser():
         ("compare", _add_compare, "compare two captioners by their scores", COMPARE),
         ("features", _add_features, "encode the photos of a data set once", FEATURES),
         ("calibrate", _add_calibrate, "learn how far captions can be trusted", CALIBRATE),
-        ("export", _add_export, "write a captioner for programs without keras_sat", EXPORT),
+        ("export", _add_export, "write a captioner for programs without keras_sat, or for browsers", EXPORT),
+        ("app", _add_app, "try a captioner in the browser", APP),
         ("info", _add_info, "print what a bug report needs", INFO),
     ):
         description = description.replace("`keras-sat ", f"`{program} ")
@@ -107,6 +108,8 @@ save that with it: each caption then has a confidence. Printed is how well that 
 `keras-sat fit` does the same in the end, on the split dev."""
 EXPORT = """Write a captioner, encoder and search included, for programs that do not have keras_sat: a SavedModel as
 TensorFlow Serving expects it, into DIRECTORY/1, or the next number. It captions pixels and JPEG files."""
+APP = """Serve a page on this computer that captions photos in the browser and shows where the model looked, with a
+playground of drawn scenes. Photos stay on the computer. Ctrl-C ends it."""
 INFO = "Print versions and devices, and which data, encoder weights and models are found."
 
 
@@ -319,9 +322,38 @@ def _add_export(parser):
     parser.add_argument("directory", metavar="DIRECTORY", help="the folder for exports of this model")
     _add_search(parser)
     parser.add_argument(
+        "--web", action="store_true", default=False, help="write a page for browsers instead, for any static host"
+    )
+    _add_runtime(parser)
+    parser.add_argument(
         "--tflite", action="store_true", default=False, help="write model.tflite too, for LiteRT: greedy search"
     )
     _add_options(parser, CaptionerOptions, "encoder_weights")
+
+
+def _add_app(parser):
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        nargs="?",
+        default=DEFAULT_MODEL,
+        help=f"a folder that was saved, the name of a bundled model, or a page that export --web wrote; default: "
+        f"{DEFAULT_MODEL}",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on; default: this computer only")
+    parser.add_argument("--port", type=int, default=0, help="default: one that is free")
+    parser.add_argument("--no-browser", action="store_true", default=False, help="only name the address")
+    _add_runtime(parser)
+    _add_options(parser, CaptionerOptions, "encoder_weights")
+
+
+def _add_runtime(parser):
+    parser.add_argument(
+        "--runtime",
+        default=None,
+        metavar="FOLDER",
+        help="a folder into which npm has installed @litertjs/core; default: it is fetched once from npm's registry",
+    )
 
 
 def _add_info(parser):

@@ -403,14 +403,66 @@ def run_calibrate(
         write_whole(Path(report).expanduser(), json.dumps(calibration.to_dict(), indent=1))
 
 
-def run_export(model, directory, tflite, encoder_weights=None, **options):
-    """Write a captioner for programs without keras_sat, and name the files."""
+def run_export(model, directory, tflite, web, runtime, encoder_weights=None, **options):
+    """Write a captioner for programs without keras_sat, or a page with it, and name the files."""
     from keras_sat.captioner import Captioner
 
+    if web and tflite:
+        raise ValueError("A page has its own file for LiteRT: leave out one of the two. Received: --web with --tflite")
+    if runtime is not None and not web:
+        raise ValueError("The runtime of browsers belongs to a page: pass --web too. Received: --runtime")
     captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
+    if web:
+        from keras_sat.web.folder import write_page
+
+        folder = write_page(captioner, directory, name=_shown_name(model), runtime=runtime, **options)
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        print(f"{visible(folder)}: a page of {size:,} bytes for any static host; `keras-sat app` serves it too")
+        return
     folder = captioner.export(directory, ["tf_saved_model", "litert"] if tflite else "tf_saved_model", **options)
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         print(f"{visible(path)}: {path.stat().st_size:,} bytes")
+
+
+def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
+    """Serve a page until Ctrl-C: one that is there, or that of a model, which is made now and removed in the end."""
+    from keras_sat.web.folder import add_runtime, is_page, write_page
+    from keras_sat.web.runtime import runtime_files
+    from keras_sat.web.serve import page_server, serve
+
+    page = Path(model).expanduser()
+    page = page.parent if page.name == "index.html" else page
+    if is_page(page):
+        if encoder_weights is not None:
+            raise ValueError("This is a page, which has its model already. Received: --encoder-weights")
+        with page_server(page, host, port) as server:
+            add_runtime(page, runtime)
+            serve(server, open_browser=not no_browser)
+        return
+    import signal
+    import tempfile
+
+    from keras_sat.captioner import Captioner
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C does, which leaves nothing behind
+    with tempfile.TemporaryDirectory(prefix="keras-sat-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary) / "page"
+        with page_server(folder, host, port) as server:  # a port that is taken is noticed at once
+            runtime_files(runtime)  # without it the page could only say what it lacks
+            captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
+            print("making the page, about half a minute", file=sys.stderr)
+            write_page(captioner, folder, name=_shown_name(model), runtime=runtime)
+            serve(server, open_browser=not no_browser)
+
+
+def _shown_name(model):
+    """Return what a page calls a model: its own name, or that of the training in whose folder "model" it lies.
+
+    >>> _shown_name("flickr8k"), _shown_name("runs/mine/model")
+    ('flickr8k', 'mine')
+    """
+    path = Path(model).expanduser().resolve()
+    return path.parent.name if path.name == "model" and path.parent.name else path.name
 
 
 def run_info(data_dir=None):
@@ -461,5 +513,6 @@ COMMANDS = {
     "features": run_features,
     "calibrate": run_calibrate,
     "export": run_export,
+    "app": run_app,
     "info": run_info,
 }

@@ -36,6 +36,7 @@ KEPT = {
     "features": "the features so far are kept, and the same command continues with the other photos.",
     "calibrate": "the model is as it was before, and the same command begins anew.",
     "export": "only a whole export is kept, and the same command begins a new one.",
+    "app": "nothing is left behind, and the same command begins anew.",
     "info": BEGINS_ANEW,
 }
 

@@ -1,0 +1,76 @@
+// Drawn scenes as `data_utils.draw_scenes` draws them: colours, shapes, sizes, a soft background and a faint shadow.
+
+import { reduced } from "./stretch.js";
+
+export const COLOURS = {
+  red: [214, 48, 49], orange: [240, 134, 36], yellow: [247, 214, 64], green: [62, 160, 78],
+  blue: [54, 108, 206], purple: [136, 72, 172], pink: [246, 150, 190], black: [44, 46, 54],
+};
+export const SHAPES = ["circle", "square", "triangle", "star"];
+export const SIZES = { small: 13, big: 22 }; // pixels of the 64
+export const SIDE = 64;
+export const MOST_SHAPES = 3;
+const SCALE = 4; // it is drawn so many times larger, and averaged for the network
+const STAR = [[50, 0], [62, 36], [100, 38], [70, 61], [81, 98], [50, 76], [19, 98], [30, 61], [0, 38], [38, 36]];
+
+// Return the outline of a shape that fills a square of `extent` pixels at (left, top).
+function outline(shape, left, top, extent) {
+  const path = new Path2D(), end = extent - 0.25;
+  const corners = (points) => {
+    points.forEach(([x, y], i) => path[i ? "lineTo" : "moveTo"](left + x * end, top + y * end));
+    path.closePath();
+  };
+  if (shape === "circle") path.arc(left + extent / 2, top + extent / 2, extent / 2, 0, 2 * Math.PI);
+  else if (shape === "square") path.rect(left + end / 16, top + end / 16, extent - end / 8, extent - end / 8);
+  else if (shape === "triangle") corners([[0.5, 1 / 24], [1, 23 / 24], [0, 23 / 24]]);
+  else corners(STAR.map(([x, y]) => [x / 100, y / 100]));
+  return path;
+}
+
+// A scene: a list of { shape, colour, size, left, top }, left and top in pixels of the 64; and its picture.
+export class Scene {
+  constructor() {
+    this.canvas = document.createElement("canvas");
+    this.canvas.width = this.canvas.height = SIDE * SCALE;
+    this.brush = this.canvas.getContext("2d", { willReadFrequently: true });
+    this.shapes = [];
+  }
+
+  draw() {
+    const { brush } = this;
+    brush.setTransform(SCALE, 0, 0, SCALE, 0, 0);
+    const sky = brush.createLinearGradient(0, 0, 0, 2 * SIDE);
+    sky.addColorStop(0, "rgb(233, 237, 244)");
+    sky.addColorStop(1, "rgb(245, 239, 228)");
+    brush.fillStyle = sky;
+    brush.fillRect(0, 0, SIDE, SIDE);
+    for (const { shape, colour, size, left, top } of this.shapes) {
+      brush.fillStyle = "rgba(150, 150, 160, .4)";
+      brush.fill(outline(shape, left + 1, top + 1, SIZES[size]));
+      brush.fillStyle = `rgb(${COLOURS[colour].join(",")})`;
+      brush.fill(outline(shape, left, top, SIZES[size]));
+    }
+  }
+
+  // Return what the network sees: RGB pixels (64 * 64 * 3).
+  pixels() {
+    const width = this.canvas.width;
+    const rgba = reduced(this.brush.getImageData(0, 0, width, width).data, width, width, SCALE);
+    const pixels = new Uint8Array(SIDE * SIDE * 3);
+    for (let i = 0, j = 0; i < rgba.length; i += 4, j += 3) pixels.set(rgba.subarray(i, i + 3), j);
+    return pixels;
+  }
+
+  // Return the number of the uppermost shape at a place in pixels of the 64, or -1.
+  at(x, y) {
+    return this.shapes.findLastIndex(({ size, left, top }) => x >= left && y >= top && x < left + SIZES[size] && y < top + SIZES[size]);
+  }
+
+  // Move a shape, and keep it in the picture.
+  place(shape, left, top) {
+    const most = SIDE - SIZES[shape.size] - 2;
+    [shape.left, shape.top] = [left, top].map((x) => Math.min(Math.max(Math.round(x), 2), most));
+  }
+}
+
+export const nameOf = ({ size, colour, shape }) => `${size} ${colour} ${shape}`;

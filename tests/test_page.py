@@ -1,0 +1,514 @@
+"""The page of `export --web` in a real browser: its captions are Python's, and whatever goes wrong is a sentence."""
+
+import base64
+import io
+import json
+import shutil
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+from test_player import HOSTILE, Page
+
+from data_utils import draw_scenes, tokenise
+from data_utils.images import load_image
+from keras_sat import Captioner
+from keras_sat.pictures.player import figure_data
+from keras_sat.web.folder import write_page
+from keras_sat.web.runtime import runtime_files
+from keras_sat.web.serve import page_server
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def captioner():
+    return Captioner.from_pretrained("scenes")
+
+
+@pytest.fixture(scope="module")
+def site(captioner, tmp_path_factory):
+    """A folder that has the page in a folder of its own, as on a static host below another path."""
+    try:
+        runtime_files(show_progress=False)
+    except (OSError, ValueError) as error:
+        pytest.skip(f"LiteRT.js cannot be had: {error}")
+    place = tmp_path_factory.mktemp("site")
+    write_page(captioner, place / "page", name="scenes", show_progress=False)
+    return place
+
+
+class Site(Page):
+    """The page in the browser."""
+
+    def __init__(self, browser, address):
+        super().__init__(browser)
+        self.address = address
+
+    def open(self, tab="", states=("ready", "done")):
+        self.browser.get("about:blank")
+        self.browser.get(self.address + tab)
+        self.wait(*states)
+
+    def wait(self, *states):
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        WebDriverWait(self.browser, 120, 0.05).until(lambda _: self.state in states, f"{self.state}: {self.message}")
+
+    @property
+    def state(self):
+        return self.find(".sat-page").get_attribute("data-state")
+
+    @property
+    def message(self):
+        return self.find('[data-role="message"]').text
+
+    @property
+    def caption(self):
+        return self.find('[data-role="caption"]').text
+
+    def texts(self, selector):
+        script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
+        return self.browser.execute_script(script, selector)
+
+    def give(self, path, *states):
+        """Choose a picture, and wait until something was said about it."""
+        self.browser.execute_script("document.querySelector('.sat-page').dataset.state = 'test'")
+        self.find('[data-role="photo"]').send_keys(str(path))
+        self.wait(*(states or ("done",)))
+
+    def ask(self, script, *arguments):
+        """Return what a script gives back that may wait."""
+        whole = f"const done = arguments[arguments.length - 1]; (async () => {{ {script} }})()"
+        return self.browser.execute_async_script(f"{whole}.then(done, (e) => done(`${{e}}`))", *arguments)
+
+
+@pytest.fixture
+def serve(browser):
+    """A function that serves a folder and returns a Site in it, until the test has ended."""
+    servers = []
+
+    def start(folder, below="/page/"):
+        servers.append(page_server(folder))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return Site(browser, f"http://127.0.0.1:{servers[-1].server_address[1]}{below}")
+
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [still]})
+    browser.set_script_timeout(120)
+    yield start
+    browser.get("about:blank")
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+still = {"name": "prefers-reduced-motion", "value": "reduce"}
+
+
+def scenes_in(folder, num_scenes, seed=61):
+    paths = []
+    for number, scene in enumerate(draw_scenes(num_scenes, seed=seed)):
+        paths.append(folder / f"{number}.png")
+        paths[-1].write_bytes(scene.png())
+    return paths
+
+
+# === Captions ===
+
+
+def test_pictures_get_the_captions_of_python(site, serve, captioner, tmp_path):
+    page = serve(site)
+    page.open()
+    assert page.message == "The captioner scenes is ready. Choose a photo."
+    paths, same = scenes_in(tmp_path, 20), []
+    for path, expected in zip(paths, captioner.caption(paths, num_beams=3, num_results=3)):
+        page.give(path)
+        several = [expected, *expected.alternatives]
+        same.append(page.caption == expected.caption)
+        if not same[-1]:
+            continue
+        assert page.texts(".sat-words button") == expected.words
+        assert page.texts(".sat-several button")[0] == expected.caption
+        notes = page.texts(".sat-several small")
+        assert len(notes) == len(several)
+        log_prob = float(notes[0].partition("log probability ")[2].partition(",")[0])
+        assert log_prob == pytest.approx(expected.log_prob, abs=0.1)
+    assert sum(same) >= 19
+    everything = page.browser.execute_script("return performance.getEntriesByType('resource').map((one) => one.name)")
+    elsewhere = [name for name in everything if not name.startswith((page.address, "blob:", "data:"))]
+    assert not elsewhere, "nothing is asked of another place, and pictures stay here"
+
+
+def test_a_word_shows_where_the_captioner_looked(site, serve, captioner, tmp_path):
+    page = serve(site)
+    page.open()
+    (path,) = scenes_in(tmp_path, 1, seed=8)
+    page.give(path)
+    result = captioner.caption(path, num_beams=3)
+    assert page.caption == result.caption
+    notes = figure_data(result.image, result.words, result.attention_weights)["maps"]["notes"]
+    for step in (1, len(notes) - 1):
+        page.word(step).click()
+        assert page.step == step
+        shown, _, expected = page.find('[data-role="note"]').text, *notes[step].partition(";")[::2]
+        assert notes[step].partition(";")[0] in shown, (shown, expected)
+
+
+def test_another_caption_can_be_chosen(site, serve, tmp_path):
+    page = serve(site)
+    page.open()
+    page.give(scenes_in(tmp_path, 1)[0])
+    second = page.browser.find_elements("css selector", ".sat-several button")[1]
+    second.click()
+    page.wait("done")
+    assert page.caption == second.text == " ".join(page.texts(".sat-words button"))
+    assert second.get_attribute("aria-pressed") == "true"
+
+
+def test_say_shows_where_it_would_look(site, serve, captioner, tmp_path):
+    page = serve(site)
+    page.open()
+    (path,) = scenes_in(tmp_path, 1)
+    page.give(path)
+    sentence, look = page.find("#sentence"), page.find('[data-role="say"] button')
+    sentence.send_keys("A Red circle is above a blue star.")
+    look.click()
+    page.wait("done")
+    expected = captioner.attend(path, "A Red circle is above a blue star.")
+    assert page.texts(".sat-words button") == expected.words
+    assert float(page.message.rstrip(".").rpartition(" ")[2]) == pytest.approx(expected.log_prob, abs=0.2)
+    for text, message in (
+        ("a zebra", "The model does not know: zebra."),
+        ("!!", "Type a sentence of at least one word."),
+        ("a " * 30, "sentences of up to 19 words; this one has 30"),
+        (HOSTILE[1], "does not know"),
+    ):
+        sentence.clear()
+        sentence.send_keys(text)
+        look.click()
+        page.wait("done")
+        assert message in page.message
+    assert not page.browser.find_elements("css selector", ".sat-page img[onerror]")
+
+
+# === The playground ===
+
+
+def seen(page):
+    return int(page.find(".sat-page").get_attribute("data-scenes") or 0)
+
+
+def test_sentences_follow_the_scene(site, serve, tmp_path):
+    from selenium.webdriver import ActionChains, Keys
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    page = serve(site)
+    page.open("#scenes", ("done",))
+    titles = ["With soft attention", "With hard attention", "Without attention"]
+    assert page.texts(".sat-compared h2") == titles
+    canvas = page.find('[data-role="scene"]')
+    sentence = page.caption
+    assert page.texts('.sat-compared section:nth-child(1) [aria-current="true"]') == ["red"]
+    assert "red circle" in sentence and "green square" in sentence
+    assert "red circle" not in " ".join(page.texts(".sat-compared section:nth-child(3) .sat-words button"))
+
+    def after(action):
+        before = seen(page)
+        action()
+        WebDriverWait(page.browser, 60, 0.05).until(lambda _: seen(page) > before and page.state == "done")
+        return page.caption
+
+    # The red circle is left of the green square; dragged down, it is below it.
+    width = canvas.size["width"]
+    drag = ActionChains(page.browser).move_to_element_with_offset(canvas, -int(width * 0.23), 0).click_and_hold()
+    drag = drag.move_by_offset(int(width * 0.2), int(width * 0.2)).move_by_offset(int(width * 0.1), int(width * 0.3))
+    drag = drag.release()
+    assert after(drag.perform) != sentence
+    assert "Arrow keys move it" in page.find('[data-role="scene-help"]').text
+    for name in ("blue", "star", "small"):
+        (button,) = [one for one in page.browser.find_elements("css selector", ".sat-tools button") if one.text == name]
+        after(button.click)
+        assert button.get_attribute("aria-pressed") == "true"
+    assert "blue star" in page.caption
+    after(lambda: canvas.send_keys(Keys.PAGE_DOWN))
+    assert "green square" in page.find('[data-role="scene-help"]').text
+    after(lambda: canvas.send_keys(Keys.SHIFT + Keys.ARROW_UP + Keys.NULL))
+    after(lambda: canvas.send_keys(Keys.DELETE))
+    assert "square" not in page.caption
+    after(page.find('[data-action="add"]').click)
+    after(page.find('[data-action="another"]').click)
+
+    # What the networks see is what is shown, and what they say of it is what Python says.
+    shown = page.browser.execute_script("return document.querySelector('.sat-compared canvas').toDataURL()")
+    (tmp_path / "scene.png").write_bytes(base64.b64decode(shown.partition(",")[2]))
+    sentences = [" ".join(page.texts(f".sat-compared section:nth-child({n}) .sat-words button")) for n in (1, 2, 3)]
+    assert page.texts('[data-role="sentences"] dd') == sentences
+    expected = [
+        Captioner.from_pretrained(name).caption(tmp_path / "scene.png", num_beams=1).caption
+        for name in ("scenes", "scenes-hard", "scenes-none")
+    ]
+    assert sum(one == other for one, other in zip(sentences, expected)) >= 2, (sentences, expected)
+
+
+# === Keyboard, widths, colours ===
+
+
+def test_tabs_by_keyboard_and_narrow_and_dark(site, serve, browser):
+    from selenium.webdriver import Keys
+
+    page = serve(site)
+    page.open()
+    page.find("#tab-photo").send_keys(Keys.ARROW_RIGHT)
+    page.wait("done")
+    assert browser.switch_to.active_element == page.find("#tab-scenes")
+    assert page.find("#panel-scenes").is_displayed() and not page.find("#panel-photo").is_displayed()
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    light = page.find("body").value_of_css_property("background-color")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [dark, still]})
+    assert page.find("body").value_of_css_property("background-color") != light
+    narrow = {"width": 360, "height": 700, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    for tab in ("", "#scenes"):
+        page.open(tab)
+        assert browser.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
+    named = "[...document.querySelectorAll('button, input, canvas[tabindex], video')].filter((one) => "
+    named += "!one.labels?.length && !one.textContent.trim() && !one.getAttribute('aria-label')).length"
+    assert browser.execute_script(f"return {named}") == 0, "all that can be used has a name"
+
+
+# === What goes wrong is a sentence ===
+
+
+@pytest.fixture
+def other_site(site, tmp_path):
+    """A copy of the site, to spoil."""
+    return shutil.copytree(site, tmp_path / "site")
+
+
+def test_pictures_that_cannot_be_read(site, serve, tmp_path):
+    page = serve(site)
+    page.open()
+    bad = tmp_path / "<img src=x onerror=alert(1)>.png"
+    bad.write_bytes(b"no picture")
+    page.give(bad, "error")
+    assert "cannot read “<img src=x onerror=alert(1)>.png” (image/png) as a picture" in page.message
+    Image.new("1", (10_000, 10_000)).save(tmp_path / "large.png")
+    page.give(tmp_path / "large.png", "error")
+    assert "This picture has 100 million pixels, and the page takes up to 60 million" in page.message
+    page.give(scenes_in(tmp_path, 1)[0])
+    assert page.caption, "the next one is captioned as if nothing had been"
+    page.give(bad, "error")
+    assert not page.find('[data-role="result"]').is_displayed(), "nothing about another photo is to be seen"
+    assert not page.browser.find_elements("css selector", ".sat-page img[onerror]")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("runtime/index.js", "The folder runtime/ beside this page must hold it: runtime/README.txt names the files"),
+        ("runtime/litert_wasm_internal.wasm", "LiteRT, which runs the network, is missing."),
+        ("photo/model.tflite.gz", "A part of this page, photo/model.tflite.gz, is missing: the server answers 404"),
+        ("photo/model.json", "A part of this page, photo/model.json, is missing: the server answers 404"),
+        ("page.json", "A part of this page, page.json, is missing: the server answers 404"),
+    ],
+)
+def test_a_file_that_is_missing_is_named(other_site, serve, browser, path, message):
+    (other_site / "page" / path).unlink()
+    page = serve(other_site)
+    page.open(states=("error",))
+    assert message in page.message
+    assert browser.get_log("browser")  # the browser complains of it too
+
+
+def test_a_page_that_is_opened_as_a_file_says_what_serves_it(site, browser):
+    page = Site(browser, (site / "page" / "index.html").as_uri())
+    page.open(states=("error",))
+    assert "does not run this page from a file. `keras-sat app FOLDER` serves its folder" in page.message
+    assert browser.get_log("browser")
+
+
+def test_an_old_browser_is_told_so(site, serve, browser):
+    page = serve(site)
+    old = browser.execute_cdp_cmd(
+        "Page.addScriptToEvaluateOnNewDocument", {"source": "delete self.DecompressionStream"}
+    )
+    try:
+        page.open(states=("error",))
+        assert page.message == "This browser is too old for the page: it needs one of 2023 or later."
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", old)
+
+
+def test_nothing_named_in_a_file_becomes_markup(other_site, serve, tmp_path):
+    words = other_site / "page" / "photo" / "vocabulary.txt"
+    lines = words.read_text(encoding="utf-8").split("\n")
+    lines[4:-1] = [(HOSTILE[:2] + ["<b>word</b>"])[number % 3] for number in range(len(lines) - 5)]
+    words.write_text("\n".join(lines), encoding="utf-8")
+    settings = json.loads((other_site / "page" / "page.json").read_text(encoding="utf-8"))
+    settings["photo"]["name"] = settings["about"] = settings["scenes"][0]["label"] = HOSTILE[1]
+    (other_site / "page" / "page.json").write_text(json.dumps(settings), encoding="utf-8")
+    page = serve(other_site)
+    page.open()
+    page.give(scenes_in(tmp_path, 1)[0])
+    assert {*page.texts(".sat-words button")} <= {*HOSTILE[:2], "<b>word</b>"}
+    page.open("#scenes", ("done",))
+    assert page.texts(".sat-compared h2")[0] == HOSTILE[1]
+    assert not page.browser.find_elements("css selector", ".sat-page b, .sat-page img[onerror]")
+    assert page.browser.title.startswith("Show, Attend and Tell")
+
+
+# === The same in two languages ===
+
+SENTENCES = [
+    "A dog's ball isn't the man's.",
+    "two snow-covered U.S. cars at 5:30 p.m.",
+    "I cannot, gonna, wanna, gotta; rock 'n' roll o'clock",
+    "“Curly” ‘quotes’ and the dogs’ bone",
+    "Mr. Smith's $3.50 is 1/2 of 1,000 & more",
+    "Ein Mädchen läuft über die Straße, naïve café",
+    "собака бежит по траве",
+    "犬が走る",
+    "`backticks' and don`t",
+    "they'll've a@b.c -x- --y",
+    "हिन्दी में वाक्य",
+    "",
+    "?!",
+]
+
+
+def test_sentences_are_cut_as_in_python(site, serve):
+    page = serve(site)
+    page.open()
+    script = "const { tokenise } = await import('./tokenise.js'); return arguments[0].map(tokenise);"
+    found = page.ask(script.replace("arguments[0]", json.dumps(SENTENCES)))
+    assert found == [tokenise(sentence) for sentence in SENTENCES]
+
+
+def test_maps_are_put_into_light_and_words_as_in_python(site, serve):
+    page = serve(site)
+    page.open()
+    rng = np.random.default_rng(4)
+    maps = rng.dirichlet(np.full(35, 0.3), 6).astype(np.float32)
+    maps[4], maps[5] = 1 / 35, 0
+    shares = np.array([0.9, 0.5, 0.124, 1, 0.7, 0.3])
+    words = list("abcdef")
+    given = {"words": words, "maps": maps.tolist(), "rows": 5, "columns": 7, "confidence": 0.624}
+    for from_photo in (None, shares.tolist()):
+        result = json.dumps({**given, "fromPhoto": from_photo})
+        script = f"const {{ shownOf }} = await import('./maps.js'); const shown = shownOf({result}, 1.5);"
+        found = page.ask(f"{script} return {{ ...shown, maps: Array.from(shown.maps) }};")
+        image = np.zeros((20, 30, 3), np.uint8)
+        expected = figure_data(image, words, maps.reshape(-1, 5, 7), from_photo=from_photo, confidence=0.624)
+        assert found["note"] == expected["note"] and found["aspect"] == expected["aspect"]
+        assert found["notes"] == expected["maps"]["notes"]
+        assert found["fromPhoto"] == expected["maps"].get("fromPhoto")
+        light = np.frombuffer(base64.b64decode(expected["maps"]["maps"]), np.uint8)
+        np.testing.assert_allclose(found["maps"], light, atol=1)
+
+
+@pytest.mark.parametrize("size", [(64, 64), (300, 170), (31, 500), (900, 1300)])
+def test_pictures_are_stretched_as_in_python(site, serve, tmp_path, size):
+    page = serve(site)
+    page.open()
+    rng = np.random.default_rng(sum(size))
+    coarse = Image.fromarray(rng.integers(0, 256, (9, 9, 3), np.uint8))
+    picture = coarse.resize(size[::-1], Image.Resampling.BICUBIC)
+    noisy = np.clip(np.asarray(picture) + rng.normal(0, 20, (*size, 3)), 0, 255).astype(np.uint8)
+    for name, options, most in (("a.png", {}, 0), ("a.jpg", {"quality": 90}, 2)):
+        Image.fromarray(noisy).save(tmp_path / name, **options)
+        content = base64.b64encode((tmp_path / name).read_bytes()).decode()
+        found = page.ask(
+            "const { readPhoto } = await import('./read_photo.js');"
+            f"const bytes = Uint8Array.from(atob('{content}'), (x) => x.charCodeAt(0));"
+            f"const file = new File([bytes], '{name}', {{ type: '{'image/png' if most == 0 else 'image/jpeg'}' }});"
+            "return Array.from((await readPhoto(file, [96, 112])).pixels);"
+        )
+        expected = load_image(tmp_path / name, (96, 112)).astype(int)
+        differences = np.abs(np.reshape(found, (96, 112, 3)) - expected)
+        assert differences.mean() <= most / 4 and (most or differences.max() == 0), name
+
+
+# === Many things at once ===
+
+
+def test_the_photo_that_came_last_is_shown(site, serve, captioner, tmp_path):
+    page = serve(site)
+    page.open()
+    paths = scenes_in(tmp_path, 4, seed=5)
+    page.give(paths[0])
+    for path in paths[1:]:  # none waits for the one before
+        page.find('[data-role="photo"]').send_keys(str(path))
+    page.wait("done")
+    expected = captioner.caption(paths[-1], num_beams=3)
+    assert page.caption == expected.caption == " ".join(page.texts(".sat-words button"))
+    assert page.texts(".sat-several button")[0] == expected.caption
+    drawn = (
+        "const picture = document.querySelector('#panel-photo img'), copy = document.createElement('canvas');"
+        "[copy.width, copy.height] = [picture.naturalWidth, picture.naturalHeight];"
+        "copy.getContext('2d').drawImage(picture, 0, 0); return copy.toDataURL();"
+    )
+    shown = io.BytesIO(base64.b64decode(page.browser.execute_script(drawn).partition(",")[2]))
+    np.testing.assert_array_equal(np.asarray(Image.open(shown).convert("RGB")), load_image(paths[-1]))
+
+
+def test_each_tab_keeps_what_it_says(site, serve, tmp_path):
+    page = serve(site)
+    page.open()
+    page.give(scenes_in(tmp_path, 1)[0])
+    caption, message = page.caption, page.message
+    page.find("#tab-scenes").click()
+    page.wait("done")
+    assert page.caption != caption and page.message != message
+    page.find('[data-action="another"]').click()
+    page.find("#tab-photo").click()
+    assert (page.caption, page.message, page.state) == (caption, message, "done")
+    page.browser.back()
+    page.wait("done")
+    assert page.find("#panel-scenes").is_displayed()
+
+
+DROP = """
+const content = Uint8Array.from(atob(arguments[0]), (x) => x.charCodeAt(0));
+const given = new DataTransfer();
+given.items.add(new File([content], "dropped.png", { type: "image/png" }));
+document.querySelector(".sat-page").dataset.state = "test";
+const options = { bubbles: true, cancelable: true };
+const event = arguments[1] === "drop" ? new DragEvent("drop", { ...options, dataTransfer: given })
+  : new ClipboardEvent("paste", { ...options, clipboardData: given });
+document.body.dispatchEvent(event);
+return event.defaultPrevented;
+"""
+
+
+@pytest.mark.parametrize("how", ["drop", "paste"])
+def test_photos_are_dropped_and_pasted(site, serve, captioner, tmp_path, how):
+    page = serve(site)
+    page.open()
+    (path,) = scenes_in(tmp_path, 1, seed=12)
+    prevented = page.browser.execute_script(DROP, base64.b64encode(path.read_bytes()).decode(), how)
+    page.wait("done")
+    assert page.caption == captioner.caption(path, num_beams=3).caption
+    assert prevented == (how == "drop"), "the browser stays on the page"
+
+
+def test_a_camera_that_may_not_be_used_is_a_sentence(site, serve):
+    page = serve(site)
+    page.open()
+    page.find('[data-action="camera"]').click()
+    page.ask("await new Promise((resume) => setTimeout(resume, 50));")
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(page.browser, 20).until(lambda _: "There is no camera that may be used here" in page.message)
+    assert page.find('[data-action="camera"]').is_enabled() and page.state == "ready"
+
+
+def test_a_screen_reader_is_told_once(site, serve, tmp_path):
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    page = serve(site)
+    page.open()
+    page.give(scenes_in(tmp_path, 1)[0])
+    WebDriverWait(page.browser, 20).until(lambda _: page.texts('[data-role="spoken"]') == [page.caption])
+    live = "return [...document.querySelectorAll('[aria-live], [role=status]')].map((one) => one.dataset.role)"
+    assert {*page.browser.execute_script(live)} == {"message", "spoken", "note"}

@@ -1,0 +1,521 @@
+"""The captioner as a page: its folder, its runtime, its server, and the page in a real browser."""
+
+import base64
+import functools
+import gzip
+import hashlib
+import http.client
+import http.server
+import io
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_utils import draw_scenes
+from data_utils.files import write_json
+from data_utils.images import load_image
+from keras_sat import Captioner
+from keras_sat.__main__ import main
+from keras_sat.files.export import CAPTION_SCRIPT
+from keras_sat.web import folder as web_folder
+from keras_sat.web import runtime
+from keras_sat.web.folder import write_page
+from keras_sat.web.serve import page_server, serve
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "keras_sat" / "web" / "page"
+
+
+@pytest.fixture(scope="module")
+def captioner():
+    return Captioner.from_pretrained("scenes")
+
+
+@pytest.fixture
+def npm(tmp_path):
+    """A folder as npm leaves it, with small files in the place of LiteRT.js."""
+    return write_npm(tmp_path / "npm")
+
+
+def write_npm(folder):
+    for source in runtime.FILES:
+        path = folder / "node_modules" / "@litertjs" / source
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'import {{ x }} from "@litertjs/wasm-utils"; // {source}')
+    write_json(folder / "node_modules" / "@litertjs" / "core" / "package.json", {"version": runtime.VERSION})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(captioner, tmp_path_factory):
+    """The folder of a page with a captioner of scenes, without playground and with a runtime that does nothing."""
+    place = tmp_path_factory.mktemp("page")
+    return write_page(captioner, place / "page", scenes=False, runtime=write_npm(place / "npm"))
+
+
+@pytest.fixture
+def served():
+    """A function that serves a folder and returns the port, until the test has ended."""
+    servers = []
+
+    def start(directory, handler=None):
+        if handler is None:
+            servers.append(page_server(directory))
+        else:
+            servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return servers[-1].server_address[1]
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+# === The runtime ===
+
+
+@pytest.mark.parametrize("below", ["", "node_modules", "node_modules/@litertjs"])
+def test_the_runtime_is_taken_from_an_npm_folder(npm, below):
+    files = runtime.runtime_files(npm / below)
+    assert files.keys() == {*runtime.FILES.values()}
+    assert b'from "./wasm-utils.js"' in files["index.js"] and b"@litertjs/wasm-utils" not in files["index.js"]
+
+
+def test_an_npm_folder_that_is_not_whole_is_named(npm, tmp_path):
+    (npm / "node_modules" / "@litertjs" / "core" / "wasm" / "litert_wasm_internal.wasm").unlink()
+    with pytest.raises(ValueError, match=r"litert_wasm_internal.wasm: LiteRT.js .* is not whole"):
+        runtime.runtime_files(npm)
+    with pytest.raises(ValueError, match="npm install @litertjs/core"):
+        runtime.runtime_files(tmp_path / "nowhere")
+    write_json(npm / "node_modules" / "@litertjs" / "core" / "package.json", {"version": "1.0.0"})
+    with pytest.raises(ValueError, match=rf"Expected LiteRT.js {runtime.VERSION}.* which has 1.0.0"):
+        runtime.runtime_files(npm)
+
+
+def package(name):
+    """Return an npm package with small files, as bytes."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for source in runtime.KEPT:
+            if source.startswith(f"{name}/"):
+                entry = tarfile.TarInfo(f"package/{source.partition('/')[2]}")
+                content = b'{"version": "2.5.3"}' if source.endswith(".json") else source.encode()
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+        evil = tarfile.TarInfo("package/../../../evil.js")
+        archive.addfile(evil, io.BytesIO())
+    return packed.getvalue()
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch, served):
+    """A registry on this computer, and a home of Keras that is empty; yields the list of what was asked for."""
+    asked, packages = [], {name: package(name) for name in runtime.DIGESTS}
+
+    class Registry(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):  # noqa: N802
+            asked.append(self.path)
+            content = packages[re.search(r"@litertjs/([a-z-]+)/-/", self.path)[1]]
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *arguments):
+            pass
+
+    digests = {name: base64.b64encode(hashlib.sha512(content).digest()).decode() for name, content in packages.items()}
+    monkeypatch.setattr(runtime, "DIGESTS", digests)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"http://127.0.0.1:{served(tmp_path, Registry)}/")
+    return asked
+
+
+def test_the_runtime_is_fetched_once(registry, tmp_path):
+    files = runtime.runtime_files(show_progress=False)
+    assert files == {name: source.encode() for source, name in runtime.FILES.items()}
+    assert len(registry) == 2 and registry[0].endswith(f"/core-{runtime.VERSION}.tgz")
+    assert runtime.runtime_files(show_progress=False) == files and len(registry) == 2
+    kept = {path.name for path in (tmp_path / "keras" / "keras_sat").iterdir()}
+    folder = f"litertjs-{runtime.VERSION}"
+    assert kept <= {folder, ".litertjs.lock", "core-2.5.3.tgz.lock"}, kept
+    assert not [*tmp_path.rglob("evil.js")]
+    (tmp_path / "keras" / "keras_sat" / folder / "core" / "dist" / "index.js").unlink()
+    assert runtime.runtime_files(show_progress=False) == files and len(registry) == 4, "it is fetched again"
+    copied = shutil.copytree(tmp_path / "keras" / "keras_sat" / folder, tmp_path / "for another computer")
+    assert runtime.runtime_files(copied) == files
+
+
+def test_a_package_that_is_not_the_one_that_was_published_is_refused(registry, tmp_path, monkeypatch):
+    monkeypatch.setitem(runtime.DIGESTS, "wasm-utils", "another")
+    with pytest.raises(ValueError, match="wasm-utils .* is not what npm has published"):
+        runtime.runtime_files(show_progress=False)
+    assert not (tmp_path / "keras" / "keras_sat" / f"litertjs-{runtime.VERSION}").exists()
+
+
+def test_the_pinned_digests_are_those_of_sha512():
+    assert all(len(base64.b64decode(digest)) == 64 for digest in runtime.DIGESTS.values())
+
+
+# === The folder ===
+
+
+def test_a_page_has_all_that_it_needs(page, captioner):
+    names = {str(path.relative_to(page)) for path in page.rglob("*") if path.is_file()}
+    text = "\n".join((page / name).read_text(encoding="utf-8") for name in names if name.endswith((".js", ".html")))
+    for name in re.findall(r'(?:from|src=|href=) ?"(?:\./)?([\w.]+\.(?:js|css))"', text):
+        assert name in names or f"runtime/{name}" in names, name
+    vocabulary = (page / "photo" / "vocabulary.txt").read_text(encoding="utf-8")
+    assert vocabulary.split("\n")[:-1] == captioner.vocabulary.tokens
+    settings = json.loads((page / "photo" / "model.json").read_text())
+    assert settings["photo_size"] == [64, 64] and settings["grid"] == [8, 8]
+    assert settings["feature_shape"] == [64, captioner.feature_shape[1]]
+    assert gzip.decompress((page / "photo" / "model.tflite.gz").read_bytes())[4:8] == b"TFL3"
+    assert "runtime/README.txt" in names and "WEIGHTS_LICENSE.txt" in names
+
+
+def test_the_page_has_the_hooks_that_programs_read():
+    html = (PAGE / "index.html").read_text(encoding="utf-8")
+    assert 'class="sat-page" data-state="loading"' in html
+    for role in ("photo", "caption", "message", "scene"):
+        assert html.count(f'data-role="{role}"') == 1
+    assert re.search(r'<input type="file"[^>]*data-role="photo"', html)
+    assert re.search(r'<canvas data-role="scene"', html)
+
+
+def test_the_page_allows_no_script_but_its_own():
+    html = (PAGE / "index.html").read_text(encoding="utf-8")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'" and rules["script-src"] == "'self' 'wasm-unsafe-eval'"
+    assert rules["connect-src"] == "'self'"
+    assert re.findall(r"<script(?![^>]*\bsrc=)", html) == [], "no script is inline"
+    scripts = "\n".join(path.read_text(encoding="utf-8") for path in PAGE.glob("*.js"))
+    for unsafe in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+        assert unsafe not in scripts
+    assert "http://" not in scripts and "https://" not in scripts, "nothing comes from elsewhere"
+
+
+def test_a_page_replaces_a_page_and_nothing_else(page, captioner, tmp_path, npm):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("kept")
+    options = {"scenes": False, "runtime": npm}
+    with pytest.raises(ValueError, match="there are other files in this one, 'thesis.tex' among them"):
+        write_page(captioner, tmp_path / "mine", **options)
+    for foreign in ("{}", '{"files": ["a.js"]}', "no JSON"):
+        (tmp_path / "mine" / "page.json").write_text(foreign)
+        (tmp_path / "mine" / "index.html").write_text("mine too")
+        with pytest.raises(ValueError, match="there are other files in this one"):
+            write_page(captioner, tmp_path / "mine", **options)
+    with pytest.raises(ValueError, match="this is a file"):
+        write_page(captioner, tmp_path / "mine" / "thesis.tex", **options)
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "kept"
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Files of networks are not made: what is in them is no matter."""
+    monkeypatch.setattr(web_folder, "file_with_signatures", lambda *arguments: b"a network")
+    monkeypatch.setattr(web_folder, "rounded", lambda content: content)
+
+
+def files_of(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_lies_beside_a_page_is_left_alone(page, captioner, tmp_path, npm, monkeypatch, quick):
+    place = shutil.copytree(page, tmp_path / "page")
+    (place / ".git").mkdir()
+    for name in (".git/config", "CNAME"):
+        (place / name).write_text("kept")
+    settings = json.loads((place / "page.json").read_text())
+    (place / "old.js").write_text("of a page of an older version")
+    write_json(place / "page.json", {**settings, "files": [*settings["files"], "old.js", "../above.txt"]})
+    (tmp_path / "above.txt").write_text("kept")
+    (place / ".page-x.part").mkdir()  # of an export that was killed
+    link = tmp_path / "link"
+    link.symlink_to(place)
+    monkeypatch.chdir(place)
+    for where in (link, "."):
+        write_page(captioner, where, name="Second", scenes=False, runtime=npm)
+    assert files_of(place).keys() == files_of(page).keys() | {".git/config", "CNAME"}
+    assert link.is_symlink() and (tmp_path / "above.txt").exists()
+    assert json.loads((place / "page.json").read_text())["photo"]["name"] == "Second"
+    settings = json.loads((place / "page.json").read_text())
+    write_json(place / "page.json", {**settings, "files": [name for name in settings["files"] if name != "main.js"]})
+    with pytest.raises(ValueError, match="a file in this folder that the page needs the name of, 'main.js'"):
+        write_page(captioner, place, scenes=False, runtime=npm)
+
+
+def test_an_export_that_fails_leaves_the_page_from_before(page, captioner, tmp_path, npm, monkeypatch, quick):
+    place = shutil.copytree(page, tmp_path / "page")
+    before = files_of(place)
+    options = {"name": "Second", "scenes": False, "runtime": npm}
+    with monkeypatch.context() as patched:
+        patched.setattr(web_folder, "rounded", lambda content: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            write_page(captioner, place, **options)
+    assert files_of(place) == before and not [path for path in place.iterdir() if path.suffix == ".part"]
+
+    def replace(source, target, count=iter(range(100))):
+        if next(count) == 3:
+            raise KeyboardInterrupt
+        return rename(source, target)
+
+    rename = os.replace
+    with monkeypatch.context() as patched:
+        patched.setattr(web_folder.os, "replace", replace)
+        with pytest.raises(KeyboardInterrupt):
+            write_page(captioner, place, **options)
+    write_page(captioner, place, **options)
+    assert files_of(place).keys() == before.keys()
+    assert json.loads((place / "page.json").read_text())["photo"]["name"] == "Second"
+
+
+def test_without_a_runtime_the_page_says_what_is_missing(captioner, tmp_path, monkeypatch, quick):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9")  # nothing listens there
+    with pytest.warns(UserWarning, match="The page lacks LiteRT.js"):
+        page = write_page(captioner, tmp_path / "page", scenes=False, show_progress=False)
+    assert [path.name for path in (page / "runtime").iterdir()] == ["README.txt"]
+    readme = (page / "runtime" / "README.txt").read_text()
+    assert all(name in readme for name in runtime.FILES.values())
+    npm = write_npm(tmp_path / "npm")
+    web_folder.add_runtime(page, npm)
+    assert {*runtime.FILES.values()} <= {path.name for path in (page / "runtime").iterdir()}
+    with pytest.raises(ValueError, match="has its runtime already"):
+        web_folder.add_runtime(page, npm)
+    web_folder.add_runtime(page)
+    before = files_of(page)
+    write_page(captioner, page, scenes=False, show_progress=False)  # nobody warns: that of before stays
+    assert files_of(page) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "int4"}, "Expected one of: float32, int8"),
+        ({"num_beams": 0}, "num_beams"),
+        ({"max_length": 0}, "max_length"),
+        ({"runtime": "nowhere"}, "LiteRT.js is not in this folder"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_written(captioner, tmp_path, npm, options, message):
+    with pytest.raises(ValueError, match=message):
+        write_page(captioner, tmp_path / "page", scenes=False, **{"runtime": npm, **options})
+    assert [path.name for path in tmp_path.iterdir()] == ["npm"]
+
+
+# === The script beside a model ===
+
+AS_LITERT = "from tensorflow.lite.python.interpreter import Interpreter\n"  # the same class, in another package
+
+
+def caption_with(script, picture, tmp_path):
+    """Return what caption.py prints, with TensorFlow's interpreter in the place of ai_edge_litert's."""
+    (tmp_path / "stand_in" / "ai_edge_litert").mkdir(parents=True)
+    (tmp_path / "stand_in" / "ai_edge_litert" / "__init__.py").write_text("")
+    (tmp_path / "stand_in" / "ai_edge_litert" / "interpreter.py").write_text(AS_LITERT)
+    command = [sys.executable, "-W", "ignore", str(script), *map(str, picture)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "stand_in"), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+
+
+def test_caption_py_says_what_the_captioner_says(page, captioner, tmp_path):
+    picture = tmp_path / "scene.png"
+    picture.write_bytes(draw_scenes(1, seed=21)[0].png())
+    done = caption_with(page / "photo" / "caption.py", [picture], tmp_path)
+    assert done.stdout == f"{picture}\t{captioner.caption(picture, num_beams=3).caption}\n", done.stderr
+
+
+def test_caption_py_goes_on_past_what_it_cannot_read(page, tmp_path):
+    pictures = [tmp_path / name for name in ("postscript.jpg", "cut.png", "scene.png", "missing.png")]
+    pictures[0].write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    pictures[1].write_bytes(draw_scenes(1, seed=21)[0].png()[:300])
+    pictures[2].write_bytes(draw_scenes(1, seed=21)[0].png())
+    done = caption_with(page / "photo" / "caption.py", pictures, tmp_path)
+    assert done.returncode == 2 and done.stdout.startswith(f"{pictures[2]}\ta ") and done.stdout.count("\n") == 1
+    lines = [line for line in done.stderr.splitlines() if "not a picture that can be read" in line]
+    assert [line.partition(":")[0] for line in lines] == [str(pictures[i]) for i in (0, 1, 3)]
+    assert "Traceback" not in done.stderr
+
+
+def test_caption_py_names_the_package_that_is_missing(page, tmp_path):
+    command = [sys.executable, "-c", MISSING, str(page / "photo" / "caption.py"), "a.png"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and "pip install ai-edge-litert" in done.stderr and "Traceback" not in done.stderr
+
+
+MISSING = (
+    "import runpy, sys; sys.modules['ai_edge_litert'] = None; sys.argv = sys.argv[1:]; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
+def test_caption_py_reads_pictures_as_load_image_does(tmp_path):
+    script = runpy.run_path(str(CAPTION_SCRIPT))
+    rng = np.random.default_rng(5)
+    pixels = rng.integers(0, 256, (300, 410, 3), np.uint8)
+    turned = Image.Exif()
+    turned[0x112] = 6
+    Image.fromarray(pixels).save(tmp_path / "turned.jpg", exif=turned)
+    Image.fromarray(np.repeat(np.repeat(pixels, 5, 0), 5, 1)).save(tmp_path / "large.jpg")
+    alpha = np.dstack([pixels, rng.integers(0, 256, (300, 410), np.uint8)])
+    Image.fromarray(alpha).save(tmp_path / "see-through.png")
+    Image.fromarray(pixels[..., 0]).save(tmp_path / "grey.png")
+    Image.fromarray(rng.integers(0, 65536, (300, 410)).astype(np.uint16)).save(tmp_path / "16-bits.png")
+    for name in ("turned.jpg", "large.jpg", "see-through.png", "grey.png", "16-bits.png"):
+        found = script["read_photo"](tmp_path / name, 96, 128)[0]
+        np.testing.assert_array_equal(found, load_image(tmp_path / name, (96, 128)), err_msg=name)
+
+
+# === The server ===
+
+
+def ask(port, path, method="GET", host=None):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.putrequest(method, path, skip_host=True)
+    connection.putheader("Host", host or f"127.0.0.1:{port}")
+    connection.endheaders()
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer, content
+
+
+def test_the_server_gives_one_folder_and_nothing_else(page, served, tmp_path):
+    place = shutil.copytree(page, tmp_path / "page")
+    for secret in (tmp_path / "secret", place / ".secret", place / ".git" / "secret"):
+        secret.parent.mkdir(exist_ok=True)
+        secret.write_text("a secret")
+    (place / "link").symlink_to(tmp_path / "secret")
+    (place / "above").symlink_to(tmp_path)
+    port = served(place)
+    answer, content = ask(port, "/")
+    assert answer.status == 200 and b"sat-page" in content
+    assert answer.getheader("X-Content-Type-Options") == "nosniff" and answer.getheader("Cache-Control") == "no-store"
+    for path, kind in (("/main.js", "text/javascript"), ("/runtime/litert_wasm_internal.wasm", "application/wasm")):
+        assert ask(port, f"{path}?x")[0].getheader("Content-Type") == kind
+    for path in (
+        *("/../secret", "/%2e%2e/secret", "/..%2fsecret", "/photo/../../secret", "/..\\secret", "/%2e%2e%5csecret"),
+        *(
+            "/.secret",
+            "/%2esecret",
+            "/.git/secret",
+            "/link",
+            "/above/secret",
+            f"/{tmp_path}/secret",
+            f"{tmp_path}/secret",
+        ),
+        *("/runtime/", "/photo/", "/.lock"),
+    ):
+        answer, content = ask(port, path)
+        assert answer.status == 404 and b"a secret" not in content, path
+    assert ask(port, "/main.js", "POST")[0].status == 501
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *[("127.0.0.1", 200), ("localhost:9", 200), ("[::1]:9", 200)],
+        *[("evil.example:9", 403), ("[", 403), ("127.0.0.1.evil.example", 403)],
+    ],
+)
+def test_it_answers_to_its_own_name(page, served, host, status):
+    """A foreign page whose name leads to this computer (DNS rebinding) reads nothing."""
+    assert ask(served(page), "/main.js", host=host)[0].status == status
+
+
+def test_it_is_heard_on_this_computer_only(page):
+    server = page_server(page)
+    assert server.server_address[0] == "127.0.0.1"
+    with pytest.raises(ValueError, match="cannot be served there .* Choose another address"):
+        page_server(page, port=server.server_address[1])
+    server.server_close()
+
+
+def test_ctrl_c_ends_it(page, capsys, monkeypatch):
+    server = page_server(page)
+    monkeypatch.setattr(server, "serve_forever", functools.partial(_interrupt))
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    serve(server, open_browser=False)
+    out = capsys.readouterr().out
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/ \(Ctrl-C ends it\)\n", out) and not opened
+    monkeypatch.setattr(threading, "Thread", AtOnce)
+    server = page_server(page, host="0.0.0.0")
+    server.serve_forever = _interrupt
+    serve(server)
+    out = capsys.readouterr().out
+    assert opened == [out.split(" ")[0]] and opened[0].startswith("http://127.0.0.1:")
+
+
+class AtOnce:
+    """A thread that has ended when it has begun."""
+
+    def __init__(self, target, args, daemon):
+        self.start = functools.partial(target, *args)
+
+
+def _interrupt():
+    raise KeyboardInterrupt
+
+
+# === The command line ===
+
+
+def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
+    written = []
+
+    def write(captioner, directory, **options):
+        written.append(options)
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        write_json(Path(directory) / "page.json", {"files": ["index.html"], "runtime": runtime.VERSION})
+        return Path(directory)
+
+    monkeypatch.setattr(web_folder, "write_page", write)
+    monkeypatch.setattr("keras_sat.web.serve.serve", lambda server, open_browser: server.server_close())
+    command = ["export", "scenes", str(tmp_path / "page"), "--web", "--runtime", str(npm), "--num-beams", "2"]
+    assert main(command) == 0
+    assert written == [{"name": "scenes", "runtime": str(npm), "num_beams": 2}]
+    assert "bytes for any static host" in capsys.readouterr().out
+    assert main(["app", str(tmp_path / "page"), "--no-browser"]) == 0
+    assert len(written) == 1, "the page that is there is served"
+    assert main(["app", str(tmp_path / "page"), "--runtime", str(npm), "--no-browser"]) == 2
+    assert "has its runtime already" in capsys.readouterr().err
+    assert main(["app", str(tmp_path / "page" / "index.html"), "--encoder-weights", "x"]) == 2
+    assert "has its model already" in capsys.readouterr().err
+    assert main(["app", "scenes", "--no-browser", "--runtime", str(npm)]) == 0
+    assert len(written) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["export", "scenes", "page", "--web", "--tflite"], "leave out one of the two"),
+        (["export", "scenes", "page", "--runtime", "npm"], "pass --web too"),
+        (["app", "nothing-there", "--no-browser", "--runtime", "../npm"], "nothing-there"),
+        (["app", "scenes", "--port", "99999"], "cannot be served there"),
+        (["app", "scenes", "--runtime", "elsewhere"], "LiteRT.js is not in this folder"),
+    ],
+)
+def test_bad_use_is_one_line(tmp_path, monkeypatch, capsys, command, message):
+    write_npm(tmp_path / "npm")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert main(command) == 2
+    error = capsys.readouterr().err.strip().split("\n")[-1]
+    assert error.startswith("keras-sat: ") and message in error
+    assert not [*Path.cwd().iterdir()]
