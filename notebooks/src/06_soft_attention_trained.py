@@ -324,7 +324,8 @@ for label, results in captions.items():
 #
 # [07 · Hard attention](07_hard_attention.ipynb) looks at one place only, and has to learn without a smooth way.
 #
-# The last cell checks what this notebook has claimed.
+# The last cell checks what this notebook has claimed, and shows a caption as a player: point at a word, or press play
+# (where scripts run: GitHub shows none).
 
 # %%
 np.testing.assert_allclose(float(loss), first_term + 0.33 * second_term, rtol=1e-5)
@@ -345,3 +346,4 @@ assert curves["with penalty"]["attention_entropy"][-1] > curves["without"]["atte
 assert unevenness["with penalty"] < 0.5 * unevenness["without"]
 assert grounding["without"].mass > 1.5 * grounding["without"].uniform_mass
 assert grounding["with penalty"].mass < grounding["without"].mass - 0.05
+AttentionDisplay.from_result(captions["without"][0])

@@ -361,7 +361,8 @@ for name, captioner in (("scenes", soft_as_hard), ("scenes-hard", hard)):
 #
 # [08 · Words out](08_words_out.ipynb) is about the other choice: which word, when the probabilities are there.
 #
-# The last cell checks what this notebook has claimed.
+# The last cell checks what this notebook has claimed, and shows the first row above as a player: point at a word, or
+# press play (where scripts run: GitHub shows none).
 
 # %%
 assert np.abs(drawn.attention_weights).max(axis=(1, 2)).min() == 1  # one place for each word
@@ -380,3 +381,4 @@ assert 0.8 < errors[0] / (errors[3] * 1000**0.5) < 1.25
 for name, values in variation.items():
     assert values["soft to NWGM"] < values["NWGM to mean"] < values["soft to mean"] < 0.2 and same_word[name] > 0.9
 assert variation["scenes-hard"]["soft to mean"] < 0.3 * variation["scenes"]["soft to mean"]
+AttentionDisplay.from_result(weighed)

@@ -396,7 +396,8 @@ for word, width, share in zip(result.words, widths, above):
 #
 # [11 · When to look](11_when_to_look.ipynb): what makes attention look at what it names.
 #
-# The last cell checks what this notebook has claimed.
+# The last cell checks what this notebook has claimed, and shows the photo's caption as a player: point at a word, or
+# press play (where scripts run: GitHub shows none).
 
 # %%
 assert {split: len(members) for split, members in splits.items()} == {"train": 192, "dev": 24, "test": 24}
@@ -432,3 +433,4 @@ assert all(result.is_finished for result in described)
 if real_data:
     assert real["cross_entropy"][-1] < real["cross_entropy"][0]
     assert len(set(real["6,000 photos"])) > len(set(real["48 photos"]))
+keras_sat.AttentionDisplay(photo, result.words, result.attention_weights)
