@@ -97,6 +97,7 @@ def test_arithmetic_stays_in_float32(content):
     assert kinds == {schema.TensorType.INT8, schema.TensorType.FLOAT16}
 
 
+@pytest.mark.slow
 def test_a_matrix_in_eight_bits_is_that_of_a_model_saved_so(captioner, content, tmp_path):
     """Columns that were rounded once are not changed by being rounded again."""
     captioner.save(tmp_path / "small", precision="int8")

@@ -314,6 +314,7 @@ new MutationObserver(() => steps.push(Number(player.dataset.step))).observe(play
 """
 
 
+@pytest.mark.slow
 def test_play_walks_through_the_caption_and_ends(page):
     page.browser.execute_script("document.querySelector('[data-action=speed]').value = '2'")
     page.browser.execute_script(NOTE_STEPS)

@@ -340,6 +340,7 @@ def test_caption_py_says_what_the_captioner_says(page, captioner, tmp_path):
     assert done.stdout == f"{picture}\t{captioner.caption(picture, num_beams=3).caption}\n", done.stderr
 
 
+@pytest.mark.slow
 def test_caption_py_goes_on_past_what_it_cannot_read(page, tmp_path):
     pictures = [tmp_path / name for name in ("postscript.jpg", "cut.png", "scene.png", "missing.png")]
     pictures[0].write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")

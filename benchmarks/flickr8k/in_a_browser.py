@@ -2,7 +2,8 @@
 
 The first dev photos are given to the page of `keras-sat export --web`, in Chromium without a window (selenium), and to
 the captioner in Python, with 3 beams each: printed are how many captions are the same word for word, how many of them
-are so when only the weights of the file are rounded (LiteRT in Python, float32 against 8 bits), and the file's size.
+are so when only the weights of the file are rounded (LiteRT in Python, float32 against 8 bits), and the file's size;
+then how many times a second the three sentences of the playground follow a shape that is dragged.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import os
 import tempfile
 import threading
 import time
+import warnings
 
 import numpy as np
 
@@ -21,9 +23,24 @@ from keras_sat.captioner import Captioner
 from keras_sat.web.folder import write_page
 from keras_sat.web.serve import page_server
 
+DRAG = """
+const done = arguments[0], seconds = 5, page = document.querySelector(".sat-page");
+const canvas = document.querySelector('[data-role="scene"]'), { left, top, width } = canvas.getBoundingClientRect();
+canvas.setPointerCapture = () => {}; // there is no real pointer
+const send = (kind, x) => canvas.dispatchEvent(new PointerEvent(kind, {
+  clientX: left + (x / 64) * width, clientY: top + (32 / 64) * width, pointerId: 1, bubbles: true }));
+send("pointerdown", 20);
+const start = performance.now(), before = Number(page.dataset.scenes);
+(function move() {
+  send("pointermove", 12 + ((performance.now() - start) / 50) % 30);
+  if (performance.now() - start < 1000 * seconds) requestAnimationFrame(move);
+  else done((Number(page.dataset.scenes) - before) / seconds);
+})();
+"""
+
 
 def captions_of_page(folder, paths):
-    """Return the captions that the page in a folder has for pictures, and the seconds that one took at the median."""
+    """Return what the page in a folder does: captions of pictures, median seconds of one, scenes followed a second."""
     from selenium import webdriver
     from selenium.webdriver.support.wait import WebDriverWait
 
@@ -44,14 +61,18 @@ def captions_of_page(folder, paths):
             wait.until(lambda _: find(".sat-page").get_attribute("data-state") in ("done", "error"))
             seconds.append(time.perf_counter() - start)
             captions.append(find('[data-role="caption"]').text)
+        find("#tab-scenes").click()
+        wait.until(lambda _: find(".sat-page").get_attribute("data-state") in ("done", "error"))
+        scenes_a_second = browser.execute_async_script(DRAG)
         server.shutdown()
-    return captions, np.median(seconds)
+    return captions, np.median(seconds), scenes_a_second
 
 
 def captions_of_file(folder, captioner, paths):
     """Return the captions that the file of a page has in LiteRT's Python, 3 beams."""
     import tensorflow as tf
 
+    warnings.filterwarnings("ignore", ".*tf.lite.Interpreter is deprecated")
     content = gzip.decompress((folder / "photo" / "model.tflite.gz").read_bytes())
     interpreter = tf.lite.Interpreter(model_content=content)
     encode, beams = (interpreter.get_signature_runner(name) for name in ("encode", "beams"))
@@ -75,18 +96,24 @@ def main():
     captioner = Captioner.from_pretrained(arguments.model)
     expected = [result.caption for result in captioner.caption(paths)]
     with tempfile.TemporaryDirectory() as temporary:
-        options = {"scenes": False, "runtime": arguments.runtime}
         pages = {
-            precision: write_page(captioner, f"{temporary}/{precision}", precision=precision, **options)
+            precision: write_page(
+                captioner,
+                f"{temporary}/{precision}",
+                precision=precision,
+                runtime=arguments.runtime,
+                scenes=precision == "int8",
+            )
             for precision in ("float32", "int8")
         }
         for precision, folder in pages.items():
             packed = (folder / "photo" / "model.tflite.gz").stat().st_size
             same = np.mean([a == b for a, b in zip(captions_of_file(folder, captioner, paths), expected)])
             print(f"{precision}: {packed / 1e6:.2f} MB packed; {same:.1%} of {len(paths)} captions as in Python")
-        captions, seconds = captions_of_page(pages["int8"], paths)
+        captions, seconds, scenes_a_second = captions_of_page(pages["int8"], paths)
     same = np.mean([one == other for one, other in zip(captions, expected)])
     print(f"in Chromium: {same:.1%} of {len(paths)} captions as in Python; {seconds:.2f} s for a photo at the median")
+    print(f"the playground's three sentences follow a shape that is dragged {scenes_a_second:.0f} times a second")
 
 
 if __name__ == "__main__":

@@ -328,7 +328,7 @@ for view, result in zip(views, described):
     print(f"{view}: {result.caption} ({result.confidence:.2f})")
 
 # %%
-figure, axes = plt.subplots(1, 5, figsize=(6.2, 2.1), layout="constrained")
+figure, axes = plt.subplots(1, 5, figsize=(5.6, 1.9), layout="constrained")
 for ax, picture, result in zip(axes, views.values(), described):
     ax.imshow(picture, cmap="gray")
     ax.set_title(textwrap.fill(result.caption, 20), fontsize=6)
@@ -433,4 +433,4 @@ assert all(result.is_finished for result in described)
 if real_data:
     assert real["cross_entropy"][-1] < real["cross_entropy"][0]
     assert len(set(real["6,000 photos"])) > len(set(real["48 photos"]))
-keras_sat.AttentionDisplay(photo, result.words, result.attention_weights)
+keras_sat.AttentionDisplay.from_result(result)
