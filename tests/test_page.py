@@ -254,7 +254,7 @@ def test_sentences_follow_the_scene(site, serve, tmp_path):
 # === Keyboard, widths, colours ===
 
 
-def test_tabs_by_keyboard_and_narrow_and_dark(site, serve, browser):
+def test_tabs_by_keyboard_and_narrow_and_dark(site, serve, browser, tmp_path):
     from selenium.webdriver import Keys
 
     page = serve(site)
@@ -271,7 +271,9 @@ def test_tabs_by_keyboard_and_narrow_and_dark(site, serve, browser):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
     for tab in ("", "#scenes"):
         page.open(tab)
-        assert browser.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
+        if not tab:
+            page.give(scenes_in(tmp_path, 1)[0])
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
     named = "[...document.querySelectorAll('button, input, canvas[tabindex], video')].filter((one) => "
     named += "!one.labels?.length && !one.textContent.trim() && !one.getAttribute('aria-label')).length"
     assert browser.execute_script(f"return {named}") == 0, "all that can be used has a name"
@@ -308,6 +310,7 @@ def test_pictures_that_cannot_be_read(site, serve, tmp_path):
     [
         ("runtime/index.js", "The folder runtime/ beside this page must hold it: runtime/README.txt names the files"),
         ("runtime/litert_wasm_internal.wasm", "LiteRT, which runs the network, is missing."),
+        ("runtime/wasm-utils.js", "LiteRT, which runs the network, is missing."),
         ("photo/model.tflite.gz", "A part of this page, photo/model.tflite.gz, is missing: the server answers 404"),
         ("photo/model.json", "A part of this page, photo/model.json, is missing: the server answers 404"),
         ("page.json", "A part of this page, page.json, is missing: the server answers 404"),

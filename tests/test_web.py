@@ -23,7 +23,7 @@ import pytest
 from PIL import Image
 
 from data_utils import draw_scenes
-from data_utils.files import write_json
+from data_utils.files import write_json, write_whole
 from data_utils.images import load_image
 from keras_sat import Captioner
 from keras_sat.__main__ import main
@@ -242,15 +242,22 @@ def test_what_lies_beside_a_page_is_left_alone(page, captioner, tmp_path, npm, m
         (place / name).write_text("kept")
     settings = json.loads((place / "page.json").read_text())
     (place / "old.js").write_text("of a page of an older version")
-    write_json(place / "page.json", {**settings, "files": [*settings["files"], "old.js", "../above.txt"]})
+    write_json(
+        place / "page.json",
+        {**settings, "files": [*settings["files"], "old.js", "../above.txt", "elsewhere/thesis.tex"]},
+    )
     (tmp_path / "above.txt").write_text("kept")
     (place / ".page-x.part").mkdir()  # of an export that was killed
+    (place / "elsewhere").symlink_to(tmp_path)  # and page.json, which anybody may have written, names a file there
+    (tmp_path / "thesis.tex").write_text("kept")
     link = tmp_path / "link"
     link.symlink_to(place)
     monkeypatch.chdir(place)
     for where in (link, "."):
         write_page(captioner, where, name="Second", scenes=False, runtime=npm)
+    (place / "elsewhere").unlink()
     assert files_of(place).keys() == files_of(page).keys() | {".git/config", "CNAME"}
+    assert (tmp_path / "thesis.tex").exists()
     assert link.is_symlink() and (tmp_path / "above.txt").exists()
     assert json.loads((place / "page.json").read_text())["photo"]["name"] == "Second"
     settings = json.loads((place / "page.json").read_text())
@@ -293,6 +300,13 @@ def test_without_a_runtime_the_page_says_what_is_missing(captioner, tmp_path, mo
     readme = (page / "runtime" / "README.txt").read_text()
     assert all(name in readme for name in runtime.FILES.values())
     npm = write_npm(tmp_path / "npm")
+    by_hand = page / "runtime" / "index.js"
+    by_hand.write_text("as README.txt says")
+    write_page(captioner, page, scenes=False, runtime=npm)
+    assert by_hand.read_text() != "as README.txt says"
+    shutil.rmtree(page)
+    with pytest.warns(UserWarning, match="The page lacks LiteRT.js"):
+        write_page(captioner, page, scenes=False, show_progress=False)
     web_folder.add_runtime(page, npm)
     assert {*runtime.FILES.values()} <= {path.name for path in (page / "runtime").iterdir()}
     with pytest.raises(ValueError, match="has its runtime already"):
@@ -403,6 +417,8 @@ def test_the_server_gives_one_folder_and_nothing_else(page, served, tmp_path):
         secret.write_text("a secret")
     (place / "link").symlink_to(tmp_path / "secret")
     (place / "above").symlink_to(tmp_path)
+    (place / "x").mkdir()
+    (place / "x" / "index.html").symlink_to(tmp_path / "secret")
     port = served(place)
     answer, content = ask(port, "/")
     assert answer.status == 200 and b"sat-page" in content
@@ -417,6 +433,7 @@ def test_the_server_gives_one_folder_and_nothing_else(page, served, tmp_path):
             "/.git/secret",
             "/link",
             "/above/secret",
+            "/x/",
             f"/{tmp_path}/secret",
             f"{tmp_path}/secret",
         ),
@@ -483,7 +500,9 @@ def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
     def write(captioner, directory, **options):
         written.append(options)
         Path(directory).mkdir(parents=True, exist_ok=True)
-        write_json(Path(directory) / "page.json", {"files": ["index.html"], "runtime": runtime.VERSION})
+        for name in ("index.html", *web_folder.OF_RUNTIME):
+            write_whole(Path(directory) / name, "")
+        write_json(Path(directory) / "page.json", {"files": ["index.html"]})
         return Path(directory)
 
     monkeypatch.setattr(web_folder, "write_page", write)

@@ -28,7 +28,8 @@ const done = arguments[0], seconds = 5, page = document.querySelector(".sat-page
 const canvas = document.querySelector('[data-role="scene"]'), { left, top, width } = canvas.getBoundingClientRect();
 canvas.setPointerCapture = () => {}; // there is no real pointer
 const send = (kind, x) => canvas.dispatchEvent(new PointerEvent(kind, {
-  clientX: left + (x / 64) * width, clientY: top + (32 / 64) * width, pointerId: 1, bubbles: true }));
+  clientX: left + (x / 64) * width, clientY: top + (32 / 64) * width, pointerId: 1, bubbles: true,
+  isPrimary: true, buttons: 1 }));
 send("pointerdown", 20);
 const start = performance.now(), before = Number(page.dataset.scenes);
 (function move() {

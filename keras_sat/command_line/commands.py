@@ -413,11 +413,11 @@ def run_export(model, directory, tflite, web, runtime, encoder_weights=None, **o
         raise ValueError("The runtime of browsers belongs to a page: pass --web too. Received: --runtime")
     captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
     if web:
-        from keras_sat.web.folder import write_page
+        from keras_sat.web.folder import size_of_page, write_page
 
         folder = write_page(captioner, directory, name=_shown_name(model), runtime=runtime, **options)
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        print(f"{visible(folder)}: a page of {size:,} bytes for any static host; `keras-sat app` serves it too")
+        size = f"{size_of_page(folder):,} bytes"
+        print(f"{visible(folder)}: a page of {size} for any static host; `keras-sat app` serves it too")
         return
     folder = captioner.export(directory, ["tf_saved_model", "litert"] if tflite else "tf_saved_model", **options)
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -444,7 +444,9 @@ def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
 
     from keras_sat.captioner import Captioner
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C does, which leaves nothing behind
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.default_int_handler)  # like Ctrl-C, which leaves nothing behind
     with tempfile.TemporaryDirectory(prefix="keras-sat-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary) / "page"
         with page_server(folder, host, port) as server:  # a port that is taken is noticed at once

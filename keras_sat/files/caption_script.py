@@ -4,6 +4,7 @@ It lies beside model.tflite (or model.tflite.gz) and vocabulary.txt, and needs n
 read as `data_utils.load_image` reads them, to the pixel; animations by their first frame.
 """
 
+import contextlib
 import gzip
 import sys
 import warnings
@@ -36,7 +37,8 @@ def read_photo(path, height, width):
         if image.format == "JPEG":  # large ones are decoded at a fraction of their size
             image.draft(None, (2 * max(height, width),) * 2)
         image.load()
-        image = ImageOps.exif_transpose(image)
+        with contextlib.suppress(Exception):  # of damaged metadata: the pixels are whole
+            image = ImageOps.exif_transpose(image)
         if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
             image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
         if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):  # it lies over white

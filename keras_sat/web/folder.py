@@ -35,6 +35,7 @@ ABOUT = (
     "Made with keras_sat. The network runs in your browser by LiteRT (Apache License 2.0). Bundled networks of photos "
     "are for research and education only, not for commercial use."
 )
+OF_RUNTIME = {f"runtime/{name}" for name in FILES.values()}
 SCENES = {"scenes": "With soft attention", "scenes-hard": "With hard attention", "scenes-none": "Without attention"}
 PRECISIONS = ("float32", "int8")
 
@@ -117,6 +118,11 @@ def write_page(
     return directory
 
 
+def size_of_page(directory):
+    """Return the bytes of a page's own files."""
+    return sum((Path(directory) / name).stat().st_size for name in _files_of(directory))
+
+
 def is_page(directory):
     """Return whether a folder holds a page that was written here."""
     return bool(_files_of(directory))
@@ -129,8 +135,7 @@ def add_runtime(directory, runtime=None, *, show_progress=True):
         directory: the folder of the page.
         runtime, show_progress: see `runtime_files`.
     """
-    page = read_json(directory / MARK, "the list of a page")
-    if page.get("runtime") is not None:
+    if all((directory / name).is_file() for name in OF_RUNTIME):
         if runtime is not None:
             raise ValueError(f"This page has its runtime already. Received: runtime={str(runtime)!r}")
         return
@@ -138,8 +143,8 @@ def add_runtime(directory, runtime=None, *, show_progress=True):
     with exclusive_lock(directory / LOCK, f"is writing the page {directory}"):
         for name, content in files.items():
             write_whole(directory / "runtime" / name, content)
-        names = {*page["files"], *(f"runtime/{name}" for name in files)}
-        write_json(directory / MARK, {**page, "runtime": VERSION, "files": sorted(names)})
+        page = read_json(directory / MARK, "the list of a page")
+        write_json(directory / MARK, {**page, "runtime": VERSION, "files": sorted({*page["files"], *OF_RUNTIME})})
 
 
 def _runtime_of(directory):
@@ -155,9 +160,13 @@ def _files_of(directory):
     with contextlib.suppress(OSError, ValueError):
         page = read_json(Path(directory) / MARK)
         if isinstance(page, dict) and isinstance(page.get("files"), list) and "index.html" in page["files"]:
-            names = {name for name in page["files"] if isinstance(name, str)}
-            return {name for name in names if not Path(name).is_absolute() and ".." not in Path(name).parts}
+            return {name for name in page["files"] if isinstance(name, str) and _lies_within(Path(directory), name)}
     return set()
+
+
+def _lies_within(directory, name):
+    """Return whether a path from a list that anybody may have written stays in the folder, links followed."""
+    return not Path(name).anchor and (directory / name).parent.resolve().is_relative_to(directory.resolve())
 
 
 def _refuse_foreign(directory):
@@ -177,13 +186,13 @@ def _take_place(fresh, directory, page):
     """Move a new page into its folder. Whoever is stopped in between leaves a page that the next export replaces."""
     before = _files_of(directory)
     files = {path.relative_to(fresh).as_posix() for path in fresh.rglob("*") if path.is_file()}
-    in_the_way = sorted(name for name in files - before if (directory / name).exists())
+    in_the_way = sorted(name for name in files - before - OF_RUNTIME if (directory / name).exists())
     if in_the_way:
         raise ValueError(
             f"There is a file in this folder that the page needs the name of, {in_the_way[0]!r}. Move it away, or name "
             f"another folder. Received: directory={str(directory)!r}"
         )
-    write_json(directory / MARK, {**page, "files": sorted(before | files)})
+    write_json(directory / MARK, {**page, "runtime": None, "files": sorted(before | files)})
     for name in sorted(files):
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         os.replace(fresh / name, directory / name)

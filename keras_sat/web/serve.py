@@ -35,13 +35,19 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         if not self._is_asked_for_by_name():
             self.send_error(403)
             return None
-        place = Path(os.path.realpath(self.translate_path(self.path)))
-        folder = Path(os.path.realpath(self.directory))
-        inside = place.relative_to(folder).parts if place.is_relative_to(folder) else ("..",)
-        if any(part.startswith(".") for part in inside):  # hidden, or where a link leads out
+        place = Path(self.translate_path(self.path))
+        place = place / "index.html" if place.is_dir() else place
+        if not self._is_for_all(place):
             self.send_error(404)
             return None
         return super().send_head()
+
+    def _is_for_all(self, place):
+        """Return False for what is hidden or not there, and where a link leads out of the folder."""
+        place, folder = Path(os.path.realpath(place)), Path(os.path.realpath(self.directory))
+        if not place.is_file() or not place.is_relative_to(folder):
+            return False
+        return not any(part.startswith(".") for part in place.relative_to(folder).parts)
 
     def _is_asked_for_by_name(self):
         """Return False where a page of somebody else's asks, whose name leads to this computer (DNS rebinding)."""

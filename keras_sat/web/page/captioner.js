@@ -11,6 +11,8 @@ export function sentenceOf(error) {
   return `Something went wrong that the page does not know: ${text.replace(/\.$/, "")}. Load it again; the browser's console may say more.`;
 }
 
+const PARTS = ["index.js", "wasm-utils.js", ...["litert_wasm_internal", "litert_wasm_compat_internal"].flatMap((name) => [`${name}.js`, `${name}.wasm`])];
+
 // Load LiteRT, once. Where it is missing, the Problem says what belongs where.
 let runtime = null;
 function loadRuntime() {
@@ -23,7 +25,7 @@ function loadRuntime() {
     } catch (error) {
       console.warn(error);
       runtime = null;
-      const places = ["index.js", "litert_wasm_internal.wasm", "litert_wasm_internal.js"].map((name) => new URL(`runtime/${name}`, import.meta.url));
+      const places = PARTS.map((name) => new URL(`runtime/${name}`, import.meta.url));
       const answers = await Promise.all(places.map((place) => fetch(place, { method: "HEAD" }).catch(() => null)));
       if (answers.includes(null)) throw new Problem("A part of this page cannot be had: is the network gone? Load the page again.");
       if (answers.every(({ ok }) => ok)) throw new Problem(`LiteRT, which runs the network, cannot run in this browser: ${error?.message || error}`);

@@ -40,7 +40,7 @@ export class LivePlayer {
       this.update = startPlayer(figure, shown);
       this.words = result.words.join(" ");
       const buttons = figure.querySelectorAll("button[data-step]"), last = buttons.length - 1;
-      if (last >= 0 && step >= 0) buttons[Math.min(step, last)][hadFocus ? "focus" : "click"]();
+      if (last >= 0 && step >= 0) buttons[Math.min(step, last)][hadFocus ? "focus" : "click"]({ preventScroll: true });
     }
     this.place.querySelector('[data-role="picture"]').getContext("2d").drawImage(this.picture, 0, 0);
   }

@@ -29,6 +29,11 @@ class View {
     this.set({ state: "error", message: sentenceOf(error), share: 1 });
   }
 
+  // On a phone the message may be far up.
+  showMessage() {
+    if (views[shown] === this) find('[data-role="message"]').scrollIntoView({ block: "nearest" });
+  }
+
   // Tell a screen reader, once nothing has changed for a moment.
   announce(text) {
     if (views[shown] !== this) return;
@@ -60,7 +65,6 @@ const start = {
   scenes: async (view) => {
     const captioners = [];
     for (const { folder, label } of settings.scenes) captioners.push([label, await loadCaptioner(folder, (share) => view.set({ share }))]);
-    view.set({ message: "Point at a word to see where the model looked for it." });
     return startScenesTab(find, view, captioners, () => { root.dataset.scenes = Number(root.dataset.scenes ?? 0) + 1; });
   },
 };
@@ -111,8 +115,10 @@ const drop = find('[data-role="drop"]');
 const hasFiles = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
 
 async function give(file) {
-  if (!file) return;
+  if (!file || window.keras_sat_is_old) return;
   if (shown !== "photo") tabs.photo.click();
+  if (!(await settled)) return; // and the message says why
+  if (!started.photo) show("photo");
   if (views.photo.state === "loading") views.photo.set({ message: "The network is still loading. The photo will be looked at when it is there." });
   (await started.photo?.catch(() => null))?.look(file);
 }
@@ -131,14 +137,19 @@ addEventListener("drop", (event) => {
 });
 addEventListener("paste", (event) => give(event.clipboardData?.files[0]));
 
-if (!window.keras_sat_is_old) {
+// Read which captioners the page has; return whether it is known.
+async function begin() {
   try {
     settings = await (await fetchPart(new URL("page.json", import.meta.url))).json();
     tabs.scenes.hidden = !settings.scenes.length;
     find('[data-role="about"]').textContent = settings.about;
     listen();
-    await show(named());
+    return true;
   } catch (error) {
     views[shown].fail(error);
+    return false;
   }
 }
+
+const settled = window.keras_sat_is_old ? Promise.resolve(false) : begin();
+if (await settled) show(named());

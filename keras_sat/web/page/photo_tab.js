@@ -24,7 +24,12 @@ export function startPhotoTab(find, view, captioner) {
     } catch (error) {
       if (isCurrent()) view.fail(error);
     }
-    if (isCurrent()) find('[data-role="message"]').scrollIntoView({ block: "nearest" }); // on a phone it may be far up
+    if (isCurrent()) view.showMessage();
+  }
+
+  function tell(message) {
+    view.set({ message });
+    view.showMessage();
   }
 
   function look(file) {
@@ -92,9 +97,9 @@ export function startPhotoTab(find, view, captioner) {
   find('[data-role="say"]').addEventListener("submit", (event) => {
     event.preventDefault();
     const words = tokenise(event.target.elements.sentence.value), most = captioner.settings.max_length - 1;
+    if (!words.length) return tell("Type a sentence of at least one word.");
+    if (words.length > most) return tell(`The model reads sentences of up to ${most} words; this one has ${words.length}.`);
     attempt("Reading the sentence …", async (isCurrent) => {
-      if (!words.length) return "Type a sentence of at least one word.";
-      if (words.length > most) return `The model reads sentences of up to ${most} words; this one has ${words.length}.`;
       const found = await captioner.attend(photo.features, words);
       if (!isCurrent()) return null;
       press(null);

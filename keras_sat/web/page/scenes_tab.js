@@ -5,6 +5,7 @@ import { COLOURS, MOST_SHAPES, nameOf, Scene, SHAPES, SIDE, SIZES } from "./scen
 
 // A scene that the captioner without attention mixes up, and the others do not.
 const FIRST = [{ shape: "circle", colour: "red", size: "big", left: 9, top: 21 }, { shape: "square", colour: "green", size: "big", left: 38, top: 23 }];
+const MESSAGE = "Point at a word to see where the model looked for it.";
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 // Start the tab; `captioners` is a list of [label, Captioner], and `count` is called when all of them have followed.
@@ -62,7 +63,7 @@ export function startScenesTab(find, view, captioners, count) {
         count();
         if (wanted) await new Promise(requestAnimationFrame);
       }
-      view.set({ state: "done" });
+      view.set({ state: "done", message: MESSAGE });
     } catch (error) {
       view.fail(error);
     }
@@ -141,14 +142,15 @@ export function startScenesTab(find, view, captioners, count) {
 
   canvas.addEventListener("pointerdown", (event) => {
     const [x, y] = placeOf(event), number = scene.at(x, y);
-    if (number < 0) return;
+    if (number < 0 || event.button || !event.isPrimary) return;
     chosen = number;
     dragged = [x - scene.shapes[number].left, y - scene.shapes[number].top];
     canvas.setPointerCapture(event.pointerId);
     changed();
   });
   canvas.addEventListener("pointermove", (event) => {
-    if (!dragged) return;
+    if (!event.buttons) dragged = null; // a menu may have taken the button's end
+    if (!dragged || !event.isPrimary) return;
     const [x, y] = placeOf(event);
     scene.place(scene.shapes[chosen], x - dragged[0], y - dragged[1]);
     changed();
