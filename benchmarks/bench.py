@@ -475,6 +475,42 @@ def bench_load_pretrained(bench):
     return figure(value, "s")
 
 
+def bench_shell_to_caption(bench):
+    """Seconds from the shell to the caption of a photo without TensorFlow; and how many times as fast as with it."""
+    photo = bench.photos(1)[0]
+    command = [sys.executable, "-m", "keras_sat", "caption", photo, "--model", "flickr8k"]
+    without = {**os.environ, "KERAS_HOME": str(bench.folder / "home")}
+
+    def fast():
+        subprocess.run(command, check=True, capture_output=True, env=without)
+
+    def usual():  # another search than the file was made for
+        subprocess.run([*command, "--max-length", "19"], check=True, capture_output=True, env=without)
+
+    fast()  # this makes the file
+    own, with_tensorflow = in_turn(fast, usual)
+    result = figure(own, "s from the shell")
+    result["ratios"]["with_tensorflow"] = with_tensorflow / own
+    return result
+
+
+def bench_fast_photos(bench):
+    """Photos a second from files to captions without TensorFlow, loading included in neither."""
+    from keras_sat import Captioner, load_fast
+
+    os.environ["KERAS_HOME"] = str(bench.folder / "home")
+    paths = bench.photos(256)
+    fast, captioner = load_fast("flickr8k"), Captioner.from_pretrained("flickr8k")
+    own, with_tensorflow = in_turn(lambda: fast.caption(paths), lambda: captioner.caption(paths))
+    one, one_with_tensorflow = in_turn(
+        lambda: [fast.caption(path) for path in paths[:16]], lambda: [captioner.caption(path) for path in paths[:16]]
+    )
+    result = figure(len(paths) / own, "photos/s", one_by_one=16 / one)
+    result["ratios"]["tensorflow_in_batches"] = with_tensorflow / own
+    result["ratios"]["tensorflow_one_by_one"] = one_with_tensorflow / one
+    return result
+
+
 # === The table ===
 
 
@@ -493,6 +529,8 @@ FIGURES = {
     "memory_120k": bench_memory_120k,
     "import": bench_import,
     "load_pretrained": bench_load_pretrained,
+    "shell_to_caption": bench_shell_to_caption,
+    "fast_photos": bench_fast_photos,
 }
 
 

@@ -27,6 +27,13 @@ def without_greetings():
     if os.environ.setdefault(LOG_LEVEL, QUIET) != QUIET or "tensorflow" in sys.modules:
         yield
         return
+    with nothing_on_standard_error():
+        yield
+
+
+@contextlib.contextmanager
+def nothing_on_standard_error():
+    """Let what is written to standard error inside the block vanish, from C++ too."""
     with contextlib.suppress(AttributeError, ValueError, OSError):  # a program may have no console
         sys.stderr.flush()
     try:

@@ -27,6 +27,7 @@ __all__ = [
     "DotAttention",
     "ENCODERS",
     "Ensemble",
+    "FastCaptioner",
     "Grounding",
     "KeepTraining",
     "PRESETS",
@@ -48,6 +49,7 @@ __all__ = [
     "gallery",
     "greedy_search",
     "ground",
+    "load_fast",
     "plot_history",
     "sample_search",
 ]
@@ -637,6 +639,17 @@ class Ensemble:
     @property
     def encoder_model(self) -> Any: ...
 
+class FastCaptioner:
+    vocabulary: Any
+    photo_size: Any
+    def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = ...) -> None: ...
+    @property
+    def has_confidence(self) -> bool: ...
+    def caption(self, images: Any, *, recursive: bool = ...) -> Any: ...
+    def caption_each(self, images: Any, *, errors: str = ...) -> Iterator[tuple[Any, Any]]: ...
+    def attend_each(self, images: Any, caption: str, *, errors: str = ...) -> Iterator[tuple[Any, Any]]: ...
+    def attend(self, image: Any, caption: str) -> CaptionResult: ...
+
 class Grounding:
     mass: float
     uniform_mass: float
@@ -934,6 +947,7 @@ def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = ..., **o
 def ground(
     results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ..., enlarge: int = ...
 ) -> Grounding: ...
+def load_fast(model: str | os.PathLike = ..., *, num_threads: int | None = ...) -> FastCaptioner: ...
 def plot_history(history: Any, ax: Any = ...) -> Any: ...
 def sample_search(
     step: Callable,

@@ -26,7 +26,8 @@ def main(argv=None):
     with ctrl_c_noted() as pressed:
         try:
             os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever else is usual on this computer
-            import_tensorflow()
+            if command != "caption":  # which imports it where it needs it
+                import_tensorflow()
             if pressed:
                 raise KeyboardInterrupt  # that an import has passed over
             COMMANDS[command](**arguments)

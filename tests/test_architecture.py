@@ -19,6 +19,7 @@ FLOORS = (  # of keras_sat: a file imports from its own folder and from the floo
     ("search",),
     ("files",),
     ("captioner",),
+    ("fast",),
     ("scoring",),
     ("pictures",),
     ("web",),

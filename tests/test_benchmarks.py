@@ -18,7 +18,12 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = [
     "train_soft", "train_hard", "train_after", "caption_greedy", "caption_beam5", "caption_one", "photo_to_caption",
     "features_vgg16", "features_mobilenet_v2", "batches", "memory_8k", "memory_120k", "import", "load_pretrained",
+    "shell_to_caption", "fast_photos",
 ]  # fmt: skip
+PEERS = {
+    "pytorch_loop", "pytorch_vgg16", "attends_before", "attends_before_bilinear",
+    "with_tensorflow", "tensorflow_in_batches", "tensorflow_one_by_one",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -166,7 +171,7 @@ def test_the_recorded_results_have_every_figure(bench):
     for name, figure in results["figures"].items():
         assert {"value", "unit", "share_of_limit", "ratios"} <= figure.keys()
         assert figure["value"] > 0, name
-        assert figure["ratios"].keys() <= {"pytorch_loop", "pytorch_vgg16", "attends_before", "attends_before_bilinear"}
+        assert figure["ratios"].keys() <= PEERS
     assert {"cores", "python", "tensorflow", "keras", "torch"} <= results["machine"].keys()
 
 

@@ -112,8 +112,10 @@ def run_caption(
             f"Received: --say with --{next(iter(options)).replace('_', '-')}"
         )
     paths = find_pictures(images, recursive=recursive)
-    captioner = _captioner_of(model, encoder_weights)
-    if min_confidence is not None and captioner.confidence is None:
+    fast = _fast_captioner_of(model, encoder_weights, options)
+    captioner = fast or _captioner_of(model, encoder_weights)
+    has_confidence = fast.has_confidence if fast else captioner.confidence is not None
+    if min_confidence is not None and not has_confidence:
         raise ValueError(
             "This model's captions have no confidence: nobody has calibrated it. `keras-sat calibrate MODEL --data` "
             f"with a data set does so; several models together have none. Received: --min-confidence {min_confidence:g}"
@@ -127,7 +129,7 @@ def run_caption(
     with _progress(len(paths)) as progress:
         progress.advance(0)  # the first captions come only after a whole batch
         if say is None:
-            results = captioner.caption_each(paths, errors="yield", **options)
+            results = captioner.caption_each(paths, errors="yield", **({} if fast else options))
         else:
             _say_unknown_words(captioner.vocabulary, say)
             results = captioner.attend_each(paths, say, errors="yield")
@@ -153,8 +155,55 @@ def run_caption(
     if len(unreadable) < len(paths):
         for option, out in places.items():
             print(f"keras-sat: --{option}: {visible(Path(out).expanduser())}", file=sys.stderr)
+    if not fast and not unreadable:
+        _prepare_fast(model, encoder_weights, options)
     if unreadable:
         raise ValueError("; ".join(map(visible, unreadable)))
+
+
+def _fast_captioner_of(models, encoder_weights, options):
+    """Return a captioner that needs no TensorFlow, where there is one that does the same; else None."""
+    from keras_sat.fast import FastCaptioner, fast_folder
+
+    if not _may_be_fast(models, encoder_weights, options):
+        return None
+    model = models[0] if models else DEFAULT_MODEL
+    with contextlib.suppress(OSError, ValueError):  # the usual way says what is wrong
+        folder = fast_folder(model)
+        captioner = folder and FastCaptioner(folder)
+        if captioner and not models:
+            _say_usual_model(DEFAULT_MODEL)
+        return captioner
+    return None
+
+
+def _may_be_fast(models, encoder_weights, options):
+    """Return whether LiteRT can do what was asked for: one model that is whole, and the usual search."""
+    from keras_sat.fast import SEARCH, is_installed
+
+    is_usual = all(SEARCH.get(name) == value for name, value in options.items())
+    return is_usual and encoder_weights is None and len(models or [1]) == 1 and is_installed()
+
+
+def _prepare_fast(models, encoder_weights, options):
+    """Make the file for LiteRT, so that the next captions of this model come without TensorFlow."""
+    from keras_sat.fast import fast_folder, make_fast
+
+    if not _may_be_fast(models, encoder_weights, options):
+        return
+    model = models[0] if models else DEFAULT_MODEL
+    try:
+        if fast_folder(model) is None:
+            if sys.stderr.isatty():
+                print("keras-sat: making this model ready to caption without TensorFlow next time", file=sys.stderr)
+            make_fast(model)
+    except (OSError, ValueError) as error:  # the captions are there
+        if sys.stderr.isatty():
+            print(f"keras-sat: that is left out: {without_number(error)}", file=sys.stderr)
+
+
+def _say_usual_model(name):
+    print(f"keras-sat: without --model, {name!r} is used", file=sys.stderr)
 
 
 def _say_unknown_words(vocabulary, caption):
@@ -209,13 +258,14 @@ def _print_json(parts):
 
 def _captioner_of(models, encoder_weights, data=None):
     """Return the captioner that --model names, the usual one without it, or the Ensemble of several."""
+    import_tensorflow()
     from keras_sat.captioner import Captioner
     from keras_sat.files.model_folder import PRETRAINED
     from keras_sat.search.ensemble import Ensemble
 
     if models is None:
         name = "scenes" if data == "scenes" else DEFAULT_MODEL
-        print(f"keras-sat: without --model, {name!r} is used", file=sys.stderr)
+        _say_usual_model(name)
         models = [PRETRAINED / name]  # whatever lies in the current folder
     captioners = [Captioner.from_pretrained(model, encoder_weights=encoder_weights) for model in models]
     return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
