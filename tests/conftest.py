@@ -49,6 +49,13 @@ def same_chance_in_every_run():
     keras.utils.set_random_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def no_files_for_litert(request, monkeypatch):
+    """Let captions come from TensorFlow, and no file be made, which takes seconds: tests/test_fast.py is about that."""
+    if request.module.__name__ != "test_fast":
+        monkeypatch.setattr("keras_sat.fast.is_installed", lambda: False)
+
+
 @pytest.fixture
 def without_graphs():
     """Run TensorFlow step by step: for tests of what surrounds a few updates, whose time would mostly be tracing."""
