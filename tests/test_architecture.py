@@ -144,9 +144,10 @@ def test_importing_loads_no_tensorflow(code):
     assert not loaded & {"tensorflow", "keras", "matplotlib", "nltk"}
 
 
-def test_to_caption_a_picture_imports_nothing_of_training(tmp_path):
+def test_to_caption_a_picture_imports_nothing_of_training(tmp_path, monkeypatch):
     from data_utils import draw_scenes
 
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))  # where no file for LiteRT lies
     picture = tmp_path / "scene.png"
     picture.write_bytes(draw_scenes(1)[0].png())
     arguments = ["caption", str(picture), "--model", "scenes"]
