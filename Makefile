@@ -50,7 +50,12 @@ lint: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable ".[coco]"
 	touch $@
 
-bench: .venv/bench
+# Captions without TensorFlow: `keras-sat caption` uses it where it is installed.
+.venv/fast: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable ".[fast]"
+	touch $@
+
+bench: .venv/bench .venv/fast
 	$(BIN)/python benchmarks/bench.py
 
 # Where a GPU is: needs jax, keras and numpy in PYTHON, and takes PyTorch as the peer if it is there.
