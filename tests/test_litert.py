@@ -39,6 +39,7 @@ def runners(content):
     return {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
 
 
+@pytest.mark.slow
 def test_each_signature_does_what_the_captioner_does(captioner, content, photos):
     run = runners(content)
     assert run.keys() == {*SIGNATURES}
@@ -73,6 +74,7 @@ def _with_alternatives(result):
     return [result, *result.alternatives]
 
 
+@pytest.mark.slow
 def test_rounded_weights_keep_the_captions(content, photos):
     small = rounded(content)
     assert len(small) < 0.5 * len(content) and len(gzip.compress(small, mtime=0)) < 0.4 * len(content)
@@ -84,6 +86,7 @@ def test_rounded_weights_keep_the_captions(content, photos):
     assert len({str(ids) for ids in found[0]}) > 10
 
 
+@pytest.mark.slow
 def test_arithmetic_stays_in_float32(content):
     model = flatbuffer_utils.convert_bytearray_to_object(bytearray(rounded(content)))
     kinds = set()

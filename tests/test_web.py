@@ -347,6 +347,7 @@ def caption_with(script, picture, tmp_path):
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_caption_py_says_what_the_captioner_says(page, captioner, tmp_path):
     picture = tmp_path / "scene.png"
     picture.write_bytes(draw_scenes(1, seed=21)[0].png())
