@@ -65,11 +65,11 @@ def whole_folder(path):
 
 
 def clear_half_written(*paths):
-    """Remove the temporary files of a `write_whole` that was killed; no other process may be writing these files."""
+    """Remove what a `write_whole` or `whole_folder` has left that was killed; no other process may be writing these."""
     for path in paths:
         for leftover in path.parent.glob(f".{path.name}.*.part"):
             with contextlib.suppress(OSError):  # it does no harm
-                leftover.unlink()
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 def check_is_file(path, kind="file"):

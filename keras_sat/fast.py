@@ -12,7 +12,6 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from data_utils.captions import tokenise
-from data_utils.files import exclusive_lock, read_json, whole_folder, write_whole
+from data_utils.files import clear_half_written, exclusive_lock, read_json, whole_folder, write_whole
 from data_utils.images import find_pictures, load_image, stands_for_many
 from data_utils.quiet import nothing_on_standard_error
 from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
 from keras_sat.files.model_folder import model_directory
+from keras_sat.installed import keras_home
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.search.result import CaptionResult
 
@@ -77,8 +77,7 @@ def make_fast(model: str | os.PathLike) -> Path:
     folder = _cached(model_directory(model))
     usual = {"length_penalty": None, "no_repeat_ngram": None, "allow_unknown": False}
     with exclusive_lock(folder.parent / ".litert.lock", f"is making a file for LiteRT in {folder.parent}"):
-        for leftover in folder.parent.glob(f".{folder.name}.*.part"):  # of one that was killed
-            shutil.rmtree(leftover, ignore_errors=True)
+        clear_half_written(folder)
         if not _has_file(folder):
             with whole_folder(folder) as temporary, without_fast_twins():
                 content = file_with_signatures(captioner, *search_options(captioner, **SEARCH, **usual))
@@ -98,8 +97,7 @@ def _cached(directory):
     digest = settings.get("digest") if isinstance(settings, dict) else None
     if not isinstance(digest, str) or not digest.isalnum():
         raise ValueError(f"{directory / 'config.json'}: this is something else. Expected: the settings of a captioner.")
-    keras_home = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
-    return keras_home / "keras_sat" / f"litert-{digest}"
+    return keras_home() / "keras_sat" / f"litert-{digest}"
 
 
 def _has_file(folder):

@@ -1,7 +1,13 @@
-"""The packages that ship weights of encoders: where their files lie, without any of their code."""
+"""Where files lie that are not ours: in the packages that ship weights of encoders, and where Keras keeps downloads."""
 
 import importlib.util
+import os
 from pathlib import Path
+
+
+def keras_home():
+    """Return the folder in which Keras keeps what it downloads."""
+    return Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
 
 
 def find_installed_weights(name):

@@ -74,7 +74,8 @@ def test_a_whole_folder_appears_at_the_end_or_not_at_all(tmp_path):
 def test_what_was_half_written_is_cleared_away(tmp_path):
     for name in (".a.txt.0123abcd.part", ".b.txt.0123abcd.part", "a.txt", "mine.part"):
         (tmp_path / name).write_text("x")
-    clear_half_written(tmp_path / "a.txt")
+    (tmp_path / ".folder.0123abcd.part" / "deep").mkdir(parents=True)
+    clear_half_written(tmp_path / "a.txt", tmp_path / "folder")
     assert sorted(os.listdir(tmp_path)) == [".b.txt.0123abcd.part", "a.txt", "mine.part"]
 
 

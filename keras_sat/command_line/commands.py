@@ -17,7 +17,7 @@ from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.checks import NO_EPOCH, STOPPED_EARLY
 from keras_sat.command_line.messages import visible, without_number
 from keras_sat.command_line.paths import drawing_paths, make_place, refuse_one_place_for_two, refuse_other_kind
-from keras_sat.installed import find_installed_weights
+from keras_sat.installed import find_installed_weights, keras_home
 from keras_sat.options import ENCODER_NAMES, SelfCriticalOptions, SteadyOptions
 from keras_sat.presets import (
     DEFAULT_MODEL,
@@ -112,7 +112,10 @@ def run_caption(
             f"Received: --say with --{next(iter(options)).replace('_', '-')}"
         )
     paths = find_pictures(images, recursive=recursive)
-    fast = _fast_captioner_of(model, encoder_weights, options)
+    fast_model = _model_for_litert(model, encoder_weights, options)
+    fast = _fast_captioner_of(fast_model)
+    if fast and not model:
+        _say_usual_model(DEFAULT_MODEL)
     captioner = fast or _captioner_of(model, encoder_weights)
     has_confidence = fast.has_confidence if fast else captioner.confidence is not None
     if min_confidence is not None and not has_confidence:
@@ -156,42 +159,37 @@ def run_caption(
         for option, out in places.items():
             print(f"keras-sat: --{option}: {visible(Path(out).expanduser())}", file=sys.stderr)
     if not fast and not unreadable:
-        _prepare_fast(model, encoder_weights, options)
+        _prepare_fast(fast_model)
     if unreadable:
         raise ValueError("; ".join(map(visible, unreadable)))
 
 
-def _fast_captioner_of(models, encoder_weights, options):
-    """Return a captioner that needs no TensorFlow, where there is one that does the same; else None."""
-    from keras_sat.fast import FastCaptioner, fast_folder
-
-    if not _may_be_fast(models, encoder_weights, options):
-        return None
-    model = models[0] if models else DEFAULT_MODEL
-    with contextlib.suppress(OSError, ValueError):  # the usual way says what is wrong
-        folder = fast_folder(model)
-        captioner = folder and FastCaptioner(folder)
-        if captioner and not models:
-            _say_usual_model(DEFAULT_MODEL)
-        return captioner
-    return None
-
-
-def _may_be_fast(models, encoder_weights, options):
-    """Return whether LiteRT can do what was asked for: one model that is whole, and the usual search."""
+def _model_for_litert(models, encoder_weights, options):
+    """Return the model that LiteRT may run: the only one, with its own weights and the usual search; else None."""
     from keras_sat.fast import SEARCH, is_installed
 
     is_usual = all(SEARCH.get(name) == value for name, value in options.items())
-    return is_usual and encoder_weights is None and len(models or [1]) == 1 and is_installed()
+    model, *others = models or [DEFAULT_MODEL]
+    return model if is_usual and encoder_weights is None and not others and is_installed() else None
 
 
-def _prepare_fast(models, encoder_weights, options):
+def _fast_captioner_of(model):
+    """Return a captioner that needs no TensorFlow, where its file was made; else None."""
+    from keras_sat.fast import FastCaptioner, fast_folder
+
+    if model is not None:
+        with contextlib.suppress(OSError, ValueError):  # the usual way says what is wrong
+            folder = fast_folder(model)
+            return folder and FastCaptioner(folder)
+    return None
+
+
+def _prepare_fast(model):
     """Make the file for LiteRT, so that the next captions of this model come without TensorFlow."""
     from keras_sat.fast import fast_folder, make_fast
 
-    if not _may_be_fast(models, encoder_weights, options):
+    if model is None:
         return
-    model = models[0] if models else DEFAULT_MODEL
     try:
         if fast_folder(model) is None:
             if sys.stderr.isatty():
@@ -534,7 +532,7 @@ def run_info(data_dir=None):
     print(f"devices: {', '.join(devices)}; {os.cpu_count()} CPU cores")
     if os.environ[LOG_LEVEL] == QUIET:
         print(f"messages of TensorFlow itself, such as why it finds no GPU: hidden; {LOG_LEVEL}=0 shows them")
-    folder = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "models"
+    folder = keras_home() / "models"
     weights = sorted(path.name for path in folder.glob("*.h5")) if folder.is_dir() else []
     print(f"encoder weights in {visible(folder)}: {', '.join(weights) or 'none'}")
     if packages := [name for name in ENCODER_NAMES if find_installed_weights(name)]:

@@ -105,12 +105,7 @@ def _photo_spec(captioner):
 def _greedy(captioner, options):
     def ids_and_maps(images):
         found, num_words = best_captions(captioner, images, options)
-        return {
-            "token_ids": found.token_ids,
-            "num_words": num_words,
-            "log_prob": found.log_probs,
-            **looks(captioner, found),
-        }
+        return _outputs(captioner, found, num_words)
 
     return ids_and_maps
 
@@ -119,15 +114,19 @@ def _of_one_photo(captioner, found, features, max_length, with_confidence=False)
     """Return the outputs of all results of one photo, the best first: (results, ...)."""
     lengths = found.lengths[0]
     found, num_words = _with_maps(captioner, SearchResult(*(x[0] for x in found)), max_length)
-    outputs = {
+    outputs = _outputs(captioner, found, num_words)
+    if with_confidence and captioner.confidence is not None:
+        outputs["confidence"] = captioner.confidence.in_graph(found.log_probs, lengths, features)
+    return outputs
+
+
+def _outputs(captioner, found, num_words):
+    return {
         "token_ids": found.token_ids,
         "num_words": num_words,
         "log_prob": found.log_probs,
         **looks(captioner, found),
     }
-    if with_confidence and captioner.confidence is not None:
-        outputs["confidence"] = captioner.confidence.in_graph(found.log_probs, lengths, features)
-    return outputs
 
 
 def _with_maps(captioner, found, max_length):

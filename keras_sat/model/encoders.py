@@ -7,15 +7,14 @@ maps photos to grids, a `keras.Model` or a plain function, serves in their place
 
 import contextlib
 import numbers
-import os
 import re
 import sys
-from pathlib import Path
 
 import keras
 from keras import layers
 
 from data_utils.images import height_and_width
+from keras_sat.installed import keras_home
 from keras_sat.model.dilation import rows_and_columns_of, with_grid
 from keras_sat.model.efficientnet_lite import EfficientNetLite
 from keras_sat.model.encoder_weights import assign_weights, installed_weights
@@ -73,7 +72,7 @@ def _with_imagenet_weights(name, application, shape):
         address = re.search(r"https?://\S+?(?=:?\s|:?$)", str(error))
         if address is None:
             raise
-        folder = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "models"
+        folder = keras_home() / "models"
         raise ValueError(
             f"The ImageNet weights of {name} could not be downloaded. Fetch {address[0]} with a browser and put it "
             f"into {folder}, or pass its path as `weights`. "

@@ -13,7 +13,8 @@ import tarfile
 from pathlib import Path
 
 from data_utils.downloads import fetch
-from data_utils.files import exclusive_lock, read_json, whole_folder, write_whole
+from data_utils.files import clear_half_written, exclusive_lock, read_json, whole_folder, write_whole
+from keras_sat.installed import keras_home
 
 VERSION = "2.5.3"
 REGISTRY = "https://registry.npmjs.org"
@@ -86,13 +87,11 @@ def _installed(folder):
 
 def _fetched(show_progress):
     """Return the folder of both packages; they are fetched where they are not there yet."""
-    keras_home = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
-    folder = keras_home / "keras_sat" / f"litertjs-{VERSION}"
+    folder = keras_home() / "keras_sat" / f"litertjs-{VERSION}"
     if _is_whole(folder):
         return folder
     with exclusive_lock(folder.parent / ".litertjs.lock", f"is fetching LiteRT.js into {folder}"):
-        for leftover in folder.parent.glob(f".{folder.name}.*.part"):  # of an unpacking that was killed
-            shutil.rmtree(leftover, ignore_errors=True)
+        clear_half_written(folder)
         if not _is_whole(folder):
             shutil.rmtree(folder, ignore_errors=True)  # somebody has removed a part of it
             _fetch_into(folder, show_progress)

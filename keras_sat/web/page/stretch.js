@@ -15,7 +15,7 @@ export function weightsOf(before, length) {
 }
 
 // Write the pixels of a line, RGB or RGBA, into another one that is longer or shorter.
-function stretchLine(source, at, step, colours, weights, target, to, toStep) {
+function stretchLine(source, at, step, weights, target, to, toStep) {
   weights.forEach(({ first, weights: shares }, pixel) => {
     let red = 2097152, green = 2097152, blue = 2097152; // a half, so that the whole part is rounded
     for (let i = 0, place = at + first * step; i < shares.length; i++, place += step) {
@@ -33,14 +33,14 @@ function stretchLine(source, at, step, colours, weights, target, to, toStep) {
 // Return lines of RGBA pixels with another width, as RGB.
 export function stretchedAcross(rgba, width, height, newWidth) {
   const across = weightsOf(width, newWidth), target = new Uint8Array(height * newWidth * 3);
-  for (let y = 0; y < height; y++) stretchLine(rgba, y * width * 4, 4, 3, across, target, y * newWidth * 3, 3);
+  for (let y = 0; y < height; y++) stretchLine(rgba, y * width * 4, 4, across, target, y * newWidth * 3, 3);
   return target;
 }
 
 // Return RGB pixels with another height.
 export function stretchedDown(rgb, width, height, newHeight) {
   const down = weightsOf(height, newHeight), target = new Uint8Array(newHeight * width * 3);
-  for (let x = 0; x < width; x++) stretchLine(rgb, x * 3, width * 3, 3, down, target, x * 3, width * 3);
+  for (let x = 0; x < width; x++) stretchLine(rgb, x * 3, width * 3, down, target, x * 3, width * 3);
   return target;
 }
 
