@@ -25,7 +25,10 @@ MOST_EXPANSION = 100  # a zip that unpacks to more times its size is no data set
 SMALL_BYTES = 100_000_000  # which does no harm, however small the zip
 
 _CHUNK_BYTES = 1 << 18
-_DISK_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EACCES, errno.EROFS}  # that another try cannot help
+_DISK_ERRORS = {  # that another try cannot help; the folder may also vanish while something arrives
+    *(errno.ENOSPC, errno.EFBIG, errno.EACCES, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR),
+    getattr(errno, "EDQUOT", errno.ENOSPC),  # Windows has none
+}
 _TRIES_WITHOUT_PROGRESS = 3
 _TIMEOUT_SECONDS = 60
 

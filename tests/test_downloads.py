@@ -4,6 +4,7 @@ import io
 import shutil
 import stat
 import threading
+import urllib.request
 import zipfile
 
 import numpy as np
@@ -146,6 +147,20 @@ def test_a_file_put_there_by_hand_is_verified(server, tmp_path):
 def test_no_server_at_all(tmp_path):
     with pytest.raises(ConnectionError, match="could not be fetched"):
         fetch("http://127.0.0.1:9/a.bin", tmp_path / "a.bin", show_progress=False)
+
+
+def test_a_folder_that_vanishes_is_no_fault_of_the_connection(server, tmp_path, monkeypatch):
+    urlopen, tries = urllib.request.urlopen, []
+
+    def urlopen_while_the_folder_goes(*arguments, **options):
+        tries.append(1)
+        (tmp_path / "gone").rmdir()
+        return urlopen(*arguments, **options)
+
+    monkeypatch.setattr("urllib.request.urlopen", urlopen_while_the_folder_goes)
+    with pytest.raises(FileNotFoundError) as caught:
+        fetch_quietly(server, tmp_path / "gone" / "a.bin")
+    assert caught.value.filename == str(tmp_path / "gone" / "a.bin.part") and len(tries) == 1
 
 
 # === Zips ===
