@@ -155,7 +155,7 @@ class BahdanauAttention(Attention):
         )
 
     def project(self, features):
-        return self.feature_projection(features)
+        return fused.prepare(self.feature_projection(features))
 
     def project_state(self, hidden_state):
         return self.state_projection(hidden_state)

@@ -2,6 +2,9 @@
 
 import contextlib
 import contextvars
+import functools
+
+import keras
 
 _are_on = contextvars.ContextVar("fast_twins_are_on", default=True)
 
@@ -28,3 +31,18 @@ def without_fast_twins():
 def fast_twins_are_on():
     """Return whether code that is made now may use what is fast and less plain."""
     return _are_on.get()
+
+
+@functools.cache
+def has_xla():
+    """Return whether TensorFlow can compile with XLA here."""
+    if keras.config.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    try:
+        with tf.init_scope():
+            tf.function(tf.tanh, jit_compile=True)(0.0)
+    except (tf.errors.OpError, ValueError):
+        return False
+    return True
