@@ -25,6 +25,7 @@ from keras_sat.model.graphs import Graphs
 from keras_sat.model.learnt_photos import digests_of, together
 from keras_sat.model.objective import Means, PaperObjective, as_rows
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
+from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.reading import read_captions
 from keras_sat.model.replicas import sums_on_first_replica
 from keras_sat.model.updates import WeightUpdates, make_optimizer
@@ -60,7 +61,8 @@ class Captioner(keras.Model):
         **options: see `keras_sat.options.CaptionerOptions`; what the encoder is made of ENCODERS documents, what is
             done to its features FeatureAdapter, and the rest CaptionDecoder. A `keras.Model` that is passed as
             `encoder` to be frozen gets trainable=False. `expectation_probability` can be changed while training by the
-            weight `expectation_share` (see `BeginWithExpectations`).
+            weight `expectation_share` (see `BeginWithExpectations`). `dtype` is that of the decoder: a name or policy
+            of Keras, or "auto" (see `keras_sat.model.precision`).
 
     Call arguments:
         inputs: (features, input_ids): features (photos, regions, feature_dim), or photos (photos, height, width, 3);
@@ -79,6 +81,8 @@ class Captioner(keras.Model):
                 f"Received: vocabulary={vocabulary!r}"
             )
         own, of_keras = split_options("Captioner", options, CaptionerOptions, beside=OF_KERAS)
+        if "dtype" in of_keras:
+            of_keras["dtype"] = resolved_dtype(of_keras["dtype"])
         options = CaptionerOptions(**own)
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.length_penalty, self.no_repeat_ngram = options.length_penalty, options.no_repeat_ngram

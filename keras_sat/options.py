@@ -464,7 +464,10 @@ class TrainingOptions(Options):
     num_beams: int = option(1, "for the captions of the dev split after each epoch", count())
     max_length: int = option(20, "most words of these captions", count(1, MOST_WORDS))
     dtype: Any = option(
-        None, "precision", checked_by_keras("float32", "mixed_bfloat16"), none="float32, or that of Keras"
+        None,
+        "precision; auto takes mixed_bfloat16 where the processor or GPU has its products",
+        checked_by_keras("float32", "mixed_bfloat16", "auto"),
+        none="float32, or that of Keras",
     )
 
 

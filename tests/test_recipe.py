@@ -483,13 +483,14 @@ def test_no_dev_split_keeps_the_last_epoch(tmp_path):
 
 @pytest.mark.slow
 def test_what_it_says(tmp_path, capsys):
-    train(tmp_path, epochs=2, show_progress=True)
+    train(tmp_path, epochs=2, show_progress=True, dtype="auto")
     output = capsys.readouterr().out
     for text in (
         "32 photos with 160 captions in train, 4 photos with 20 captions in dev",
         "words of dev",
         "tiny, 8 x 8 x 66",
         "captioner: hard attention, additive scoring, LSTM of 16",
+        "dtype: ",
         "cores; everything is kept in",
         "an epoch takes about",
         "epoch 2/2: loss ",

@@ -2,7 +2,7 @@
 
 At each step, tanh(W_a a_i + b + W_h h_{t-1}) is a tensor (photos, captions, regions, attention_dim): 25 million bytes
 for 64 captions of the paper's sizes. No processor's cache holds that, so that what costs time is to read and to write
-it, not to compute it. Here it is never written: XLA computes it again wherever it is needed, and adds it up on the spot.
+it, not to compute it. Here it is never written: XLA computes it wherever it is needed, and adds it up on the spot.
 
 That pays since it is cheap. With a and b for the two summands, x = e^(2a) and y = e^(2b),
 
@@ -104,7 +104,7 @@ def _functions():
 
     @compiled
     def sums_over_regions(exponential, projected_state, of_scores):
-        """Return sum_i de_ti r and sum_i de_ti r^2, as (2, photos, captions, dim)."""
+        """Return sum_i de_ti r and sum_i de_ti r^2 but for a last sum: (2, photos, captions, length of a part, dim)."""
         x, y = as_exponentials(exponential, projected_state)
         first, second = 0.0, 0.0
         for part in _parts(x.shape[2], shortest=1):
@@ -121,7 +121,9 @@ def _functions():
         def gradient(upstream):
             of_scores = ops.cast(ops.reshape(upstream, (photos, -1, regions)), "float32")
             of_features = gradient_of_features(exponential, projected_state, score_vector, of_scores)
-            first, second = ops.unstack(ops.sum(sums_over_regions(exponential, projected_state, of_scores), axis=3), num=2)
+            first, second = ops.unstack(
+                ops.sum(sums_over_regions(exponential, projected_state, of_scores), axis=3), num=2
+            )
             of_state = 4 * ops.cast(score_vector, "float32") * ops.reshape(first - second, (-1, attention_dim))
             of_vector = ops.sum(of_scores) - 2 * ops.sum(first, axis=(0, 1))
             return (
