@@ -1,10 +1,12 @@
 """Measure keras_sat: `make bench` prints one table and writes benchmarks/results.json.
 
-Leave the machine alone meanwhile. What is compared is measured in turn in one run, several times; figures are medians,
-and a share or a ratio is that of two medians. A share is that of the machine's limit (see limits.py), or of the bare
-encoder, or of the bare copy of the rows; a ratio is our speed over that of a peer (see peers.py).
+Leave the machine alone meanwhile. What is compared is measured turn about turn in one run, five rounds of it, with as
+many threads as there are cores; figures are medians, and a share or a ratio is that of two medians. Behind a ratio
+stands its spread: half of the range that it had in the rounds, marked with "!" above 15 %. A share is that of the
+machine's limit (see limits.py), or of the bare encoder, or of the bare copy of the rows; a ratio is our speed over that
+of a peer (see peers.py and careful_peer.py).
 
-    python benchmarks/bench.py                     everything, in less than ten minutes on two cores
+    python benchmarks/bench.py                     everything, in a quarter of an hour on two cores
     python benchmarks/bench.py train_soft import   some figures; the others in results.json stay
 """
 
@@ -26,57 +28,29 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import limits
 import numpy as np
+from timing import (
+    NUM_ROUNDS,
+    compare,
+    figure,
+    in_turn,
+    in_turn_with_the_limit,
+    num_cores,
+    pin_threads,
+    rate_names,
+    ratio_in_words,
+    seconds,
+)
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, draw_scenes, load_image, make_batches
 from data_utils.files import write_json
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
-NUM_ROUNDS = 3
 SIZES = limits.Sizes()
 BATCH_SIZE = 64
 NUM_STEPS = 12  # of a search: random weights never say <end>, and Flickr8k's captions have 11.8 words with it
 NUM_BATCHES = 8
 NUM_PHOTOS = 1000
-
-
-# === How it is measured ===
-
-
-def seconds(function):
-    """Return how long a call takes."""
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
-
-
-def in_turn(*functions, num_rounds=NUM_ROUNDS):
-    """Return the median seconds of each function, after a first call that does not count."""
-    for function in functions:
-        function()
-    rounds = [[seconds(function) for function in functions] for _ in range(num_rounds)]
-    return [statistics.median(measured) for measured in zip(*rounds)]
-
-
-def in_turn_with_the_limit(*functions):
-    """Return the machine's rates, as `limits.Work.seconds` takes them, and the median seconds of each function."""
-    (product, flops), (tanh, evaluations) = limits.product_and_tanh()
-
-    def repeated(function):
-        for _ in range(5):
-            function()
-
-    *measured, of_product, of_tanh = in_turn(*functions, lambda: repeated(product), lambda: repeated(tanh))
-    return {"flops": 5 * flops / of_product, "evaluations": 5 * evaluations / of_tanh}, measured
-
-
-def rate_names(rates):
-    return f"{rates['flops'] / 1e9:.0f} GFLOP/s and {rates['evaluations'] / 1e6:.0f} M/s"
-
-
-def figure(value, unit, share_of_limit=None, **details):
-    """Return a figure as it is written; `ratios` are by peer."""
-    return {"value": value, "unit": unit, "share_of_limit": share_of_limit, "ratios": {}, **details}
 
 
 class Bench:
@@ -149,11 +123,29 @@ def compiled_step(captioner):
     return tf.function(captioner.train_step, reduce_retracing=True, autograph=False)
 
 
-def bench_train(bench, attention):
-    """Captions a second of `train_step`, and of the peer on every fourth batch."""
+def peer_trainers(batches, penalty_weight):
+    """Return functions by peer, each of which trains on all batches."""
+    import careful_peer
     import peers
     import torch
 
+    of_loop = [peers.as_peer_batch(batch) for batch in batches]
+    of_careful = [careful_peer.as_careful_batch(batch) for batch in batches]
+
+    def trainer(peer, train_step, of_peer):
+        optimizer = torch.optim.Adam(peer.parameters(), lr=4e-4)
+        return lambda: [train_step(peer, optimizer, *batch, penalty_weight) for batch in of_peer]
+
+    careful = careful_peer.CarefulDecoder
+    return {
+        "pytorch_loop": trainer(peers.TextbookDecoder(SIZES.vocabulary), peers.train_step, of_loop),
+        "pytorch_careful": trainer(careful(SIZES.vocabulary), careful_peer.train_step, of_careful),
+        "pytorch_compiled": trainer(careful(SIZES.vocabulary).compile_step(), careful_peer.train_step, of_careful),
+    }
+
+
+def bench_train(bench, attention):
+    """Captions a second of `train_step`, and of the peers on every fourth batch."""
     captioner = bench.captioner(attention)
     batches = training_batches(bench, captioner.vocabulary)
     step, num_captions = compiled_step(captioner), number_of_captions(batches)
@@ -165,17 +157,9 @@ def bench_train(bench, attention):
             float(step(batch)["loss"])
 
     tracing = seconds(ours)
-    peer = peers.TextbookDecoder(SIZES.vocabulary)
-    optimizer = torch.optim.Adam(peer.parameters(), lr=4e-4)
-    of_peer = [peers.as_peer_batch(batch) for batch in batches[1::4]]
-    peer_captions = sum(len(lengths) for *_, lengths in of_peer)
-
-    def theirs():
-        for batch in of_peer:
-            peers.train_step(peer, optimizer, *batch, captioner.attention_penalty_weight)
-
-    functions = [ours, theirs] if attention == "soft" else [ours]
-    rates, (own, *peer_seconds) = in_turn_with_the_limit(*functions)
+    of_peers = batches[1::4]
+    trainers = peer_trainers(of_peers, captioner.attention_penalty_weight) if attention == "soft" else {}
+    rates, (own, *peer_seconds) = in_turn_with_the_limit(ours, *trainers.values())
     work = limits.train_work(SIZES, num_photos, num_words)
     least = work.seconds(rates)
     print(
@@ -184,8 +168,8 @@ def bench_train(bench, attention):
         f"first pass {tracing:.0f} s, {step.experimental_get_tracing_count()} traces"
     )
     result = figure(num_captions / own, "captions/s", least / own, first_pass_seconds=tracing)
-    if peer_seconds:
-        result["ratios"]["pytorch_loop"] = num_captions / own / (peer_captions / peer_seconds[0])
+    for peer, theirs in zip(trainers, peer_seconds):
+        compare(result, peer, own, theirs, number_of_captions(of_peers) / num_captions)
     return result
 
 
@@ -195,6 +179,63 @@ def bench_train_soft(bench):
 
 def bench_train_hard(bench):
     return bench_train(bench, "hard")
+
+
+def bench_train_bfloat16(bench):
+    """Captions a second of `train_step` in bfloat16, over those in float32."""
+    captioners = {dtype: bench.captioner(dtype=dtype) for dtype in ("mixed_bfloat16", "float32")}
+    batches = training_batches(bench, captioners["float32"].vocabulary)[1::2]
+    steps = {dtype: compiled_step(captioner) for dtype, captioner in captioners.items()}
+
+    def trainer(step):
+        return lambda: [float(step(batch)["loss"]) for batch in batches]
+
+    own, in_float32 = in_turn(*map(trainer, steps.values()))
+    result = figure(number_of_captions(batches) / own, "captions/s")
+    compare(result, "float32", own, in_float32)
+    return result
+
+
+def bench_train_along(bench):
+    """Photos a second with an encoder that is trained along, as a share of the sum of what its parts take alone."""
+    import tensorflow as tf
+
+    from keras_sat import Captioner
+
+    of_words = bench.captioner()
+    words = of_words.vocabulary
+    batches = training_batches(bench, words)[3:5]
+    captioner = Captioner(words, encoder="efficientnet_lite0", encoder_weights=None, encoder_training="fine-tuned")
+    _, regions, feature_dim = captioner.photo_encoder.features_shape
+    captioner.compile()
+    decoder = Captioner(words, encoder=None)
+    decoder.build(((None, regions, feature_dim), (None, None)))
+    decoder.compile()
+    random = np.random.default_rng(0)
+    photos = [
+        tf.constant(random.uniform(0, 255, (len(features), 224, 224, 3)).astype("float32"))
+        for (features, _), *_ in batches
+    ]
+    features = [tf.constant(random.random((len(some), regions, feature_dim), "float32")) for some in photos]
+    whole, rest = compiled_step(captioner), compiled_step(decoder)
+    network = captioner.encoder_model
+
+    @tf.function(autograph=False)
+    def back_and_forth(images, upstream):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(captioner.photo_encoder(images) * upstream)
+        return tf.add_n([tf.reduce_sum(gradient) for gradient in tape.gradient(loss, network.trainable_variables)])
+
+    def train(step, inputs):
+        for one, ((_, ids), targets, weights) in zip(inputs, batches):
+            float(step(((one, ids), targets, weights))["loss"])
+
+    def encode():
+        for images, upstream in zip(photos, features):
+            float(back_and_forth(images, upstream))
+
+    own, encoding, decoding = in_turn(lambda: train(whole, photos), encode, lambda: train(rest, features))
+    return figure(sum(map(len, photos)) / own, "photos/s", (encoding + decoding) / own)
 
 
 def bench_train_after(bench):
@@ -214,22 +255,48 @@ def bench_train_after(bench):
 
     took = dict(zip(captioners, in_turn(*map(trainer, captioners.values()))))
     result = figure(number_of_captions(batches) / took["after"], "captions/s")
+    compare(result, "attends_before", took["after"], took["before"])
+    compare(result, "attends_before_bilinear", took["bilinear, after"], took["bilinear, before"])
+    compare(result, "bilinear_after_over_the_paper", took["bilinear, after"], took["before"])
     no_attention = took.pop("none")
     result["over_no_attention"] = {name: seconds / no_attention - 1 for name, seconds in took.items()}
     costs = [f"{name} {100 * cost:.0f} %" for name, cost in result["over_no_attention"].items()]
     print(f"  on top of no attention: {', '.join(costs)}")
-    result["ratios"] = {
-        "attends_before": took["before"] / took["after"],
-        "attends_before_bilinear": took["bilinear, before"] / took["bilinear, after"],
-    }
     return result
 
 
 # === Captioning ===
 
 
+def special_of(vocabulary):
+    """Return what the peers' searches are told of a vocabulary."""
+    return {
+        "max_length": NUM_STEPS,
+        "start_token_id": vocabulary.start_token_id,
+        "end_token_id": vocabulary.end_token_id,
+        "never": [vocabulary.pad_token_id, vocabulary.start_token_id, vocabulary.unk_token_id],
+    }
+
+
+def peers_of(captioner):
+    """Return the textbook's decoder, the careful one and that one compiled, all with a captioner's weights."""
+    import careful_peer
+    import peers
+
+    careful = careful_peer.CarefulDecoder
+    decoders = [
+        peers.TextbookDecoder(SIZES.vocabulary),
+        careful(SIZES.vocabulary),
+        careful(SIZES.vocabulary).compile_step(),
+    ]
+    for decoder in decoders:
+        peers.carry_over(captioner.decoder, decoder.eval())
+    return decoders
+
+
 def bench_caption(bench, num_beams):
-    """Photos a second with the features ready, and the peer's, one photo at a time."""
+    """Photos a second with the features ready; the textbook takes one photo at a time, the careful peer batches."""
+    import careful_peer
     import peers
     import torch
 
@@ -237,24 +304,25 @@ def bench_caption(bench, num_beams):
     for weight in captioner.decoder.weights:
         weight.assign(weight.numpy() * 2)  # far from the start, so that photos differ in what is said of them
     features = bench.features(NUM_PHOTOS)
-    peer = peers.TextbookDecoder(SIZES.vocabulary).eval()
-    peers.carry_over(captioner.decoder, peer)
-    vocabulary = captioner.vocabulary
-    special = {
-        "max_length": NUM_STEPS,
-        "start_token_id": vocabulary.start_token_id,
-        "end_token_id": vocabulary.end_token_id,
-        "never": [vocabulary.pad_token_id, vocabulary.start_token_id, vocabulary.unk_token_id],
-    }
-    of_peer = torch.tensor(features[: 16 if num_beams == 1 else 8])
+    vocabulary, special = captioner.vocabulary, special_of(captioner.vocabulary)
+    textbook, careful, compiled = peers_of(captioner)
+    of_loop = torch.tensor(features[: 16 if num_beams == 1 else 8])
+    of_careful = torch.tensor(features[: 192 if num_beams == 1 else 64])
 
-    def ours():
+    def ours(features=features):
         return captioner.caption_features(features, num_beams=num_beams, max_length=NUM_STEPS)
 
-    def theirs():
-        return [peers.beam_search(peer, photo, num_beams, **special) for photo in of_peer]
+    def by_loop():
+        return [peers.beam_search(textbook, photo, num_beams, **special) for photo in of_loop]
 
-    rates, (own, peer_seconds) = in_turn_with_the_limit(ours, theirs)
+    def by_careful(decoder):
+        found = []
+        for first in range(0, len(of_careful), BATCH_SIZE):
+            found += careful_peer.beam_search(decoder, of_careful[first : first + BATCH_SIZE], num_beams, **special)
+        return found
+
+    theirs = {"pytorch_careful": lambda: by_careful(careful), "pytorch_compiled": lambda: by_careful(compiled)}
+    rates, (own, of_loop_seconds, *of_careful_seconds) = in_turn_with_the_limit(ours, by_loop, *theirs.values())
     work = limits.caption_work(SIZES, NUM_PHOTOS, NUM_STEPS, num_beams)
     least = work.seconds(rates)
     print(
@@ -262,21 +330,13 @@ def bench_caption(bench, num_beams):
         f"{work.evaluations / 1e6:.0f} M tanh and exp; {least:.2f} s at {rate_names(rates)}, {own:.2f} s measured"
     )
     result = figure(NUM_PHOTOS / own, "photos/s", least / own)
-    result["ratios"]["pytorch_loop"] = NUM_PHOTOS / own / (len(of_peer) / peer_seconds)
-    if num_beams == 1:
-        some = features[:200]
-        found = captioner.caption_features(some, num_beams=1, max_length=NUM_STEPS)
-        found = [vocabulary.caption_to_ids(result.caption) for result in found]
-        in_batches, start = [], time.perf_counter()
-        for first in range(0, len(some), 50):
-            in_batches += peers.greedy(peer, torch.tensor(some[first : first + 50]), **special)
-        batched = len(some) / (time.perf_counter() - start)
-        same = sum(one == other for one, other in zip(found, in_batches)) / len(some)
-        distinct = len({tuple(caption) for caption in found})
-        print(
-            f"  {same:.1%} of {len(some)} captions the same ({distinct} distinct); the peer in batches: {batched:.0f}/s"
-        )
-        result |= {"same_captions": same, "peer_in_batches": batched}
+    compare(result, "pytorch_loop", own, of_loop_seconds, len(of_loop) / NUM_PHOTOS)
+    for peer, its_seconds in zip(theirs, of_careful_seconds):
+        compare(result, peer, own, its_seconds, len(of_careful) / NUM_PHOTOS)
+    found = [vocabulary.caption_to_ids(one.caption) for one in ours(features[: len(of_careful)])]
+    result["same_captions"] = sum(map(list.__eq__, found, by_careful(careful))) / len(found)
+    distinct = len({tuple(caption) for caption in found})
+    print(f"  {result['same_captions']:.1%} of {len(found)} captions are the careful peer's ({distinct} distinct)")
     return result
 
 
@@ -289,43 +349,58 @@ def bench_caption_beam5(bench):
 
 
 def bench_caption_one(bench):
-    """Photos a second, one at a time, greedy; and the peer's."""
+    """Photos a second, one at a time, greedy; and the peers'."""
+    import careful_peer
     import peers
     import torch
 
     captioner = bench.captioner()
-    vocabulary = captioner.vocabulary
-    peer = peers.TextbookDecoder(SIZES.vocabulary).eval()
-    peers.carry_over(captioner.decoder, peer)
+    special = special_of(captioner.vocabulary) | {"never": [0, 1]}
     features = bench.features(16)
     of_peer = torch.tensor(features)
-    special = vocabulary.start_token_id, vocabulary.end_token_id, [vocabulary.pad_token_id, vocabulary.start_token_id]
+    textbook, careful, compiled = peers_of(captioner)
 
     def ours():
         for number in range(len(features)):
             captioner.caption_features(features[number : number + 1], num_beams=1, max_length=NUM_STEPS)
 
-    def theirs():
-        for photo in of_peer:
-            peers.beam_search(peer, photo, 1, NUM_STEPS, *special)
+    def by(search, decoder):
+        for number in range(len(of_peer)):
+            search(decoder, of_peer[number : number + 1])
 
-    rates, (own, peer_seconds) = in_turn_with_the_limit(ours, theirs)
+    theirs = {
+        "pytorch_loop": lambda: by(lambda peer, photo: peers.beam_search(peer, photo[0], 1, **special), textbook),
+        "pytorch_careful": lambda: by(lambda peer, photo: careful_peer.beam_search(peer, photo, 1, **special), careful),
+        "pytorch_compiled": lambda: by(
+            lambda peer, photo: careful_peer.beam_search(peer, photo, 1, **special), compiled
+        ),
+    }
+    rates, (own, *their_seconds) = in_turn_with_the_limit(ours, *theirs.values())
     share = limits.caption_work(SIZES, len(features), NUM_STEPS, 1).seconds(rates) / own
-    result = figure(len(features) / own, "photos/s", share)
-    result["ratios"]["pytorch_loop"] = peer_seconds / own
+    reading = len(features) * NUM_STEPS * limits.bytes_of_a_word(SIZES) / limits.measured_rates()["bytes_read"]
+    result = figure(len(features) / own, "photos/s", share, share_of_reading_the_weights=reading / own)
+    print(f"  to read the weights at each word takes {reading / own:.0%} of the time at the speed of the memory")
+    for peer, its_seconds in zip(theirs, their_seconds):
+        compare(result, peer, own, its_seconds)
     return result
+
+
+def bare_encoder(encoder, images):
+    """Return a function that encodes photos that lie ready as a tensor."""
+    import tensorflow as tf
+
+    ready = tf.constant(images, tf.float32)
+    bare = tf.function(lambda: tf.cast(encoder(ready, training=False), tf.float32))
+    return lambda: bare().numpy()
 
 
 def bare_encoding(encoder, paths):
     """Return a function that encodes as many photos as there are paths, 32 at a time, from tensors that lie ready."""
-    import tensorflow as tf
-
-    batch = tf.constant(np.stack([load_image(path, 224) for path in paths[:32]]), tf.float32)
-    bare = tf.function(lambda: encoder(batch, training=False))
+    bare = bare_encoder(encoder, np.stack([load_image(path, 224) for path in paths[:32]]))
 
     def encode():
         for _ in range(len(paths) // 32):
-            bare().numpy()
+            bare()
 
     return encode
 
@@ -373,25 +448,61 @@ def bench_features_vgg16(bench):
     rates, (own, peer_seconds) = in_turn_with_the_limit(lambda: encode().numpy(), theirs)
     share = len(images) * limits.VGG16_FLOPS / rates["flops"] / own
     result = figure(len(images) / own, "photos/s", share)
-    result["ratios"]["pytorch_vgg16"] = peer_seconds / own
+    compare(result, "pytorch_vgg16", own, peer_seconds)
     return result
 
 
-def bench_features_mobilenet_v2(bench):
+def bench_features(bench, name):
     """Photos a second from files to a finished cache, as a share of the bare encoder's on tensors that lie ready."""
-
     from keras_sat.model.encoders import make_encoder
 
     paths = bench.photos(768)
     ids = [Path(path).stem for path in paths]
-    encoder = make_encoder("mobilenet_v2", weights=None)
+    encoder = make_encoder(name, weights=None)
     folders = iter(range(NUM_ROUNDS + 1))
 
     def build():
-        FeatureCache.build(bench.folder / f"mobilenet{next(folders)}", ids, paths, encoder, show_progress=False)
+        FeatureCache.build(bench.folder / f"features{next(folders)}", ids, paths, encoder, show_progress=False)
 
-    own, encoding = in_turn(build, bare_encoding(encoder, paths))
-    return figure(len(paths) / own, "photos/s", encoding / own)
+    def read():
+        for path in paths[:64]:
+            load_image(path, 224)
+
+    own, encoding, reading = in_turn(build, bare_encoding(encoder, paths), read)
+    most = encoding / (encoding + reading * len(paths) / 64 / num_cores())  # if all cores do both, and nothing is lost
+    return figure(len(paths) / own, "photos/s", encoding / own, most_that_reading_leaves=most)
+
+
+def bench_features_mobilenet_v2(bench):
+    return bench_features(bench, "mobilenet_v2")
+
+
+def bench_features_lite0(bench):
+    return bench_features(bench, "efficientnet_lite0")
+
+
+def bench_features_bfloat16(bench, name="efficientnet_lite0", num_photos=32):
+    """Photos a second of the bare encoder in bfloat16, over those in float32."""
+    import keras
+
+    from keras_sat.model.encoders import make_encoder
+
+    images = np.random.default_rng(0).uniform(0, 255, (num_photos, 224, 224, 3)).astype(np.float32)
+    encoders, before = [], keras.config.dtype_policy()
+    try:
+        for dtype in ("mixed_bfloat16", "float32"):
+            keras.config.set_dtype_policy(dtype)
+            encoders.append(make_encoder(name, weights=None))
+    finally:
+        keras.config.set_dtype_policy(before)
+    own, in_float32 = in_turn(*(bare_encoder(encoder, images) for encoder in encoders))
+    result = figure(num_photos / own, "photos/s")
+    compare(result, "float32", own, in_float32)
+    return result
+
+
+def bench_vgg16_bfloat16(bench):
+    return bench_features_bfloat16(bench, "vgg16", 16)
 
 
 def random_cache(folder, ids):
@@ -490,7 +601,7 @@ def bench_shell_to_caption(bench):
     fast()  # this makes the file
     own, with_tensorflow = in_turn(fast, usual)
     result = figure(own, "s from the shell")
-    result["ratios"]["with_tensorflow"] = with_tensorflow / own
+    compare(result, "with_tensorflow", own, with_tensorflow)
     return result
 
 
@@ -506,8 +617,8 @@ def bench_fast_photos(bench):
         lambda: [fast.caption(path) for path in paths[:16]], lambda: [captioner.caption(path) for path in paths[:16]]
     )
     result = figure(len(paths) / own, "photos/s", one_by_one=16 / one)
-    result["ratios"]["tensorflow_in_batches"] = with_tensorflow / own
-    result["ratios"]["tensorflow_one_by_one"] = one_with_tensorflow / one
+    compare(result, "tensorflow_in_batches", own, with_tensorflow)
+    compare(result, "tensorflow_one_by_one", one, one_with_tensorflow)
     return result
 
 
@@ -518,12 +629,17 @@ FIGURES = {
     "train_soft": bench_train_soft,
     "train_hard": bench_train_hard,
     "train_after": bench_train_after,
+    "train_bfloat16": bench_train_bfloat16,
+    "train_along": bench_train_along,
     "caption_greedy": bench_caption_greedy,
     "caption_beam5": bench_caption_beam5,
     "caption_one": bench_caption_one,
     "photo_to_caption": bench_photo_to_caption,
     "features_vgg16": bench_features_vgg16,
     "features_mobilenet_v2": bench_features_mobilenet_v2,
+    "features_lite0": bench_features_lite0,
+    "vgg16_bfloat16": bench_vgg16_bfloat16,
+    "lite0_bfloat16": bench_features_bfloat16,
     "batches": bench_batches,
     "memory_8k": bench_memory_8k,
     "memory_120k": bench_memory_120k,
@@ -543,12 +659,20 @@ def machine():
         except PackageNotFoundError:
             packages[package] = None
     return {
-        "cores": os.cpu_count(),
+        "cores": num_cores(),
+        "rates": limits.measured_rates(),
         "system": platform.system(),
         "processor": platform.machine(),
         "python": platform.python_version(),
         **packages,
     }
+
+
+def keep(measured):
+    """Write the figures that were measured so far; others in results.json stay."""
+    kept = json.loads(RESULTS.read_text()).get("figures", {}) if RESULTS.exists() else {}
+    figures = {name: measured.get(name, kept.get(name)) for name in FIGURES if name in measured or name in kept}
+    write_json(RESULTS, {"machine": machine(), "figures": figures})
 
 
 def main():
@@ -558,22 +682,21 @@ def main():
     unknown = set(names) - set(FIGURES)
     if unknown:
         parser.error(f"expected some of: {', '.join(FIGURES)}. Received: {', '.join(sorted(unknown))}")
+    pin_threads()
     warnings.simplefilter("ignore")
     start, measured, table = time.perf_counter(), {}, []
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             print(name, flush=True)
             measured[name] = FIGURES[name](Bench(Path(folder)))
+        keep(measured)
         one = measured[name]
         share = "" if one["share_of_limit"] is None else f"{one['share_of_limit']:.2f}"
-        ratios = ", ".join(f"{ratio:.2f} x {peer}" for peer, ratio in one["ratios"].items())
+        ratios = ", ".join(ratio_in_words(peer, one) for peer in one["ratios"])
         value = "" if one["value"] is None else f"{one['value']:.3g}"
         table.append(f"{name:24}{value:>8} {one['unit']:20}{share:>8}   {ratios}")
     print(f"\n{'figure':24}{'value':>8} {'unit':20}{'share':>8}   our speed", *table, sep="\n")
     print(f"{time.perf_counter() - start:.0f} s in all")
-    kept = json.loads(RESULTS.read_text()).get("figures", {}) if RESULTS.exists() else {}
-    figures = {name: measured.get(name, kept.get(name)) for name in FIGURES if name in measured or name in kept}
-    write_json(RESULTS, {"machine": machine(), "figures": figures})
 
 
 if __name__ == "__main__":

@@ -1,20 +1,25 @@
 """Measure the decoder on an accelerator, with Keras' JAX backend: `make bench-gpu` prints one table.
 
-Needs jax, keras and numpy, but not TensorFlow; with PyTorch, the peer is measured too. For float32 and for bfloat16:
-captions a second of a training step, photos a second of greedy and of beam search, and their shares of the limit that
-the device's own large product sets (see limits.py; a device that computes tanh beside its products has a lower one).
+Needs jax, keras and numpy, but not TensorFlow; with PyTorch, the peers are measured too: the textbook's loop, and the
+careful decoder as it is and compiled (see peers.py and careful_peer.py). For float32 and for bfloat16, and batches of
+64 to 1,024: captions a second of a training step, photos a second of greedy and of beam search. The shares are those of
+the limit that the device's own large product sets, and of what its memory could do (see limits.py; a device that
+computes tanh beside its products has a lower limit).
 
-    python benchmarks/bench_gpu.py [--small]        --small: sizes with which a processor is done in a minute
+    python benchmarks/bench_gpu.py              the table, which is also written to benchmarks/results_gpu.json
+    python benchmarks/bench_gpu.py --small      sizes with which a processor is done in a minute; nothing is written
 """
 
 import argparse
 import dataclasses
 import functools
+import json
 import os
 import statistics
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 os.environ["KERAS_BACKEND"] = "jax"
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that a checkout will do
@@ -31,8 +36,18 @@ from keras_sat.search import algorithms as search
 
 NUM_ROUNDS = 5
 NUM_STEPS = 12
-PHOTOS_OF_A_BATCH = 13  # with five captions each
+BATCH_SIZES = (64, 256, 1024)  # captions, five of each photo; or photos of a search
+RESULTS = Path(__file__).parent / "results_gpu.json"
 SPECIAL = {"pad_token_id": 0, "start_token_id": 1, "end_token_id": 2, "forbidden_token_ids": (2,)}  # all steps are made
+
+
+class Measured(NamedTuple):
+    """What a job did a second, in how many seconds, which Work it was and how many bytes it moved at least."""
+
+    rate: float
+    seconds: float
+    work: limits.Work
+    traffic: float
 
 
 def median_seconds(function):
@@ -47,22 +62,23 @@ def median_seconds(function):
 
 
 def rates(dtype, side):
-    """Return the device's operations a second in a large product, and its tanh evaluations a second."""
+    """Return what the device does a second: operations of a large product, tanh evaluations, bytes read and written."""
     x = jax.random.normal(jax.random.key(0), (side, side), dtype)
     return {
         "flops": 2 * side**3 / median_seconds(functools.partial(jax.jit(lambda x: x @ x), x)),
         "evaluations": side**2 / median_seconds(functools.partial(jax.jit(jax.numpy.tanh), x)),
+        "bytes": 2 * x.nbytes / median_seconds(functools.partial(jax.jit(lambda x: -x), x)),  # read and written
     }
 
 
-def training_batches(sizes, num_batches=4):
-    """Return batches of whole photos with captions as long as Flickr8k's, and random words and features."""
+def training_batches(sizes, batch_size, num_batches=4):
+    """Return batches of whole photos, at least `batch_size` captions, as long as Flickr8k's, of random words."""
     random = np.random.default_rng(0)
     lines = (Path(__file__).parent / "flickr8k_lengths.txt").read_text().splitlines()
     lengths = np.array(sorted([int(length) + 1 for length in line.split()] for line in lines))  # with <end>
-    batches = []
-    for start in np.linspace(0, len(lengths) - PHOTOS_OF_A_BATCH, num_batches, dtype=int):
-        some = lengths[start : start + PHOTOS_OF_A_BATCH]
+    batches, num_photos = [], -(-batch_size // 5)
+    for start in np.linspace(0, len(lengths) - num_photos, num_batches, dtype=int):
+        some = lengths[start : start + num_photos]
         weights = (np.arange(some.max()) < some[..., None]).astype("float32").reshape(-1, some.max())
         ids, targets = random.integers(4, sizes.vocabulary, (2, *weights.shape)).astype("int32")
         features = random.standard_normal((len(some), sizes.regions, sizes.feature_dim), dtype="float32").clip(0)
@@ -82,7 +98,7 @@ def make_decoder(sizes):
 
 
 def train(sizes, batches):
-    """Return captions a second, and a Work of all batches."""
+    """Return the Measured of a training step."""
     decoder = make_decoder(sizes)
     optimizer = keras.optimizers.Adam(4e-4, global_clipnorm=5.0)
     optimizer.build(decoder.trainable_variables)
@@ -110,13 +126,18 @@ def train(sizes, batches):
         return state[0]
 
     seconds = median_seconds(epoch)
-    num_words = sum(float(weights.sum()) for *_, weights in batches)
-    work = limits.train_work(sizes, sum(len(features) for features, *_ in batches), num_words)
-    return sum(len(ids) for _, ids, *_ in batches) / seconds, seconds, work
+    num_photos = sum(len(features) for features, *_ in batches)
+    work = limits.train_work(sizes, num_photos, sum(float(weights.sum()) for *_, weights in batches))
+    width = 4 if decoder.compute_dtype == "float32" else 2
+    traffic = sum(
+        limits.train_traffic(sizes, len(features), float(weights.sum()), ids.shape[1], width)
+        for features, ids, _, weights in batches
+    )
+    return Measured(sum(len(ids) for _, ids, *_ in batches) / seconds, seconds, work, traffic)
 
 
 def caption(sizes, num_photos, num_beams):
-    """Return photos a second, and the Work."""
+    """Return the Measured of a search."""
     decoder = make_decoder(sizes)
     variables = [variable.value for variable in decoder.trainable_variables]
     features = jax.device_put(
@@ -139,45 +160,71 @@ def caption(sizes, num_photos, num_beams):
             return search.beam_search(step, state, num_beams=num_beams, **options).token_ids
 
     seconds = median_seconds(lambda: run(variables, features))
-    return num_photos / seconds, seconds, limits.caption_work(sizes, num_photos, NUM_STEPS, num_beams)
+    work = limits.caption_work(sizes, num_photos, NUM_STEPS, num_beams)
+    width = 4 if decoder.compute_dtype == "float32" else 2
+    return Measured(
+        num_photos / seconds, seconds, work, limits.search_traffic(sizes, num_photos, NUM_STEPS, num_beams, width)
+    )
 
 
-def peer_rates(sizes, batches, num_photos, bfloat16):
-    """Return what PyTorch's textbook loop does a second: captions trained, photos greedy, photos with beam 5."""
+def peer_functions(sizes, batches, num_photos):
+    """Return for each peer three functions, each with what it does: train, greedy search, search with five beams."""
+    import careful_peer
     import peers
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    peer = peers.TextbookDecoder(
-        sizes.vocabulary,
-        feature_dim=sizes.feature_dim,
-        embedding_dim=sizes.embedding_dim,
-        hidden_dim=sizes.hidden_dim,
-        attention_dim=sizes.attention_dim,
-    ).to(device)
-    optimizer = torch.optim.Adam(peer.parameters(), lr=4e-4)
-    of_peer = []
-    for features, ids, targets, weights in batches:
-        features = torch.tensor(features).repeat_interleave(len(ids) // len(features), dim=0)
-        tensors = [x.to(device) for x in (features, torch.tensor(ids).long(), torch.tensor(targets).long())]
-        of_peer.append((*tensors, weights.sum(axis=1).astype(int).tolist()))
-    photos = torch.rand(num_photos, sizes.regions, sizes.feature_dim, device=device)
+    dims = {name: getattr(sizes, name) for name in ("feature_dim", "embedding_dim", "hidden_dim", "attention_dim")}
     options = NUM_STEPS, SPECIAL["start_token_id"], SPECIAL["end_token_id"], [0, 1, 2]
+    photos = torch.rand(num_photos, sizes.regions, sizes.feature_dim, device=device)
+    num_captions = sum(len(ids) for _, ids, *_ in batches)
 
-    def epoch():
-        for batch in of_peer:
-            peers.train_step(peer, optimizer, *batch, 0.33)
+    def as_batch(features, ids, targets, weights):
+        photo_of_caption = torch.arange(len(features), device=device).repeat_interleave(len(ids) // len(features))
+        features, ids, targets = (torch.tensor(x).to(device) for x in (features, ids, targets))
+        return features, photo_of_caption, ids.long(), targets.long(), weights.sum(axis=1).astype(int).tolist()
 
-    def search_all(num_beams):
-        for photo in photos:
-            peers.beam_search(peer, photo, num_beams, *options)
+    of_careful = [as_batch(*batch) for batch in batches]
+    of_loop = [(features[photo], *rest) for features, photo, *rest in of_careful]
 
-    with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
-        seconds = [
-            median_seconds(lambda function=function: function() or 0)
-            for function in (epoch, functools.partial(search_all, 1), functools.partial(search_all, 5))
+    def trainer(peer, train_step, of_peer):
+        optimizer = torch.optim.Adam(peer.parameters(), lr=4e-4)
+        return lambda: [train_step(peer, optimizer, *batch, 0.33) for batch in of_peer]
+
+    textbook, careful, compiled = (
+        kind(sizes.vocabulary, **dims).to(device)
+        for kind in (peers.TextbookDecoder, careful_peer.CarefulDecoder, careful_peer.CarefulDecoder)
+    )
+    compiled.compile_step()
+    some = photos[:8]  # the textbook takes them one by one
+    functions = {
+        "textbook": [
+            (trainer(textbook, peers.train_step, of_loop), num_captions),
+            *(
+                (lambda beams=beams: [peers.beam_search(textbook, photo, beams, *options) for photo in some], len(some))
+                for beams in (1, 5)
+            ),
         ]
-    return [sum(len(ids) for _, ids, *_ in batches) / seconds[0], num_photos / seconds[1], num_photos / seconds[2]]
+    }
+    for name, peer in (("careful", careful), ("compiled", compiled)):
+        searches = [
+            (lambda peer=peer, beams=beams: careful_peer.beam_search(peer, photos, beams, *options), num_photos)
+            for beams in (1, 5)
+        ]
+        functions[name] = [(trainer(peer, careful_peer.train_step, of_careful), num_captions), *searches]
+    return functions
+
+
+def peer_rates(sizes, batches, num_photos, bfloat16):
+    """Return for each peer what it does a second: captions trained, photos greedy, photos with beam 5."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
+        return {
+            name: [amount / median_seconds(lambda run=run: run() and 0) for run, amount in functions]
+            for name, functions in peer_functions(sizes, batches, num_photos).items()
+        }
 
 
 def main():
@@ -185,21 +232,31 @@ def main():
     parser.add_argument("--small", action="store_true", help="small sizes, to see that it runs")
     small = parser.parse_args().small
     sizes = limits.Sizes(20, 16, 16, 16, 16, 100) if small else limits.Sizes()
-    num_photos, of_peer, side = (32, 2, 256) if small else (512, 16, 8192)
-    batches = training_batches(sizes)
-    print(f"{jax.devices()[0].device_kind}, {dataclasses.asdict(sizes)}")
-    print(f"{'':28}{'a second':>10}{'share':>8}{'peer':>10}{'ratio':>8}")
+    batch_sizes, side = ((10, 20), 256) if small else (BATCH_SIZES, 8192)
+    device = jax.devices()[0].device_kind
+    print(f"{device}, {dataclasses.asdict(sizes)}")
+    print(f"{'':32}{'a second':>10}{'share':>8}{'memory':>8}   our speed over a peer's")
+    results = {}
     for policy, dtype in (("float32", "float32"), ("mixed_bfloat16", "bfloat16")):
         keras.config.set_dtype_policy(policy)
         at_most = rates(dtype, side)
-        try:
-            peer = peer_rates(sizes, batches, of_peer, policy != "float32")
-        except ImportError:
-            peer = [None] * 3
-        rows = train(sizes, batches), caption(sizes, num_photos, 1), caption(sizes, num_photos, 5)
-        for name, (rate, seconds, work), theirs in zip(("train_soft", "caption_greedy", "caption_beam5"), rows, peer):
-            of_peer_columns = "" if theirs is None else f"{theirs:>10.1f}{rate / theirs:>8.1f}"
-            print(f"{name + ' ' + dtype:28}{rate:>10.1f}{work.seconds(at_most) / seconds:>8.2f}{of_peer_columns}")
+        for batch_size in batch_sizes:
+            batches = training_batches(sizes, batch_size)
+            try:
+                by_peer = peer_rates(sizes, batches, batch_size, policy != "float32")
+            except ImportError:
+                by_peer = {}
+            jobs = train(sizes, batches), caption(sizes, batch_size, 1), caption(sizes, batch_size, 5)
+            for number, (name, measured) in enumerate(zip(("train_soft", "caption_greedy", "caption_beam5"), jobs)):
+                ratios = {peer: measured.rate / of_peer[number] for peer, of_peer in by_peer.items()}
+                share = measured.work.seconds(at_most) / measured.seconds
+                memory = measured.traffic / at_most["bytes"] / measured.seconds
+                name = f"{name} {dtype} {batch_size}"
+                results[name] = {"value": measured.rate, "share_of_limit": share, "memory": memory, "ratios": ratios}
+                shown = ", ".join(f"{ratio:.1f} x {peer}" for peer, ratio in ratios.items())
+                print(f"{name:32}{measured.rate:>10.1f}{share:>8.2f}{memory:>8.2f}   {shown}", flush=True)
+            if not small:
+                RESULTS.write_text(json.dumps({"device": device, "jax": jax.__version__, "figures": results}, indent=1))
 
 
 if __name__ == "__main__":

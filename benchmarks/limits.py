@@ -5,6 +5,8 @@ for memory, for what is neither a product nor a tanh nor an exp, for padding, or
 """
 
 import functools
+import statistics
+import time
 from dataclasses import dataclass
 
 VGG16_FLOPS = 30.7e9  # a photo of 224 x 224, up to block5_conv3
@@ -34,14 +36,64 @@ class Work:
 
 
 def product_and_tanh():
-    """Return two functions, and what each does in one call: a large float32 product, a large vectorised tanh."""
+    """Return two functions, each with what it does in one call: a large float32 product, a large vectorised tanh."""
     import tensorflow as tf
 
-    one, other = tf.random.normal((4096, 2048)), tf.random.normal((2048, 2048))
     large = tf.random.normal((4096, 4096))
-    graph = functools.partial(tf.function, autograph=False)
-    product, tanh = graph(lambda: tf.matmul(one, other)), graph(lambda: tf.tanh(large))
-    return (product, 2 * 4096 * 2048 * 2048), (tanh, 4096 * 4096)
+    tanh = tf.function(lambda: tf.tanh(large), autograph=False)
+    return product("float32"), (tanh, 4096 * 4096)
+
+
+def product(dtype, rows=4096):
+    """Return a function that computes a product of that many rows, and its operations."""
+    import tensorflow as tf
+
+    one, other = (tf.cast(tf.random.normal(shape), dtype) for shape in ((rows, 2048), (2048, 2048)))
+    return tf.function(lambda: tf.matmul(one, other), autograph=False), 2 * rows * 2048 * 2048
+
+
+def reading(num_bytes=2**28):
+    """Return a function that reads as many bytes once, and that number."""
+    import tensorflow as tf
+
+    large = tf.random.normal((num_bytes // 4,))
+    return tf.function(lambda: tf.reduce_max(large), autograph=False), num_bytes
+
+
+@functools.cache
+def measured_rates():
+    """Return the machine's own rates: operations, tanh evaluations and bytes a second."""
+
+    def rate(job):
+        function, amount = job
+        function()
+        measured = []
+        for _ in range(7):
+            start = time.perf_counter()
+            function()
+            measured.append(time.perf_counter() - start)
+        return amount / statistics.median(measured)
+
+    return {
+        "flops": rate(product("float32")),
+        "flops_of_64_rows": rate(product("float32", rows=64)),
+        "flops_bfloat16": rate(product("bfloat16")),
+        "flops_bfloat16_of_64_rows": rate(product("bfloat16", rows=64)),
+        "evaluations": rate(product_and_tanh()[1]),
+        "bytes_read": rate(reading()),
+    }
+
+
+def bytes_of_a_word(sizes):
+    """Return how many bytes of float32 matrices a search reads for each word of one photo."""
+    inputs = sizes.embedding_dim + sizes.feature_dim + sizes.hidden_dim
+    numbers = (
+        sizes.hidden_dim * sizes.attention_dim
+        + inputs * 4 * sizes.hidden_dim
+        + (sizes.hidden_dim + sizes.feature_dim) * sizes.embedding_dim
+        + sizes.embedding_dim * sizes.vocabulary
+    )
+    return 4 * numbers
 
 
 def train_work(sizes, num_photos, num_words):
@@ -59,6 +111,26 @@ def caption_work(sizes, num_photos, num_steps, num_beams):
     per_photo, context, others = _products(sizes)
     rows = num_photos * num_steps * num_beams
     return Work(num_photos * per_photo + rows * (context + others), _evaluations(sizes, num_photos, rows))
+
+
+def search_traffic(sizes, num_photos, num_steps, num_beams, width):
+    """Return the bytes that a search reads at least if no cache keeps anything from one word to the next.
+
+    Args:
+        width: bytes of a number.
+    """
+    of_photos = num_photos * sizes.regions * (sizes.feature_dim + sizes.attention_dim)
+    logits = 2 * num_photos * num_beams * sizes.vocabulary  # written and read
+    return num_steps * (width * (of_photos + logits) + width * bytes_of_a_word(sizes) // 4)
+
+
+def train_traffic(sizes, num_photos, num_words, num_steps, width):
+    """Return the bytes that a training step moves at least if no cache keeps anything from one word to the next."""
+    of_photos = num_steps * num_photos * sizes.regions * (sizes.feature_dim + sizes.attention_dim)
+    of_loop = num_steps * (bytes_of_a_word(sizes) // 4 - sizes.embedding_dim * sizes.vocabulary)
+    logits = 2 * num_words * sizes.vocabulary  # written and read
+    weights = bytes_of_a_word(sizes) // 4 + sizes.embedding_dim * sizes.vocabulary  # E too
+    return 2 * width * (of_photos + of_loop + logits) + 7 * 4 * weights  # there and back; Adam reads 4 and writes 3
 
 
 def _products(sizes):

@@ -16,12 +16,14 @@ from keras_sat import Captioner, ScoreTable
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = [
-    "train_soft", "train_hard", "train_after", "caption_greedy", "caption_beam5", "caption_one", "photo_to_caption",
-    "features_vgg16", "features_mobilenet_v2", "batches", "memory_8k", "memory_120k", "import", "load_pretrained",
+    "train_soft", "train_hard", "train_after", "train_bfloat16", "train_along", "caption_greedy", "caption_beam5",
+    "caption_one", "photo_to_caption", "features_vgg16", "features_mobilenet_v2", "features_lite0", "vgg16_bfloat16",
+    "lite0_bfloat16", "batches", "memory_8k", "memory_120k", "import", "load_pretrained",
     "shell_to_caption", "fast_photos",
 ]  # fmt: skip
 PEERS = {
-    "pytorch_loop", "pytorch_vgg16", "attends_before", "attends_before_bilinear",
+    "pytorch_loop", "pytorch_careful", "pytorch_compiled", "pytorch_vgg16", "float32", "attends_before",
+    "attends_before_bilinear", "bilinear_after_over_the_paper",
     "with_tensorflow", "tensorflow_in_batches", "tensorflow_one_by_one",
 }  # fmt: skip
 
@@ -85,6 +87,42 @@ def test_evaluations_and_seconds(limits):
     work = limits.caption_work(sizes, 1, 1, 1)
     assert work.evaluations == 6 * 4 + 6 + 1 + 5 * 2 + 7 + 2 * 2
     assert limits.Work(10.0, 20.0).seconds({"flops": 5.0, "evaluations": 10.0}) == 4.0
+
+
+def test_the_bytes_of_a_word_are_those_of_the_matrices_that_it_needs(limits):
+    sizes = limits.Sizes(regions=6, feature_dim=5, attention_dim=4, embedding_dim=3, hidden_dim=2, vocabulary=7)
+    captioner = Captioner([f"w{i}" for i in range(3)], encoder=None, embedding_dim=3, hidden_dim=2, attention_dim=4)
+    captioner.build(((None, 6, 5), (None, None)))
+    of_photos = ("initial", "attention/feature_projection", "gate", "embedding")
+    read = [
+        weight
+        for weight in captioner.decoder.weights
+        if len(weight.shape) == 2 and not weight.path.split("decoder/")[-1].startswith(of_photos)
+    ]
+    assert len(read) == 7 and limits.bytes_of_a_word(sizes) == 4 * sum(np.prod(weight.shape) for weight in read)
+    traffic = limits.search_traffic(sizes, 2, 3, 4, width=2)
+    assert traffic == 3 * (2 * (2 * 6 * (5 + 4) + 2 * 2 * 4 * 7) + limits.bytes_of_a_word(sizes) // 2)
+
+
+def test_a_ratio_is_that_of_medians_and_its_spread_half_its_range(benchmarks):
+    from timing import Seconds, compare, figure, ratio_in_words
+
+    own, theirs = Seconds([1.0, 2.0, 1.5]), Seconds([3.0, 5.0, 4.5])
+    assert (own, theirs) == (1.5, 4.5) and own.rounds == [1.0, 2.0, 1.5]
+    result = figure(1.0, "photos/s")
+    compare(result, "peer", own, theirs, their_share=0.5)
+    assert result["ratios"]["peer"] == 6.0 and result["spreads"]["peer"] == pytest.approx((3.0 - 2.5) / 2 / 3.0)
+    assert ratio_in_words("peer", result) == "6.00 x peer (± 8%)"
+    result["spreads"]["peer"] = 0.2
+    assert ratio_in_words("peer", result) == "6.00 x peer (± 20%!)"
+
+
+def test_what_is_compared_is_measured_turn_about_turn(benchmarks):
+    from timing import in_turn
+
+    calls = []
+    measured = in_turn(lambda: calls.append("a"), lambda: calls.append("b"), num_rounds=3)
+    assert calls == ["a", "b"] * 4 and [len(one.rounds) for one in measured] == [3, 3]
 
 
 def test_the_captions_are_as_long_as_those_of_flickr8k(bench):
@@ -153,6 +191,63 @@ def test_the_peer_says_the_same(pair, peers):
             assert sum(one == other for one, other in zip(ours, theirs)) >= 3
 
 
+@pytest.fixture
+def careful_pair(pair):
+    """Our captioner and the careful peer with its weights, without dropout."""
+    import careful_peer
+    import peers
+
+    captioner, _ = pair
+    peer = careful_peer.CarefulDecoder(20, feature_dim=5, embedding_dim=6, hidden_dim=8, attention_dim=7)
+    peers.carry_over(captioner.decoder, peer)
+    return captioner, peer.eval()
+
+
+def test_the_careful_peer_learns_as_the_textbook_s_loop_does(pair, careful_pair, peers):
+    import careful_peer
+    import torch
+
+    (_, textbook), (_, careful) = pair, careful_pair
+    random = np.random.default_rng(0)
+    weights = (np.arange(4) < np.array([[4, 2], [3, 0]])[..., None]).astype("float32")
+    input_ids, target_ids = random.integers(4, 20, (2, 2, 2, 4)).astype("int32")
+    batch = tf.nest.map_structure(tf.constant, ((random.random((2, 9, 5), "float32"), input_ids), target_ids, weights))
+    steps = (
+        (textbook, peers.train_step, peers.as_peer_batch(batch)),
+        (careful, careful_peer.train_step, careful_peer.as_careful_batch(batch)),
+    )
+    losses = [step(peer, torch.optim.SGD(peer.parameters(), lr=0.1), *given, 0.5) for peer, step, given in steps]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    learnt = dict(careful.named_parameters())
+    for name, weight in textbook.named_parameters():
+        np.testing.assert_allclose(weight.detach(), learnt[name].detach(), atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_the_careful_peer_says_the_same(careful_pair, beams):
+    import careful_peer
+    import torch
+
+    captioner, peer = careful_pair
+    features = np.random.default_rng(1).random((6, 9, 5), "float32")
+    special = {"max_length": 7, "start_token_id": 1, "end_token_id": 2, "never": [0, 1, 3]}
+    ours = captioner.caption_features(features, num_beams=beams, max_length=7)
+    theirs = careful_peer.beam_search(peer, torch.tensor(features), beams, **special)
+    assert [captioner.vocabulary.caption_to_ids(result.caption) for result in ours] == theirs
+
+
+@pytest.mark.slow
+def test_the_careful_peer_is_the_same_compiled(careful_pair):
+    import careful_peer
+    import torch
+
+    _, peer = careful_pair
+    features = torch.rand(3, 9, 5)
+    special = {"max_length": 7, "start_token_id": 1, "end_token_id": 2, "never": [0, 1, 3]}
+    before = careful_peer.beam_search(peer, features, 2, **special)
+    assert careful_peer.beam_search(peer.compile_step(), features, 2, **special) == before
+
+
 def test_the_peers_vgg16_has_block5(peers):
     import torch
 
@@ -172,14 +267,18 @@ def test_the_recorded_results_have_every_figure(bench):
         assert {"value", "unit", "share_of_limit", "ratios"} <= figure.keys()
         assert figure["value"] > 0, name
         assert figure["ratios"].keys() <= PEERS
-    assert {"cores", "python", "tensorflow", "keras", "torch"} <= results["machine"].keys()
+        assert figure["spreads"].keys() == figure["ratios"].keys()
+    assert {"cores", "rates", "python", "tensorflow", "keras", "torch"} <= results["machine"].keys()
+    assert {"flops", "flops_bfloat16", "evaluations", "bytes_read"} <= results["machine"]["rates"].keys()
 
 
 def test_a_figure_is_measured_printed_and_kept(bench, monkeypatch, tmp_path, capsys):
     results = tmp_path / "results.json"
     results.write_text(json.dumps({"figures": {"batches": {"value": 1.0}}}))
     monkeypatch.setattr(bench, "RESULTS", results)
-    one = bench.figure(2.0, "photos/s", 0.5) | {"ratios": {"pytorch_loop": 3.0}}
+    one = bench.figure(2.0, "photos/s", 0.5) | {"ratios": {"pytorch_loop": 3.0}, "spreads": {"pytorch_loop": 0.1}}
+    monkeypatch.setattr(bench, "machine", lambda: {"cores": 2})
+    monkeypatch.setattr(bench, "pin_threads", lambda: None)
     monkeypatch.setitem(bench.FIGURES, "train_soft", lambda _: one)
     monkeypatch.setattr(sys, "argv", ["bench.py", "train_soft"])
     bench.main()
