@@ -1,6 +1,7 @@
 """The benchmarks: that they count and compare what they say. None of these measures how fast anything is."""
 
 import json
+import shutil
 import sys
 import warnings
 from dataclasses import replace
@@ -237,6 +238,8 @@ def test_the_careful_peer_says_the_same(careful_pair, beams):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_the_careful_peer_is_the_same_compiled(careful_pair):
     import careful_peer
     import torch

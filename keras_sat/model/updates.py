@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_sat.checks import check_learning_rate
 from keras_sat.model.averages import WeightAverages
+from keras_sat.model.fast.steps import apply_gradients
 
 
 def make_optimizer(optimizer, *, learning_rate=4e-4, clip_norm=5.0, weight_decay=None):
@@ -61,7 +62,7 @@ class WeightUpdates:
         weights = captioner.trainable_variables
         slow = [(weight, tf.identity(weight.value), rate) for weight, rate in self.encoder_rates(captioner) if rate < 1]
         self.averages.begin(weights)
-        captioner.optimizer.apply(gradients, weights)  # clips them first
+        apply_gradients(captioner.optimizer, gradients, weights)  # clips them first
         for weight, before, rate in slow:
             weight.assign(before + rate * (weight - before))
         self.averages.follow(weights, captioner.optimizer.iterations)
