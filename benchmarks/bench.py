@@ -6,11 +6,12 @@ stands its spread: half of the range that it had in the rounds, marked with "!" 
 machine's limit (see limits.py), or of the bare encoder, or of the bare copy of the rows; a ratio is our speed over that
 of a peer (see peers.py and careful_peer.py).
 
-    python benchmarks/bench.py                     everything, in a quarter of an hour on two cores
+    python benchmarks/bench.py                     everything, in twenty minutes on two cores
     python benchmarks/bench.py train_soft import   some figures; the others in results.json stay
 """
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -117,6 +118,10 @@ def number_of_captions(batches):
     return sum(float(np.sum(np.any(weights.numpy() > 0, axis=-1))) for _, _, weights in batches)
 
 
+def number_of_words(batches):
+    return sum(float(np.sum(weights)) for _, _, weights in batches)
+
+
 def compiled_step(captioner):
     import tensorflow as tf
 
@@ -132,16 +137,26 @@ def peer_trainers(batches, penalty_weight):
     of_loop = [peers.as_peer_batch(batch) for batch in batches]
     of_careful = [careful_peer.as_careful_batch(batch) for batch in batches]
 
-    def trainer(peer, train_step, of_peer):
-        optimizer = torch.optim.Adam(peer.parameters(), lr=4e-4)
+    def trainer(peer, train_step, of_peer, fused=None):
+        optimizer = torch.optim.Adam(peer.parameters(), lr=4e-4, fused=fused)
         return lambda: [train_step(peer, optimizer, *batch, penalty_weight) for batch in of_peer]
 
-    careful = careful_peer.CarefulDecoder
-    return {
-        "pytorch_loop": trainer(peers.TextbookDecoder(SIZES.vocabulary), peers.train_step, of_loop),
-        "pytorch_careful": trainer(careful(SIZES.vocabulary), careful_peer.train_step, of_careful),
-        "pytorch_compiled": trainer(careful(SIZES.vocabulary).compile_step(), careful_peer.train_step, of_careful),
-    }
+    trainers = {"pytorch_loop": trainer(peers.TextbookDecoder(SIZES.vocabulary), peers.train_step, of_loop)}
+    for name, peer in careful_peers().items():
+        trainers[name] = trainer(peer, careful_peer.train_step, of_careful, fused=True)
+    return trainers
+
+
+def careful_peers():
+    """Return the careful decoder as it is and, where there is a compiler, compiled: dict by the name of the peer."""
+    import careful_peer
+
+    decoders = {"pytorch_careful": careful_peer.CarefulDecoder(SIZES.vocabulary)}
+    if careful_peer.can_compile():
+        decoders["pytorch_compiled"] = careful_peer.CarefulDecoder(SIZES.vocabulary).compile_step()
+    else:
+        print("  no C++ compiler: the careful peer is not compiled")
+    return decoders
 
 
 def bench_train(bench, attention):
@@ -149,7 +164,7 @@ def bench_train(bench, attention):
     captioner = bench.captioner(attention)
     batches = training_batches(bench, captioner.vocabulary)
     step, num_captions = compiled_step(captioner), number_of_captions(batches)
-    num_words = sum(float(np.sum(weights)) for _, _, weights in batches)
+    num_words = number_of_words(batches)
     num_photos = sum(len(features) for (features, _), _, _ in batches)
 
     def ours():
@@ -169,7 +184,7 @@ def bench_train(bench, attention):
     )
     result = figure(num_captions / own, "captions/s", least / own, first_pass_seconds=tracing)
     for peer, theirs in zip(trainers, peer_seconds):
-        compare(result, peer, own, theirs, number_of_captions(of_peers) / num_captions)
+        compare(result, peer, own, theirs, number_of_words(of_peers) / num_words)
     return result
 
 
@@ -265,6 +280,40 @@ def bench_train_after(bench):
     return result
 
 
+def bench_scores(bench):
+    """Additive scores a second there and back, of 65 captions of 13 photos, over those of the equation."""
+    import tensorflow as tf
+
+    from keras_sat import equations
+    from keras_sat.model.fast import fused
+
+    photos, captions = 13, 5
+    shapes = (photos, SIZES.regions, SIZES.attention_dim), (photos * captions, SIZES.attention_dim)
+    given = [tf.random.normal(shape) for shape in (*shapes, shapes[0][2:])]
+    upstream = tf.random.normal((photos * captions, SIZES.regions))
+
+    def back_and_forth(scores_of, prepared):
+        @tf.function(autograph=False)
+        def run(exponential):
+            features, *others = given
+            with tf.GradientTape() as tape:
+                tape.watch(given)
+                scores = scores_of(prepared(features, exponential), *others)
+            gradients = tape.gradient(scores, given, output_gradients=upstream)
+            return tf.add_n([tf.reduce_sum(gradient) for gradient in gradients])
+
+        exponential = fused.prepare(given[0]).exponential  # once for all words of a photo
+        return lambda: [float(run(exponential)) for _ in range(10)]
+
+    own, plain = in_turn(
+        back_and_forth(fused.additive_scores, fused.Projected),
+        back_and_forth(equations.additive_scores, lambda features, _: features),
+    )
+    result = figure(1000 * own / 10, "ms")
+    compare(result, "equation", own, plain)
+    return result
+
+
 # === Captioning ===
 
 
@@ -279,19 +328,13 @@ def special_of(vocabulary):
 
 
 def peers_of(captioner):
-    """Return the textbook's decoder, the careful one and that one compiled, all with a captioner's weights."""
-    import careful_peer
+    """Return the textbook's decoder, and `careful_peers`, all with a captioner's weights."""
     import peers
 
-    careful = careful_peer.CarefulDecoder
-    decoders = [
-        peers.TextbookDecoder(SIZES.vocabulary),
-        careful(SIZES.vocabulary),
-        careful(SIZES.vocabulary).compile_step(),
-    ]
-    for decoder in decoders:
+    textbook, careful = peers.TextbookDecoder(SIZES.vocabulary), careful_peers()
+    for decoder in (textbook, *careful.values()):
         peers.carry_over(captioner.decoder, decoder.eval())
-    return decoders
+    return textbook, careful
 
 
 def bench_caption(bench, num_beams):
@@ -305,7 +348,7 @@ def bench_caption(bench, num_beams):
         weight.assign(weight.numpy() * 2)  # far from the start, so that photos differ in what is said of them
     features = bench.features(NUM_PHOTOS)
     vocabulary, special = captioner.vocabulary, special_of(captioner.vocabulary)
-    textbook, careful, compiled = peers_of(captioner)
+    textbook, careful = peers_of(captioner)
     of_loop = torch.tensor(features[: 16 if num_beams == 1 else 8])
     of_careful = torch.tensor(features[: 192 if num_beams == 1 else 64])
 
@@ -321,7 +364,7 @@ def bench_caption(bench, num_beams):
             found += careful_peer.beam_search(decoder, of_careful[first : first + BATCH_SIZE], num_beams, **special)
         return found
 
-    theirs = {"pytorch_careful": lambda: by_careful(careful), "pytorch_compiled": lambda: by_careful(compiled)}
+    theirs = {name: functools.partial(by_careful, decoder) for name, decoder in careful.items()}
     rates, (own, of_loop_seconds, *of_careful_seconds) = in_turn_with_the_limit(ours, by_loop, *theirs.values())
     work = limits.caption_work(SIZES, NUM_PHOTOS, NUM_STEPS, num_beams)
     least = work.seconds(rates)
@@ -334,7 +377,7 @@ def bench_caption(bench, num_beams):
     for peer, its_seconds in zip(theirs, of_careful_seconds):
         compare(result, peer, own, its_seconds, len(of_careful) / NUM_PHOTOS)
     found = [vocabulary.caption_to_ids(one.caption) for one in ours(features[: len(of_careful)])]
-    result["same_captions"] = sum(map(list.__eq__, found, by_careful(careful))) / len(found)
+    result["same_captions"] = sum(map(list.__eq__, found, by_careful(careful["pytorch_careful"]))) / len(found)
     distinct = len({tuple(caption) for caption in found})
     print(f"  {result['same_captions']:.1%} of {len(found)} captions are the careful peer's ({distinct} distinct)")
     return result
@@ -358,23 +401,22 @@ def bench_caption_one(bench):
     special = special_of(captioner.vocabulary) | {"never": [0, 1]}
     features = bench.features(16)
     of_peer = torch.tensor(features)
-    textbook, careful, compiled = peers_of(captioner)
+    textbook, careful = peers_of(captioner)
 
     def ours():
         for number in range(len(features)):
             captioner.caption_features(features[number : number + 1], num_beams=1, max_length=NUM_STEPS)
 
-    def by(search, decoder):
-        for number in range(len(of_peer)):
-            search(decoder, of_peer[number : number + 1])
+    def by_loop():
+        for photo in of_peer:
+            peers.beam_search(textbook, photo, 1, **special)
 
-    theirs = {
-        "pytorch_loop": lambda: by(lambda peer, photo: peers.beam_search(peer, photo[0], 1, **special), textbook),
-        "pytorch_careful": lambda: by(lambda peer, photo: careful_peer.beam_search(peer, photo, 1, **special), careful),
-        "pytorch_compiled": lambda: by(
-            lambda peer, photo: careful_peer.beam_search(peer, photo, 1, **special), compiled
-        ),
-    }
+    def by_careful(decoder):
+        for number in range(len(of_peer)):
+            careful_peer.beam_search(decoder, of_peer[number : number + 1], 1, **special)
+
+    theirs = {"pytorch_loop": by_loop}
+    theirs |= {name: functools.partial(by_careful, decoder) for name, decoder in careful.items()}
     rates, (own, *their_seconds) = in_turn_with_the_limit(ours, *theirs.values())
     share = limits.caption_work(SIZES, len(features), NUM_STEPS, 1).seconds(rates) / own
     reading = len(features) * NUM_STEPS * limits.bytes_of_a_word(SIZES) / limits.measured_rates()["bytes_read"]
@@ -456,7 +498,7 @@ def bench_features(bench, name):
     """Photos a second from files to a finished cache, as a share of the bare encoder's on tensors that lie ready."""
     from keras_sat.model.encoders import make_encoder
 
-    paths = bench.photos(768)
+    paths = bench.photos(1536)
     ids = [Path(path).stem for path in paths]
     encoder = make_encoder(name, weights=None)
     folders = iter(range(NUM_ROUNDS + 1))
@@ -468,7 +510,7 @@ def bench_features(bench, name):
         for path in paths[:64]:
             load_image(path, 224)
 
-    own, encoding, reading = in_turn(build, bare_encoding(encoder, paths), read)
+    own, encoding, reading = in_turn(build, bare_encoding(encoder, paths), read, num_rounds=3)
     most = encoding / (encoding + reading * len(paths) / 64 / num_cores())  # if all cores do both, and nothing is lost
     return figure(len(paths) / own, "photos/s", encoding / own, most_that_reading_leaves=most)
 
@@ -630,6 +672,7 @@ FIGURES = {
     "train_hard": bench_train_hard,
     "train_after": bench_train_after,
     "train_bfloat16": bench_train_bfloat16,
+    "scores": bench_scores,
     "train_along": bench_train_along,
     "caption_greedy": bench_caption_greedy,
     "caption_beam5": bench_caption_beam5,
@@ -660,7 +703,6 @@ def machine():
             packages[package] = None
     return {
         "cores": num_cores(),
-        "rates": limits.measured_rates(),
         "system": platform.system(),
         "processor": platform.machine(),
         "python": platform.python_version(),
@@ -688,7 +730,7 @@ def main():
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             print(name, flush=True)
-            measured[name] = FIGURES[name](Bench(Path(folder)))
+            measured[name] = FIGURES[name](Bench(Path(folder))) | {"rates": limits.measured_rates()}
         keep(measured)
         one = measured[name]
         share = "" if one["share_of_limit"] is None else f"{one['share_of_limit']:.2f}"

@@ -4,6 +4,8 @@ Features are projected once for each photo, words once for each batch and logits
 loop when they have ended; searches take many photos at a time; `torch.compile` makes the step of the loop where it can.
 """
 
+import shutil
+
 import torch
 from peers import TextbookDecoder
 from torch import nn
@@ -23,14 +25,23 @@ class CarefulDecoder(TextbookDecoder):
 
     def compile_step(self):
         """Compile the step of the loop, for any number of rows; return self."""
-        self.advance = torch.compile(self._advance, dynamic=True)
+        torch._dynamo.reset()
+        torch._dynamo.config.fail_on_recompile_limit_hit = True  # else it would go on uncompiled, and say nothing
+        self.advance = torch.compile(self._advance, dynamic=True, fullgraph=True)
         return self
 
     def _advance(self, projected_words, hidden_state, cell_state, features, projected_features):
-        """Return context, h_t, c_t and alpha_t. Rows are captions: features (rows, regions, dim)."""
-        hidden = torch.tanh(projected_features + self.state_projection(hidden_state).unsqueeze(1))
-        attention_weights = torch.softmax(self.score(hidden).squeeze(2), dim=1)
-        context = torch.bmm(attention_weights.unsqueeze(1), features).squeeze(1)
+        """Return context, h_t, c_t and alpha_t of rows that are captions, those of a photo side by side.
+
+        Args:
+            projected_words, hidden_state, cell_state: (rows, dim).
+            features, projected_features: (photos, regions, dim).
+        """
+        query = self.state_projection(hidden_state).view(len(features), -1, 1, projected_features.shape[2])
+        hidden = torch.tanh(projected_features.unsqueeze(1) + query)
+        attention_weights = torch.softmax(self.score(hidden).squeeze(3), dim=2)
+        context = torch.bmm(attention_weights, features).flatten(0, 1)
+        attention_weights = attention_weights.flatten(0, 1)
         context = torch.sigmoid(self.gate(hidden_state)) * context
         size = self.embedding.embedding_dim
         gates = projected_words + functional.linear(context, self.cell.weight_ih[:, size:])
@@ -48,6 +59,11 @@ class CarefulDecoder(TextbookDecoder):
         return self.word_logits(self.drop_after(readout))
 
 
+def can_compile():
+    """Return whether there is the C++ compiler that `torch.compile` needs on a processor."""
+    return torch.cuda.is_available() or any(map(shutil.which, ("g++", "clang++", "c++", "cl")))
+
+
 def train_step(peer, optimizer, features, photo_of_caption, input_ids, target_ids, lengths, penalty_weight):
     """Learn from one batch as `peers.train_step` does.
 
@@ -63,22 +79,22 @@ def train_step(peer, optimizer, features, photo_of_caption, input_ids, target_id
     projected_features = peer.feature_projection(features)[photo_of_caption]
     hidden_state, cell_state = (state[photo_of_caption] for state in peer.initial_state(features))
     features = features[photo_of_caption]
-    embedded = peer.embedding(input_ids)
-    projected_words = peer.project_words(embedded)
+    embedded = peer.embedding(input_ids.T)  # words first
+    projected_words = peer.project_words(embedded).unbind()
+    embedded, target_ids = embedded.unbind(), target_ids.T.unbind()
     looked_at = torch.zeros(features.shape[:2], device=features.device)
     found, targets = [], []
     for t in range(lengths[0]):
         rows = sum(length > t for length in lengths)
+        if rows < len(features):  # some captions have ended
+            narrower = (x[:rows] for x in (hidden_state, cell_state, features, projected_features))
+            hidden_state, cell_state, features, projected_features = narrower
         context, hidden_state, cell_state, attention_weights = peer.advance(
-            projected_words[:rows, t],
-            hidden_state[:rows],
-            cell_state[:rows],
-            features[:rows],
-            projected_features[:rows],
+            projected_words[t][:rows], hidden_state, cell_state, features, projected_features
         )
         looked_at = looked_at + functional.pad(attention_weights, (0, 0, 0, len(looked_at) - rows))
-        found.append((embedded[:rows, t], hidden_state, context))
-        targets.append(target_ids[:rows, t])
+        found.append((embedded[t][:rows], hidden_state, context))
+        targets.append(target_ids[t][:rows])
     logits = peer.read_out(*(torch.cat(parts) for parts in zip(*found)))
     loss = functional.cross_entropy(logits, torch.cat(targets), reduction="sum") / len(lengths)
     loss = loss + penalty_weight * ((1 - looked_at) ** 2).sum() / len(lengths)
@@ -108,9 +124,8 @@ def beam_search(peer, features, num_beams, max_length, start_token_id, end_token
     """
     photos, vocabulary = len(features), peer.word_logits.out_features
     beams = torch.arange(photos, device=features.device).repeat_interleave(num_beams)
-    projected_features = peer.feature_projection(features)[beams]
+    projected_features = peer.feature_projection(features)
     hidden_state, cell_state = (state[beams] for state in peer.initial_state(features))
-    features = features[beams]
     token_ids = torch.full((len(beams),), start_token_id, device=features.device)
     scores = torch.full((photos, num_beams), -torch.inf, device=features.device)
     scores[:, 0] = 0  # all beams are alike at first
@@ -124,7 +139,7 @@ def beam_search(peer, features, num_beams, max_length, start_token_id, end_token
         context, hidden_state, cell_state, _ = peer.advance(
             peer.project_words(embedded), hidden_state, cell_state, features, projected_features
         )
-        log_probs = torch.log_softmax(peer.read_out(embedded, hidden_state, context), dim=1)
+        log_probs = torch.log_softmax(peer.read_out(embedded, hidden_state, context).float(), dim=1)
         log_probs[:, never] = -torch.inf
         log_probs[ended] = only_end
         scores, places = (scores.unsqueeze(2) + log_probs.view(photos, num_beams, -1)).flatten(1).topk(num_beams)

@@ -1,7 +1,9 @@
 """The least that a job can cost on this machine: its matrix arithmetic and its tanh and exp evaluations.
 
-The machine's rates are measured: those of a large float32 product and of a large vectorised tanh. Nothing is counted
-for memory, for what is neither a product nor a tanh nor an exp, for padding, or for work done twice.
+The rates of the machine are measured: a large float32 product, a large vectorised tanh. Work is counted as the
+equations have it, a tanh for each region, dimension and word, though cheaper ways to the same numbers may be found.
+Work knows nothing of memory, of what is neither a product nor a tanh nor an exp, of padding, or of work done twice; the
+bytes that memory must move at least are counted apart.
 """
 
 import functools
@@ -127,10 +129,12 @@ def search_traffic(sizes, num_photos, num_steps, num_beams, width):
 def train_traffic(sizes, num_photos, num_words, num_steps, width):
     """Return the bytes that a training step moves at least if no cache keeps anything from one word to the next."""
     of_photos = num_steps * num_photos * sizes.regions * (sizes.feature_dim + sizes.attention_dim)
-    of_loop = num_steps * (bytes_of_a_word(sizes) // 4 - sizes.embedding_dim * sizes.vocabulary)
+    in_loop = sizes.hidden_dim * sizes.attention_dim + (sizes.feature_dim + sizes.hidden_dim) * 4 * sizes.hidden_dim
     logits = 2 * num_words * sizes.vocabulary  # written and read
-    weights = bytes_of_a_word(sizes) // 4 + sizes.embedding_dim * sizes.vocabulary  # E too
-    return 2 * width * (of_photos + of_loop + logits) + 7 * 4 * weights  # there and back; Adam reads 4 and writes 3
+    matrices = bytes_of_a_word(sizes) // 4
+    weights = matrices + sizes.embedding_dim * sizes.vocabulary  # E too
+    of_matrices = num_steps * in_loop + (matrices - in_loop)
+    return 2 * width * (of_photos + of_matrices + logits) + 7 * 4 * weights  # there and back; Adam reads 4, writes 3
 
 
 def _products(sizes):

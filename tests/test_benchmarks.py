@@ -17,13 +17,13 @@ from keras_sat import Captioner, ScoreTable
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = [
-    "train_soft", "train_hard", "train_after", "train_bfloat16", "train_along", "caption_greedy", "caption_beam5",
-    "caption_one", "photo_to_caption", "features_vgg16", "features_mobilenet_v2", "features_lite0", "vgg16_bfloat16",
-    "lite0_bfloat16", "batches", "memory_8k", "memory_120k", "import", "load_pretrained",
+    "train_soft", "train_hard", "train_after", "train_bfloat16", "scores", "train_along", "caption_greedy",
+    "caption_beam5", "caption_one", "photo_to_caption", "features_vgg16", "features_mobilenet_v2", "features_lite0",
+    "vgg16_bfloat16", "lite0_bfloat16", "batches", "memory_8k", "memory_120k", "import", "load_pretrained",
     "shell_to_caption", "fast_photos",
 ]  # fmt: skip
 PEERS = {
-    "pytorch_loop", "pytorch_careful", "pytorch_compiled", "pytorch_vgg16", "float32", "attends_before",
+    "pytorch_loop", "pytorch_careful", "pytorch_compiled", "pytorch_vgg16", "float32", "equation", "attends_before",
     "attends_before_bilinear", "bilinear_after_over_the_paper",
     "with_tensorflow", "tensorflow_in_batches", "tensorflow_one_by_one",
 }  # fmt: skip
@@ -103,6 +103,9 @@ def test_the_bytes_of_a_word_are_those_of_the_matrices_that_it_needs(limits):
     assert len(read) == 7 and limits.bytes_of_a_word(sizes) == 4 * sum(np.prod(weight.shape) for weight in read)
     traffic = limits.search_traffic(sizes, 2, 3, 4, width=2)
     assert traffic == 3 * (2 * (2 * 6 * (5 + 4) + 2 * 2 * 4 * 7) + limits.bytes_of_a_word(sizes) // 2)
+    in_loop, matrices = 2 * 4 + (5 + 2) * 8, limits.bytes_of_a_word(sizes) // 4
+    moved = 3 * 2 * 6 * (5 + 4) + 3 * in_loop + matrices - in_loop + 2 * 6 * 7
+    assert limits.train_traffic(sizes, 2, 6, 3, width=2) == 2 * 2 * moved + 28 * (matrices + 3 * 7)
 
 
 def test_a_ratio_is_that_of_medians_and_its_spread_half_its_range(benchmarks):
@@ -271,8 +274,8 @@ def test_the_recorded_results_have_every_figure(bench):
         assert figure["value"] > 0, name
         assert figure["ratios"].keys() <= PEERS
         assert figure["spreads"].keys() == figure["ratios"].keys()
-    assert {"cores", "rates", "python", "tensorflow", "keras", "torch"} <= results["machine"].keys()
-    assert {"flops", "flops_bfloat16", "evaluations", "bytes_read"} <= results["machine"]["rates"].keys()
+        assert {"flops", "flops_bfloat16", "evaluations", "bytes_read"} <= figure["rates"].keys()
+    assert {"cores", "python", "tensorflow", "keras", "torch"} <= results["machine"].keys()
 
 
 def test_a_figure_is_measured_printed_and_kept(bench, monkeypatch, tmp_path, capsys):
@@ -280,14 +283,14 @@ def test_a_figure_is_measured_printed_and_kept(bench, monkeypatch, tmp_path, cap
     results.write_text(json.dumps({"figures": {"batches": {"value": 1.0}}}))
     monkeypatch.setattr(bench, "RESULTS", results)
     one = bench.figure(2.0, "photos/s", 0.5) | {"ratios": {"pytorch_loop": 3.0}, "spreads": {"pytorch_loop": 0.1}}
-    monkeypatch.setattr(bench, "machine", lambda: {"cores": 2})
+    monkeypatch.setattr(bench.limits, "measured_rates", lambda: {"flops": 1.0})
     monkeypatch.setattr(bench, "pin_threads", lambda: None)
     monkeypatch.setitem(bench.FIGURES, "train_soft", lambda _: one)
     monkeypatch.setattr(sys, "argv", ["bench.py", "train_soft"])
     bench.main()
     assert "3.00 x pytorch_loop" in capsys.readouterr().out
     figures = json.loads(results.read_text())["figures"]
-    assert figures == {"train_soft": one, "batches": {"value": 1.0}}
+    assert figures == {"train_soft": one | {"rates": {"flops": 1.0}}, "batches": {"value": 1.0}}
 
 
 def test_unknown_figures_are_refused_in_one_line(bench, monkeypatch, capsys):
@@ -460,3 +463,22 @@ def test_a_blend_lies_between_captioners(benchmarks, tmp_path):
     Captioner.from_pretrained("scenes").save(tmp_path / "first")
     with pytest.raises(SystemExit, match="same words and sizes"):
         blend.main([str(tmp_path / "blended"), *parts])
+
+
+def test_the_profile_counts_what_an_operation_takes_by_itself(benchmarks):
+    from types import SimpleNamespace
+
+    import where_time_goes
+
+    spans = {"outer": (0, 100), "first": (10, 20), "inmost": (12, 5), "second": (40, 30), "after": (100, 7)}
+    events = [SimpleNamespace(name=name, offset_ps=start, duration_ps=long) for name, (start, long) in spans.items()]
+    own = {event.name: picoseconds for event, picoseconds in where_time_goes._own_durations(events)}
+    assert own == {"outer": 50, "first": 15, "inmost": 5, "second": 30, "after": 7}
+    kinds = {
+        "while/body/_#/while/context_projection_#/MatMul:_MklMatMul": "products in the loop",
+        "word_logits_#/BiasAdd:_MklNativeFusedMatMul": "products outside of the loop",
+        "ExecutorState::Process": "framework",
+        "KernelAndDeviceFunc::Run": "waiting for all of it",
+        "drop_after_#/Mul": "everything else",
+    }
+    assert {name: where_time_goes.kind_of(name) for name in kinds} == kinds

@@ -53,14 +53,34 @@ def test_the_step_is_that_of_the_optimizer(compiled, make):
         np.testing.assert_allclose(own, right, rtol=1e-5, atol=1e-7)
 
 
-def test_what_is_small_eager_or_scaled_is_left_to_the_optimizer(compiled, monkeypatch):
+class Own(keras.optimizers.SGD):
+    """An optimizer that a user has written."""
+
+
+def test_what_is_small_eager_scaled_or_a_user_s_is_left_to_the_optimizer(compiled, monkeypatch):
     after_steps(keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()), apply_gradients)
     with without_fast_twins():
         after_steps(keras.optimizers.Adam(), apply_gradients)
+    after_steps(Own(0.01), apply_gradients)
     weight = keras.Variable(np.ones(3, "float32"))
     optimizer = keras.optimizers.SGD(1.0)
     optimizer.build([weight])
     apply_gradients(optimizer, [tf.ones(3)], [weight])
     monkeypatch.setattr(steps, "SMALL", 10**9)
     after_steps(keras.optimizers.Adam(), apply_gradients)
+    assert compiled == [] and not np.asarray(weight).any()
+
+
+def test_a_strategy_sums_over_its_replicas_itself(compiled):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        weight = keras.Variable(np.ones((4, 2), "float32"))
+        optimizer = keras.optimizers.SGD(1.0)
+        optimizer.build([weight])
+
+    @tf.function
+    def step():
+        strategy.run(lambda: apply_gradients(optimizer, [tf.ones((4, 2))], [weight]))
+
+    step()
     assert compiled == [] and not np.asarray(weight).any()

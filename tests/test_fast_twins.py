@@ -171,9 +171,12 @@ def test_the_plain_loop_in_a_graph_knows_how_long_captions_are_or_says_so(length
 def test_additive_scores_are_the_equation_without_the_fast_twins(monkeypatch):
     features, state, vector = tf.ones((1, 2**5, 2**9)), tf.ones((1, 2**9)), tf.ones(2**9)
     expected = equations.additive_scores(features, state, vector)
-    np.testing.assert_allclose(fused.additive_scores(features, state, vector), expected, rtol=1e-5)
+    prepared = fused.prepare(features)
+    assert isinstance(prepared, fused.Projected)
+    np.testing.assert_allclose(fused.additive_scores(prepared, state, vector), expected, rtol=1e-5)
     monkeypatch.setattr(fused, "_functions", None)  # nobody asks for what XLA compiled
     with without_fast_twins():
+        assert fused.prepare(features) is features
         np.testing.assert_array_equal(fused.additive_scores(features, state, vector), expected)
 
 

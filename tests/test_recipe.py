@@ -18,6 +18,7 @@ from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.model.precision import multiplies_bfloat16
 from keras_sat.options import CaptionerOptions, TrainingOptions
 from keras_sat.training import epochs
 from keras_sat.training.folder import describe
@@ -484,13 +485,13 @@ def test_no_dev_split_keeps_the_last_epoch(tmp_path):
 @pytest.mark.slow
 def test_what_it_says(tmp_path, capsys):
     train(tmp_path, epochs=2, show_progress=True, dtype="auto")
+    computed = "bfloat16" if multiplies_bfloat16() else "float32"
     output = capsys.readouterr().out
     for text in (
         "32 photos with 160 captions in train, 4 photos with 20 captions in dev",
         "words of dev",
         "tiny, 8 x 8 x 66",
-        "captioner: hard attention, additive scoring, LSTM of 16",
-        "dtype: ",
+        f"captioner: hard attention, additive scoring, LSTM of 16, computed in {computed}",
         "cores; everything is kept in",
         "an epoch takes about",
         "epoch 2/2: loss ",

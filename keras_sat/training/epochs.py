@@ -9,7 +9,6 @@ import keras
 from data_utils.vocabulary import Vocabulary
 from keras_sat.captioner import Captioner
 from keras_sat.files.checkpoint import read_checkpoint
-from keras_sat.model.precision import AUTO, chosen_in_words
 from keras_sat.model.updates import WeightUpdates
 from keras_sat.training import callbacks as parts
 from keras_sat.training.run import Training
@@ -38,7 +37,7 @@ def train_on_words(plan):
         guide.choose_words([caption for image in plan.photos.of_split("train") for caption in image.captions])
     WeightUpdates(encoder_rate=options.encoder_rate).check_rate(captioner)
     _check_changes(captioner, plan)
-    _say_what_is_trained(plan, captioner, options.num_views, plan.folder)
+    plan.say(*summary(plan.data_name, plan.images, captioner, options.num_views, plan.folder, plan.team))
     plan.photos.prepare(captioner, options.num_views)
     batches = plan.photos.batches("train", captioner, options, first_epoch=len(training.epochs))
     num_steps = options.epochs * plan.team.num_steps(batches)
@@ -116,16 +115,10 @@ def _trained_further(plan, before):
     )
 
 
-def _say_what_is_trained(plan, captioner, num_views, folder):
-    plan.say(*summary(plan.data_name, plan.images, captioner, num_views, folder, plan.team))
-    if plan.options.dtype == AUTO:
-        plan.say(chosen_in_words(captioner.decoder.compute_dtype))
-
-
 def _prepare_further(plan, captioner, training):
     """Get the photos ready for further epochs; where they are the first, say what is trained."""
     if not plan.options.epochs:
-        _say_what_is_trained(plan, captioner, 1, training.folder)
+        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.team))
     plan.photos.prepare(captioner, num_views=1)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from data_utils.datasets.boxes import boxes_of
 from data_utils.files import exclusive_lock
+from keras_sat.model.precision import resolved_dtype
 from keras_sat.options import (
     CaptionerOptions,
     SelfCriticalOptions,
@@ -67,6 +68,8 @@ class Asked:
         kinds = (TrainingOptions, SteadyOptions, SelfCriticalOptions, CaptionerOptions)
         training, steady, rewards, captioner, of_keras = split_options("fit", given, *kinds, beside=OF_KERAS)
         CaptionerOptions.check(**captioner)
+        if "dtype" in training:  # what "auto" means here is kept: the training is resumed, and shared, as it began
+            training["dtype"] = resolved_dtype(training["dtype"])
         encoder_weights = captioner.pop("encoder_weights", CaptionerOptions.defaults()["encoder_weights"])
         further = SteadyOptions(**steady), SelfCriticalOptions(**rewards)
         return cls(TrainingOptions(**training), *further, {**captioner, **of_keras}, encoder_weights, training)

@@ -1,7 +1,8 @@
 """A step of the optimizer again, with fewer ways to memory: the same numbers as `optimizer.apply`.
 
 An optimizer such as Adam is a dozen small operations on each weight, and TensorFlow carries every one of them through
-memory. Compiled by XLA they are a few passes. That pays where the weights are larger than a cache.
+memory. Compiled by XLA they are a few passes. That pays where the weights are larger than a cache. An optimizer that
+keras_sat or a user has written is left as it is, since XLA may not be able to compile it.
 """
 
 import math
@@ -11,7 +12,8 @@ import tensorflow as tf
 
 from keras_sat.model.fast.switch import fast_twins_are_on, has_xla
 
-SMALL = 2**22  # numbers in all weights together; below, compiling takes longer than it saves
+SMALL = 2**22  # numbers in all weights together: those of fewer stay in a cache
+NOT_COMPILED = (keras.optimizers.LossScaleOptimizer,)  # it looks first whether all gradients are finite
 
 
 def apply_gradients(optimizer, gradients, weights):
@@ -23,9 +25,9 @@ def apply_gradients(optimizer, gradients, weights):
         weights: list of Keras variables.
     """
     is_large = sum(math.prod(weight.shape) for weight in weights) >= SMALL
-    in_graph = not tf.executing_eagerly() and tf.distribute.get_strategy().num_replicas_in_sync == 1
-    scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)  # it looks first whether all are finite
-    if scales_loss or not (is_large and in_graph and fast_twins_are_on() and has_xla()):
+    is_plain = type(optimizer).__module__.startswith("keras.") and type(optimizer) not in NOT_COMPILED
+    in_graph = not tf.executing_eagerly() and not tf.distribute.has_strategy()  # which sums over its replicas here
+    if not (is_large and is_plain and in_graph and fast_twins_are_on() and has_xla()):
         optimizer.apply(gradients, weights)
         return
     compiled = tf.function(lambda *gradients: optimizer.apply(list(gradients), weights), jit_compile=True)
