@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import all_slow_but
 
 from data_utils import DATASETS, FeatureCache, draw_scenes, load_image
 from keras_sat import Captioner, ScoreTable
@@ -339,7 +340,9 @@ def test_the_cost_of_determinism_is_a_ratio_of_medians_of_two_processes_in_turn(
 # === Drawn data sets ===
 
 
-@pytest.mark.parametrize("data, counts", [("flickr30k", (29, 1, 1)), ("coco", (114, 5, 5))])
+@pytest.mark.parametrize(
+    "data, counts", all_slow_but(("flickr30k", (29, 1, 1)), [("flickr30k", (29, 1, 1)), ("coco", (114, 5, 5))])
+)
 def test_drawn_folders_are_read_like_the_real_ones(benchmarks, tmp_path, data, counts):
     from drawn_data_set import write_data_set
 

@@ -308,6 +308,7 @@ def test_caption_needs_a_calibrated_captioner_to_say_that_it_is_not_sure(unseen_
     assert "captions have no confidence" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_calibrate_on_the_command_line(tmp_path, capsys):
     Captioner.from_pretrained("scenes").adapted().save(tmp_path / "model")
     options = ["--data", "scenes", "--data-dir", str(tmp_path / "scenes"), "--split", "test"]
@@ -377,6 +378,7 @@ def test_fit_calibrates_in_the_end(monkeypatch, tmp_path, capsys, rewards, witho
         assert Captioner.load(tmp_path / "run" / "model").confidence is not None
 
 
+@pytest.mark.slow
 def test_a_training_is_not_lost_for_its_calibration(monkeypatch, tmp_path, without_graphs):
     def fails(*arguments, **options):
         raise OSError("the disk is full")

@@ -200,6 +200,7 @@ def test_what_hosts_say_of_each_other():
             raise error
 
 
+@pytest.mark.slow
 def test_an_address_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         environment = {"TF_CONFIG": tf_config([taken.getsockname()[1], *free_ports(1)], 0), "TF_CPP_MIN_LOG_LEVEL": "3"}

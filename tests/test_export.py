@@ -258,6 +258,7 @@ def operations(folder):
     return {node.op for nodes in (graph.node, *(f.node_def for f in graph.library.function)) for node in nodes}
 
 
+@pytest.mark.slow
 def test_search_options_are_those_of_caption(tmp_path):
     captioner = built(encoder="tiny")
     photos = np.random.default_rng(1).integers(0, 256, (8, 64, 64, 3), dtype=np.uint8)

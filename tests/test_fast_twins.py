@@ -103,6 +103,7 @@ def test_without_padding_and_without_samples(attention, options):
     assert_twins_agree(make_decoder(attention, num_layers=2), **{"sampled": attention == "hard", **options})
 
 
+@pytest.mark.slow
 def test_the_loop_with_fused_scores_is_the_plain_one():
     """In float32 and of such a size that XLA is used too."""
     decoder = make_decoder(attention_dim=2**9, dtype="float32")

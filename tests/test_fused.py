@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import all_slow_but
 
 from keras_sat import equations
 from keras_sat.model.decoder import CaptionDecoder
@@ -57,7 +58,7 @@ def test_scores_and_gradients_are_those_of_the_equation(captions, in_graph):
         np.testing.assert_allclose(gradient, right, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("regions, dim", [(196, 96), (49, 512)])
+@pytest.mark.parametrize("regions, dim", all_slow_but((196, 96), [(196, 96), (49, 512)]))
 def test_sizes_that_have_few_divisors(regions, dim, no_shortcut):
     random = np.random.default_rng(0)
     features, state, vector = (
@@ -89,7 +90,7 @@ def test_bfloat16_is_computed_in_float32_and_rounded_last(no_shortcut):
         np.testing.assert_allclose(tf.cast(x, "float32"), y, rtol=0.02, atol=0.02 * np.abs(y).max())
 
 
-@pytest.mark.parametrize("attends", ["before", "after"])
+@pytest.mark.parametrize("attends", all_slow_but("before", ["before", "after"]))
 def test_a_step_that_is_compiled_as_a_whole_is_that_of_the_equation(attends):
     keras.utils.set_random_seed(0)
     decoder = CaptionDecoder(20, attention_dim=512, hidden_dim=16, embedding_dim=8, attends=attends)

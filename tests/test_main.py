@@ -445,6 +445,7 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     assert capsys.readouterr().err == f"keras-sat: {pictures}: Is a directory. Name a file instead.\n"
 
 
+@pytest.mark.slow
 def test_does_it_look_at_what_it_names(tmp_path, capsys, quick_meteor):
     evaluate = ["evaluate", "--data", "scenes", "--model", "scenes", "--num-beams", "1", "--grounding"]
     scores = tmp_path / "scores.json"

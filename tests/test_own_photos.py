@@ -178,6 +178,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     assert "--initial-model was" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_graphs")
 def test_the_cross_entropy_from_before_is_that_of_the_captioner_and_it_resumes(mine, bundled, tmp_path, capsys):
     options = {"data_dir": mine, "output_dir": tmp_path / "run", "epochs": 1, "learning_rate": 1e-12}

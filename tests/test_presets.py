@@ -156,6 +156,7 @@ def test_the_encoder_of_a_folder(tmp_path):
     assert noted_encoder(tmp_path) is None
 
 
+@pytest.mark.slow
 def test_a_training_that_is_resumed_keeps_its_encoder(whole_training, monkeypatch):
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: False)
     folder, captioner = whole_training

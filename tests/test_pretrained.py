@@ -144,6 +144,7 @@ def test_it_describes_photos_that_it_has_not_seen(flickr8k_captioner, flickr8k_i
     assert len(set(captions)) > 150  # the model card has the figures of all 1,000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", all_slow_but("frozen", ["frozen", "fine-tuned"]))
 def test_its_encoder_begins_other_trainings(flickr8k_captioner, training):
     options = {"encoder": "efficientnet_lite0", "encoder_weights": "bundled", "encoder_training": training}

@@ -39,6 +39,7 @@ def test_who_asks_for_the_messages_gets_them(before_tensorflow, capfd):
     assert capfd.readouterr().err == "no cuda drivers"
 
 
+@pytest.mark.slow
 def test_python_without_a_gpu_sees_nothing_of_it():
     """The whole of a first caption in a process of its own: every line that TensorFlow writes from C++ is left out."""
     code = (

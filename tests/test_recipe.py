@@ -135,6 +135,7 @@ def test_more_epochs_go_on_with_a_constant_learning_rate(tmp_path):
     assert len(longer.history["loss"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_graphs")
 def test_a_mistake_can_be_corrected_before_anything_was_reached(tmp_path):
     with pytest.raises(ValueError, match="`hidden_dim` must be"):
@@ -361,6 +362,7 @@ def test_early_stopping_follows_the_score_of_free_running_captions(tmp_path, mon
     assert train(tmp_path, epochs=6, patience=3).history["val_bleu_4"] == captioner.history["val_bleu_4"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_graphs")
 def test_going_on_from_a_model_on_other_photos(whole_training, tmp_path):
     folder, before = whole_training
@@ -393,6 +395,7 @@ def test_going_on_from_a_model_on_other_photos(whole_training, tmp_path):
         keras_sat.fit(mine, output_dir=tmp_path / "other", initial_model="nonsense")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_graphs")
 def test_views_and_averages_of_a_frozen_encoder(tmp_path):
     write_photos(tmp_path / "photos", [f"{number}.png" for number in range(6)], size=(32, 32))

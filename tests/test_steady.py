@@ -108,6 +108,7 @@ def steady_training(tmp_path_factory):
     return folder, train(folder, show_progress=True, **STEADY)
 
 
+@pytest.mark.slow
 def test_fit_makes_a_captioner_steady(steady_training, tmp_path):
     folder, captioner = steady_training
     assert len(captioner.history["loss"]) == 3
@@ -119,6 +120,7 @@ def test_fit_makes_a_captioner_steady(steady_training, tmp_path):
     assert [epoch["loss"] > 0 for epoch in epochs] == [True, True]
 
 
+@pytest.mark.slow
 def test_it_is_resumed_and_loaded(steady_training, tmp_path, capsys):
     folder, captioner = steady_training
     again = train(folder, show_progress=True, **STEADY)
@@ -138,6 +140,7 @@ def test_nothing_but_the_encoder_changes_whatever_the_optimizer(steady_training,
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_another_strength_is_another_training(steady_training):
     with pytest.raises(ValueError, match="steady_rate"):
         train(steady_training[0], steady_rate=1e-5, **STEADY)
