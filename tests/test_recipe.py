@@ -488,7 +488,7 @@ def test_no_dev_split_keeps_the_last_epoch(tmp_path):
 @pytest.mark.slow
 def test_what_it_says(tmp_path, capsys):
     train(tmp_path, epochs=2, show_progress=True, dtype="auto")
-    computed = "bfloat16" if multiplies_bfloat16() else "float32"
+    computed = "mixed_bfloat16" if multiplies_bfloat16() else "float32"
     output = capsys.readouterr().out
     for text in (
         "32 photos with 160 captions in train, 4 photos with 20 captions in dev",

@@ -37,7 +37,7 @@ def summary(data_name, images, captioner, num_views, output_dir, team):
     kind = (
         "no attention" if decoder.attention == "none" else f"{decoder.attention} attention, {decoder.scoring} scoring"
     )
-    yield f"captioner: {kind}, {decoder.cell.upper()} of {decoder.hidden_dim}, computed in {decoder.compute_dtype}"
+    yield f"captioner: {kind}, {decoder.cell.upper()} of {decoder.hidden_dim}, computed in {decoder.dtype_policy.name}"
     gpus = tf.config.list_physical_devices("GPU")
     devices = f"{len(gpus)} GPU" if gpus else f"CPU, {os.cpu_count()} cores"
     if team.shares is not None:
