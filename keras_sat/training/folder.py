@@ -125,6 +125,8 @@ def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
     hint = ""
     if "initial_model" in names:
         hint = "from_scratch (--from-scratch) decides what photos of your own begin from. "
+    if "dtype" in names:
+        hint += "dtype='auto' (--dtype auto) depends on the machine; the other ones can be passed by name. "
     raise ValueError(
         f"In this folder lies a training with other arguments: {differences}. {hint}Pass the same ones to resume it, "
         "or another output_dir to begin anew (initial_model=FOLDER/model begins with its weights). "
