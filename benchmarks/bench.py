@@ -35,6 +35,7 @@ from timing import (
     figure,
     in_turn,
     in_turn_with_the_limit,
+    measured_rates,
     num_cores,
     pin_threads,
     rate_names,
@@ -128,6 +129,11 @@ def compiled_step(captioner):
     return tf.function(captioner.train_step, reduce_retracing=True, autograph=False)
 
 
+def trainer(step, batches):
+    """Return a function that trains on all batches by a compiled step, and waits for each."""
+    return lambda: [float(step(batch)["loss"]) for batch in batches]
+
+
 def peer_trainers(batches, penalty_weight):
     """Return functions by peer, each of which trains on all batches."""
     import careful_peer
@@ -137,13 +143,13 @@ def peer_trainers(batches, penalty_weight):
     of_loop = [peers.as_peer_batch(batch) for batch in batches]
     of_careful = [careful_peer.as_careful_batch(batch) for batch in batches]
 
-    def trainer(peer, train_step, of_peer, fused=None):
+    def peer_trainer(peer, train_step, of_peer, fused=None):
         optimizer = torch.optim.Adam(peer.parameters(), lr=4e-4, fused=fused)
         return lambda: [train_step(peer, optimizer, *batch, penalty_weight) for batch in of_peer]
 
-    trainers = {"pytorch_loop": trainer(peers.TextbookDecoder(SIZES.vocabulary), peers.train_step, of_loop)}
+    trainers = {"pytorch_loop": peer_trainer(peers.TextbookDecoder(SIZES.vocabulary), peers.train_step, of_loop)}
     for name, peer in careful_peers().items():
-        trainers[name] = trainer(peer, careful_peer.train_step, of_careful, fused=True)
+        trainers[name] = peer_trainer(peer, careful_peer.train_step, of_careful, fused=True)
     return trainers
 
 
@@ -167,10 +173,7 @@ def bench_train(bench, attention):
     num_words = number_of_words(batches)
     num_photos = sum(len(features) for (features, _), _, _ in batches)
 
-    def ours():
-        for batch in batches:
-            float(step(batch)["loss"])
-
+    ours = trainer(step, batches)
     tracing = seconds(ours)
     of_peers = batches[1::4]
     trainers = peer_trainers(of_peers, captioner.attention_penalty_weight) if attention == "soft" else {}
@@ -200,12 +203,7 @@ def bench_train_bfloat16(bench):
     """Captions a second of `train_step` in bfloat16, over those in float32."""
     captioners = {dtype: bench.captioner(dtype=dtype) for dtype in ("mixed_bfloat16", "float32")}
     batches = training_batches(bench, captioners["float32"].vocabulary)[1::2]
-    steps = {dtype: compiled_step(captioner) for dtype, captioner in captioners.items()}
-
-    def trainer(step):
-        return lambda: [float(step(batch)["loss"]) for batch in batches]
-
-    own, in_float32 = in_turn(*map(trainer, steps.values()))
+    own, in_float32 = in_turn(*(trainer(compiled_step(captioner), batches) for captioner in captioners.values()))
     result = figure(number_of_captions(batches) / own, "captions/s")
     compare(result, "float32", own, in_float32)
     return result
@@ -242,14 +240,13 @@ def bench_train_along(bench):
         return tf.add_n([tf.reduce_sum(gradient) for gradient in tape.gradient(loss, network.trainable_variables)])
 
     def train(step, inputs):
-        for one, ((_, ids), targets, weights) in zip(inputs, batches):
-            float(step(((one, ids), targets, weights))["loss"])
+        return trainer(step, [((x, ids), *others) for x, ((_, ids), *others) in zip(inputs, batches)])
 
     def encode():
         for images, upstream in zip(photos, features):
             float(back_and_forth(images, upstream))
 
-    own, encoding, decoding = in_turn(lambda: train(whole, photos), encode, lambda: train(rest, features))
+    own, encoding, decoding = in_turn(train(whole, photos), encode, train(rest, features))
     return figure(sum(map(len, photos)) / own, "photos/s", (encoding + decoding) / own)
 
 
@@ -264,11 +261,8 @@ def bench_train_after(bench):
     }
     batches = training_batches(bench, captioners["after"].vocabulary)[1::2]
 
-    def trainer(captioner):
-        step = compiled_step(captioner)
-        return lambda: [float(step(batch)["loss"]) for batch in batches]
-
-    took = dict(zip(captioners, in_turn(*map(trainer, captioners.values()))))
+    trainers = [trainer(compiled_step(captioner), batches) for captioner in captioners.values()]
+    took = dict(zip(captioners, in_turn(*trainers)))
     result = figure(number_of_captions(batches) / took["after"], "captions/s")
     compare(result, "attends_before", took["after"], took["before"])
     compare(result, "attends_before_bilinear", took["bilinear, after"], took["bilinear, before"])
@@ -419,7 +413,7 @@ def bench_caption_one(bench):
     theirs |= {name: functools.partial(by_careful, decoder) for name, decoder in careful.items()}
     rates, (own, *their_seconds) = in_turn_with_the_limit(ours, *theirs.values())
     share = limits.caption_work(SIZES, len(features), NUM_STEPS, 1).seconds(rates) / own
-    reading = len(features) * NUM_STEPS * limits.bytes_of_a_word(SIZES) / limits.measured_rates()["bytes_read"]
+    reading = len(features) * NUM_STEPS * limits.bytes_of_a_word(SIZES) / measured_rates()["bytes_read"]
     result = figure(len(features) / own, "photos/s", share, share_of_reading_the_weights=reading / own)
     print(f"  to read the weights at each word takes {reading / own:.0%} of the time at the speed of the memory")
     for peer, its_seconds in zip(theirs, their_seconds):
@@ -730,7 +724,7 @@ def main():
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             print(name, flush=True)
-            measured[name] = FIGURES[name](Bench(Path(folder))) | {"rates": limits.measured_rates()}
+            measured[name] = FIGURES[name](Bench(Path(folder))) | {"rates": measured_rates()}
         keep(measured)
         one = measured[name]
         share = "" if one["share_of_limit"] is None else f"{one['share_of_limit']:.2f}"

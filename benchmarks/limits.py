@@ -6,9 +6,6 @@ Work knows nothing of memory, of what is neither a product nor a tanh nor an exp
 bytes that memory must move at least are counted apart.
 """
 
-import functools
-import statistics
-import time
 from dataclasses import dataclass
 
 VGG16_FLOPS = 30.7e9  # a photo of 224 x 224, up to block5_conv3
@@ -60,30 +57,6 @@ def reading(num_bytes=2**28):
 
     large = tf.random.normal((num_bytes // 4,))
     return tf.function(lambda: tf.reduce_max(large), autograph=False), num_bytes
-
-
-@functools.cache
-def measured_rates():
-    """Return the machine's own rates: operations, tanh evaluations and bytes a second."""
-
-    def rate(job):
-        function, amount = job
-        function()
-        measured = []
-        for _ in range(7):
-            start = time.perf_counter()
-            function()
-            measured.append(time.perf_counter() - start)
-        return amount / statistics.median(measured)
-
-    return {
-        "flops": rate(product("float32")),
-        "flops_of_64_rows": rate(product("float32", rows=64)),
-        "flops_bfloat16": rate(product("bfloat16")),
-        "flops_bfloat16_of_64_rows": rate(product("bfloat16", rows=64)),
-        "evaluations": rate(product_and_tanh()[1]),
-        "bytes_read": rate(reading()),
-    }
 
 
 def bytes_of_a_word(sizes):

@@ -1,5 +1,6 @@
 """How the benchmarks time: turn about turn, medians, spreads, and the machine's limit in the same turns."""
 
+import functools
 import os
 import statistics
 import time
@@ -65,6 +66,21 @@ def in_turn_with_the_limit(*functions):
     *measured, of_product, of_tanh = in_turn(*functions, *(lambda job=job: repeated(job) for job, _ in jobs))
     (_, flops), (_, evaluations) = jobs
     return {"flops": 5 * flops / of_product, "evaluations": 5 * evaluations / of_tanh}, measured
+
+
+@functools.cache
+def measured_rates():
+    """Return the machine's own rates: operations, tanh evaluations and bytes a second."""
+    jobs = {
+        "flops": limits.product("float32"),
+        "flops_of_64_rows": limits.product("float32", rows=64),
+        "flops_bfloat16": limits.product("bfloat16"),
+        "flops_bfloat16_of_64_rows": limits.product("bfloat16", rows=64),
+        "evaluations": limits.product_and_tanh()[1],
+        "bytes_read": limits.reading(),
+    }
+    took = in_turn(*(function for function, _ in jobs.values()), num_rounds=7)
+    return {name: amount / its_seconds for (name, (_, amount)), its_seconds in zip(jobs.items(), took)}
 
 
 def rate_names(rates):

@@ -82,9 +82,8 @@ def train(attention="soft", **options):
     def job(folder):
         its_bench = bench.Bench(folder)
         captioner = its_bench.captioner(attention, **options)
-        step = bench.compiled_step(captioner)
         batches = bench.training_batches(its_bench, captioner.vocabulary)[3:5]
-        return lambda: [float(step(batch)["loss"]) for batch in batches]
+        return bench.trainer(bench.compiled_step(captioner), batches)
 
     return job
 

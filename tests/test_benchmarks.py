@@ -284,7 +284,7 @@ def test_a_figure_is_measured_printed_and_kept(bench, monkeypatch, tmp_path, cap
     results.write_text(json.dumps({"figures": {"batches": {"value": 1.0}}}))
     monkeypatch.setattr(bench, "RESULTS", results)
     one = bench.figure(2.0, "photos/s", 0.5) | {"ratios": {"pytorch_loop": 3.0}, "spreads": {"pytorch_loop": 0.1}}
-    monkeypatch.setattr(bench.limits, "measured_rates", lambda: {"flops": 1.0})
+    monkeypatch.setattr(bench, "measured_rates", lambda: {"flops": 1.0})
     monkeypatch.setattr(bench, "pin_threads", lambda: None)
     monkeypatch.setitem(bench.FIGURES, "train_soft", lambda _: one)
     monkeypatch.setattr(sys, "argv", ["bench.py", "train_soft"])
