@@ -239,6 +239,7 @@ class FastCaptioner:
             words,
             float(found["log_prob"][number]),
             found["attention_weights"][number, :count],
+            word_probs=found["word_probs"][number, :count] if "word_probs" in found else None,
             from_photo=found["from_photo"][number, :count] if "from_photo" in found else None,
             is_finished=count < len(ids),
             confidence=None if confidence is None else float(confidence[number]),

@@ -370,7 +370,10 @@ class SearchOptions(Options):
     """Options of a search for captions."""
 
     num_beams: int = option(
-        None, "captions in the making; 1 is greedy search", optional(count()), none="3, or drawn words"
+        None,
+        "captions in the making; 1 is greedy search",
+        optional(count()),
+        none="3, num_results if these are more, or drawn words",
     )
     max_length: int = option(20, "most words of a caption, `<end>` counted", count(1, MOST_WORDS))
     length_penalty: float = option(
@@ -395,7 +398,12 @@ class SearchOptions(Options):
     )
     allow_unknown: bool = option(False, "allow `<unk>` in captions", a_flag())
     sample_attention: bool = option(False, "let hard attention draw one place for each word", a_flag())
-    seed: int = option(0, "of what is drawn; each photo has its own chance, by its number", count(0, ANY_COUNT))
+    seed: int = option(
+        None,
+        "of what is drawn; each photo has its own chance, by its number",
+        optional(count(0, ANY_COUNT)),
+        none="another one at each call",
+    )
     first_photo: int = option(0, "the number of the first photo", count(0, ANY_COUNT))
     batch_size: int = option(64, "photos captioned together", count())
 
@@ -419,8 +427,8 @@ class SearchOptions(Options):
 
     @property
     def beams(self):
-        """The number of beams of a search: 3 where none is given."""
-        return 3 if self.num_beams is None else self.num_beams
+        """The number of beams of a search: where none is given, 3, or as many as there are to be results."""
+        return max(3, self.num_results) if self.num_beams is None else self.num_beams
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -576,11 +584,12 @@ def checks_options(*classes):
 
 def described(name, field):
     """Return the line that documents an option."""
-    none, default = field.metadata["none"], field.default
+    none, default, choices = field.metadata["none"], field.default, field.metadata["bound"].choices
+    choices = f" Choices: {', '.join(choices)}." if choices else ""
     if default is None:
-        return f"{name}: {field.metadata['help']}. Default: {none} (None)."
+        return f"{name}: {field.metadata['help']}.{choices} Default: {none} (None)."
     none = f"; None: {none}" if none else ""
-    return f"{name}: {field.metadata['help']}{none}. Default: {default!r}."
+    return f"{name}: {field.metadata['help']}{none}.{choices} Default: {default!r}."
 
 
 def _with_lines(text, lines):

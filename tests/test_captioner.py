@@ -2,6 +2,7 @@ import inspect
 import itertools
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -846,13 +847,42 @@ def test_sampled_captions_depend_on_the_seed_alone(eight, untrained):
         return [result.caption, *(alternative.caption for alternative in result.alternatives)]
 
     assert captions(one) == captions(same) != captions(other)
+    unseeded = {tuple(captions(untrained.caption(path, temperature=1.0, num_results=5))) for _ in range(3)}
+    assert len(unseeded) == 3, "without a seed each call draws others"
+    again = set()
+    for _ in range(2):
+        keras.utils.set_random_seed(3)
+        again.add(untrained.caption(path, temperature=1.0).log_prob)
+    assert len(again) == 1
+    state = random.getstate()
+    untrained.caption(path)
+    assert random.getstate() == state, "a search draws nothing"
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 2.0, "num_results": 3, "seed": 0}, {"max_length": 2}])
+@pytest.mark.parametrize("num_members", [1, 2])
+def test_the_probabilities_of_the_words_make_that_of_the_caption(eight, options, num_members):
+    members = [make_captioner(eight[1], seed=seed) for seed in range(num_members)]
+    writer = members[0] if num_members == 1 else keras_sat.Ensemble(members)
+    features = eight[2].features(["0"])
+    (best,) = writer.caption_features(features, **options)
+    for result in (best, *best.alternatives):
+        assert result.word_probs.shape == (len(result.words),)
+        of_words = np.log(result.word_probs.astype(float)).sum()
+        if not result.is_finished:
+            assert of_words == pytest.approx(result.log_prob, abs=1e-4)
+            continue
+        (read,) = writer.attend_features(features, result.caption)
+        np.testing.assert_allclose(read.word_probs, result.word_probs, rtol=1e-3)
+        assert read.log_prob == pytest.approx(result.log_prob, abs=1e-3)
+        assert result.log_prob < of_words, "the probability of <end> is in log_prob alone"
 
 
 @pytest.mark.parametrize("options", [{"temperature": 1.0, "num_results": 2}, {"sample_attention": True}])
 def test_chance_belongs_to_the_photo_not_to_the_batch(eight, options):
     captioner = make_captioner(eight[1], attention="hard")
     features = np.repeat(eight[2].features(["0"]), 8, axis=0)
-    together, apart = (captioner.caption_features(features, batch_size=size, **options) for size in (8, 3))
+    together, apart = (captioner.caption_features(features, batch_size=size, seed=0, **options) for size in (8, 3))
     for one, other in zip(together, apart):
         assert one.words == other.words and one.log_prob == pytest.approx(other.log_prob, rel=1e-5)
         np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-5)
@@ -967,7 +997,8 @@ def test_impossible_requests(eight, tmp_path):
     with pytest.raises(ValueError, match=r"Only hard attention draws regions"):
         captioner.caption_features(features, sample_attention=True)
     with pytest.raises(ValueError, match=r"num_results=4, num_beams=3"):
-        captioner.caption_features(features, num_results=4)
+        captioner.caption_features(features, num_beams=3, num_results=4)
+    assert len(captioner.caption_features(features, num_results=4)[0].alternatives) == 3, "as many beams as that"
     for name in ("num_beams", "num_results", "max_length", "batch_size"):
         with pytest.raises(ValueError, match=rf"at least 1.*{name}=0"):
             captioner.caption_features(features, **{name: 0})

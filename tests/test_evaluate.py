@@ -96,7 +96,7 @@ def test_features_of_a_cache_give_the_captions_of_the_photos(whole_training, ima
     cached = caption_photos(captioner, images, cache, num_beams=1, batch_size=9)
     assert [result.caption for result in direct] == [result.caption for result in cached]
     np.testing.assert_allclose([r.log_prob for r in direct], [r.log_prob for r in cached], atol=1e-4)
-    drawn = [caption_photos(captioner, images, temperature=1.0, batch_size=size) for size in (7, 40)]
+    drawn = [caption_photos(captioner, images, temperature=1.0, seed=0, batch_size=size) for size in (7, 40)]
     assert [r.caption for r in drawn[0]] == [r.caption for r in drawn[1]], "each photo has its own chance"
 
 

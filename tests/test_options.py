@@ -86,7 +86,11 @@ def test_what_is_out_of_bounds_is_refused(cls, name, value, message):
 def test_what_concerns_two_options():
     for cls, given, message in (
         (SearchOptions, {"top_k": 3}, "Pass `temperature` to draw words. Received: top_k=3, top_p=None"),
-        (SearchOptions, {"num_results": 4}, "as many results as beams at most. Received: num_results=4, num_beams=3"),
+        (
+            SearchOptions,
+            {"num_beams": 3, "num_results": 4},
+            "as many results as beams at most. Received: num_results=4, num_beams=3",
+        ),
         (SearchOptions, {"temperature": 1.0, "num_beams": 2}, "temperature=1.0 with num_beams=2"),
         (SelfCriticalOptions, {"num_drawn": 1, "reward_baseline": "others"}, "no others to be compared with"),
     ):
@@ -137,7 +141,7 @@ def test_a_function_shows_the_options_that_it_takes():
     assert shown["seed"].default == 5 and shown["num_drawn"].default == 5 and shown["num_drawn"].annotation is int
     assert all(p.kind is p.KEYWORD_ONLY for name, p in shown.items() if name != "photo")
     lines = inspect.getdoc(draw).split("\n")
-    assert "    reward_baseline: what a drawn caption must beat. Default: 'greedy'." in lines
+    assert "    reward_baseline: what a drawn caption must beat. Choices: greedy, others. Default: 'greedy'." in lines
     assert "    top_k: draw from the k most probable words only. Default: from all (None)." in lines
     assert lines[-1] == "Returns: nothing." and not any("**options" in line or "and Search" in line for line in lines)
     assert draw("a", num_drawn=3) == ("a", 5, {"num_drawn": 3}), "those that were given, and no others"
@@ -156,6 +160,13 @@ def test_a_function_shows_the_options_that_it_takes():
     assert tuple(inspect.signature(Decoder).parameters) == ("size", *DecoderOptions.names())
     assert Decoder.__doc__.startswith("A decoder.\n\nOptions:\n    attention: ")
     assert Decoder(3, cell="gru").options.cell == "gru"
+
+
+def test_the_help_of_fit_begins_with_an_example_and_names_choices():
+    summary, _, example, *lines = inspect.getdoc(keras_sat.fit).split("\n")
+    assert summary.endswith(".") and example.strip().startswith('captioner = keras_sat.fit("flickr8k"')
+    attention = "attention: where the decoder looks. Choices: soft, hard, none. Default: 'soft'."
+    assert any(line.endswith(attention) for line in lines)
 
 
 # === Misspelt options ===

@@ -114,6 +114,9 @@ def check_consistency(model, result):
             steps = np.arange(LONGEST) < len(tokens)
             shares = np.where(steps, [*seen[1:], *[0] * LONGEST][:LONGEST], 0)
             np.testing.assert_array_equal(result.from_photo[photo, place, :, 0], shares)
+            log_probs = [model.log_prob(photo, tokens[:t]) for t in range(len(tokens) + 1)]
+            word_probs = [*np.exp(np.diff(log_probs)), *[0] * LONGEST][:LONGEST]
+            np.testing.assert_allclose(result.word_probs[photo, place], word_probs, atol=1e-5)
 
 
 # === Greedy ===

@@ -54,7 +54,7 @@ def export(
     orientation that a camera notes in its files, nor of transparency. Both give `captions` (photos,); `words` (photos,
     max_length), "" behind the last; `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos,
     max_length, rows, columns); with a sentinel `from_photo` (photos, max_length). model.tflite gives `token_ids` (1,
-    max_length) instead of words; vocabulary.txt beside it has the words.
+    max_length) instead of words, which vocabulary.txt beside it has, and `word_probs` (1, max_length).
     """
     formats = list(formats) if isinstance(formats, (list, tuple)) else [formats]
     if not formats or not all(name in FORMATS for name in formats):

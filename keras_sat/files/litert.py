@@ -125,6 +125,7 @@ def _outputs(captioner, found, num_words):
         "token_ids": found.token_ids,
         "num_words": num_words,
         "log_prob": found.log_probs,
+        "word_probs": found.word_probs,
         **looks(captioner, found),
     }
 
@@ -134,4 +135,5 @@ def _with_maps(captioner, found, max_length):
     num_words = found.lengths - tf.cast(found.is_finished, tf.int32)
     is_word = tf.sequence_mask(num_words, max_length, tf.float32)
     maps = tf.reshape(found.attention_weights * is_word[:, :, None], (-1, max_length, *captioner.rows_and_columns()))
-    return found._replace(attention_weights=maps, from_photo=found.from_photo[:, :, 0] * is_word), num_words
+    of_words = {"from_photo": found.from_photo[:, :, 0] * is_word, "word_probs": found.word_probs * is_word}
+    return found._replace(attention_weights=maps, **of_words), num_words

@@ -30,6 +30,7 @@ class SearchResult(NamedTuple):
         is_finished: whether the caption ended within max_length, (photos, results).
         attention_weights: (photos, results, max_length, regions), 0 after the end.
         from_photo: how much of each word's context came from the photo, (photos, results, max_length, 1).
+        word_probs: p of each token given those before it, `<end>` included, (photos, results, max_length), 0 after it.
     """
 
     token_ids: Any
@@ -38,6 +39,7 @@ class SearchResult(NamedTuple):
     is_finished: Any
     attention_weights: Any
     from_photo: Any
+    word_probs: Any
 
 
 class _Captions(NamedTuple):
@@ -49,6 +51,7 @@ class _Captions(NamedTuple):
     is_finished: Any
     attention_weights: Any
     from_photo: Any
+    word_probs: Any
 
 
 # === The searches ===
@@ -194,7 +197,8 @@ def beam_search(
         choices = log_probs.shape[-1]
         ended = captions.is_finished[:, None]
         only_pad = ops.where(ops.arange(choices) > 0, -float("inf"), 0.0)
-        log_probs = ops.where(ended, only_pad, log_probs) + captions.log_probs[:, None]
+        of_words = ops.where(ended, only_pad, log_probs)
+        log_probs = of_words + captions.log_probs[:, None]
         token_ids = ops.where(ended, pad_token_id, token_ids)
         lengths = captions.lengths + ops.cast(~captions.is_finished, "int32")
         scores = _scores(log_probs, lengths[:, None], length_penalty)
@@ -203,10 +207,10 @@ def beam_search(
         parents = ops.reshape(best // choices + num_beams * ops.arange(photos)[:, None], (-1,))  # numbers of rows
         chosen = parents * choices + ops.reshape(best % choices, (-1,))
         token_ids = ops.take(ops.reshape(token_ids, (-1,)), chosen)
-        log_probs = ops.take(ops.reshape(log_probs, (-1,)), chosen)
+        log_prob = ops.take(ops.reshape(of_words, (-1,)), chosen)
         seen = result.attention_weights, result.from_photo
         state, seen, captions = _take_rows((result.state, seen, captions), parents)
-        captions = _append(captions, t, token_ids, log_probs, seen, end_token_id)
+        captions = _append(captions, t, token_ids, log_prob, seen, end_token_id)
         return t + 1, token_ids, state, captions
 
     captions = _until_all_finished(advance, state, captions, **options)
@@ -231,9 +235,9 @@ def _choose_word_by_word(step, state, choose, num_results, **options):
         log_prob = ops.squeeze(ops.take_along_axis(logits, token_ids[:, None], axis=-1), -1)
         log_prob -= ops.logsumexp(logits, axis=-1)
         token_ids = ops.where(captions.is_finished, pad_token_id, token_ids)
-        log_probs = captions.log_probs + ops.where(captions.is_finished, 0.0, log_prob)
+        log_prob = ops.where(captions.is_finished, 0.0, log_prob)
         seen = result.attention_weights, result.from_photo
-        captions = _append(captions, t, token_ids, log_probs, seen, end_token_id)
+        captions = _append(captions, t, token_ids, log_prob, seen, end_token_id)
         return t + 1, token_ids, result.state, captions
 
     return _as_result(_until_all_finished(advance, state, _begin(state, **options), **options), num_results)
@@ -313,13 +317,15 @@ def _begin(state, *, num_regions, max_length, pad_token_id, **_):
         is_finished=ops.zeros((rows,), dtype="bool"),
         attention_weights=ops.zeros((rows, max_length, num_regions)),
         from_photo=ops.zeros((rows, max_length, 1)),
+        word_probs=ops.zeros((rows, max_length)),
     )
 
 
-def _append(captions, t, token_ids, log_probs, seen, end_token_id):
+def _append(captions, t, token_ids, log_prob, seen, end_token_id):
     """Return the captions with one token more; those that have ended only get a `<pad>`.
 
     Args:
+        log_prob: of the token, (rows,); 0 for that `<pad>`.
         seen: attention_weights and from_photo of the step.
     """
     going_on = ~captions.is_finished
@@ -328,11 +334,12 @@ def _append(captions, t, token_ids, log_probs, seen, end_token_id):
     places = ops.stack([rows, ops.full_like(rows, t)], axis=1)  # `ops.slice_update` would need XLA wherever this runs
     return _Captions(
         token_ids=ops.scatter_update(captions.token_ids, places, token_ids),
-        log_probs=log_probs,
+        log_probs=captions.log_probs + log_prob,
         lengths=captions.lengths + ops.cast(going_on, "int32"),
         is_finished=captions.is_finished | (token_ids == end_token_id),
         attention_weights=ops.scatter_update(captions.attention_weights, places, attention_weights),
         from_photo=ops.scatter_update(captions.from_photo, places, from_photo),
+        word_probs=ops.scatter_update(captions.word_probs, places, ops.where(going_on, ops.exp(log_prob), 0.0)),
     )
 
 

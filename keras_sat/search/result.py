@@ -22,6 +22,9 @@ class CaptionResult:
             it. None where the captioner was not calibrated, and for a caption that was given.
         image: the photo as the encoder saw it, uint8 (height, width, 3); None where only features were given.
         alternatives: the other results that were asked for, best first.
+        word_probs: p of each word given the photo and the words before it, (words,). The sum of their logarithms is
+            `log_prob` without the logarithm of p(`<end>`), or all of it where the caption was cut off. None where a
+            file for LiteRT was made without them.
     """
 
     caption: str
@@ -33,3 +36,4 @@ class CaptionResult:
     confidence: float | None = None
     image: Any = field(default=None, repr=False)
     alternatives: list = field(default_factory=list, repr=False)
+    word_probs: np.ndarray | None = field(default=None, repr=False)

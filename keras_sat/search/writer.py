@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ import tensorflow as tf
 from data_utils.captions import tokenise
 from data_utils.images import find_pictures, load_image, stands_for_many
 from keras_sat.model.graphs import Graphs
-from keras_sat.options import SearchOptions, one_of, split_options, with_options
+from keras_sat.options import ANY_COUNT, SearchOptions, one_of, split_options, with_options
 from keras_sat.search.agreement import agree, finest_grid
 from keras_sat.search.algorithms import SearchResult, follow, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
@@ -370,6 +371,7 @@ def results_of(found, vocabulary, rows_and_columns, photos, has_sentinel=False, 
                     words=words,
                     log_prob=float(found.log_probs[photo, number]),
                     attention_weights=maps.reshape(len(words), *rows_and_columns),
+                    word_probs=found.word_probs[photo, number, : len(words)],
                     from_photo=found.from_photo[photo, number, : len(words), 0] if has_sentinel else None,
                     is_finished=bool(found.is_finished[photo, number]),
                     confidence=None if confidences is None else float(confidences[photo, number]),
@@ -410,12 +412,15 @@ def _rows_per_photo(options):
 def _noise(options, photos, num_regions):
     """Return uniform noise for words, (photos * rows, max_length), and for regions, (.., max_length, num_regions).
 
-    Each photo has its own, by its number: its caption does not depend on what else is in the batch.
+    Each photo has its own, by its number: its caption does not depend on what else is in the batch. Without a seed it
+    is other noise at each call, and that again after `keras.utils.set_random_seed`, as with the layers of Keras.
     """
-    chance = [np.random.default_rng([options.seed, options.first_photo + photo]) for photo in photos]
+    draws = options.temperature is not None or num_regions
+    seed = options.seed if options.seed is not None else random.randrange(ANY_COUNT) if draws else 0
+    chance = [np.random.default_rng([seed, options.first_photo + photo]) for photo in photos]
     rows, time = _rows_per_photo(options), options.max_length
     shapes = (rows, time), (rows if num_regions else 0, time, num_regions)
-    return [np.concatenate([random.random(shape, dtype=np.float32) for random in chance]) for shape in shapes]
+    return [np.concatenate([of_photo.random(shape, dtype=np.float32) for of_photo in chance]) for shape in shapes]
 
 
 def _photos_of(image, recursive):
