@@ -248,6 +248,7 @@ class CaptionResult:
     confidence: float | None
     image: Any
     alternatives: list
+    word_probs: np.ndarray | None
     def __init__(
         self,
         caption: str,
@@ -259,6 +260,7 @@ class CaptionResult:
         confidence: float | None = ...,
         image: Any = ...,
         alternatives: list = ...,
+        word_probs: np.ndarray | None = ...,
     ) -> None: ...
 
 class Captioner(keras.Model):
@@ -440,7 +442,7 @@ class Captioner(keras.Model):
         top_p: float | None = ...,
         allow_unknown: bool = ...,
         sample_attention: bool = ...,
-        seed: int = ...,
+        seed: int | None = ...,
         first_photo: int = ...,
         batch_size: int = ...,
     ) -> Any: ...
@@ -458,7 +460,7 @@ class Captioner(keras.Model):
         top_p: float | None = ...,
         allow_unknown: bool = ...,
         sample_attention: bool = ...,
-        seed: int = ...,
+        seed: int | None = ...,
         first_photo: int = ...,
         batch_size: int = ...,
     ) -> Iterator[tuple[Any, Any]]: ...
@@ -476,7 +478,7 @@ class Captioner(keras.Model):
         top_p: float | None = ...,
         allow_unknown: bool = ...,
         sample_attention: bool = ...,
-        seed: int = ...,
+        seed: int | None = ...,
         first_photo: int = ...,
         batch_size: int = ...,
     ) -> list[CaptionResult]: ...
@@ -569,7 +571,7 @@ class Ensemble:
         top_p: float | None = ...,
         allow_unknown: bool = ...,
         sample_attention: bool = ...,
-        seed: int = ...,
+        seed: int | None = ...,
         first_photo: int = ...,
         batch_size: int = ...,
         recursive: bool = ...,
@@ -588,7 +590,7 @@ class Ensemble:
         top_p: float | None = ...,
         allow_unknown: bool = ...,
         sample_attention: bool = ...,
-        seed: int = ...,
+        seed: int | None = ...,
         first_photo: int = ...,
         batch_size: int = ...,
         cache: FeatureCache | None = ...,
@@ -608,7 +610,7 @@ class Ensemble:
         top_p: float | None = ...,
         allow_unknown: bool = ...,
         sample_attention: bool = ...,
-        seed: int = ...,
+        seed: int | None = ...,
         first_photo: int = ...,
         batch_size: int = ...,
         images: Any = ...,
@@ -738,6 +740,7 @@ class SearchResult(NamedTuple):
     is_finished: Any
     attention_weights: Any
     from_photo: Any
+    word_probs: Any
 
 class SelfCritical:
     vocabulary: Any
@@ -924,6 +927,7 @@ def fit(
     no_repeat_ngram: int = ...,
     data_dir: Any = ...,
     split_seed: Any = ...,
+    preset: Any = ...,
     initial_model: Any = ...,
     from_scratch: Any = ...,
     cache_dir: Any = ...,

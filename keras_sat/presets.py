@@ -1,6 +1,6 @@
 """Settings for whole trainings, by name: keyword arguments of `keras_sat.fit`; and the default encoder.
 
-The command line takes those of the data set and the encoder, or of the data set, unless it is given another name.
+`fit` takes those of the data set and the encoder, or of the data set, unless it is given another `preset`.
 """
 
 from data_utils.quiet import import_tensorflow
@@ -138,18 +138,27 @@ def without_gpu(encoder):
     )
 
 
-def usual_preset(data, options):
-    """Return the settings that suit a data set, without those that the options leave no place for.
+def usual_preset(data, encoder=None):
+    """Return the name of the preset that suits a data set.
 
     Args:
-        data: the name of the data set.
+        data: the name of the data set, or a list of CaptionedImage, which no preset is for.
+        encoder: its name, or a keras.Model; None: the usual one.
+    """
+    if not isinstance(data, str) or data not in PRESETS:
+        return "default"
+    name = f"{data}-{encoder or usual_encoder(data)}"
+    return name if name in PRESETS else data
+
+
+def settings_with_place(name, options):
+    """Return the settings of a preset without those that the options leave no place for.
+
+    Args:
+        name: of the preset.
         options: dict of the arguments of `fit` that were given.
     """
-    if "initial_model" in options:
-        return {}  # it brings its own
-    encoder = options.get("encoder") or usual_encoder(data)
-    names = (f"{data}-{encoder}", data, "default")
-    preset = dict(PRESETS[next(name for name in names if name in PRESETS)])
+    preset, encoder = PRESETS[name], options.get("encoder")
     training = preset.get("encoder_training", "scratch" if encoder == "tiny" else "frozen")
     training = options.get("encoder_training", training)
     parts_encoder = training == "frozen" and ("encoder_layer" not in options or "trained_up_to" in options)

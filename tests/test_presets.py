@@ -13,7 +13,15 @@ from data_utils import DATASETS
 from data_utils.files import write_sealed_json
 from keras_sat import Captioner
 from keras_sat.__main__ import main
-from keras_sat.presets import PRESETS, light_encoder, preset, usual_encoder, usual_preset, without_gpu
+from keras_sat.presets import (
+    PRESETS,
+    light_encoder,
+    preset,
+    settings_with_place,
+    usual_encoder,
+    usual_preset,
+    without_gpu,
+)
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.training import recipe
 from keras_sat.training.folder import noted_encoder
@@ -48,13 +56,11 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
     write_copy_of_data_set(name, tmp_path / "data")
     images = DATASETS[name](tmp_path / "data")
     assert [image.split for image in images].count("train") == 4
-    options = {**PRESETS[name], **TINY, "num_views": 2}
-    if options.get("feature_projection_dim"):
-        options["feature_projection_dim"] = 8
-    captioner = keras_sat.fit(
-        name, data_dir=tmp_path / "data", output_dir=tmp_path / "run", show_progress=False, **options
-    )
-    assert captioner.length_penalty == options["length_penalty"]
+    options = {**TINY, "num_views": 2, "feature_projection_dim": 8, "output_dir": tmp_path / "run"}
+    captioner = keras_sat.fit(name, data_dir=tmp_path / "data", **options)
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert first == f"settings of the preset {name}; preset='default' (--preset default) takes the plain defaults"
+    assert captioner.length_penalty == PRESETS[name]["length_penalty"]
     assert isinstance(captioner.optimizer, keras.optimizers.Adam)
     data = ["--data", name, "--data-dir", str(tmp_path / "data")]
     assert main(["evaluate", "--model", str(tmp_path / "run" / "model"), *data, "--beside", "paper", "human"]) == 0
@@ -99,9 +105,8 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
     ],
 )
 def test_settings_that_the_options_leave_no_place_for_are_left_out(options, left_out):
-    settings = usual_preset("flickr8k", options)
-    whole = PRESETS.get(f"flickr8k-{options['encoder']}", PRESETS["flickr8k"])
-    assert set(whole) - set(settings) - {"encoder"} == left_out
+    name = usual_preset("flickr8k", options["encoder"])
+    assert set(PRESETS[name]) - set(settings_with_place(name, options)) - {"encoder"} == left_out
 
 
 # === The encoder where none is named ===
@@ -208,18 +213,32 @@ def test_the_preset_for_mobilenet_trains(tmp_path):
         (["--data", "coco", "--encoder", "mobilenet_v2"], "coco"),
         (["--data", "scenes"], "default"),
         (["--data", "flickr8k", "--preset", "paper"], "paper"),
+        (["--data", "flickr8k", "--preset", "default"], "default"),
         (["--data", "flickr8k", "--initial-model", "a"], "default"),
     ],
 )
-def test_the_command_line_takes_the_preset_of_the_data_set(arguments, preset, installed, monkeypatch):
-    seen = {}
+def test_python_and_the_command_line_take_the_preset_of_the_data_set(arguments, preset, installed, monkeypatch):
+    seen = []
     installed(True)
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: False)
-    monkeypatch.setattr(recipe, "fit", lambda data, **options: seen.update(options) or type("", (), {"history": [1]}))
-    assert main(["fit", *arguments, "--hidden-dim", "3"]) == 0
+
+    def of(options):
+        seen.append(options)
+        raise ValueError("that is all")
+
+    monkeypatch.setattr(recipe.Asked, "of", of)
+    assert main(["fit", *arguments, "--hidden-dim", "3"]) == 2
+    given = {name.removeprefix("--").replace("-", "_"): value for name, value in zip(arguments[::2], arguments[1::2])}
+    with pytest.raises(ValueError, match="that is all"):
+        keras_sat.fit(**given, hidden_dim=3, epochs=None)
     expected = {**PRESETS[preset], "hidden_dim": 3}
-    if "--preset" not in arguments:
+    if "preset" not in given:
         expected.pop("encoder", None)  # `fit` takes the usual one by itself, and says so
-    given = {"--encoder": "encoder", "--initial-model": "initial_model"}
-    expected |= {given[name]: value for name, value in zip(arguments, arguments[1:]) if name in given}
-    assert seen == expected
+    expected |= {name: value for name, value in given.items() if name == "encoder"}
+    assert seen == [expected, expected]
+
+
+def test_what_has_no_preset(scene_images):
+    assert usual_preset(scene_images) == usual_preset("folder") == "default"
+    with pytest.raises(ValueError, match="Expected one of: default, flickr8k.*Received: preset='flikr8k'"):
+        keras_sat.fit(scene_images, preset="flikr8k")

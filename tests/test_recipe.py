@@ -109,19 +109,21 @@ def test_a_training_that_has_ended_is_loaded(whole_training, monkeypatch):
     assert dict(again.history) == dict(captioner.history)
 
 
-def test_other_arguments_are_refused_and_named(whole_training):
-    folder, _ = whole_training
+def test_other_arguments_are_refused_and_named(whole_training, tmp_path):
+    folder, captioner = whole_training
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "lock"}
     with pytest.raises(ValueError, match=r"seed was 5 and is 6; learning_rate was 0\.003 and is 0\.1\."):
         train(folder, learning_rate=0.1, seed=6)
     with pytest.raises(ValueError, match="epochs was 4 and is 5"):  # the cosine would have been another one
         train(folder, epochs=5)
-    with pytest.raises(ValueError, match="num_samples was None and is 2"):
+    with pytest.raises(ValueError, match="num_samples was 1 and is 2"):
         train(folder, num_samples=2)
     others = DATASETS["scenes"](None, num_scenes=41, seed=3)
     with pytest.raises(ValueError, match="data was '40 photos, checksum .*' and is '41 photos"):
         keras_sat.fit(others, output_dir=folder, show_progress=False, **OPTIONS)
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "lock"}
+    shutil.copytree(folder, tmp_path / "run")
+    assert train(tmp_path / "run", cell="lstm").weights_digest() == captioner.weights_digest(), "that is the default"
 
 
 @pytest.mark.slow
@@ -178,7 +180,7 @@ def test_a_training_that_a_version_before_has_begun_is_the_same(whole_training, 
     write_sealed_json(path, noted)
     assert train(tmp_path / "copy").weights_digest() == whole_training[1].weights_digest()
     write_sealed_json(path, {**noted, "label_smoothing": 0.1})
-    with pytest.raises(ValueError, match="label_smoothing was 0.1 and is None"):
+    with pytest.raises(ValueError, match="label_smoothing was 0.1 and is 0.0"):
         train(tmp_path / "copy")
 
 
@@ -548,7 +550,6 @@ def test_the_command_line_offers_what_fit_takes():
     parser = build_parser()._subparsers._group_actions[0].choices["fit"]
     offered = {action.dest for action in parser._actions} - {
         "help",
-        "preset",
         "dropout",
         "gpus",
         "hosts",

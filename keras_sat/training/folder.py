@@ -11,6 +11,7 @@ import numpy as np
 from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat.files.checkpoint import WAY_OUT
 from keras_sat.model.encoders import ENCODERS
+from keras_sat.options import CaptionerOptions
 
 
 def checksum(value):
@@ -89,6 +90,14 @@ def _with_named_encoder(arguments):
     return arguments
 
 
+def _with_defaults(arguments):
+    """Return arguments of a training with what is meant where an option of the captioner was not given."""
+    fields, from_scratch = CaptionerOptions.fields(), arguments.get("initial_model") is None
+    unsaid = [name for name, value in arguments.items() if value is None and name in fields]
+    unsaid = [name for name in unsaid if not fields[name].metadata["bound"].takes_none]  # else None may have been given
+    return {**arguments, **{name: fields[name].default if from_scratch else "the initial model's" for name in unsaid}}
+
+
 def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
     """Write the arguments of a training into its folder; refuse a folder that holds epochs with other arguments.
 
@@ -111,7 +120,10 @@ def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
         write_sealed_json(path, described)
         return
     before = {**usual, **_with_named_encoder(read_sealed_json(path, "the arguments of a training", WAY_OUT))}
-    names = [name for name in described if before.get(name) != described[name]]
+    now = described
+    if (before.get("initial_model") is None) == (now["initial_model"] is None):
+        before, now = _with_defaults(before), _with_defaults(now)
+    names = [name for name in now if before.get(name) != now[name]]
     names += [name for name in before if name not in described and name not in usual]
     # When to stop may change: the epochs so far stay the same, unless the learning rate depends on it.
     may_change = {"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}
@@ -121,7 +133,7 @@ def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
         kept = {"deterministic": before.get("deterministic", False)} if has_ended else {}
         write_sealed_json(path, {**described, **kept})
         return
-    differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
+    differences = "; ".join(f"{name} was {before.get(name)!r} and is {now.get(name)!r}" for name in names)
     hint = ""
     if "initial_model" in names:
         hint = "from_scratch (--from-scratch) decides what photos of your own begin from. "

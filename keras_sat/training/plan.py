@@ -39,6 +39,11 @@ WITH_REWARDS_TOO = "batch_size seed deterministic optimizer clip_norm weight_dec
 WITH_REWARDS_TOO += "first_layer_rate photo_jitter patience num_beams max_length dtype"
 
 
+def without_usual(options):
+    """Return the options of `fit` without those that are None where that means the usual one."""
+    return {name: value for name, value in options.items() if value is not None or name not in NONE_IS_USUAL.split()}
+
+
 @dataclass(frozen=True)
 class Asked:
     """The options that `fit` was given, by kind.
@@ -60,11 +65,8 @@ class Asked:
     given: dict
 
     @classmethod
-    def of(cls, options):
-        """Return the `**options` of `fit`, all checked."""
-        given = {
-            name: value for name, value in options.items() if value is not None or name not in NONE_IS_USUAL.split()
-        }
+    def of(cls, given):
+        """Return the `**options` of `fit`, all checked, from those that were given (see `without_usual`)."""
         kinds = (TrainingOptions, SteadyOptions, SelfCriticalOptions, CaptionerOptions)
         training, steady, rewards, captioner, of_keras = split_options("fit", given, *kinds, beside=OF_KERAS)
         CaptionerOptions.check(**captioner)

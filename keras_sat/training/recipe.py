@@ -22,10 +22,10 @@ from keras_sat.training.epochs import (
 )
 from keras_sat.training.folder import checksum
 from keras_sat.training.photos import TrainingPhotos
-from keras_sat.training.plan import Asked, Plan
+from keras_sat.training.plan import Asked, Plan, without_usual
 from keras_sat.training.summary import learnt_before
 from keras_sat.training.team import Team
-from keras_sat.training.usual import bundled_to_begin_from, encoder_or_usual, usual_output_dir
+from keras_sat.training.usual import bundled_to_begin_from, encoder_or_usual, preset_or_usual, usual_output_dir
 
 
 @with_options(TrainingOptions, SteadyOptions, SelfCriticalOptions, CaptionerOptions)
@@ -34,6 +34,7 @@ def fit(
     *,
     data_dir=None,
     split_seed=None,
+    preset=None,
     initial_model=None,
     from_scratch=False,
     cache_dir=None,
@@ -46,6 +47,10 @@ def fit(
     **options,
 ) -> Captioner:
     """Train a captioner on photos with captions, and return the best one.
+
+        captioner = keras_sat.fit("flickr8k", data_dir="flickr8k", output_dir="runs/flickr8k")
+        print(captioner.caption("photo.jpg").caption)
+        captioner = keras_sat.fit("folder", data_dir="my_photos", split_seed=0, attention="hard", epochs=5)
 
     Everything that is reached is kept in `output_dir` after each epoch. Killed and called again with the same
     arguments, it resumes there as if nothing had happened; a training that has ended is loaded. Ctrl-C ends the
@@ -91,6 +96,10 @@ def fit(
             split "dev" decide which epoch is the best.
         data_dir: the folder of the data set, which is downloaded there if it can be.
         split_seed: draw a split of 80/10/10 by photo with this seed.
+        preset: a name in `keras_sat.PRESETS`: settings to begin with, which other options change. None: those of the
+            data set and its encoder ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), as far as the
+            other options leave them room, and a line says so; the defaults below for other data, and with an
+            `initial_model`. "default": the defaults below for all.
         initial_model: begin from this captioner: a Captioner, the folder of a saved one, or a bundled name. None:
             with data="folder" and few photos to train on (below `presets.MANY_PHOTOS`) the bundled captioner of photos,
             unless the options ask for other parts or sizes; it is kept where no epoch is better. With any other data:
@@ -111,11 +120,17 @@ def fit(
 
     Returns: Captioner; its `history` is a mapping from the name of a figure to its value in each epoch.
     """
-    asked = Asked.of(options)
-    asked.check_beginning(initial_model, from_scratch)
     team = Team(strategy)
     show_progress = show_progress and team.is_chief
     say = print if show_progress else _say_nothing
+    options = without_usual(options)
+    settings, line = preset_or_usual(preset, data, options, initial_model, output_dir, team)
+    asked = Asked.of({**settings, **options})
+    if preset not in (None, "default") and data == "folder" and initial_model is None:
+        from_scratch = True  # which is what the settings of a preset are for
+    asked.check_beginning(initial_model, from_scratch)
+    if line is not None:
+        say(line)
     with team.in_turn():
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = [image for image in images if image.captions]

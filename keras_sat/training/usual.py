@@ -1,9 +1,19 @@
-"""What `fit` takes where it is not said: the encoder, the folder, and the bundled captioner to begin from."""
+"""What `fit` takes where it is not said: preset, encoder, folder, and the bundled captioner to begin from."""
 
 from keras_sat.files.model_folder import PRETRAINED, read_model
 from keras_sat.model.photo_encoder import BUNDLED
-from keras_sat.options import CaptionerOptions
-from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, MANY_PHOTOS, light_encoder, usual_encoder, without_gpu
+from keras_sat.options import CaptionerOptions, one_of
+from keras_sat.presets import (
+    DEFAULT_MODEL,
+    LIGHT_ENCODERS,
+    MANY_PHOTOS,
+    PRESETS,
+    light_encoder,
+    settings_with_place,
+    usual_encoder,
+    usual_preset,
+    without_gpu,
+)
 from keras_sat.training.folder import began_from_scratch, noted_encoder
 
 # Options that change how a trained captioner is trained further, and none of its parts and sizes.
@@ -14,6 +24,28 @@ MAY_CHANGE = """
     dropout_embedding dropout_words dropout_before_readout
     dropout_after_readout feature_dropout name
 """
+
+
+def preset_or_usual(preset, data, options, initial_model, output_dir, team):
+    """Return the settings of a preset, and the line that says so where none is named.
+
+    Args:
+        preset: its name; None: that of the data set, without what the options leave no place for, and none where a
+            captioner to begin from brings its own settings.
+        data, initial_model, output_dir: of `fit`.
+        options: dict of the options of `fit` that were given.
+        team: Team.
+    """
+    if preset is not None:
+        one_of(*PRESETS).check("preset", preset)
+        return PRESETS[preset], None
+    if initial_model is not None:
+        return {}, None
+    before = None if output_dir is None else noted_encoder(output_dir)
+    name, before = team.tell([usual_preset(data, options.get("encoder") or before), before])
+    settings = settings_with_place(name, options if before is None else {"encoder": before, **options})
+    line = f"settings of the preset {name}; preset='default' (--preset default) takes the plain defaults"
+    return settings, line if name != "default" else None
 
 
 def encoder_or_usual(data, output_dir, team, say):
