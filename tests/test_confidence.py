@@ -2,15 +2,18 @@
 
 import dataclasses
 import json
+import math
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from PIL import Image
 from small_training import train
 
 from data_utils import DATASETS, CaptionedImage, FeatureCache, make_batches
 from keras_sat.__main__ import main
 from keras_sat.captioner import Captioner
+from keras_sat.command_line.commands import DOUBTFUL, _as_line
 from keras_sat.files.model_folder import add_confidence
 from keras_sat.files.saving import save_confidence
 from keras_sat.pictures.display import AttentionDisplay
@@ -271,8 +274,6 @@ def test_caption_says_that_it_is_not_sure(calibrated, unseen_scenes, tmp_path, c
     captioner, _ = calibrated
     captioner.save(tmp_path / "model")
     known = unseen_scenes[0].image_path
-    from PIL import Image
-
     Image.new("RGB", (64, 64)).save(tmp_path / "black.png")
     command = ["caption", known, str(tmp_path / "black.png"), "--model", str(tmp_path / "model")]
     assert main([*command, "--min-confidence", "0.3"]) == 0
@@ -280,8 +281,45 @@ def test_caption_says_that_it_is_not_sure(calibrated, unseen_scenes, tmp_path, c
     assert first.split("\t")[1] == captioner.caption(known).caption and second.split("\t")[1] == "not sure"
     assert main([*command, "--min-confidence", "0.3", "--json"]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
-    assert first["confidence"] > 0.3 and "is_sure" not in first
+    assert first["confidence"] > 0.3 and "is_sure" not in first and "alternatives" not in first
     assert second["confidence"] < 0.3 and second["is_sure"] is False and second["caption"]
+
+
+def test_a_terminal_is_told_how_far_to_trust_a_caption(calibrated, unseen_scenes, tmp_path, monkeypatch, capsys):
+    captioner, _ = calibrated
+    captioner.save(tmp_path / "model")
+    Image.new("RGB", (64, 64)).save(tmp_path / "black.png")
+    known, black = unseen_scenes[0].image_path, str(tmp_path / "black.png")
+    best, doubtful = (captioner.caption(path) for path in (known, black))
+    assert doubtful.confidence < DOUBTFUL < best.confidence, "the test needs one of each"
+    plain = [f"{known}\t{best.caption}", f"{black}\t{doubtful.caption}"]
+    shown = [f"(confidence {100 * result.confidence:.0f} %)" for result in (best, doubtful)]
+    assert [_as_line(*pair, None) for pair in ((known, best), (black, doubtful))] == plain, "programs read that"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["caption", known, black, "--model", str(tmp_path / "model")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [f"{plain[0]} {shown[0]}", f"not sure: {plain[1]} {shown[1]}"]
+    assert _as_line(black, doubtful, 0.0) == f"{plain[1]} {shown[1]}", "a bound of one's own takes the place of ours"
+    assert _as_line(black, doubtful, 0.3) == f"{black}\tnot sure {shown[1]}"
+    assert _as_line(known, dataclasses.replace(best, confidence=None), None) == plain[0]
+
+
+def test_several_captions_of_a_photo(calibrated, unseen_scenes, tmp_path, capsys):
+    captioner, _ = calibrated
+    captioner.save(tmp_path / "model")
+    path = unseen_scenes[0].image_path
+    command = ["caption", path, "--model", str(tmp_path / "model"), "--num-results", "5"]
+    best = captioner.caption(path, num_results=5)
+    assert len(best.alternatives) == 4
+    assert main(command) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == f"{path}\t{best.caption}" and others == [f"\t{other.caption}" for other in best.alternatives]
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [other["caption"] for other in found["alternatives"]] == [other.caption for other in best.alternatives]
+    for one in (found, *found["alternatives"]):
+        assert len(one["word_probs"]) == len(one["words"])
+        assert sum(map(math.log, one["word_probs"])) > one["log_prob"] - 1e-3
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Captions without TensorFlow: the file for LiteRT, who makes it when, and that its captions are the captioner's."""
 
+import json
 import subprocess
 import sys
 
@@ -50,6 +51,7 @@ def test_captions_are_those_of_the_captioner(quick, captioner, pictures):
         assert one.log_prob == pytest.approx(other.log_prob, abs=1e-3)
         assert one.confidence == pytest.approx(other.confidence, abs=1e-3)
         np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-4)
+        np.testing.assert_allclose(one.word_probs, other.word_probs, atol=1e-4)
         np.testing.assert_array_equal(one.image, other.image)
         assert [same.caption for same in one.alternatives] == [same.caption for same in other.alternatives]
     one = quick.caption(pictures / "00.png")
@@ -61,6 +63,7 @@ def test_a_caption_that_is_given_is_read(quick, captioner, pictures):
     found, expected = (one.attend(pictures / "03.png", sentence) for one in (quick, captioner))
     assert found.words == expected.words and found.log_prob == pytest.approx(expected.log_prob, abs=1e-3)
     np.testing.assert_allclose(found.attention_weights, expected.attention_weights, atol=1e-4)
+    np.testing.assert_allclose(found.word_probs, expected.word_probs, atol=1e-4)
     for bad in ("", "a " * 20):
         with pytest.raises(ValueError, match="a caption of 1 to 19 words"):
             quick.attend(pictures / "03.png", bad)
@@ -90,6 +93,20 @@ def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures):
     (folder / "model.tflite").write_bytes(b"no network")
     with pytest.raises(ValueError, match="this file for LiteRT cannot be read"):
         load_fast(folder)
+
+
+def test_the_command_line_prints_the_same_with_and_without_tensorflow(quick, pictures, monkeypatch, capsys):
+    def printed(*options):
+        assert main(["caption", str(pictures / "04.png"), str(pictures / "05.png"), "--model", "scenes", *options]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    lines, objects = printed(), printed("--json")
+    monkeypatch.setattr(fast, "is_installed", lambda: False)
+    assert printed() == lines and "(confidence " in lines[0]
+    for one, other in zip(map(json.loads, objects), map(json.loads, printed("--json"))):
+        assert list(one) == list(other) and one["caption"] == other["caption"]
+        assert one["word_probs"] == pytest.approx(other["word_probs"], abs=1e-3)
 
 
 def test_another_model_has_another_file(home, quick, captioner, tmp_path):

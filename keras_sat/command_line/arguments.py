@@ -95,8 +95,10 @@ FIT = """Train a captioner and keep the best one. Flickr8k, Flickr30k and COCO h
 the defaults below are those of other data, and of a captioner that begins from scratch: one that begins from another
 keeps its own. Killed and run again with the same arguments, it resumes after the last epoch that was completed; Ctrl-C
 ends the training."""
-CAPTION = """Write a line for each picture: its path, a tab and its caption. Pictures that cannot be read are named on
-standard error, and the exit status is then 2."""
+CAPTION = """Write a line for each picture: its path, a tab and its caption. On a terminal the line ends with the
+confidence, where the model has learnt one, and begins with "not sure" where that is low. With --num-results the
+further captions of a picture follow in lines that begin with a tab. Pictures that cannot be read are named on standard
+error, and the exit status is then 2."""
 EVALUATE = """Caption the photos of a split, and score the captions against those that people wrote. With --captions,
 score what any other system wrote."""
 COMPARE = """Compare two captioners on the same photos: the differences of their scores, 95 % intervals over photos, and
@@ -159,9 +161,9 @@ def _shown(value):
     return value
 
 
-def _add_search(parser):
+def _add_search(parser, usual_beams="3"):
     names = ("num_beams", "length_penalty", "no_repeat_ngram", "max_length")
-    _add_options(parser, SearchOptions, *names, usual={"num_beams": "3"})
+    _add_options(parser, SearchOptions, *names, usual={"num_beams": usual_beams})
 
 
 def _add_model(parser, usual=DEFAULT_MODEL):
@@ -186,7 +188,8 @@ def _add_fit(parser):
     parser.add_argument(
         "--preset",
         choices=list(PRESETS),
-        help="settings to begin with, which the other options change; default: that of the data set, if there is one",
+        help="settings to begin with, which the other options change; `default` is none; default: that of the data "
+        "set, if there is one",
     )
     parser.add_argument("--initial-model", help="begin from a saved or a bundled model")
     parser.add_argument(
@@ -224,7 +227,8 @@ def _add_caption(parser):
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="pictures, folders of pictures, or patterns")
     parser.add_argument("--recursive", action="store_true", default=False, help="descend into subfolders too")
     _add_model(parser)
-    _add_search(parser)
+    _add_search(parser, usual_beams="3, or --num-results where that is more")
+    _add_options(parser, SearchOptions, "num_results")
     parser.add_argument(
         "--say", metavar="SENTENCE", help="do not write a caption: show where it looks while it reads this one"
     )
@@ -233,7 +237,8 @@ def _add_caption(parser):
         "--min-confidence",
         type=_share,
         metavar="SHARE",
-        help='print "not sure" for captions of which the confidence, from 0 to 1, is below this',
+        help='print "not sure" for captions of which the confidence, from 0 to 1, is below this; a terminal shows the '
+        "confidence anyway",
     )
     parser.add_argument(
         "--json", action="store_true", default=False, dest="as_json", help="print a JSON object for each picture"
