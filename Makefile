@@ -12,6 +12,7 @@ install: $(INSTALLED)
 
 $(INSTALLED): setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
+	@echo "Installing into .venv: TensorFlow is large, this takes two to five minutes."
 	$(BIN)/python -m pip install --quiet --editable ".[test,notebooks]"
 	touch $(INSTALLED)
 

@@ -344,7 +344,14 @@ def test_the_history_that_fit_returns():
     from matplotlib import pyplot as plt
 
     history = Curves([{"cross_entropy": 3.0, "val_bleu_1": 0.3}, {"cross_entropy": 2.0, "val_bleu_1": 0.4}])
-    assert len(plot_history(history)) == 2
+    panels = plot_history(history)
+    assert len(panels) == 2
+    panels[0].figure.canvas.draw()
+    for panel in panels:
+        legend = panel.get_legend().get_window_extent()
+        for part in (panel, panel.xaxis.label):
+            assert not legend.overlaps(part.get_window_extent())
+        assert legend.y0 >= 0, "within the figure"
     plt.close("all")
     by_keras = keras.callbacks.History()
     by_keras.history = dict(history)

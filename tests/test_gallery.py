@@ -33,7 +33,7 @@ def test_a_page_with_photos_references_and_scores(tmp_path):
     assert [float(article["data-bleu_4"]) for article in articles] == pytest.approx(bleu_4, abs=1e-6)
     cider = cider_of_photos(REFERENCES, CAPTIONS)
     assert [float(article["data-cider"]) for article in articles] == pytest.approx(cider, abs=1e-6)
-    assert [text for _, text in elements("p", **{"class": "sat-scores"})][2] == f"BLEU-4 100.0, CIDEr {cider[2]:.3f}"
+    assert [text for _, text in elements("p", **{"class": "sat-scores"})][2] == f"BLEU-4 100.0 %, CIDEr {cider[2]:.3f}"
     assert [text for _, text in elements("h2")] == ["dog", "cats", "man"]
     assert {text for captions in REFERENCES for text in captions} <= {text for _, text in elements("li")}
     assert len(elements("figure")) == len(elements("template")) == 1, "one, which every photo is shown with"

@@ -161,7 +161,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     fit = ["fit", "--data", "folder", "--data-dir", str(mine), "--output-dir", str(tmp_path / "run"), "--epochs", "2"]
     assert main(fit) == 0
     said = capsys.readouterr().out
-    assert "before training: CIDEr" in said and "BLEU-4 30.0 on dev" in said
+    assert "before training: CIDEr" in said and "BLEU-4 30.0 % on dev" in said
     assert "none of 2 epochs was better; the captioner from before is in" in said
     assert "warning: only 4 photos to train on" in said
     kept = Captioner.load(tmp_path / "run" / "model")

@@ -293,7 +293,7 @@ def recipes():
         needs, lines = rules.get(target, ([], []))  # a file such as setup.cfg has no rule
         needs = [name for name in needs if name != installed or target == "install"]
         before = [line for name in needs for line in commands_of(name)]
-        return before + [line for line in lines if not line.startswith("touch ")]
+        return before + [line for line in lines if not line.startswith(("touch ", "@echo "))]
 
     return {target: commands_of(target) for target in rules}
 

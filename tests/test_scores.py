@@ -195,5 +195,5 @@ def test_the_names_that_programs_read(quick_meteor, tmp_path):
 
 def test_cider_in_three_digits_and_the_others_in_hundredths():
     assert [shown(name, 0.12345) for name in columns()] == ["12.3"] * 6 + ["0.123"]
-    assert shown("meteor", None) == "-" and named("bleu_4", 0.213) == "BLEU-4 21.3"
+    assert shown("meteor", None) == "-" and named("bleu_4", 0.213) == "BLEU-4 21.3 %"
     assert named("cider", 0.52) == "CIDEr 0.520" and named("val_loss", 2.0) == "val_loss 2.000"

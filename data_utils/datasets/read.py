@@ -55,6 +55,12 @@ def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[
     if photos:
         return photos
     counts = Counter(image.split for image in captioned_images)
+    if len(captioned_images) < len(SPLITS) and "train" not in counts:  # whoever draws a split has none to train on
+        raise ValueError(
+            "There are too few photos with captions: a split needs one each for train, dev and test, and a training "
+            "needs some hundred to learn from. Add photos, or write into the data which split each belongs to. "
+            f"Received: {len(captioned_images)} with captions"
+        )
     if split not in SPLITS:
         reason = f"Expected one of: {', '.join(SPLITS)}."
     elif set(counts) == {None}:

@@ -348,7 +348,7 @@ def plot_history(history: Any, ax=None) -> Any:
     if ax is None:
         import matplotlib.pyplot as plt
 
-        _, ax = plt.subplots(1, len(kinds), figsize=(4 * len(kinds), 3), layout="constrained", squeeze=False)
+        _, ax = plt.subplots(1, len(kinds), figsize=(4 * len(kinds), 3.6), layout="constrained", squeeze=False)
         ax = ax[0]
     check_axes(ax)
     panels = np.asarray(ax).ravel()
@@ -362,7 +362,7 @@ def plot_history(history: Any, ax=None) -> Any:
         panel.set_title(title)
         panel.set_xlabel("epoch")
         panel.xaxis.get_major_locator().set_params(integer=True)
-        panel.legend()
+        panel.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2)  # below, off the curves
     return ax
 
 

@@ -141,5 +141,6 @@ def shown(name, value):
 
 
 def named(name, value):
-    """Return a figure with its title: "BLEU-4 21.3" or "CIDEr 0.520"."""
-    return f"{columns().get(name, name)} {shown(name, value)}"
+    """Return a figure with its title: "BLEU-4 21.3 %" of the fraction .213, or "CIDEr 0.520"."""
+    unit, _ = unit_and_digits(name)
+    return f"{columns().get(name, name)} {shown(name, value)}{' %' if unit == 100 else ''}"

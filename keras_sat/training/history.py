@@ -16,6 +16,8 @@ LEAST_MATCHES = 10  # with fewer groups of four words right on the whole of dev,
 class Curves(Mapping):
     """What `captioner.history` is after `fit`: a mapping from a name to its value in each epoch.
 
+    Scores are fractions, such as .213 for a BLEU-4 of 21.3 %; CIDEr is as coco-caption prints it.
+
     Attributes:
         history: the same as a dict, as Keras' own History has it.
         was_interrupted: whether Ctrl-C has ended the training.
@@ -40,7 +42,7 @@ class Curves(Mapping):
 
 
 def as_text(monitored, score):
-    """Return a monitored score as a reader knows it: "BLEU-4 21.3" or "CIDEr 0.520"."""
+    """Return a monitored score as a reader knows it: "BLEU-4 21.3 %" or "CIDEr 0.520"."""
     return named(monitored.removeprefix("val_"), score)
 
 

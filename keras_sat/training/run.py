@@ -95,7 +95,7 @@ class Training:
             scores = {"val_cross_entropy": measured["cross_entropy"]}
         if dev_images and self.plan.team.is_chief:
             scores |= parts.score_captions(captioner, dev_images, **self._search_options())
-            shown = f"CIDEr {scores['val_cider']:.3f}, BLEU-4 {100 * scores['val_bleu_4']:.1f}"
+            shown = ", ".join(parts.as_text(name, scores[name]) for name in ("val_cider", parts.MONITORED))
             further = f", cross-entropy {scores['val_cross_entropy']:.3f} a word" if cross_entropy else ""
             self.plan.say(f"before {self.kind}training: {shown} on dev{further}")
         write_sealed_json(self.folder / BEFORE, scores)
