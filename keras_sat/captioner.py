@@ -123,7 +123,7 @@ class Captioner(keras.Model):
         self.random_generator = keras.random.SeedGenerator(options.seed)
         self.guide_weight = options.guide_weight
         guide = None
-        can_be_led = self.decoder.attention != "none" and words_with_places(self.vocabulary.words)
+        can_be_led = self.decoder.chooses and words_with_places(self.vocabulary.words)
         if options.guide_weight and can_be_led:
             seeded = {"weight": options.guide_weight, "seed": options.seed + 5}
             guide = Guide(self.vocabulary, dtype=self.decoder.dtype_policy, **seeded)
@@ -173,8 +173,8 @@ class Captioner(keras.Model):
 
     @property
     def samples_attention(self):
-        """Whether training draws places from the attention weights: hard attention."""
-        return self.decoder.attention == "hard"
+        """Whether training draws places from the attention weights, as hard attention does."""
+        return self.decoder.draws_places
 
     # === From photos to features ===
 

@@ -7,7 +7,8 @@ import pytest
 from keras_sat.model.attention import ATTENTIONS, SCORINGS, BahdanauAttention, DotAttention, NoAttention, make_attention
 
 PHOTOS, REGIONS, DIM = 3, 5, 4
-KINDS = list(itertools.product(ATTENTIONS, SCORINGS))
+KINDS = [*itertools.product(ATTENTIONS, SCORINGS), ("drawn", "additive"), ("even", "additive")]
+pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 
 
 def numbers(*shape, seed=0):
@@ -81,7 +82,7 @@ def test_attention_moves_with_the_state_unless_there_is_none(attention, scoring)
     one = layer(numbers(PHOTOS, DIM, seed=1), features()).attention_weights
     other = layer(numbers(PHOTOS, DIM, seed=2), features()).attention_weights
     moved = np.abs(np.asarray(one) - np.asarray(other)).max()
-    assert moved == 0 if attention == "none" else moved > 1e-3
+    assert moved == 0 if not ATTENTIONS[attention].chooses else moved > 1e-3
 
 
 @pytest.mark.parametrize("attention, scoring", KINDS)
@@ -150,9 +151,15 @@ def test_dot_attention_refuses_other_sizes():
 
 
 def test_unknown_names():
-    with pytest.raises(ValueError, match=r"soft, hard, none. Received: attention='gentle'"):
+    with pytest.raises(ValueError, match=r"soft, hard, none, drawn, even. Received: attention='gentle'"):
         make_attention("gentle")
     with pytest.raises(ValueError, match=r"additive, dot, bilinear. Received: scoring='cosine'"):
         make_attention("soft", "cosine")
     with pytest.raises(ValueError, match=r"Received: selection='gentle'"):
         BahdanauAttention(selection="gentle")
+
+
+def test_a_function_that_does_not_say_whether_it_draws_is_refused(monkeypatch):
+    monkeypatch.setitem(ATTENTIONS, "mine", ATTENTIONS["hard"].select)
+    with pytest.raises(ValueError, match=r"Selection\(function.*Received: ATTENTIONS\['mine'\]=<function"):
+        make_attention("mine")

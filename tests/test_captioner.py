@@ -24,6 +24,7 @@ from keras_sat.model.cells import CELLS
 from keras_sat.model.encoders import ENCODERS
 
 KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
+pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 PAIRS = [  # any two of an attention, a scoring and a cell
     ("soft", "additive", "lstm"), ("soft", "dot", "gru"), ("soft", "bilinear", "lstm"), ("hard", "additive", "gru"),
     ("hard", "dot", "lstm"), ("hard", "bilinear", "gru"), ("none", "additive", "lstm"), ("none", "additive", "gru"),
@@ -155,7 +156,7 @@ def test_padding_changes_neither_loss_nor_gradients(eight, attention):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("attention", [*ATTENTIONS, "drawn", "even"])
 def test_what_is_left_out_moves_nothing(attention, monkeypatch):
     """Training leaves out padding in the loop and in the readout; `call` and the equations leave out nothing."""
     random = np.random.default_rng(5)
@@ -165,7 +166,7 @@ def test_what_is_left_out_moves_nothing(attention, monkeypatch):
     input_ids, target_ids = random.integers(4, 24, (2, 3, 3, 6)).astype("int32")
     features = random.normal(size=(3, 4, 24)).astype("float32")
     noise, sampled = random.gumbel(size=(9, 6, 4)).astype("float32"), np.tile([1.0, 0.0, 1.0], 3).astype("float32")
-    noise, sampled = (noise, sampled) if attention == "hard" else (None, None)
+    noise, sampled = (noise, sampled) if captioner.samples_attention else (None, None)
     monkeypatch.setattr(captioner.paper_objective, "_chance", lambda *_: {"noise": noise, "sampled": sampled})
     captioner.build((features.shape, input_ids.shape))
     captioner.baseline.assign(-9.0)
@@ -182,7 +183,7 @@ def test_what_is_left_out_moves_nothing(attention, monkeypatch):
             equations.word_log_probs(decoded.logits, rows["targets"]), rows["weights"]
         )
         gain = log_prob
-        if attention == "hard":
+        if captioner.samples_attention:
             entropy = equations.attention_entropy(decoded.attention_weights)
             gain = equations.hard_attention_surrogate(
                 log_prob,
@@ -194,7 +195,7 @@ def test_what_is_left_out_moves_nothing(attention, monkeypatch):
                 entropy_weight=captioner.entropy_weight,
             )
         penalty = equations.attention_penalty(decoded.attention_weights, rows["weights"])
-        weight = 0.0 if attention == "none" else captioner.attention_penalty_weight
+        weight = captioner.attention_penalty_weight if captioner.decoder.chooses else 0.0
         is_caption = (lengths.reshape(-1) > 0).astype("float32")
         straightforward = tf.reduce_sum((weight * penalty - gain) * is_caption) / 8
     expected = tape.gradient(straightforward, variables)
@@ -615,10 +616,12 @@ def test_the_first_layers_of_an_encoder_learn_most_slowly(eight):
         captioner.compile(first_layer_rate=0)
 
 
-def test_only_hard_attention_shows_a_baseline(eight):
+@pytest.mark.parametrize("attention", ["hard", "drawn"])
+def test_only_attention_that_draws_shows_a_baseline(eight, attention):
     batch = first_batch(eight)
     assert "baseline" not in make_captioner(eight[1]).test_step(batch)
-    hard = make_captioner(eight[1], attention="hard", expectation_probability=0.0)
+    hard = make_captioner(eight[1], attention=attention, expectation_probability=0.0)
+    assert np.asarray(hard.objective(batch, training=True).sampled).all()
     assert float(hard.train_step(batch)["baseline"]) < 0
     assert float(make_captioner(eight[1], attention="none").test_step(batch)["penalty"]) == 0
 
@@ -896,8 +899,9 @@ def test_max_length_and_words_that_never_come(eight, untrained):
         assert len(untrained.caption(image.image_path, max_length=2).words) <= 2
 
 
-def test_hard_attention_can_draw_its_places(eight):
-    captioner = make_captioner(eight[1], attention="hard")
+@pytest.mark.parametrize("attention", ["hard", "drawn"])
+def test_attention_that_draws_can_draw_its_places(eight, attention):
+    captioner = make_captioner(eight[1], attention=attention)
     never_ends = -10 * np.eye(len(eight[1]))[eight[1].end_token_id]
     captioner.decoder.word_logits.bias.assign(never_ends)
     features = eight[2].features(["0", "1"])
@@ -994,7 +998,7 @@ def test_a_vocabulary_is_needed(vocabulary):
 def test_impossible_requests(eight, tmp_path):
     captioner = make_captioner(eight[1])
     features = eight[2].features(["0"])
-    with pytest.raises(ValueError, match=r"Only hard attention draws regions"):
+    with pytest.raises(ValueError, match=r"draws places.*Received: sample_attention=True with attention='soft'"):
         captioner.caption_features(features, sample_attention=True)
     with pytest.raises(ValueError, match=r"num_results=4, num_beams=3"):
         captioner.caption_features(features, num_beams=3, num_results=4)

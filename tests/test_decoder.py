@@ -15,6 +15,7 @@ from keras_sat.options import DecoderOptions
 
 PHOTOS, REGIONS, DIM, TIME, VOCABULARY = 2, 5, 6, 4, 11
 KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
+pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 
 
 def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
@@ -50,7 +51,7 @@ OF_THE_PAPER = [{}, {"num_layers": 2, "readout_activation": "tanh"}, {"deep_outp
 def test_forward_pass_is_that_of_the_paper(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, **options)
     features, input_ids, noise = inputs(rows_per_photo=2)
-    for used in [None, noise] if attention == "hard" else [None]:
+    for used in [None, noise] if decoder.draws_places else [None]:
         decoded = decoder(features, input_ids, noise=used)
         log_probs = tf.nn.log_softmax(decoded.logits)
         for row, words in enumerate(input_ids):
@@ -60,12 +61,12 @@ def test_forward_pass_is_that_of_the_paper(attention, scoring, cell, options):
                 np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-@pytest.mark.parametrize("attention, scoring, cell", KINDS)
+@pytest.mark.parametrize("attention, scoring, cell", [*KINDS, ("drawn", "dot", "lstm"), ("even", "dot", "gru")])
 @pytest.mark.parametrize("options", [{}, {"attends": "after", "sentinel": True, **CALM}])
 def test_steps_one_by_one_give_what_call_gives(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, num_layers=2, **options)
     features, input_ids, noise = inputs(rows_per_photo=3)
-    noise = noise if attention == "hard" else None
+    noise = noise if decoder.draws_places else None
     decoded = decoder(features, input_ids, noise=noise)
     state, projected = decoder.initial_state(features, 3), decoder.project_features(features)
     for t in range(TIME):
@@ -146,7 +147,7 @@ def test_later_words_change_nothing_before_them():
     assert np.abs(np.asarray(decoded.logits[:, 2:]) - np.asarray(changed.logits[:, 2:])).min(axis=(0, 2)).max() > 0
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("attention", [*ATTENTIONS, "even"])
 def test_only_what_is_recurrent_is_in_the_loop(attention, monkeypatch):
     decoder = make_decoder(attention)
     features, input_ids, _ = inputs()
@@ -160,14 +161,14 @@ def test_only_what_is_recurrent_is_in_the_loop(attention, monkeypatch):
 
     spied = [decoder.embedding, decoder.cells[0].input_projection, decoder.state_readout, decoder.context_readout]
     spied += [decoder.word_logits, decoder.cells[0].context_projection]
-    spied += [decoder.attention_layer.feature_projection] if attention != "none" else []
+    spied += [decoder.attention_layer.feature_projection] if decoder.chooses else []
     for layer in spied:
         spy(layer)
     decoder(features, input_ids)
     assert shapes["embedding"] == [(TIME, PHOTOS)]
     for name in ("input_projection", "state_readout", "context_readout", "word_logits"):
         assert [shape[:2] for shape in shapes[name]] == [(TIME, PHOTOS)], name
-    if attention == "none":
+    if not decoder.chooses:
         assert shapes["context_projection"] == [(PHOTOS, DIM)]
     else:
         assert shapes["context_projection"] == TIME * [(PHOTOS, DIM)]
@@ -226,7 +227,7 @@ def test_every_weight_has_a_gradient_compiled_too(attention, xla):
 
     def gradients(features, input_ids):
         with tf.GradientTape() as tape:
-            decoded = decoder(features, input_ids, noise=noise if attention == "hard" else None)
+            decoded = decoder(features, input_ids, noise=noise if decoder.draws_places else None)
             loss = tf.reduce_sum(decoded.logits**2) + tf.reduce_sum(decoded.attention_weights**2)
         return tape.gradient(loss, decoder.trainable_variables)
 

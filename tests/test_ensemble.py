@@ -155,7 +155,7 @@ def test_errors(features):
         ensemble.caption_features([features])
     with pytest.raises(ValueError, match="built for features of shape"):
         ensemble.caption_features(features[:, :2])
-    with pytest.raises(ValueError, match="Only hard attention draws regions"):
+    with pytest.raises(ValueError, match="Only a single captioner.*Received: .*attention='soft', 'soft'"):
         ensemble.caption_features(features, sample_attention=True)
 
 

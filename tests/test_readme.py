@@ -230,11 +230,13 @@ def test_the_ways_through_the_house_run(in_empty_folder, monkeypatch):
 @pytest.mark.slow
 def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
     """The blocks of docs/extending.md."""
-    monkeypatch.setattr(attention, "SCORINGS", attention.SCORINGS.copy())
+    monkeypatch.setitem(attention.SCORINGS, "cosine", None)  # taken away again in the end
+    monkeypatch.setitem(attention.ATTENTIONS, "pairs", None)
     names = {}
     for block in python_blocks(ROOT / "docs" / "extending.md"):
         exec(compile(block, "extending.md", "exec"), names)
     assert np.allclose(names["attended"].attention_weights, 0.2)
+    assert {*np.unique(names["result"].attention_weights)} == {0.0, 0.5}
     assert names["captioner"].caption(names["images"][0].image_path).attention_weights.shape[1:] == (8, 8)
     assert len(names["images"]) == 30 and {image.split for image in names["images"]} == {"train", "dev", "test"}
 

@@ -8,6 +8,8 @@ from data_utils.captions import CaptionedImage
 from data_utils.files import write_json, write_whole
 from data_utils.scenes import draw_scenes, is_true
 from keras_sat.command_line.invocation import command
+from keras_sat.model.attention import ATTENTIONS
+from keras_sat.options import DecoderOptions
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.grounding import ground
@@ -54,7 +56,7 @@ def run_demo(
     """Train on drawn scenes, score on scenes never seen, and write model, report and overlays.
 
     Args:
-        attention: "soft", "hard" or "none".
+        attention: a name in ATTENTIONS.
         max_objects: in a scene, 1 to 3.
         seed: of the scenes for training, the weights and all else that is drawn.
         output_dir: gets model/, report.json and the overlays, besides what `fit` keeps there.
@@ -65,6 +67,7 @@ def run_demo(
     Returns: the report as a dict.
     """
     output_dir = Path(output_dir).expanduser()
+    DecoderOptions.check(attention=attention)
     if seed < 0:
         raise ValueError(f"`seed` must be at least 0. Received: seed={seed}")
     say = print if show_progress else lambda line: None
@@ -72,10 +75,11 @@ def run_demo(
     train = draw_scenes(num_train, FIRST_TRAIN_SEED + seed, max_objects=max_objects)
     images = scenes_as_images(train, "train", CAPTIONS_PER_SCENE)
     images += scenes_as_images(draw_scenes(NUM_DEV, DEV_SEED, max_objects=max_objects), "dev")
-    expectations = min(EXPECTATION_EPOCHS, epochs) if attention == "hard" else 0
+    expectations = min(EXPECTATION_EPOCHS, epochs) if ATTENTIONS[attention].draws_places else 0
     if expectations:
         say(
-            f"hard attention: the first {expectations} of {epochs} epochs use expectations only, the others draw places"
+            f"{attention} attention: the first {expectations} of {epochs} epochs use expectations only, "
+            "the others draw places"
         )
     captioner = fit(
         images,

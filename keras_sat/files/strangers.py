@@ -5,6 +5,7 @@ The files themselves are data, and `model_folder` reads them as such: digests, n
 
 import contextlib
 
+from keras_sat.model.attention import ATTENTIONS
 from keras_sat.model.learnt_photos import from_text
 
 _SIZES = ("embedding_dim", "hidden_dim", "attention_dim", "num_layers", "feature_projection_dim")
@@ -27,7 +28,8 @@ def refuse_claims(settings, vocabulary_size, arrays):
             raise ValueError(f"a size is a whole number from 0 to 2**31, or none. Received: {name}={str(value)[:80]}")
     size = {name: options.get(name) or 0 for name in _SIZES}  # a version that did not know one yet may have saved it
     hidden_dim, projection_dim, (_, feature_dim) = size["hidden_dim"], size["feature_projection_dim"], feature_shape
-    additive = options.get("attention") != "none" and options.get("scoring") == "additive"
+    scores_nothing = options.get("attention") in [name for name, kind in ATTENTIONS.items() if not kind.chooses]
+    additive = options.get("scoring") == "additive" and not scores_nothing
     claimed = {  # numbers in one matrix of each
         "embedding_dim": size["embedding_dim"] * vocabulary_size,
         "hidden_dim": hidden_dim * hidden_dim,

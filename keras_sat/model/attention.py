@@ -1,9 +1,10 @@
 """Attention = a way of scoring the regions (SCORINGS) x a way of selecting among them (ATTENTIONS).
 
 To add a scoring, write a subclass of `Attention` with a `score` method and name it in SCORINGS. To add a selection,
-write a function of (attention_weights, noise, sampled) and name it in ATTENTIONS.
+write a function of (attention_weights, noise, sampled) and name the `Selection` that it is in ATTENTIONS.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -33,6 +34,22 @@ class Attended(NamedTuple):
 # === Selections: from attention weights to what the context is made from ===
 
 
+class Selection(NamedTuple):
+    """An entry of ATTENTIONS: everything that depends on the kind of attention asks these, never for its name.
+
+    Attributes:
+        select: function of (attention_weights, noise, sampled), see `hard`; returns (rows, regions).
+        draws_places: whether it draws regions. It is given noise in training, where the surrogate of equation (12)
+            takes the place of log p, and in a search with `sample_attention`.
+        chooses: whether it prefers some regions to others. One that does not has NoAttention as its layer, which has
+            nothing to score and does not call `select`.
+    """
+
+    select: Callable
+    draws_places: bool = False
+    chooses: bool = True
+
+
 def soft(attention_weights, noise, sampled):
     """Look everywhere at once, each region weighed by alpha_ti: the expectation of equation (13)."""
     return attention_weights
@@ -57,7 +74,11 @@ def none(attention_weights, noise, sampled):
     return attention_weights
 
 
-ATTENTIONS = {"soft": soft, "hard": hard, "none": none}
+ATTENTIONS = {
+    "soft": Selection(soft),
+    "hard": Selection(hard, draws_places=True),
+    "none": Selection(none, chooses=False),
+}
 
 
 # === Scorings: from features and state to a score for each region ===
@@ -112,7 +133,7 @@ class Attention(keras.layers.Layer):
         query = self.project_state(hidden_state)
         attention_scores = self._sharp_scores(query, projected_features)
         attention_weights = equations.attention_weights(attention_scores)
-        selection = ATTENTIONS[self.selection](attention_weights, noise, sampled)
+        selection = ATTENTIONS[self.selection].select(attention_weights, noise, sampled)
         context = equations.attended_features(selection, features)
         if sentinel is None:
             return Attended(context, attention_weights, selection, ops.ones_like(attention_weights[:, :1]))
@@ -277,11 +298,16 @@ class Sentinel(keras.layers.Layer):
 
 
 def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):
-    """Return the attention layer of two names: one of ATTENTIONS, one of SCORINGS ("none" scores nothing)."""
+    """Return the attention layer of two names: one of ATTENTIONS, one of SCORINGS (if it chooses)."""
     if attention not in ATTENTIONS:
         raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: attention={attention!r}")
     if scoring not in SCORINGS:
         raise ValueError(f"Expected one of: {', '.join(SCORINGS)}. Received: scoring={scoring!r}")
-    if attention == "none":
-        return NoAttention(**kwargs)
+    if not isinstance(ATTENTIONS[attention], Selection):
+        raise ValueError(
+            "An entry of ATTENTIONS is a Selection, which says whether it draws places: "
+            f"Selection(function, draws_places=True). Received: ATTENTIONS[{attention!r}]={ATTENTIONS[attention]!r}"
+        )
+    if not ATTENTIONS[attention].chooses:
+        return NoAttention(selection=attention, **kwargs)
     return SCORINGS[scoring](attention_dim=attention_dim, selection=attention, **kwargs)

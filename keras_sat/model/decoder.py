@@ -13,7 +13,7 @@ from keras import layers, ops
 
 from keras_sat import equations
 from keras_sat.checks import check_counts
-from keras_sat.model.attention import Attended, Sentinel, make_attention
+from keras_sat.model.attention import ATTENTIONS, Attended, Sentinel, make_attention
 from keras_sat.model.cells import CELLS
 from keras_sat.model.fast.switch import fast_twins_are_on
 from keras_sat.options import DecoderOptions, with_options
@@ -97,7 +97,7 @@ class CaptionDecoder(layers.Layer):
         features: annotation vectors a_i, (photos, regions, feature_dim).
         input_ids: (rows, time); rows is a multiple of photos, with the rows of a photo side by side.
         training: turns dropout on.
-        noise: Gumbel noise (rows, time, regions) that hard attention samples with; None uses the expectation.
+        noise: Gumbel noise (rows, time, regions) for attention that draws places; None uses the expectation.
         sampled: (rows,), 0 in rows that use the expectation all the same; None samples in all.
 
     Returns: Decoded.
@@ -167,19 +167,29 @@ class CaptionDecoder(layers.Layer):
         return CELLS[self.cell].has_cell_state
 
     @property
+    def draws_places(self):
+        """Whether attention draws regions while training, for which it needs noise."""
+        return ATTENTIONS[self.attention].draws_places
+
+    @property
+    def chooses(self):
+        """Whether attention prefers some regions to others."""
+        return ATTENTIONS[self.attention].chooses
+
+    @property
     def has_sentinel(self):
-        return self.sentinel and self.attention != "none"
+        return self.sentinel and self.chooses
 
     @property
     def has_gate(self):
         """Whether there is beta_t of the paper; with a sentinel that weighs the context."""
-        return self.context_gate and self.attention != "none" and not self.sentinel
+        return self.context_gate and self.chooses and not self.sentinel
 
     # === One step ===
 
     def project_features(self, features):
         """Return W_a a_i + b, or whatever else the scoring needs of each photo once: `projected_features`."""
-        if self.attention_smoothing and self.attention != "none":
+        if self.attention_smoothing and self.chooses:
             features = equations.smoothed(features, self.grid_of(features.shape[1]), self.attention_smoothing)
         return self.attention_layer.project(features)
 
@@ -201,7 +211,7 @@ class CaptionDecoder(layers.Layer):
             features: (photos, regions, feature_dim); rows is a multiple of photos.
             projected_features: what `project_features` returned.
             training: turns dropout on.
-            noise: Gumbel noise (rows, regions) that hard attention samples with; None uses the expectation.
+            noise: Gumbel noise (rows, regions) for attention that draws places; None uses the expectation.
             thinning: Thinning that takes the place of the readout's dropout.
         """
         embedded = self._embedded(input_ids, training)

@@ -27,7 +27,7 @@ class Objective(NamedTuple):
         mean: what is minimised: the mean over the captions of all replicas.
         figures: for each metric, its values and their weights.
         log_prob: log p(y | s, a) of each row (a caption, or one sample of its attention).
-        sampled: 1 for each row in which hard attention drew regions, else 0.
+        sampled: 1 for each row in which attention drew regions, else 0.
         after_step: called when the weights have been updated.
         variables: for each further metric, a variable that is shown as it stands after the step.
     """
@@ -41,7 +41,7 @@ class Objective(NamedTuple):
 
 
 class PaperObjective:
-    """The paper's objective: equation (14) for soft attention, (12) for hard attention.
+    """The paper's objective: equation (14), or (12) where attention draws places.
 
     Args:
         add_weight: the captioner's method of that name: what the objective remembers belongs to the captioner.
@@ -104,7 +104,7 @@ class PaperObjective:
         is_caption = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
         num_captions = ops.maximum(sum_over_replicas(ops.sum(is_caption)), 1.0)
         costs = weighted_penalty - gain
-        is_led = training and captioner.decoder.attention != "none"
+        is_led = training and captioner.decoder.chooses
         further = self._led_costs(adapted, captions[1], read, covered) if is_led else []
         for cost, _ in further:
             costs = costs + cost
@@ -125,7 +125,7 @@ class PaperObjective:
         return Objective(mean, figures, log_prob, sampled, after_step, {"baseline": self.baseline})
 
     def _chance(self, captioner, is_photo, input_ids):
-        """Return what hard attention draws: the noise (rows, time, regions), and which rows are sampled (rows,)."""
+        """Return what attention draws with: the noise (rows, time, regions), and which rows are sampled (rows,)."""
         photos, (rows, time) = ops.shape(is_photo)[0], ops.shape(input_ids)
         shape = (rows // photos, time, captioner.num_regions)
         uniform = ops.reshape(draw_for_photos(is_photo, shape, self.seed_generator), (rows, *shape[1:]))
@@ -150,7 +150,7 @@ class PaperObjective:
     def _penalty(self, captioner, read):
         """Return the attention penalty of each row; without attention nothing was chosen that could be punished."""
         penalty = equations.attention_penalty(read.attention_weights, read.token_weights)
-        return ops.zeros_like(penalty) if captioner.decoder.attention == "none" else penalty
+        return penalty if captioner.decoder.chooses else ops.zeros_like(penalty)
 
     def off_boxes(self, read, covered):
         """Return what it costs each row that attention lies beside the boxes of what its words name, and figures.

@@ -12,7 +12,7 @@ def steps_of(decoder, features, rows_per_photo, *, region_noise=None, thinning=N
         decoder: CaptionDecoder.
         features: what the adapter made of features, (photos, regions, feature_dim).
         rows_per_photo: captions in the making, for each photo.
-        region_noise: uniform noise (rows, max_length, regions) that hard attention draws regions with; None uses the
+        region_noise: uniform noise (rows, max_length, regions) that attention draws regions with; None uses the
             expectation.
         thinning: Thinning of the readout, a row for each row, see `CaptionDecoder.thin`.
     """

@@ -61,7 +61,7 @@ class CaptionWriter:
 
     @property
     def samples_attention(self) -> bool:
-        """Whether regions can be drawn from the attention weights: by a single captioner with hard attention."""
+        """Whether regions can be drawn from the attention weights: by a single captioner whose attention does."""
         return len(self.members) == 1 and self.members[0].samples_attention
 
     @property
@@ -94,7 +94,7 @@ class CaptionWriter:
 
     @property
     def _are_attending(self):
-        attend = [captioner.decoder.attention != "none" for captioner in self.members]
+        attend = [captioner.decoder.chooses for captioner in self.members]
         return attend if any(attend) else [True] * len(attend)
 
     # === Captions ===
@@ -233,7 +233,11 @@ class CaptionWriter:
 
     def _captions(self, features, options, images):
         if options.sample_attention and not self.samples_attention:
-            raise ValueError("Only hard attention draws regions. Received: sample_attention=True without it")
+            attention = ", ".join(repr(captioner.decoder.attention) for captioner in self.members)
+            raise ValueError(
+                "Only a single captioner whose attention draws places, as attention='hard' does, can draw them. "
+                f"Received: sample_attention=True with attention={attention}"
+            )
         members = self.features_of_members(features)
         results = []
         for start, photos in in_batches(range(len(members[0])), options.batch_size):
@@ -321,7 +325,7 @@ class CaptionWriter:
 
         Args:
             features: tuple with the features for each member, (photos, regions, feature_dim).
-            word_noise, region_noise: uniform noise that words, and the regions of hard attention, are drawn with.
+            word_noise, region_noise: uniform noise that words, and the regions of attention that draws, are drawn with.
             sample_attention: draw these regions.
             **options: see `run_search`.
         """

@@ -87,7 +87,7 @@ class SelfCritical:
             "reward": (ops.reshape(drawn_rewards, (-1,)), is_caption),
             "baseline_reward": (ops.reshape(baseline + ops.zeros_like(drawn_rewards), (-1,)), is_caption),
         }
-        if covered and captioner.paper_objective.box_weight and captioner.decoder.attention != "none":
+        if covered and captioner.paper_objective.box_weight and captioner.decoder.chooses:
             read = captioner.read(features, *map(as_rows, (input_ids, target_ids, token_weights)))
             costs, of_boxes, _ = captioner.paper_objective.off_boxes(read, covered[0])
             num_read = sum_over_replicas(ops.sum(ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")))

@@ -34,9 +34,7 @@ def summary(data_name, images, captioner, num_views, output_dir, team):
     )
     yield f"encoder: {captioner.encoder}, {rows} x {columns} x {feature_dim}; {what}"
     decoder = captioner.decoder
-    kind = (
-        "no attention" if decoder.attention == "none" else f"{decoder.attention} attention, {decoder.scoring} scoring"
-    )
+    kind = f"{decoder.attention} attention, {decoder.scoring} scoring" if decoder.chooses else "no attention"
     yield f"captioner: {kind}, {decoder.cell.upper()} of {decoder.hidden_dim}, computed in {decoder.dtype_policy.name}"
     gpus = tf.config.list_physical_devices("GPU")
     devices = f"{len(gpus)} GPU" if gpus else f"CPU, {os.cpu_count()} cores"

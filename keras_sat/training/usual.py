@@ -1,6 +1,7 @@
 """What `fit` takes where it is not said: preset, encoder, folder, and the bundled captioner to begin from."""
 
 from keras_sat.files.model_folder import PRETRAINED, read_model
+from keras_sat.model.attention import ATTENTIONS
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.options import CaptionerOptions, one_of
 from keras_sat.presets import (
@@ -87,7 +88,8 @@ def _suits_bundled(images, chosen, say):
         return False
     before = read_model(PRETRAINED / DEFAULT_MODEL)[0]["captioner"]
     for name, value in chosen.items():
-        if name not in MAY_CHANGE.split() and (name not in before or value != before[name]) or value == "none":
+        looks_nowhere = name == "attention" and value is not None and not ATTENTIONS[value].chooses
+        if name not in MAY_CHANGE.split() and (name not in before or value != before[name]) or looks_nowhere:
             has = f"has {before[name]!r}" if before.get(name) is not None else "has its usual one"
             value = getattr(value, "name", value)
             say(f"begins from scratch, for {name} is {value!r}: the bundled captioner, {DEFAULT_MODEL}, {has}")

@@ -45,7 +45,7 @@ def unroll(decoder, state, features, projected_features, projected_words, noise,
         specs = [(decoder.hidden_dim, decoder.compute_dtype)] * (1 + decoder.has_cell_states)
         top_states = loop_over_time(advance, state, (projected_words,), specs, **options)
         return top_states[0], *decoder.attend_at_all_times(top_states, features, projected_features, noise, sampled)
-    if decoder.attention == "none":  # the context never changes: it stays out of the loop
+    if not decoder.chooses:  # the context never changes: it stays out of the loop
         attended = decoder.attend(state, features, projected_features)
         projected_inputs = projected_words + context_projection(attended.context)
         specs = [specs[0]] * (1 + decoder.has_cell_states)
@@ -60,7 +60,7 @@ def _dense_layers_of_step(decoder):
     """Return the LoopDense layers that each step calls: all of the attention's and the cells' but those outside."""
     first = decoder.cells[0]
     outside = [first.input_projection]  # of all words at once
-    attends_in_loop = decoder.attends == "before" and decoder.attention != "none"
+    attends_in_loop = decoder.attends == "before" and decoder.chooses
     outside += [] if attends_in_loop else [first.context_projection]
     parts = [decoder.attention_layer] * attends_in_loop
     parts += [decoder.sentinel_layer] if attends_in_loop and decoder.has_sentinel else []
