@@ -89,8 +89,8 @@ class Vocabulary:
         )
         if not counts:
             raise ValueError(
-                "No training caption to build the vocabulary from: no photo has the split 'train'. The readers of "
-                "data sets draw a split by photo when they are given split_seed=0."
+                "No training caption to build the vocabulary from: no photo has the split 'train'. "
+                "`read_data` draws a split by photo when it is given split_seed=0."
             )
         if max(counts.values()) < min_count:
             raise ValueError(

@@ -232,6 +232,7 @@ def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
     """The blocks of docs/extending.md."""
     monkeypatch.setitem(attention.SCORINGS, "cosine", None)  # taken away again in the end
     monkeypatch.setitem(attention.ATTENTIONS, "pairs", None)
+    monkeypatch.setitem(DATASETS, "shades", None)
     names = {}
     for block in python_blocks(ROOT / "docs" / "extending.md"):
         exec(compile(block, "extending.md", "exec"), names)

@@ -13,7 +13,7 @@ from conftest import write_photos
 from small_training import OPTIONS, At, run_training, train
 
 import keras_sat
-from data_utils import DATASETS, CaptionedImage, FeatureCache
+from data_utils import DATASETS, CaptionedImage, FeatureCache, read_data
 from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner
 from keras_sat.command_line.arguments import build_parser
@@ -476,6 +476,24 @@ def test_a_frozen_encoder_gets_a_cache_beside_the_photos(tmp_path):
         captioner, "folder", data_dir=tmp_path / "mine", split_seed=0, cache=cache.directory, show_progress=False
     )
     assert len(table.captions) == 1 and table.settings["encoder"] == "mobilenet_v2"
+
+
+@pytest.mark.usefixtures("without_graphs")
+def test_a_data_set_of_your_own_by_its_name(tmp_path, monkeypatch):
+    def mine(folder):
+        assert folder == tmp_path / "mine"
+        images = DATASETS["scenes"](None, num_scenes=20)
+        return [CaptionedImage(image.image_id, image.image_path, image.captions) for image in images]
+
+    monkeypatch.setitem(DATASETS, "mine", mine)
+    splits = [image.split for image in read_data("mine", tmp_path / "mine", split_seed=0)]
+    assert {name: splits.count(name) for name in splits} == {"train": 16, "dev": 2, "test": 2}
+    options = {"data_dir": tmp_path / "mine", "split_seed": 0, "show_progress": False}
+    captioner = keras_sat.fit("mine", output_dir=tmp_path / "run", **{**OPTIONS, "epochs": 1}, **options)
+    assert "val_bleu_4" in captioner.history
+    assert len(keras_sat.evaluate(captioner, "mine", **options).captions) == 2
+    with pytest.raises(ValueError, match="or pass split_seed=0"):
+        keras_sat.fit("mine", data_dir=tmp_path / "mine", output_dir=tmp_path / "other", show_progress=False)
 
 
 @pytest.mark.usefixtures("without_graphs")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from data_utils.captions import Skipped, image_id_of
 from data_utils.datasets.assemble import assemble, existing_folder, find_file, photos_in
 from data_utils.datasets.karpathy import read_karpathy
-from data_utils.datasets.splits import SPLIT_NAMES, no_split_message
+from data_utils.datasets.splits import SPLIT_NAMES
 from data_utils.files import read_json
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ def coco(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[
                 f"in the folder itself or in its folder annotations. Received: data_dir={str(data_dir)!r}"
             )
         captions, splits, folders = _read_coco_files(files, skipped)
-        if not any(splits.values()) and split_seed is None:
-            raise ValueError(no_split_message("dataset_coco.json", files[0]))
     photos = {}
     for folder in dict.fromkeys(["", "images", *folders, *(f"images/{folder}" for folder in folders)]):
         if os.path.isdir(data_dir / folder):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from data_utils.captions import Skipped, image_id_of, load_descriptions, load_document
 from data_utils.datasets.assemble import assemble, existing_folder, find_file, find_photos
 from data_utils.datasets.karpathy import read_karpathy
-from data_utils.datasets.splits import SPLITS, no_split_message, read_split_lists
+from data_utils.datasets.splits import SPLITS, read_split_lists
 from data_utils.datasets.tables import read_csv
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def flickr8k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> l
         data_dir: the folder that holds the photos (a folder Flicker8k_Dataset or Images, or the photos themselves) and
             one of: Flickr8k.token.txt; captions.txt, the copy with the header "image,caption"; Karpathy's
             dataset_flickr8k.json. The splits are the official lists Flickr_8k.trainImages.txt and so on, or those of
-            Karpathy's JSON, beside it.
+            Karpathy's JSON, beside it; without either every photo has the split None.
         split_seed: draw a split of 80/10/10 by photo with this seed instead.
 
     Returns: list of CaptionedImage in the order of the caption file.
@@ -49,7 +49,7 @@ def flickr30k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> 
         data_dir: the folder that holds the photos (a folder flickr30k-images, flickr30k_images or Images, or the
             photos themselves) and one of: results_20130124.token; results.csv, the copy with "|"; Karpathy's
             dataset_flickr30k.json. The splits are the lists train.txt, val.txt and test.txt, or those of Karpathy's
-            JSON, beside it.
+            JSON, beside it; without either every photo has the split None.
         split_seed: draw a split of 80/10/10 by photo with this seed instead.
 
     Returns: list of CaptionedImage in the order of the caption file.
@@ -90,18 +90,14 @@ def _read_flickr(data_dir, split_seed, *, photo_folders, readers, text_folders, 
             split: next(filter(None, (find_file(data_dir, name, text_folders) for name in names)), None)
             for split, names in split_lists.items()
         }
-        if split_seed is not None:
-            splits = {}
-        elif any(lists.values()):
+        splits = {}
+        if any(lists.values()):
             splits = read_split_lists(lists, skipped)
             for split in SPLITS:
                 if lists[split] is None:
                     skipped.add(f"no list for the split {split}", split_lists[split][0])
         elif found[karpathy_name]:
             _, splits, _ = read_karpathy(found[karpathy_name], Skipped())
-        else:
-            list_names = ", ".join(names[0] for names in split_lists.values())
-            raise ValueError(no_split_message(f"{list_names}, or {karpathy_name},", path))
     return assemble(data_dir, captions, find_photos(data_dir, photo_folders), splits, skipped, split_seed)
 
 

@@ -46,7 +46,7 @@ def read_data(
         )
     if data in DOWNLOADS and DOWNLOADS[data].files and _is_to_be_downloaded(Path(data_dir).expanduser()):
         download(data, data_dir, show_progress=show_progress)
-    return DATASETS[data](data_dir, split_seed=split_seed)
+    return _checked(DATASETS[data](data_dir), split_seed)
 
 
 def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[CaptionedImage]:
@@ -64,7 +64,10 @@ def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[
     if split not in SPLITS:
         reason = f"Expected one of: {', '.join(SPLITS)}."
     elif set(counts) == {None}:
-        reason = "None of the photos belongs to a split: pass split_seed=0 (--split-seed 0) to draw one by photo."
+        reason = (
+            "None of the photos belongs to a split: put the data set's split lists beside its captions, or pass "
+            "split_seed=0 (--split-seed 0) to draw one by photo."
+        )
     else:
         reason = "The data has: " + ", ".join(f"{number} in {name!r}" for name, number in counts.items()) + "."
     raise ValueError(f"There is no photo in this split. {reason} Received: split={split!r}")

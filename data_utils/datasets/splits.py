@@ -52,10 +52,3 @@ def read_split_lists(lists, skipped):
                 skipped.add("photos named twice on a split list", where)
             first_seen.setdefault(image_id, where)
     return splits
-
-
-def no_split_message(expected, path):
-    return (
-        f"{path} does not say which photos are for training, and no list of splits lies beside it. Put {expected} "
-        "there, or pass split_seed=0 to draw a split by photo."
-    )

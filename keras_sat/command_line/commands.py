@@ -559,7 +559,7 @@ def run_info(data_dir=None):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                images = read(data_dir, split_seed=0)
+                images = read(data_dir)
             print(f"data: {name}: {len(images)} photos, {sum(len(image.captions) for image in images)} captions")
         except (ValueError, OSError) as error:
             print(f"data: {name}: {visible(str(error).partition(' Received: ')[0])}")
