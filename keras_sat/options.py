@@ -433,7 +433,7 @@ class SearchOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions(Options):
-    """How `keras_sat.fit` trains; five of them are those of Captioner.compile."""
+    """How `keras_sat.fit` trains; an option that Captioner.compile has too means the same there."""
 
     epochs: int = option(20, "passes over the training captions, at most", count(0))
     batch_size: int = option(64, "captions in a batch, of all devices together", count())

@@ -21,7 +21,6 @@ from keras_sat import ENCODERS
 from keras_sat.__main__ import main
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.model import attention
-from keras_sat.search.writer import results_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -215,7 +214,7 @@ def test_the_training_step_by_step_runs(in_empty_folder, monkeypatch):
 def test_the_ways_through_the_house_run(in_empty_folder, monkeypatch):
     """Both blocks of docs/architecture.md as they stand; the photo's caption is that of `caption`."""
     write_copy_of_data_set("flickr8k", Path("flickr8k"))
-    names = {"data_utils": data_utils, "keras_sat": keras_sat, "results_of": results_of}
+    names = {}
     ways = python_blocks(ROOT / "docs" / "architecture.md")
     assert len(ways) == 2
     exec(compile(ways[0], "architecture.md", "exec"), names)

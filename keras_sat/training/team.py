@@ -10,7 +10,7 @@ the same step with the sum. So the copies stay equal, and the training is that o
 2. Give each replica its share of each batch: `make_batches(..., shares=...)`.
 3. Run `Captioner.train_step` on all replicas, `strategy.run`. Where it takes a mean over the batch, it divides by the
    captions of all replicas (`sum_over_replicas`). Random numbers for the whole batch are the same on each replica,
-   which takes the part for its own share (`Captioner.draw`).
+   which takes the part for its own share (`draw_for_photos`).
 4. Let one process, the chief, decide and write; it sends what it decides to the others (`Team.tell`). They keep
    nothing: at the beginning of each epoch they take over the chief's state.
 
