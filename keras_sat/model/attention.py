@@ -282,7 +282,7 @@ class Sentinel(keras.layers.Layer):
         super().__init__(**kwargs)
         self.feature_dim = feature_dim
 
-    def build(self, hidden_state_shape, _=None):
+    def build(self, hidden_state_shape, memory_shape=None):
         hidden_dim = hidden_state_shape[-1]
         policy = {"dtype": self.dtype_policy}
         self.gate = LoopDense(hidden_dim, name="gate", **policy)

@@ -3,6 +3,7 @@
 To add one, write a subclass of RecurrentCell and name it in CELLS.
 """
 
+import keras
 from keras import layers, ops
 
 from keras_sat import equations
@@ -17,9 +18,9 @@ class RecurrentCell(layers.Layer):
 
     Call arguments:
         projected_inputs: the sum of the projections of all inputs, (rows, num_gates * hidden_dim).
-        hidden_state, cell_state: (rows, hidden_dim); a cell without cell states takes and returns None.
+        hidden_state, cell_state: (rows, hidden_dim); cell_state is None for a cell that has none.
 
-    Returns: hidden_state, cell_state.
+    Returns: (hidden_state, cell_state), or (hidden_state,) of a cell without cell states.
     """
 
     num_gates = None
@@ -43,15 +44,22 @@ class RecurrentCell(layers.Layer):
     def initial_bias(self, shape, dtype=None):
         return ops.zeros(shape, dtype)
 
+    def build(self, projected_inputs_shape, hidden_state_shape, cell_state_shape=None):
+        """Make the weights that `call` needs; whoever calls the two other projections calls `build_for`."""
+        self.recurrent_projection.build(hidden_state_shape)
+
     def build_for(self, input_dim, context_dim=None):
         """Make the weights; a layer above the first sees no context."""
         self.input_projection.build((None, input_dim))
         if context_dim is not None:
             self.context_projection.build((None, context_dim))
-        self.recurrent_projection.build((None, self.hidden_dim))
-        self.built = True
+        self.build((None, self.num_gates * self.hidden_dim), (None, self.hidden_dim))
+
+    def get_config(self):
+        return {**super().get_config(), "hidden_dim": self.hidden_dim}
 
 
+@keras.saving.register_keras_serializable("keras_sat")
 class LSTMCell(RecurrentCell):
     """Equations (1) to (3)."""
 
@@ -66,6 +74,7 @@ class LSTMCell(RecurrentCell):
         return equations.lstm(projected_inputs + self.recurrent_projection(hidden_state), cell_state)
 
 
+@keras.saving.register_keras_serializable("keras_sat")
 class GRUCell(RecurrentCell):
     """A gated recurrent unit: no cell state, a quarter fewer weights."""
 
@@ -73,7 +82,7 @@ class GRUCell(RecurrentCell):
     has_cell_state = False
 
     def call(self, projected_inputs, hidden_state, cell_state=None):
-        return equations.gru(projected_inputs, self.recurrent_projection(hidden_state), hidden_state), None
+        return (equations.gru(projected_inputs, self.recurrent_projection(hidden_state), hidden_state),)
 
 
 CELLS = {"lstm": LSTMCell, "gru": GRUCell}

@@ -279,9 +279,9 @@ class CaptionDecoder(layers.Layer):
         for layer, cell in enumerate(self.cells):
             inputs = projected_inputs if layer == 0 else cell.input_projection(hidden_states[-1])
             cell_state = state.cell_states[layer] if self.has_cell_states else None
-            hidden_state, cell_state = cell(inputs, state.hidden_states[layer], cell_state)
+            hidden_state, *cell_state = cell(inputs, state.hidden_states[layer], cell_state)
             hidden_states.append(hidden_state)
-            cell_states += [cell_state] if self.has_cell_states else []
+            cell_states += cell_state if self.has_cell_states else []
         return DecoderState(tuple(hidden_states), tuple(cell_states))
 
     def readout(self, embedded, hidden_state, context, training, thinning=None):
@@ -357,10 +357,10 @@ class CaptionDecoder(layers.Layer):
             attended = self.attend_at_all_times(top_states, features, projected_features, noise, sampled)
         return Unrolled(embedded, top_states[0], *attended)
 
-    def compute_output_shape(self, features_shape, input_ids_shape):
-        regions = features_shape[1]
-        maps = (*input_ids_shape, regions)
-        return Decoded((*input_ids_shape, self.vocabulary_size), maps, maps, (*input_ids_shape, 1))
+    def compute_output_spec(self, features, input_ids, training=False, noise=None, sampled=None):
+        """Return what `call` gives, without its loop: float32 at any precision."""
+        dims = (self.vocabulary_size, features.shape[1], features.shape[1], 1)
+        return Decoded(*(keras.KerasTensor((*input_ids.shape, dim), "float32") for dim in dims))
 
     def vocabulary_axes(self):
         """Return which axis of which weights stands for the tokens: dict from the path of a weight to its axis."""

@@ -29,6 +29,7 @@ def words_with_places(words):
     return [word for word in words if word not in PLACELESS]
 
 
+@keras.saving.register_keras_serializable("keras_sat")
 class WordDetectors(layers.Layer):
     """A detector for each of some words.
 
@@ -46,6 +47,7 @@ class WordDetectors(layers.Layer):
     def __init__(self, num_words, *, seed=0, **kwargs):
         super().__init__(**kwargs)
         self.num_words = num_words
+        self.seed = seed
         self.hidden = layers.Dense(HIDDEN_DIM, activation="relu", name="hidden", dtype=self.dtype_policy)
         self.drop = layers.Dropout(DROPOUT, seed=seed, name="drop", dtype=self.dtype_policy)
         bias = keras.initializers.Constant(FEW_CELLS)
@@ -57,6 +59,9 @@ class WordDetectors(layers.Layer):
 
     def call(self, features, training=False):
         return ops.cast(self.cell_logits(self.drop(self.hidden(features), training=training)), "float32")
+
+    def get_config(self):
+        return {**super().get_config(), "num_words": self.num_words, "seed": self.seed}
 
 
 class Guide:

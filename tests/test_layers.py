@@ -1,0 +1,86 @@
+"""Each layer stands on its own: it passes Keras' own test of layers, which builds, calls, saves and trains it."""
+
+import importlib
+import pkgutil
+
+import keras
+import pytest
+from keras.src.testing import TestCase
+
+import keras_sat.model
+from keras_sat.model.attention import SCORINGS, Attended
+from keras_sat.model.cells import CELLS
+from keras_sat.model.decoder import Decoded
+
+PHOTOS, ROWS, REGIONS, DIM, TIME, WORDS = 2, 4, 5, 6, 3, 11
+STATE, FEATURES, GRID, MAP, MAPS = (ROWS, DIM), (PHOTOS, REGIONS, DIM), (PHOTOS, 4, 6, 3), (ROWS, 5), (ROWS, TIME, 5)
+LOOKING = {
+    "input_shape": {"hidden_state_shape": STATE, "features_shape": FEATURES},
+    "expected_output_shape": Attended(STATE, MAP, MAP, (ROWS, 1)),
+}
+LAYERS = {  # by name: what Keras' test is given
+    **{scoring.__name__: {"init_kwargs": {"attention_dim": 8}, **LOOKING} for scoring in SCORINGS.values()},
+    "NoAttention": LOOKING,
+    "Sentinel": {
+        "init_kwargs": {"feature_dim": 7},
+        "input_shape": {"hidden_state_shape": STATE, "memory_shape": STATE},
+        "expected_output_shape": (ROWS, 7),
+    },
+    **{
+        cell.__name__: {
+            "init_kwargs": {"hidden_dim": DIM},
+            "input_shape": {
+                "projected_inputs_shape": (ROWS, cell.num_gates * DIM),
+                "hidden_state_shape": STATE,
+                **({"cell_state_shape": STATE} if cell.has_cell_state else {}),
+            },
+            "expected_output_shape": (STATE,) * (1 + cell.has_cell_state),
+        }
+        for cell in CELLS.values()
+    },
+    "CaptionDecoder": {
+        "init_kwargs": {"vocabulary_size": WORDS, "embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 8},
+        "input_shape": {"features_shape": FEATURES, "input_ids_shape": (ROWS, TIME)},
+        "input_dtype": {"features_shape": "float32", "input_ids_shape": "int32"},
+        "expected_output_shape": Decoded((ROWS, TIME, WORDS), MAPS, MAPS, (ROWS, TIME, 1)),
+    },
+    "FeatureAdapter": {
+        "init_kwargs": {"normalise": True, "projection_dim": 8, "activation": "relu", "dropout": 0.5},
+        "input_shape": FEATURES,
+        "expected_output_shape": (PHOTOS, REGIONS, 8),
+    },
+    "WordDetectors": {
+        "init_kwargs": {"num_words": 9, "seed": 3},
+        "input_shape": FEATURES,
+        "expected_output_shape": (PHOTOS, REGIONS, 9),
+    },
+    "SmoothPhotos": {"init_kwargs": {"sigma": 0.5}, "input_shape": GRID, "expected_output_shape": GRID},
+    "CaffePreprocessing": {"input_shape": GRID, "expected_output_shape": GRID},
+    "AppendCoordinates": {"input_shape": GRID, "expected_output_shape": (*GRID[:-1], 5)},
+    "LoopDense": {"init_kwargs": {"units": 8}, "input_shape": STATE, "expected_output_shape": (ROWS, 8)},
+}
+
+
+def layers():
+    """Return all layers of keras_sat by name, but for the two that only hold what others share."""
+    names = [module.name for module in pkgutil.walk_packages(keras_sat.model.__path__, "keras_sat.model.")]
+    values = [value for name in names for value in vars(importlib.import_module(name)).values()]
+    ours = [value for value in values if isinstance(value, type) and value.__module__ in names]
+    return {
+        value.__name__: value
+        for value in ours
+        if issubclass(value, keras.Layer) and value.__name__ not in ("Attention", "RecurrentCell")
+    }
+
+
+def test_no_layer_is_left_out():
+    assert LAYERS.keys() == layers().keys()
+
+
+@pytest.mark.filterwarnings("ignore:`shuffle=True`", "ignore:The model does not have any trainable weights")  # its own
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_passes_the_test_of_keras(name):
+    arguments = {"init_kwargs": {}, **LAYERS[name]}
+    # Its check of training calls a layer with one argument: those with more are trained in test_captioner.py.
+    arguments["run_training_check"] = not isinstance(arguments["input_shape"], dict)
+    TestCase().run_layer_test(layers()[name], **arguments)
