@@ -43,6 +43,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -50,7 +51,9 @@ from data_utils import DATASETS, FeatureCache
 from data_utils.downloads import DOWNLOADS, DataSource, RemoteFile, download
 from data_utils.files import read_json, write_json, write_whole
 from keras_sat.command_line.messages import one_line
+from keras_sat.fast import is_installed
 from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.files.litert_folder import read_litert
 from keras_sat.files.model_folder import read_model
 
 HERE = Path(__file__).parent
@@ -355,7 +358,28 @@ def pretrained():
     return Captioner.from_pretrained("scenes")
 
 
+class Caption(Command):
+    """Caption a photo without TensorFlow, with the file for LiteRT that was made for that in KERAS_HOME."""
+
+    def __init__(self, place):
+        super().__init__(place)
+        self.photo = min((place / "photos").glob("*.png"))
+
+    def prepare(self):
+        self.whole_caption, self.usual_seconds = call(self, self.whole).output, 0.0
+
+    def arguments(self, output):
+        return [__file__, "--work", "caption", output, self.photo]
+
+    def compare(self, output):
+        """Caption again: the file must have been made again."""
+        (made,) = output.glob("keras_sat/litert-*")
+        read_litert(made)
+        must(call(self, output).output == self.whole_caption, "another caption")
+
+
 COMMANDS = {"download": Download, "features": Features, "training": Training, "save": Save}
+ONLY_DAMAGED = {"caption": Caption}
 
 
 def zip_of(files):
@@ -438,7 +462,7 @@ class Torture:
         if not (self.place / "photos").exists():
             make_inputs(self.place)
         if name not in self._commands:
-            self._commands[name] = COMMANDS[name](self.place)
+            self._commands[name] = (COMMANDS | ONLY_DAMAGED)[name](self.place)
             self._commands[name].prepare()
             self.say(f"{name}: {self._commands[name].usual_seconds:.1f} s undisturbed")
         return self._commands[name]
@@ -562,15 +586,17 @@ class Torture:
             shutil.rmtree(aside, ignore_errors=True)
 
     def damage(self, times):
-        """Damage files of caches, trainings, models and downloads; the commands run in this process, one by one."""
-        victims = {name: self.command(name) for name in ("features", "training", "download")}
+        """Damage files of caches, trainings, models, downloads and LiteRT; the commands run in this process."""
+        chances = {"features": 0.4, "training": 0.4, "download": 0.1} | ({"caption": 0.1} if is_installed() else {})
+        victims = {name: self.command(name) for name in chances}
+        chances = np.divide(list(chances.values()), sum(chances.values()))
         shutil.rmtree(self.place / "kept", ignore_errors=True)
         kept = self.place / "kept"  # a download whose archives have arrived
         kept.mkdir()
         for name, content in victims["download"].server.files.items():
             (kept / name).write_bytes(content)
         for _ in range(times):
-            name = list(victims)[self.rng.choice(3, p=[0.45, 0.45, 0.1])]
+            name = list(victims)[self.rng.choice(len(victims), p=chances)]
             command, output = victims[name], self.new_output()
             shutil.copytree(kept if name == "download" else command.whole, output)
             paths = [path for path in sorted(output.rglob("*")) if path.is_file() and path.stat().st_size]
@@ -617,6 +643,8 @@ class Torture:
             command.compare(output)
         if type(command) is Training and ended.status == 0:
             must(command.caption(output) == command.whole_caption, "another caption")
+        if type(command) is Caption:
+            must(ended.status == 0 and ended.output == command.whole_caption, f"another caption: {ended}")
         self.count(what, **{"said" if ended.status == 2 else "right": 1})
 
 
@@ -701,6 +729,11 @@ def work(kind, *arguments):
             captioner = pretrained()
             for number in range(int(arguments[1])):
                 captioner.save(arguments[0], precision=PRECISIONS[number % 2])
+        elif kind == "caption":
+            from keras_sat.__main__ import main as keras_sat
+
+            with mock.patch.dict(os.environ, KERAS_HOME=arguments[0]):
+                return keras_sat(["caption", arguments[1], "--model", "scenes"])
     except (ValueError, OSError) as error:
         print(f"keras-sat: {one_line(error)}", file=sys.stderr)
         return 2

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 from pathlib import Path
 
 import filelock
@@ -158,8 +159,8 @@ def _digest(value):
 
 
 @contextlib.contextmanager
-def exclusive_lock(path, holder_does):
-    """Hold the lock file `path` while the block runs; refuse at once when another process holds it.
+def exclusive_lock(path, holder_does, *, wait_s=0):
+    """Hold the lock file `path` while the block runs; refuse when another process holds it.
 
     The lock is the operating system's, taken through the package filelock: flock on Linux and macOS, LockFileEx on
     Windows. The system frees it when the process dies, however it dies, so that no stale lock is ever left behind. On a
@@ -170,6 +171,7 @@ def exclusive_lock(path, holder_does):
     Args:
         path: the lock file; it is created, and stays, empty.
         holder_does: what the other holder is doing, for the message ("builds the features in ...").
+        wait_s: wait for the other one at most so many seconds, and say so on standard error; 0: refuse at once.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -179,7 +181,13 @@ def exclusive_lock(path, holder_does):
                 raise ValueError("it holds something, so it is not a lock file")
             # preserve_lock_file: Windows would remove the file, and others than Windows do not.
             lock = filelock.FileLock(path, blocking=False, fallback_to_soft=False, preserve_lock_file=True)
-            stack.enter_context(lock)
+            try:
+                stack.enter_context(lock)
+            except filelock.Timeout:
+                if not wait_s:
+                    raise
+                print(f"Another process {holder_does}: waiting for it, {wait_s} s at most.", file=sys.stderr)
+                stack.enter_context(lock.acquire(timeout=wait_s, blocking=True))
         except filelock.Timeout:
             raise ValueError(
                 f"Another process {holder_does}. Wait until it has ended, or stop it, and run this again. "

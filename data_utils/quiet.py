@@ -4,9 +4,11 @@ import contextlib
 import os
 import re
 import sys
+import threading
 
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 QUIET = "3"  # nothing but what ends the process
+_STANDARD_ERROR = threading.RLock()  # the process has one; two threads would each put back what the other has put there
 
 
 def import_tensorflow():
@@ -36,18 +38,19 @@ def nothing_on_standard_error():
     """Let what is written to standard error inside the block vanish, from C++ too."""
     with contextlib.suppress(AttributeError, ValueError, OSError):  # a program may have no console
         sys.stderr.flush()
-    try:
-        before = os.dup(2)
-    except OSError:  # standard error is closed
-        yield
-        return
-    try:
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        yield
-    finally:
-        os.dup2(before, 2)
-        os.close(before)
+    with _STANDARD_ERROR:
+        try:
+            before = os.dup(2)
+        except OSError:  # standard error is closed
+            yield
+            return
+        try:
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), 2)
+            yield
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
 
 
 def reason_of(error):

@@ -37,7 +37,6 @@ from keras_sat.options import (
     split_options,
     with_options,
 )
-from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.search.steps import steps_of
 from keras_sat.search.writer import CaptionWriter, in_batches
 
@@ -477,12 +476,13 @@ class Captioner(keras.Model):
         return saving.load(cls, directory, encoder, encoder_weights)
 
     @classmethod
-    def from_pretrained(cls, model: str | os.PathLike = DEFAULT_MODEL, **options) -> Captioner:
+    def from_pretrained(cls, model: str | os.PathLike | None = None, **options) -> Captioner:
         """Return a saved captioner, or one that is bundled with keras_sat. Nothing is downloaded.
 
         Args:
             model: a folder that `save` wrote, or a bundled name: "flickr8k" or "flickr8k-hard", which speak of photos
                 (docs/model-card.md), or "scenes", "scenes-hard" or "scenes-none", which speak of the built-in scenes.
+                None: the bundled "flickr8k", even where the current folder has one of that name.
             **options: see `load`.
         """
         return cls.load(model_directory(model), **options)

@@ -4,14 +4,20 @@ It captions a photo before TensorFlow is even imported. The file is that of `ker
 weights. An export has one (`keras-sat export --tflite` or `--web`); for a captioner that was saved, and for those that
 are bundled, it is made once, by TensorFlow, and kept where Keras keeps its downloads:
 
-    KERAS_HOME/keras_sat/litert-DIGEST/model.tflite, vocabulary.txt
+    KERAS_HOME/keras_sat/litert-NAME-DIGEST/    see `keras_sat.files.litert_folder`
+
+NAME is that of a bundled captioner, or "model"; DIGEST is that of config.json, which holds the digests of the other
+files of a saved captioner. A folder with config.json is a saved captioner: no file for LiteRT that lies in it is run.
 """
 
 from __future__ import annotations
 
-import gzip
+import contextlib
+import hashlib
 import importlib.util
 import os
+import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,18 +25,21 @@ from typing import Any
 import numpy as np
 
 from data_utils.captions import tokenise
-from data_utils.files import clear_half_written, exclusive_lock, read_json, whole_folder, write_whole
+from data_utils.files import clear_half_written, exclusive_lock, read_bytes, whole_folder
 from data_utils.images import find_pictures, load_image, stands_for_many
 from data_utils.quiet import nothing_on_standard_error
-from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
-from keras_sat.files.model_folder import model_directory
+from keras_sat.files.litert_folder import MANIFEST, MODEL, PACKED, read_litert, write_litert
+from keras_sat.files.model_folder import PRETRAINED, model_directory
 from keras_sat.installed import keras_home
-from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.search.result import CaptionResult
 
-MODEL, PACKED, WORDS = "model.tflite", "model.tflite.gz", "vocabulary.txt"
 SEARCH = {"num_beams": 3, "max_length": 20}  # of the files that are made here: what `Captioner.caption` does by itself
 MISSING = "Captions without TensorFlow need the package ai-edge-litert: pip install ai-edge-litert, or keras_sat[fast]."
+PATIENCE = 600  # seconds to wait for another process that makes a file; it takes some ten
+
+
+class LiteRTError(ValueError):
+    """LiteRT cannot run a file, though it is whole."""
 
 
 def is_installed() -> bool:
@@ -38,113 +47,153 @@ def is_installed() -> bool:
     return importlib.util.find_spec("ai_edge_litert") is not None
 
 
-def load_fast(model: str | os.PathLike = DEFAULT_MODEL, *, num_threads: int | None = None) -> FastCaptioner:
+def load_fast(model: str | os.PathLike | None = None, *, num_threads: int | None = None) -> FastCaptioner:
     """Return a captioner that needs no TensorFlow, for programs that caption a photo now and then, and for servers.
 
     Args:
         model: a folder that `Captioner.save` wrote, a bundled name, or the folder of an export that has a file for
-            LiteRT. For the first two that file is made once, which takes TensorFlow and some seconds.
+            LiteRT. For the first two that file is made once, which takes TensorFlow and some seconds; other processes
+            that want it wait. None: the bundled captioner of photos, even where the current folder has one of its name.
         num_threads: for each photo; None takes one for each processor core that the process may use.
 
     Raises:
-        ValueError: the package ai-edge-litert is missing, or there is no such model.
+        ValueError: the package ai-edge-litert is missing, there is no such model, or an export is damaged.
     """
     if not is_installed():
-        raise ValueError(f"{MISSING} Received: model={os.fspath(model)!r}")
-    folder = fast_folder(model) or make_fast(model)
-    return FastCaptioner(folder, num_threads=num_threads)
+        raise ValueError(f"{MISSING} Received: model={model if model is None else os.fspath(model)!r}")
+    ready = ready_captioner(model, num_threads=num_threads)
+    return ready or FastCaptioner(make_file(model, wait_s=PATIENCE), num_threads=num_threads)
 
 
-def fast_folder(model: str | os.PathLike) -> Path | None:
-    """Return the folder with a model's file for LiteRT; None where it was not made yet."""
-    given = Path(model).expanduser()
-    for folder in (given, given / "photo"):  # an export, or a page with the captioner in it
-        if _has_file(folder) and not (folder / "config.json").exists():
+def ready_captioner(model, *, num_threads=None):
+    """Return the FastCaptioner of a model; None where its file was not made yet, or is damaged."""
+    folder = export_folder(model)
+    if folder is not None:
+        return FastCaptioner(folder, num_threads=num_threads)
+    folder = made_folder(model_directory(model))
+    try:
+        return FastCaptioner(folder, num_threads=num_threads)
+    except LiteRTError:
+        raise
+    except (OSError, ValueError):  # it is made again
+        return None
+
+
+def export_folder(model):
+    """Return the folder of the export for LiteRT that a user named, itself or as a page; None for a saved captioner."""
+    given = model_directory(model)
+    for folder in (given, given / "photo") if (given / "page.json").is_file() else (given,):
+        if os.path.lexists(folder / "config.json"):
+            return None
+        if any((folder / name).exists() for name in (MANIFEST, MODEL, PACKED)):
             return folder
-    made = _cached(model_directory(model))
-    return made if _has_file(made) else None
+    return None
 
 
-def make_fast(model: str | os.PathLike) -> Path:
-    """Make a model's file for LiteRT with TensorFlow, and keep it; return its folder."""
+def made_folder(directory):
+    """Return where the file of a saved captioner is kept once it was made."""
+    if not (directory / "config.json").is_file():
+        raise ValueError(
+            f"{directory}: this is no model. Expected: a folder that Captioner.save wrote, with config.json in it, or "
+            "that of an export for LiteRT, with litert.json."
+        )
+    digest = hashlib.sha256(read_bytes(directory / "config.json")).hexdigest()
+    name = directory.name if directory.parent == PRETRAINED else "model"
+    return keras_home() / "keras_sat" / f"litert-{name}-{digest[:32]}"
+
+
+def is_made(model):
+    """Return whether the file of a saved captioner is there, and whole."""
+    try:
+        return bool(read_litert(made_folder(model_directory(model))))
+    except (OSError, ValueError):
+        return False
+
+
+def make_file(model, *, wait_s=0):
+    """Make the file of a saved captioner with TensorFlow, unless it is there, and keep it; return its folder.
+
+    Args:
+        model: see `model_directory`.
+        wait_s: how long to wait for another process that makes one.
+    """
+    directory = model_directory(model)
+    folder = made_folder(directory)
+    place = folder.parent
+    with exclusive_lock(place / ".litert.lock", f"is making a file for LiteRT in {place}", wait_s=wait_s):
+        if not is_made(directory):
+            clear_half_written(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            content, vocabulary = _converted(directory)
+            if made_folder(directory) != folder:
+                raise ValueError(f"{directory}: another process has replaced this model meanwhile. Run this again.")
+            with whole_folder(folder) as temporary:
+                write_litert(temporary, content, vocabulary)
+    return folder
+
+
+def _converted(directory):
+    """Return the network of a saved captioner for LiteRT, bytes, and its Vocabulary; this takes TensorFlow."""
     from keras_sat.captioner import Captioner
     from keras_sat.files.export import check_captioner, search_options
     from keras_sat.files.litert import file_with_signatures
     from keras_sat.model.fast.switch import without_fast_twins
 
-    captioner = Captioner.from_pretrained(model)
+    captioner = Captioner.load(directory)  # which checks its files
     check_captioner(captioner, ["litert"])
-    folder = _cached(model_directory(model))
-    usual = {"length_penalty": None, "no_repeat_ngram": None, "allow_unknown": False}
-    with exclusive_lock(folder.parent / ".litert.lock", f"is making a file for LiteRT in {folder.parent}"):
-        clear_half_written(folder)
-        if not _has_file(folder):
-            with whole_folder(folder) as temporary, without_fast_twins():
-                content = file_with_signatures(captioner, *search_options(captioner, **SEARCH, **usual))
-                write_whole(temporary / MODEL, content)
-                write_whole(temporary / WORDS, "\n".join(captioner.vocabulary.tokens) + "\n")
-    return folder
-
-
-def _cached(directory):
-    """Return the folder for the file of a saved captioner; its name says what the file was made of."""
-    if not (directory / "config.json").is_file():
-        raise ValueError(
-            f"{directory}: this is no model. Expected: a folder that Captioner.save wrote, with config.json in it, or "
-            "that of an export for LiteRT, with model.tflite."
-        )
-    settings = read_json(directory / "config.json", "the settings of a captioner")
-    digest = settings.get("digest") if isinstance(settings, dict) else None
-    if not isinstance(digest, str) or not digest.isalnum():
-        raise ValueError(f"{directory / 'config.json'}: this is something else. Expected: the settings of a captioner.")
-    return keras_home() / "keras_sat" / f"litert-{digest}"
-
-
-def _has_file(folder):
-    return (folder / WORDS).is_file() and ((folder / MODEL).is_file() or (folder / PACKED).is_file())
+    options = search_options(captioner, **SEARCH, length_penalty=None, no_repeat_ngram=None, allow_unknown=False)
+    with without_fast_twins():
+        return file_with_signatures(captioner, *options), captioner.vocabulary
 
 
 class FastCaptioner:
     """A captioner that LiteRT runs: it captions photos as `Captioner` does, one at a time.
 
+    Threads may share it. Each waits for its turn, since all cores work on one photo; photos are read at the same time.
+
     Attributes:
         vocabulary: Vocabulary.
         photo_size: (height, width) in which it sees photos.
+        has_confidence: whether its captions have a confidence.
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
-        """Load the file in a folder.
+        """Load the file in a folder, after its digests were checked.
 
         Args:
-            directory: with model.tflite, or model.tflite.gz, and vocabulary.txt.
+            directory: with litert.json and the files that it names. The network in it runs in a parser that is not made
+                for hostile files: take it from somebody whom you trust.
             num_threads: see `load_fast`.
         """
         from ai_edge_litert.interpreter import Interpreter
 
-        folder = Path(directory).expanduser()
-        if (folder / MODEL).is_file():
-            content = {"model_path": str(folder / MODEL)}  # mapped into memory
-        else:
-            content = {"model_content": gzip.decompress((folder / PACKED).read_bytes())}
-        num_threads = num_threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
-        try:
-            self._interpreter = Interpreter(**content, num_threads=num_threads)
-            names = self._interpreter.get_signature_list()
-            self._runners = {name: self._interpreter.get_signature_runner(name) for name in names}
-        except (RuntimeError, ValueError) as error:
-            raise ValueError(f"{folder}: this file for LiteRT cannot be read ({error}).") from None
-        tokens = (folder / WORDS).read_text(encoding="utf-8").split("\n")[:-1]
-        if tuple(tokens[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
-            raise ValueError(f"{folder / WORDS}: this is something else. Expected: the vocabulary of an export.")
-        self.vocabulary = Vocabulary(tokens[len(SPECIAL_TOKENS) :])
+        self._folder = Path(directory).expanduser()
+        content, self.vocabulary = read_litert(self._folder)
+        self._lock = threading.Lock()  # of the interpreter: threads at the same time would end in wrong captions
         self._greeted = set()
-        first = self._runners.get("encode") or self._runners["serving_default"]
-        self.photo_size = tuple(int(side) for side in first.get_input_details()["images"]["shape"][1:3])
+        num_threads = num_threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
+        with self._interpreting():
+            interpreter = Interpreter(model_content=content, num_threads=num_threads)
+            names = interpreter.get_signature_list()
+            self._runners = {name: interpreter.get_signature_runner(name) for name in names}
+            first = self._runners.get("encode") or self._runners["serving_default"]
+            height, width = (int(side) for side in first.get_input_details()["images"]["shape"][1:3])
+            self.photo_size = (height, width)
+            beams, attend = self._runners.get("beams"), self._runners.get("attend")
+            self.has_confidence = beams is not None and "confidence" in beams.get_output_details()
+            self._most_ids = 0 if attend is None else int(attend.get_input_details()["token_ids"]["shape"][1])
 
-    @property
-    def has_confidence(self) -> bool:
-        """Whether its captions have a confidence."""
-        return "beams" in self._runners and "confidence" in self._runners["beams"].get_output_details()
+    @contextlib.contextmanager
+    def _interpreting(self):
+        """Hold the interpreter inside the block, and make one kind of error of those that come of its file."""
+        with self._lock:
+            try:
+                yield
+            except (RuntimeError, ValueError, LookupError, TypeError) as error:
+                raise LiteRTError(
+                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). Export the captioner again "
+                    "with this version of keras_sat, or remove the folder if keras-sat made it by itself."
+                ) from None
 
     def caption(self, images: Any, *, recursive: bool = False) -> Any:
         """Return the CaptionResult of a photo, or the list of them for many.
@@ -193,19 +242,21 @@ class FastCaptioner:
             return error
 
     def _caption(self, photo):
-        if "beams" in self._runners:
-            found = self._run("beams", features=self._run("encode", images=photo[None])["features"])
-        else:
-            found = self._run("serving_default", images=photo[None])
-        possible = [i for i, log_prob in enumerate(found["log_prob"]) if np.isfinite(log_prob)]
-        best, *others = [self._result(found, i, photo) for i in possible]
+        with self._interpreting():
+            if "beams" in self._runners:
+                found = self._run("beams", features=self._run("encode", images=photo[None])["features"])
+            else:
+                found = self._run("serving_default", images=photo[None])
+            possible = [i for i, log_prob in enumerate(found["log_prob"]) if np.isfinite(log_prob)]
+            best, *others = [self._result(found, i, photo) for i in possible]
         best.alternatives.extend(others)
         return best
 
     def _attend(self, photo, words, ids):
-        features = self._run("encode", images=photo[None])["features"]
-        found = self._run("attend", features=features, token_ids=ids)
-        return self._result(found, 0, photo, words)
+        with self._interpreting():
+            features = self._run("encode", images=photo[None])["features"]
+            found = self._run("attend", features=features, token_ids=ids)
+            return self._result(found, 0, photo, words)
 
     def _run(self, name, **inputs):
         if name in self._greeted:
@@ -216,16 +267,15 @@ class FastCaptioner:
 
     def _ids_of(self, caption):
         """Return the ids of a caption that is given, int32 (1, max_length), filled up with `<pad>`."""
-        if "attend" not in self._runners:
+        if not self._most_ids:
             raise ValueError(
                 "This file writes captions and reads none: `keras-sat export MODEL DIRECTORY --web` makes one that "
                 f"does both. Received: caption={caption!r}"
             )
-        most = int(self._runners["attend"].get_input_details()["token_ids"]["shape"][1])
         given = self.vocabulary.caption_to_ids(tokenise(caption))
-        if not 0 < len(given) < most:
-            raise ValueError(f"Expected a caption of 1 to {most - 1} words. Received: caption={caption!r}")
-        ids = np.zeros((1, most), np.int32)
+        if not 0 < len(given) < self._most_ids:
+            raise ValueError(f"Expected a caption of 1 to {self._most_ids - 1} words. Received: caption={caption!r}")
+        ids = np.zeros((1, self._most_ids), np.int32)
         ids[0, : len(given) + 1] = [*given, self.vocabulary.end_token_id]
         return ids
 

@@ -144,7 +144,7 @@ def test_it_is_what_tensorflow_serving_expects(exported):
 
 def test_a_folder_of_exports(exported):
     vocabulary = Captioner.from_pretrained("scenes").vocabulary
-    for version, files in (("1", {"model.tflite", "caption.py"}), ("2", set())):
+    for version, files in (("1", {"model.tflite", "caption.py", "litert.json"}), ("2", set())):
         names = {path.name for path in (exported / version).iterdir() if path.is_file()}
         assert names - {"fingerprint.pb"} == {"saved_model.pb", "vocabulary.txt"} | files
         assert (exported / version / "vocabulary.txt").read_text().split("\n")[:-1] == vocabulary.tokens

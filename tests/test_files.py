@@ -1,3 +1,4 @@
+import contextlib
 import errno
 import os
 import subprocess
@@ -137,6 +138,22 @@ def test_the_lock_is_held_by_one_process_and_freed_by_its_death(tmp_path):
     with exclusive_lock(lock, "is busy"):
         pass
     assert os.listdir(tmp_path) == ["lock"] and lock.stat().st_size == 0
+
+
+def test_the_lock_can_be_waited_for(tmp_path, monkeypatch):
+    with contextlib.ExitStack() as other:
+        other.enter_context(exclusive_lock(tmp_path / "lock", "is busy"))
+        refused = pytest.raises(ValueError, match="Another process is busy")
+        with refused, exclusive_lock(tmp_path / "lock", "is busy", wait_s=0.01):
+            pass
+        said = []
+        monkeypatch.setattr("builtins.print", lambda text, file: (said.append(text), other.close()))
+        with exclusive_lock(tmp_path / "lock", "is busy", wait_s=60):  # free as soon as it has said that it waits
+            assert said == ["Another process is busy: waiting for it, 60 s at most."]
+            with pytest.raises(ValueError, match="Another process"), exclusive_lock(tmp_path / "lock", "is busy"):
+                pass
+    with exclusive_lock(tmp_path / "lock", "is busy"):
+        pass
 
 
 def test_the_lock_is_free_after_ctrl_c_and_after_a_refusal(tmp_path):

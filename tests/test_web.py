@@ -2,7 +2,6 @@
 
 import base64
 import functools
-import gzip
 import hashlib
 import http.client
 import http.server
@@ -27,7 +26,9 @@ from data_utils.files import write_json, write_whole
 from data_utils.images import load_image
 from keras_sat import Captioner
 from keras_sat.__main__ import main
+from keras_sat.fast import export_folder
 from keras_sat.files.export import CAPTION_SCRIPT
+from keras_sat.files.litert_folder import read_litert
 from keras_sat.web import folder as web_folder
 from keras_sat.web import runtime
 from keras_sat.web.folder import write_page
@@ -182,7 +183,8 @@ def test_a_page_has_all_that_it_needs(page, captioner):
     settings = json.loads((page / "photo" / "model.json").read_text())
     assert settings["photo_size"] == [64, 64] and settings["grid"] == [8, 8]
     assert settings["feature_shape"] == [64, captioner.feature_shape[1]]
-    assert gzip.decompress((page / "photo" / "model.tflite.gz").read_bytes())[4:8] == b"TFL3"
+    network, words = read_litert(page / "photo")
+    assert network[4:8] == b"TFL3" and words == captioner.vocabulary and export_folder(page) == page / "photo"
     assert "runtime/README.txt" in names and "WEIGHTS_LICENSE.txt" in names
 
 
@@ -374,6 +376,21 @@ def test_caption_py_names_the_package_that_is_missing(page, tmp_path):
     assert done.returncode == 1 and "pip install ai-edge-litert" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("name", ["model.tflite.gz", "vocabulary.txt", "litert.json"])
+def test_caption_py_runs_no_damaged_file(page, tmp_path, name):
+    folder = shutil.copytree(page / "photo", tmp_path / "photo")
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[:60] + b"!" + content[61:])
+    command = [sys.executable, "-c", INSTALLED, str(folder / "caption.py"), "a.png"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith(f"{folder}: damaged") and done.stderr.count("\n") == 1
+
+
+INSTALLED = (  # a package that runs nothing
+    "import runpy, sys; from unittest import mock; sys.argv = sys.argv[1:]; "
+    "sys.modules |= {'ai_edge_litert': mock.Mock(), 'ai_edge_litert.interpreter': mock.Mock()}; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
 MISSING = (
     "import runpy, sys; sys.modules['ai_edge_litert'] = None; sys.argv = sys.argv[1:]; "
     "runpy.run_path(sys.argv[0], run_name='__main__')"

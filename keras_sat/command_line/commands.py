@@ -15,7 +15,7 @@ from data_utils.datasets import DATASETS
 from data_utils.files import write_whole
 from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.checks import NO_EPOCH, STOPPED_EARLY
-from keras_sat.command_line.messages import visible, without_number
+from keras_sat.command_line.messages import one_line, visible, without_number
 from keras_sat.command_line.paths import drawing_paths, make_place, refuse_one_place_for_two, refuse_other_kind
 from keras_sat.installed import find_installed_weights, keras_home
 from keras_sat.options import ENCODER_NAMES, SelfCriticalOptions, SteadyOptions
@@ -121,11 +121,11 @@ def run_caption(
     unreadable = []
     with _progress(len(paths)) as progress:
         progress.advance(0)  # the first captions come only after a whole batch
-        if say is None:
-            results = captioner.caption_each(paths, errors="yield", **({} if fast else options))
-        else:
+        if say is not None:
             _say_unknown_words(captioner.vocabulary, say)
-            results = captioner.attend_each(paths, say, errors="yield")
+        results = _results(captioner, paths, say, {} if fast else options)
+        if fast:
+            results = _or_by_tensorflow(results, fast_model, paths, say, options)
         for path, result in results:
             if isinstance(result, Exception):
                 reason = _why_unreadable(path, result)
@@ -163,34 +163,74 @@ def run_caption(
 def _model_for_litert(models, encoder_weights, options):
     """Return the model that LiteRT may run: the only one, with its own weights and the usual search; else None."""
     from keras_sat.fast import SEARCH, is_installed
+    from keras_sat.files.model_folder import PRETRAINED
 
     is_usual = all(SEARCH.get(name) == value for name, value in options.items())
-    model, *others = models or [DEFAULT_MODEL]
+    model, *others = models or [PRETRAINED / DEFAULT_MODEL]  # whatever lies in the current folder
     return model if is_usual and encoder_weights is None and not others and is_installed() else None
 
 
 def _fast_captioner_of(model):
     """Return a captioner that needs no TensorFlow, where its file was made; else None."""
-    from keras_sat.fast import FastCaptioner, fast_folder
+    from keras_sat.fast import LiteRTError, ready_captioner
 
-    if model is not None:
-        with contextlib.suppress(OSError, ValueError):  # the usual way says what is wrong
-            folder = fast_folder(model)
-            return folder and FastCaptioner(folder)
-    return None
+    try:
+        return None if model is None else ready_captioner(model)
+    except (OSError, ValueError) as error:
+        if _is_export(model):
+            raise
+        if isinstance(error, LiteRTError):
+            _say_by_tensorflow(error)
+        return None  # TensorFlow's way says what else is wrong
+
+
+def _is_export(model):
+    from keras_sat.fast import export_folder
+
+    try:
+        return export_folder(model) is not None
+    except (OSError, ValueError):  # there is no such model
+        return False
+
+
+def _results(captioner, paths, say, options):
+    """Return an iterator of (path, CaptionResult or error): captions are searched for, or one is given, `say`."""
+    if say is None:
+        return captioner.caption_each(paths, errors="yield", **options)
+    return captioner.attend_each(paths, say, errors="yield")
+
+
+def _or_by_tensorflow(results, model, paths, say, options):
+    """Yield the results of LiteRT; where it fails with the file that was made for a model, those of TensorFlow."""
+    from keras_sat.fast import LiteRTError
+
+    num_done = 0
+    try:
+        for result in results:
+            num_done += 1
+            yield result
+    except LiteRTError as error:
+        if _is_export(model):
+            raise
+        _say_by_tensorflow(error)
+        yield from _results(_captioner_of([model], None), paths[num_done:], say, options)
+
+
+def _say_by_tensorflow(error):
+    print(f"keras-sat: {one_line(error)} TensorFlow captions instead.", file=sys.stderr)
 
 
 def _prepare_fast(model):
     """Make the file for LiteRT, so that the next captions of this model come without TensorFlow."""
-    from keras_sat.fast import fast_folder, make_fast
+    from keras_sat.fast import is_made, make_file
 
     if model is None:
         return
     try:
-        if fast_folder(model) is None:
+        if not is_made(model):
             if sys.stderr.isatty():
                 print("keras-sat: making this model ready to caption without TensorFlow next time", file=sys.stderr)
-            make_fast(model)
+            make_file(model)
     except (OSError, ValueError) as error:  # the captions are there
         if sys.stderr.isatty():
             print(f"keras-sat: that is left out: {without_number(error)}", file=sys.stderr)

@@ -1,11 +1,13 @@
 """Caption a picture without TensorFlow: `python caption.py photo.jpg`, with numpy, Pillow and ai-edge-litert.
 
-It lies beside model.tflite (or model.tflite.gz) and vocabulary.txt, and needs nothing else of the export. Pictures are
+It needs model.tflite (or model.tflite.gz), vocabulary.txt and litert.json of its own folder, nothing else. Pictures are
 read as `data_utils.load_image` reads them, to the pixel; animations by their first frame.
 """
 
 import contextlib
 import gzip
+import hashlib
+import json
 import sys
 import warnings
 from pathlib import Path
@@ -24,10 +26,17 @@ def load():
         from ai_edge_litert.interpreter import Interpreter
     except ImportError:
         sys.exit(f"The package ai-edge-litert is missing: `{sys.executable} -m pip install ai-edge-litert`.")
-    packed = HERE / "model.tflite.gz"
-    content = gzip.decompress(packed.read_bytes()) if packed.exists() else (HERE / "model.tflite").read_bytes()
-    words = (HERE / "vocabulary.txt").read_text(encoding="utf-8").split("\n")
-    return Interpreter(model_content=content), words
+    try:
+        digests = json.loads((HERE / "litert.json").read_bytes())["sha256"]
+        files = {name: (HERE / name).read_bytes() for name in digests}
+        damaged = [name for name, content in files.items() if hashlib.sha256(content).hexdigest() != digests[name]]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        damaged = [f"litert.json ({error})"]
+    if damaged:  # LiteRT would crash, or give other captions
+        sys.exit(f"{HERE}: damaged or not whole: {damaged[0]}. Copy the folder again, or export the captioner again.")
+    packed = files.get("model.tflite.gz")
+    content = gzip.decompress(packed) if packed else files["model.tflite"]
+    return Interpreter(model_content=content), files["vocabulary.txt"].decode().split("\n")
 
 
 def read_photo(path, height, width):

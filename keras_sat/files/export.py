@@ -4,6 +4,7 @@
     DIRECTORY/1/model.tflite                  for LiteRT: greedy search, one photo of the encoder's size
     DIRECTORY/1/caption.py                    captions pictures with model.tflite, without TensorFlow
     DIRECTORY/1/vocabulary.txt                a token a line; the number of the line, from 0 on, is its id
+    DIRECTORY/1/litert.json                   digests of model.tflite and vocabulary.txt, see `litert_folder`
 
 Both hold the captioner's own search as a graph, from pixels on, the encoder included; there is no second copy of it.
 A folder DIRECTORY/2 is the next export: TensorFlow Serving serves the one with the highest number. The file .lock is
@@ -18,6 +19,7 @@ import tensorflow as tf
 from data_utils.files import exclusive_lock, whole_folder, write_whole
 from keras_sat.checks import MOST_WORDS, check_counts, check_weights
 from keras_sat.files.litert import as_function, best_captions, greedy_file, looks
+from keras_sat.files.litert_folder import WORDS, words_as_text, write_litert
 from keras_sat.files.saving import refuse_unbuilt
 from keras_sat.model.fast.switch import without_fast_twins
 
@@ -83,9 +85,10 @@ def export(
             if "tf_saved_model" in formats:
                 _write_saved_model(captioner, temporary, greedy | beams | {"num_results": 1} if beams else greedy, jpeg)
             if "litert" in formats:
-                write_whole(temporary / "model.tflite", greedy_file(captioner, greedy))
+                write_litert(temporary, greedy_file(captioner, greedy), captioner.vocabulary)
                 write_caption_script(temporary)
-            write_whole(temporary / "vocabulary.txt", "\n".join(captioner.vocabulary.tokens) + "\n")
+            else:
+                write_whole(temporary / WORDS, words_as_text(captioner.vocabulary))
     return folder
 
 

@@ -32,6 +32,7 @@ from data_utils.files import (
     write_whole,
 )
 from data_utils.vocabulary import Vocabulary
+from keras_sat.presets import DEFAULT_MODEL
 
 FORMAT_VERSION = 1
 PRETRAINED = Path(__file__).parent / "pretrained"
@@ -311,8 +312,10 @@ def model_directory(model):
     """Return the folder of a model: one that was saved, or that of the bundled model of that name.
 
     Args:
-        model: a folder, or a name.
+        model: a folder, or a name; None: the bundled captioner of photos, whatever the current folder holds.
     """
+    if model is None:
+        return PRETRAINED / DEFAULT_MODEL
     folder = Path(model).expanduser()
     if folder.is_dir() and ((folder / "config.json").exists() or str(model) not in pretrained_names()):
         return folder  # a folder of photos may be called "scenes" too

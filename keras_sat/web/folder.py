@@ -2,7 +2,7 @@
 
 DIRECTORY/index.html, *.js, *.css    the page
 DIRECTORY/page.json                  which captioners it shows, and which files are its own
-DIRECTORY/photo/                     the captioner: model.tflite.gz, vocabulary.txt, model.json, caption.py
+DIRECTORY/photo/                     the captioner: model.tflite.gz, vocabulary.txt, litert.json, model.json, caption.py
 DIRECTORY/scenes-.../                the bundled captioners of drawn scenes, for the playground
 DIRECTORY/runtime/                   LiteRT.js, see `keras_sat.web.runtime`
 
@@ -11,7 +11,6 @@ lets one process write at a time.
 """
 
 import contextlib
-import gzip
 import os
 import shutil
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 from data_utils.files import exclusive_lock, read_json, write_json, write_whole
 from keras_sat.files.export import check_captioner, search_options, write_caption_script
 from keras_sat.files.litert import file_with_signatures
+from keras_sat.files.litert_folder import write_litert
 from keras_sat.files.litert_weights import rounded
 from keras_sat.files.model_folder import WEIGHTS_LICENSE
 from keras_sat.model.fast.switch import without_fast_twins
@@ -209,8 +209,7 @@ def _write_captioner(captioner, folder, name, search, precision):
     if precision == "int8":
         content = rounded(content)
     folder.mkdir()
-    write_whole(folder / "model.tflite.gz", gzip.compress(content, mtime=0))
-    write_whole(folder / "vocabulary.txt", "\n".join(captioner.vocabulary.tokens) + "\n")
+    write_litert(folder, content, captioner.vocabulary, packed=True)
     height, width = captioner.photo_sizes[0]
     settings = {
         "name": name,
