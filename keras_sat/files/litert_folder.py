@@ -70,8 +70,9 @@ def _manifest(path):
     _refuse_large(path)
     manifest = read_sealed_json(path, EXPECTED, WAY_OUT)
     digests, size = manifest.get("sha256"), manifest.get("unpacked_size")
-    is_ours = manifest.get("version") == FORMAT_VERSION and isinstance(digests, dict)
-    if not is_ours or set(digests) not in ({MODEL, WORDS}, {PACKED, WORDS}) or type(size) is not int:
+    is_ours = manifest.get("format") == "litert" and manifest.get("version") == FORMAT_VERSION
+    names = set(digests) if isinstance(digests, dict) else None
+    if not is_ours or names not in ({MODEL, WORDS}, {PACKED, WORDS}) or type(size) is not int:
         raise ValueError(f"{path}: this is something else. {expectation(EXPECTED, WAY_OUT)}")
     if not 0 < size <= MOST_BYTES[MODEL]:
         raise ValueError(
