@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import numbers
 import os
 import shlex
 import sys
+import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
 
 # What Pillow reads by itself. Its other formats are rare, and one of them (EPS) would start another program.
 FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "HEIF", "JPEG2000", "PPM", "TGA", "ICO"]
+MOST_BYTES = 2**30  # of memory for one picture
+MANY_BYTES = 200_000_000  # pictures that take more are decoded one at a time, however many threads read
+# While a picture is decoded, measured; other formats take Pillow's own 4.
+BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 8}
+STRIP_PIXELS = 10_000_000  # larger pictures are made RGB strip by strip, with the same result
+REDUCED_PIXELS = 40_000_000  # still larger ones are averaged before they are resized
+_one_at_a_time = threading.Lock()
 
 
 def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> np.ndarray:
@@ -144,20 +153,37 @@ def readable_photos(
     return readable
 
 
-class _OddFloats(ValueError):
-    """The picture is whole, and its numbers have no usual meaning."""
+class _Refused(ValueError):
+    """The picture is whole, and cannot be read all the same; the message says why."""
 
 
 def _decoded(image, size, name):
     try:
-        return np.array(_upright_rgb(image, size))
-    except _OddFloats as error:
-        raise ValueError(
-            f"{name}: pictures of floating-point numbers are not read, unless they are 0..255 as in one of 8 bits. "
-            f"Save it with 8 bits. Received: {error}"
-        ) from None
+        needed_bytes = _prepared(image, size)
+        if needed_bytes > MOST_BYTES:
+            raise _Refused(
+                f"the picture is too large. Save it with fewer pixels. Expected: at most {MOST_BYTES / 1e9:.1f} GB of "
+                f"memory for one. Received: {image.width} x {image.height} pixels, {needed_bytes / 1e9:.1f} GB"
+            )
+        with _one_at_a_time if needed_bytes > MANY_BYTES else contextlib.nullcontext():
+            return _upright_rgb(image, size)
+    except _Refused as error:
+        raise ValueError(f"{name}: {error}") from None
     except Exception as error:  # Pillow's readers of damaged files raise errors of many kinds
         raise ValueError(f"{name}: the picture is damaged or incomplete ({error}).") from None
+
+
+def _prepared(image, size):
+    """Get a PIL image ready to be decoded; return how many bytes of memory that takes, 0 for one that is decoded."""
+    if image.format is None:
+        return 0
+    # All coefficients of a progressive JPEG, 16 bits each, stay in memory until its last scan has been read.
+    coefficients = 2 * len(image.getbands()) * image.width * image.height if image.info.get("progressive") else 0
+    if size is not None and image.format == "JPEG":
+        image.draft(None, (2 * max(size), 2 * max(size)))  # large JPEGs are decoded at a fraction of their size
+    num_pixels = image.width * image.height
+    decoding = (14 if image.mode == "F" else BYTES_OF_A_PIXEL.get(image.format, 4)) * num_pixels + coefficients
+    return max(decoding, 7 * num_pixels) if size is None else decoding  # 4 as Pillow has it, and 3 of the result
 
 
 def _usable_size(image_size):
@@ -229,41 +255,81 @@ def _register_heif(path):
 
 
 def _orientation(image):
-    """Return how the camera was held, as EXIF says it; 1, upright, where that part of the file is damaged."""
+    """Return how the camera was held, as EXIF says it; 1, upright, where that part of the file is damaged, or odd."""
     from PIL import ExifTags
 
     try:
-        return image.getexif().get(ExifTags.Base.Orientation, 1)
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+        return orientation if orientation in range(1, 9) else 1
     except Exception:  # Pillow's reader of damaged metadata raises errors of many kinds, and the pixels are whole
         return 1
 
 
 def _upright_rgb(image, size):
-    """Decode a PIL image: upright, RGB, over white, resized."""
+    """Decode a PIL image; return it as an array: upright, RGB, over white, resized."""
     from PIL import Image, ImageOps
 
-    if size is not None and image.format == "JPEG":
-        image.draft(None, (2 * max(size), 2 * max(size)))  # large JPEGs are decoded at a fraction of their size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of odd metadata, which does not touch the pixels
         image.load()
-        if _orientation(image) != 1:
+        orientation = _orientation(image)
+        is_large = image.width * image.height > STRIP_PIXELS
+        if orientation != 1 and not is_large:
             image = ImageOps.exif_transpose(image)
-    if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
-        image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
-    elif image.mode == "F":
+    if image.mode == "F":
         numbers = np.array(image)
         try:
             image = Image.fromarray(_as_uint8(numbers))
         except ValueError:
-            raise _OddFloats(f"{numbers.min()} to {numbers.max()}") from None
-    if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
-        image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image)
-    image = image if image.mode == "RGB" else image.convert("RGB")
+            raise _Refused(
+                "pictures of floating-point numbers are not read, unless they are 0..255 as in one of 8 bits. Save it "
+                f"with 8 bits. Received: {numbers.min()} to {numbers.max()}"
+            ) from None
+    if not is_large:
+        image = _rgb(image)
+    else:
+        array = _rgb_in_strips(image, size, orientation)
+        if size is None:
+            return array
+        image = Image.fromarray(array)
     if size is not None:
         # In one call, Pillow takes the sides in an order that depends on its version, and so do the last bits.
         for shape in ((size[1], image.height), size[::-1]):
             image = image if image.size == shape else image.resize(shape, Image.Resampling.BILINEAR)
-    return image
+    return np.array(image)
+
+
+def _rgb(image):
+    """Return a PIL image of any mode, with 16 bits too, as RGB over white; each pixel depends on itself alone."""
+    from PIL import Image
+
+    if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
+        image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
+    if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _rgb_in_strips(image, size, orientation):
+    """Return a large PIL image as an array: RGB, upright, reduced to no less than twice the size if it is very large.
+
+    Only the strip that is being converted is in memory twice.
+    """
+    num_rows, num_columns = image.height, image.width
+    factor = 1
+    if size is not None and num_rows * num_columns > REDUCED_PIXELS:
+        height, width = size[::-1] if orientation >= 5 else size  # 5 to 8 exchange rows and columns
+        factor = max(1, min(num_rows // (2 * height), num_columns // (2 * width)))
+    shape = [-(-num_rows // factor), -(-num_columns // factor)]
+    upright = np.empty((*(shape[::-1] if orientation >= 5 else shape), 3), np.uint8)
+    rows = upright.swapaxes(0, 1) if orientation >= 5 else upright  # the same memory, as the file has it
+    rows = rows[::-1] if orientation in (3, 4, 6, 7) else rows
+    rows = rows[:, ::-1] if orientation in (2, 3, 7, 8) else rows
+    of_strip = max(1, STRIP_PIXELS // (8 * num_columns * factor))  # rows of the result
+    for first in range(0, shape[0], of_strip):
+        below = min((first + of_strip) * factor, num_rows)
+        strip = _rgb(image.crop((0, first * factor, num_columns, below)))
+        rows[first : first + of_strip] = strip.reduce(factor) if factor > 1 else strip
+    return upright

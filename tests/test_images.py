@@ -1,6 +1,7 @@
 import io
 import os
 import struct
+import subprocess
 import sys
 import warnings
 import zlib
@@ -10,7 +11,7 @@ import pytest
 from conftest import write_photos
 from PIL import Image
 
-from data_utils import CaptionedImage, find_pictures, load_image, readable_photos
+from data_utils import CaptionedImage, find_pictures, images, load_image, readable_photos
 
 
 @pytest.fixture
@@ -119,12 +120,15 @@ def test_a_large_jpeg_is_averaged_down_not_sampled(tmp_path):
     assert abs(float(small.mean()) - 127.5) < 8 and small.std() < 40
 
 
-def png_that_claims(width, height):
+def png_that_claims(width, height, pixels=None):
+    """Return a PNG in RGB without its pixels, or in RGBA with these, compressed."""
+
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\x00" * 1000))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if pixels is None else 6, 0, 0, 0)
+    pixels = zlib.compress(b"\x00" * 1000) if pixels is None else pixels
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
 HEIC = b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00" + b"\x00" * 50
@@ -169,6 +173,80 @@ def test_errors(picture, tmp_path):
             load_image(odd)
     with pytest.raises(ValueError, match="image_size=0"):
         load_image(picture, 0)
+
+
+def held(picture, orientation):
+    """Return a copy whose EXIF data says how the camera was held."""
+    exif = Image.Exif()
+    exif[274] = orientation
+    copy = picture.copy()
+    copy.info["exif"] = exif.tobytes()
+    return copy
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "I;16", "CMYK", "1", "RGB"])
+@pytest.mark.parametrize("size", [None, (20, 30)])
+def test_a_large_picture_is_converted_in_strips_with_the_same_result(mode, size, monkeypatch):
+    noise = np.random.default_rng(0).integers(0, 256, (57, 83, 4), dtype=np.uint8)
+    picture = Image.fromarray(noise) if mode in ("RGBA", "LA", "P") else Image.fromarray(noise[..., :3])
+    if mode == "I;16":
+        picture = Image.fromarray(noise[..., 0].astype(np.uint16) * 257)
+    picture = picture if picture.mode == mode else picture.convert(mode)
+    for orientation in range(10):  # 1 to 8 mean something
+        monkeypatch.setattr(images, "STRIP_PIXELS", 10**9)
+        whole = load_image(held(picture, orientation), size)
+        monkeypatch.setattr(images, "STRIP_PIXELS", 4000)
+        np.testing.assert_array_equal(load_image(held(picture, orientation), size), whole)
+
+
+def test_a_very_large_picture_is_reduced_before_it_is_resized(monkeypatch):
+    picture = Image.radial_gradient("L").convert("RGB").resize((900, 700))
+    for orientation in range(1, 9):
+        monkeypatch.setattr(images, "STRIP_PIXELS", 10**9)
+        whole = load_image(held(picture, orientation), (32, 24)).astype(int)
+        for name in ("STRIP_PIXELS", "REDUCED_PIXELS"):
+            monkeypatch.setattr(images, name, 10_000)
+        np.testing.assert_allclose(load_image(held(picture, orientation), (32, 24)), whole, atol=6)
+
+
+READ_TWICE = """
+import resource, sys, threading
+import numpy as np
+from PIL import Image
+from data_utils import load_image
+Image.init()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+readers = [threading.Thread(target=load_image, args=(sys.argv[1], 224)) for _ in range(2)]
+for reader in readers:
+    reader.start()
+for reader in readers:
+    reader.join()
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3)
+"""
+
+
+def memory_of_two_readers(path):
+    """Return by how many MB a process grows that reads a picture in two threads at once."""
+    found = subprocess.run([sys.executable, "-c", READ_TWICE, path], capture_output=True, text=True, check=True)
+    return float(found.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="getrusage counts in kilobytes on Linux")
+@pytest.mark.parametrize("side", [7_200, pytest.param(13_370, marks=pytest.mark.slow)])
+def test_a_png_of_few_bytes_takes_the_memory_of_its_pixels_once(tmp_path, side):
+    lines = zlib.compressobj(1)
+    pixels = b"".join([*(lines.compress(bytes(1 + 4 * side)) for _ in range(side)), lines.flush()])
+    path = tmp_path / "transparent.png"
+    path.write_bytes(png_that_claims(side, side, pixels))
+    assert path.stat().st_size < 5_000_000
+    assert memory_of_two_readers(path) < 1.2 * 4 * side**2 / 1e6
+
+
+def test_a_picture_that_takes_too_much_memory_is_refused_before_that(tmp_path):
+    webp = "524946461a000000574542505650384c0d0000002f0fe7c319071011118888fe0700"  # 10000 x 10000, of one colour
+    (tmp_path / "large.webp").write_bytes(bytes.fromhex(webp))
+    with pytest.raises(ValueError, match=r"large.webp: the picture is too large.*at most 1.1 GB.*10000 x 10000 pixels"):
+        load_image(tmp_path / "large.webp", 32)
 
 
 def test_what_folders_and_patterns_stand_for(tmp_path):
