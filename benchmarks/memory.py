@@ -54,14 +54,13 @@ def sparse_cache(folder, image_ids):
     )
     row = cache.features(image_ids[:1])[0]
     rows = len(image_ids)
-    for name, value in (("features", None), ("checksums", zlib.crc32(row)), ("done", 1)):
+    for name, value in (("features", None), ("checksums", zlib.crc32(row)), ("photos", cache.photos[0]), ("done", 1)):
         old = np.load(directory / f"{name}.npy")
         new = np.lib.format.open_memmap(directory / f"{name}.npy", "w+", old.dtype, (rows, *old.shape[1:]))
         if value is not None:
             new[:] = value
         new.flush()
-    size = (folder / "one.png").stat().st_size
-    write_sealed_json(directory / "image_ids.json", {"image_ids": image_ids, "image_bytes": [size] * rows})
+    write_sealed_json(directory / "image_ids.json", {"image_ids": image_ids})
     return FeatureCache.open(directory)
 
 

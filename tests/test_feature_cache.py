@@ -1,3 +1,4 @@
+import contextlib
 import os
 import shutil
 import signal
@@ -12,8 +13,9 @@ import pytest
 from conftest import all_slow_but, mean_colour_encoder, write_photos
 from PIL import Image
 
-from data_utils import FeatureCache, load_image
+from data_utils import FeatureCache, load_image, photo_digests
 from data_utils.files import exclusive_lock, read_sealed_json, write_sealed_json
+from data_utils.photo_digests import photo_of
 
 NAMES = [f"photo{i:02d}.png" for i in range(23)]
 
@@ -252,6 +254,63 @@ def test_other_weights_other_photos_and_changed_photos_are_refused(tmp_path, pho
         build(tmp_path / "cache", photos, keras_encoder(), image_size=None)
 
 
+def exchange(one, other):
+    """Let two files change their contents, which have the same size, and keep their times."""
+    contents, times = zip(*((Path(path).read_bytes(), os.stat(path).st_mtime_ns) for path in (one, other)))
+    assert contents[0] != contents[1] and len(contents[0]) == len(contents[1])
+    for path, content, time in zip((one, other), contents[::-1], times):
+        Path(path).write_bytes(content)
+        os.utime(path, ns=(time, time))
+
+
+@pytest.fixture
+def bitmaps(tmp_path):
+    """Photos whose files all have the same size."""
+    names = [f"photo{i:02d}.bmp" for i in range(9)]
+    write_photos(tmp_path / "bitmaps", names)
+    return [name[:-4] for name in names], [str(tmp_path / "bitmaps" / name) for name in names]
+
+
+def test_a_photo_replaced_by_one_of_the_same_size_is_refused(tmp_path, bitmaps):
+    ids, paths = bitmaps
+    build(tmp_path / "cache", bitmaps)
+    exchange(paths[3], paths[4])
+    build(tmp_path / "cache", bitmaps)  # sizes and times are as before: only all bytes can tell
+    with pytest.raises(ValueError, match="The photo 'photo03' has changed since.*photo03.bmp has other bytes"):
+        build(tmp_path / "cache", bitmaps, verify=True)
+    os.utime(paths[4], ns=(0, 1))
+    with pytest.raises(ValueError, match="The photo 'photo04' has changed since"):
+        build(tmp_path / "cache", bitmaps)
+    exchange(paths[3], paths[4])
+    assert len(build(tmp_path / "cache", bitmaps, verify=True)) == 9
+
+
+@pytest.mark.parametrize("shards", [0, 2])
+def test_photos_that_were_copied_are_read_once_more_and_not_again(tmp_path, bitmaps, shards, monkeypatch):
+    ids, paths = bitmaps
+    for number in range(1, shards + 1):
+        build(tmp_path / "cache", bitmaps, shard=f"{number}/{shards}")
+    whole = build(tmp_path / "cache", bitmaps).features(ids)
+    for number, path in enumerate(paths):
+        os.utime(path, ns=(0, 10**18 + number))
+    read = []
+    monkeypatch.setattr(photo_digests, "photo_of", lambda path: read.append(path) or photo_of(path))
+    locked = [tmp_path / "cache" / f"shard-{number:04d}-of-{shards:04d}" for number in range(1, shards + 1)]
+    with contextlib.ExitStack() as stack:
+        for folder in locked or [tmp_path / "cache"]:
+            stack.enter_context(exclusive_lock(folder / "lock", "is building"))
+        for _ in range(2):  # nothing can be written while others build
+            np.testing.assert_array_equal(build(tmp_path / "cache", bitmaps).features(ids), whole)
+    assert len(read) == 18
+    for _ in range(2):
+        np.testing.assert_array_equal(build(tmp_path / "cache", bitmaps).features(ids), whole)
+    assert len(read) == 27
+    exchange(paths[0], paths[1])
+    os.utime(paths[1], ns=(0, 0))
+    with pytest.raises(ValueError, match="The photo 'photo01' has changed"):
+        build(tmp_path / "cache", bitmaps)
+
+
 def test_too_little_disk_is_said_before_the_first_row(tmp_path, photos, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 100))
     with pytest.raises(ValueError, match="disk is too small.*GB more"):
@@ -372,9 +431,10 @@ def test_bits_flipped_anywhere_never_give_wrong_features(tmp_path, photos):
     ids, _ = photos
     whole = build(tmp_path / "whole", photos).features(ids)
     rng = np.random.default_rng(0)
-    for trial in range(60):
+    for trial in range(72):
         shutil.copytree(tmp_path / "whole", tmp_path / "cache", dirs_exist_ok=True)
-        name = ["manifest.json", "image_ids.json", "features.npy", "done.npy", "checksums.npy"][trial % 5]
+        names = ["manifest.json", "image_ids.json", "features.npy", "done.npy", "checksums.npy", "photos.npy"]
+        name = names[trial % 6]
         path = tmp_path / "cache" / name
         content = bytearray(path.read_bytes())
         if trial % 3:

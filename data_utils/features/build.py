@@ -6,6 +6,7 @@ was killed at any moment resumes where it was, and ends with the same files as o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import numbers
@@ -32,6 +33,7 @@ from data_utils.features.files import (
 from data_utils.features.shards import Shard, refuse_other_shards, shard_manifests
 from data_utils.files import clear_half_written, exclusive_lock, write_sealed_json
 from data_utils.images import height_and_width, load_image
+from data_utils.photo_digests import PHOTO, find_changes, photo_of, pixel_digest
 from data_utils.progress import Progress
 from data_utils.quiet import import_tensorflow
 from data_utils.views import view_of
@@ -78,7 +80,8 @@ def build_cache(
             and returns the cache of that part; other machines may encode the others at the same time. Pass the
             same list of photos for each.
         errors: "raise" stops at a photo that cannot be read; "skip" leaves it out and lists it in the manifest.
-        verify: read every row again and encode those that are damaged anew.
+        verify: read every row and every photo again; encode rows that are damaged anew, and refuse photos that have
+            changed. Without it, only photos whose files have another size or time are read.
         show_progress: show a progress bar, or lines where the output is no terminal.
 
     Returns: FeatureCache.
@@ -96,18 +99,19 @@ def build_cache(
         image_ids, image_paths = ([values[index] for index in indices] for values in (image_ids, image_paths))
         directory = directory / shard.folder_name
     elif shard_manifests(directory):
-        return _open_shards(cache_class, directory, description, image_ids, image_paths, errors, verify)
-    cache = None if verify else _finished(cache_class, directory, description, image_ids, image_paths, errors)
+        return _open_shards(cache_class, directory, description, image_ids, image_paths, errors, verify, show_progress)
+    photos = image_ids, image_paths
+    cache = None if verify else _finished(cache_class, directory, description, *photos, errors, show_progress)
     if cache is not None:
         return cache  # without the lock: others may use it too, and it may lie where nothing can be written
     with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
         clear_half_written(directory / "manifest.json", directory / "image_ids.json")
         encode = _encoding_function(encoder, dtype)
         if not _is_begun(directory):
-            _begin(directory, description, image_ids, image_paths, encode, batch_size)
+            _begin(directory, description, image_ids, encode, batch_size)
         cache = cache_class(directory)
         refuse_differences(cache.manifest, description, directory)
-        _refuse_other_photos(cache, image_ids, image_paths)
+        _refuse_other_photos(cache, *photos, verify=verify, show_progress=show_progress, is_locked=True)
         if verify:
             _forget_damaged_rows(cache)
         if set(image_ids) == set(cache.image_ids):
@@ -115,7 +119,7 @@ def build_cache(
         return cache_class(directory)
 
 
-def _open_shards(cache_class, directory, description, image_ids, image_paths, errors, verify):
+def _open_shards(cache_class, directory, description, image_ids, image_paths, errors, verify, show_progress):
     """Open the shards of a folder, which must have these photos; nothing is encoded."""
     if verify:
         raise ValueError(
@@ -124,20 +128,20 @@ def _open_shards(cache_class, directory, description, image_ids, image_paths, er
         )
     cache = cache_class(directory)
     refuse_differences(cache.manifest, description, directory)
-    _refuse_other_photos(cache, image_ids, image_paths)
+    _refuse_other_photos(cache, image_ids, image_paths, show_progress=show_progress)
     unreadable = [image_id for image_id in image_ids if image_id in cache.unreadable]
     if unreadable and errors == "raise":
         raise ValueError(f"{cache.unreadable[unreadable[0]]} {_UNREADABLE_HINT}")
     return cache
 
 
-def _finished(cache_class, directory, description, image_ids, image_paths, errors):
+def _finished(cache_class, directory, description, image_ids, image_paths, errors, show_progress):
     """Open a cache to which building it with these photos would add nothing; None if there is something to do."""
     if not _is_begun(directory):
         return None
     cache = cache_class(directory)
     refuse_differences(cache.manifest, description, directory)
-    _refuse_other_photos(cache, image_ids, image_paths)
+    _refuse_other_photos(cache, image_ids, image_paths, show_progress=show_progress)
     if set(image_ids) != set(cache.image_ids):
         return cache  # some of those that it has
     path_of, image_size = dict(zip(image_ids, image_paths)), tuple(cache.manifest["image_size"])
@@ -148,7 +152,7 @@ def _finished(cache_class, directory, description, image_ids, image_paths, error
     return cache if reasons == cache.unreadable else None
 
 
-def _refuse_other_photos(cache, image_ids, image_paths):
+def _refuse_other_photos(cache, image_ids, image_paths, *, verify=False, show_progress=False, is_locked=False):
     """A cache is completed with the photos that it was begun with; any that it has can be asked for."""
     asked, known = set(image_ids), set(cache.image_ids)
     missing = [image_id for image_id in image_ids if image_id not in cache and image_id not in cache.unreadable]
@@ -164,13 +168,35 @@ def _refuse_other_photos(cache, image_ids, image_paths):
             f"them are not done (first: {missing[0]!r}). Ask for the same photos to complete it, or build these "
             f"into another folder. Received: directory={str(cache.directory)!r}"
         )
-    for image_id, path in zip(image_ids, image_paths):
-        before, now = cache.image_bytes[cache._row_of[image_id]], _file_size(path)
-        if image_id in cache and None not in (before, now) and before != now:
-            raise ValueError(
-                f"The photo {image_id!r} has changed since its features were built: the file had {before} bytes, "
-                f"and {path} has {now}. Build into another folder. Received: directory={str(cache.directory)!r}"
-            )
+    done = [(cache._row_of[image_id], path) for image_id, path in zip(image_ids, image_paths) if image_id in cache]
+    if not done:
+        return
+    rows, paths = map(list, zip(*done))
+    changed, photos = find_changes(cache.photos[rows], paths, verify=verify, show_progress=show_progress)
+    if changed is not None:
+        raise ValueError(
+            f"The photo {cache.image_ids[rows[changed]]!r} has changed since its features were built: "
+            f"{paths[changed]} has other bytes. Build into another folder. "
+            f"Received: directory={str(cache.directory)!r}"
+        )
+    _note_times(cache, np.array(rows), photos, is_locked)
+
+
+def _note_times(cache, rows, photos, is_locked):
+    """Write down the times of files that were copied, so that they are not read again at the next start."""
+    is_other = photos["mtime_ns"] != cache.photos["mtime_ns"][rows]
+    rows, photos = rows[is_other], photos[is_other]
+    parts, starts = cache._features.array_of(rows), cache._features.starts
+    for number in np.unique(parts):
+        part = cache._parts[number]
+        # Where the cache is in use, or nothing can be written, they are read again: nothing else depends on it.
+        with contextlib.suppress(OSError, ValueError), contextlib.ExitStack() as stack:
+            if not is_locked:
+                stack.enter_context(exclusive_lock(part.directory / "lock", "is building"))
+            file = stack.enter_context(open(part.directory / "photos.npy", "r+b"))
+            for row, photo in zip(rows[parts == number] - starts[number], photos[parts == number]):
+                write_row(file, part.photos.shape, row, photo)
+    cache.photos[rows] = photos
 
 
 def _forget_damaged_rows(cache):
@@ -184,17 +210,13 @@ def _forget_damaged_rows(cache):
 def _encode_missing(cache, path_of, encode, errors, show_progress):
     """Encode every block in which a row is missing, in the order of the rows."""
     image_size, block_size = tuple(cache.manifest["image_size"]), cache.manifest["block_size"]
-    unreadable, before = {}, list(cache.image_bytes)
+    unreadable = {}
     for row in np.flatnonzero(cache._done == UNREADABLE):  # they may have been repaired since
         _, reason = _try_to_load(path_of[cache.image_ids[row]], image_size)
         if reason:
             unreadable[cache.image_ids[row]] = reason
         else:
             cache._done[row] = NOT_DONE
-    for row in np.flatnonzero(cache._done == NOT_DONE):  # the size that counts is that of what is encoded now
-        cache.image_bytes[row] = _file_size(path_of[cache.image_ids[row]])
-    if cache.image_bytes != before:
-        _write_index(cache.directory, cache.image_ids, cache.image_bytes)
     if unreadable and errors == "raise":
         raise ValueError(f"{next(iter(unreadable.values()))} {_UNREADABLE_HINT}")
     blocks = np.unique(np.flatnonzero(cache._done == NOT_DONE) // block_size)
@@ -205,7 +227,7 @@ def _encode_missing(cache, path_of, encode, errors, show_progress):
     progress = Progress(len(cache.image_ids), label="features", unit="photos", show=show_progress)
     progress.skip(len(cache.image_ids) - len(rows))
     with progress, RowWriter(cache.directory, cache._parts[0].features.shape) as writer:
-        for start, (images, reasons) in zip(
+        for start, (images, reasons, seen) in zip(
             itertools.count(0, block_size),
             _read_images(photos, image_size, block_size, cache.manifest.get("view", 0)),
         ):
@@ -218,7 +240,7 @@ def _encode_missing(cache, path_of, encode, errors, show_progress):
             states = np.where([cache.image_ids[row] in bad for row in block_rows], UNREADABLE, DONE)
             features = _checked_features(cache, encode(images), block_rows)
             features[states == UNREADABLE] = 0
-            writer.write(block_rows[wanted], features[wanted], states[wanted].astype(np.uint8))
+            writer.write(block_rows[wanted], features[wanted], seen[wanted], states[wanted].astype(np.uint8))
             progress.advance(len(images))
     if unreadable != cache.unreadable:
         write_sealed_json(cache.directory / "manifest.json", cache.manifest | {"unreadable": unreadable})
@@ -326,24 +348,27 @@ def _try_to_load(path, image_size):
 
 
 def _read_images(photos, image_size, block_size, view):
-    """Yield (images, reasons) for each block of photos, (path, id) each, read in parallel ahead of the encoder."""
+    """Yield (images, reasons, what is noted) for each block of photos, (path, id) each, read ahead of the encoder."""
     tf = import_tensorflow()
 
     def load(number):
         path, image_id = photos[number]
+        seen = photo_of(path)  # after that, the system has the file in its memory
         image, reason = _try_to_load(path, image_size)
-        return view_of(image, view, image_id), reason.encode(errors="surrogateescape")
+        seen["pixels"] = pixel_digest(image)
+        return view_of(image, view, image_id), reason.encode(errors="surrogateescape"), seen.tobytes()
 
     def load_in_graph(number):
-        image, reason = tf.numpy_function(load, [number], [tf.uint8, tf.string], stateful=False)
-        return tf.ensure_shape(image, (*image_size, 3)), tf.ensure_shape(reason, ())
+        image, reason, seen = tf.numpy_function(load, [number], [tf.uint8, tf.string, tf.string], stateful=False)
+        return tf.ensure_shape(image, (*image_size, 3)), tf.ensure_shape(reason, ()), tf.ensure_shape(seen, ())
 
     if not photos:
         return
     dataset = tf.data.Dataset.range(len(photos)).map(load_in_graph, num_parallel_calls=NUM_READERS, deterministic=True)
     dataset = dataset.batch(block_size).prefetch(2).with_options(reading_options())
-    for images, reasons in dataset.as_numpy_iterator():
-        yield images, [reason.decode(errors="surrogateescape") for reason in reasons]
+    for images, reasons, seen in dataset.as_numpy_iterator():
+        reasons = [reason.decode(errors="surrogateescape") for reason in reasons]
+        yield images, reasons, np.frombuffer(b"".join(seen), PHOTO)
 
 
 def reading_options():
@@ -354,14 +379,6 @@ def reading_options():
     options.threading.private_threadpool_size = NUM_READERS  # leave TensorFlow's own threads to the model
     options.autotune.enabled = False  # nothing to tune, and its thread can hold up the end of an epoch for 10 s
     return options
-
-
-def _file_size(path):
-    """Return the size of a file in bytes; None for a picture in memory, or a file that is not there."""
-    try:
-        return os.path.getsize(os.path.expanduser(path))
-    except (OSError, TypeError):
-        return None
 
 
 # === The files ===
@@ -408,7 +425,7 @@ def _is_begun(directory):
     return False
 
 
-def _begin(directory, description, image_ids, image_paths, encode, batch_size):
+def _begin(directory, description, image_ids, encode, batch_size):
     """Lay out the files of a cache without a row done; `begun` in the manifest is set when they are whole."""
     height, width = description["image_size"]
     grid = encode(np.zeros((1, height, width, 3), dtype=np.uint8))
@@ -430,18 +447,15 @@ def _begin(directory, description, image_ids, image_paths, encode, batch_size):
     shape = row_shape(manifest, len(image_ids))
     refuse_full_disk(directory, int(np.prod(shape)) * np.dtype(manifest["dtype"]).itemsize)
     write_sealed_json(directory / "manifest.json", manifest)
-    _write_index(directory, image_ids, [_file_size(path) for path in image_paths])
-    for name, dtype in (("features", manifest["dtype"]), ("checksums", "uint32"), ("done", "uint8")):
+    write_sealed_json(directory / "image_ids.json", {"image_ids": image_ids})
+    dtypes = {"features": manifest["dtype"], "checksums": "uint32", "photos": PHOTO, "done": "uint8"}
+    for name, dtype in dtypes.items():
         # Zeros that no row has reached yet: most systems store them as a hole, without taking room.
         file_shape = shape if name == "features" else shape[:1]
         array = np.lib.format.open_memmap(directory / f"{name}.npy", mode="w+", dtype=dtype, shape=file_shape)
         array.flush()
         del array
     write_sealed_json(directory / "manifest.json", manifest | {"begun": True})
-
-
-def _write_index(directory, image_ids, image_bytes):
-    write_sealed_json(directory / "image_ids.json", {"image_ids": image_ids, "image_bytes": image_bytes})
 
 
 def refuse_differences(manifest, description, directory):

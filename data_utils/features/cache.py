@@ -31,6 +31,7 @@ class FeatureCache:
         feature_dim: length of each annotation vector.
         manifest: dict of what made the features.
         unreadable: dict from the id of each photo that could not be read to the reason.
+        photos: array of what is noted of each photo's file and pixels, see `data_utils.photo_digests`.
     """
 
     directory: Path
@@ -39,6 +40,7 @@ class FeatureCache:
     feature_dim: int
     manifest: dict[str, Any]
     unreadable: dict[str, str]
+    photos: np.ndarray
 
     def __init__(self, directory: str | os.PathLike):
         """Open `directory`, as `FeatureCache.open` does."""
@@ -49,11 +51,11 @@ class FeatureCache:
         manifests = [part.manifest for part in self._parts]
         self.manifest = whole_manifest(manifests) if shards else manifests[0]
         self.image_ids = list(itertools.chain.from_iterable(part.image_ids for part in self._parts))
-        self.image_bytes = list(itertools.chain.from_iterable(part.image_bytes for part in self._parts))
         self.grid_shape = tuple(self.manifest["grid_shape"])
         self.feature_dim = self.manifest["feature_dim"]
         self.unreadable = self.manifest["unreadable"]
         self._features = JoinedRows([part.features for part in self._parts])
+        self.photos = np.concatenate([part.photos for part in self._parts])
         self._done = np.concatenate([part.done for part in self._parts])
         self._checksums = np.concatenate([part.checksums for part in self._parts])
         self._row_of = {image_id: row for row, image_id in enumerate(self.image_ids)}

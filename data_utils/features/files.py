@@ -1,7 +1,8 @@
 """The files of one folder of features: what they are, how they are opened, and how rows are written into them.
 
     manifest.json    what made the features: encoder, layer, weights digest, image size, dtype, grid shape, view
-    image_ids.json   the photos, in the order of the rows, with the size of each file
+    image_ids.json   the photos, in the order of the rows
+    photos.npy       size, time and digest of each photo's file, and a digest of its pixels
     features.npy     (photos, regions, feature_dim), a memory map that numpy alone can open too
     done.npy         one byte for each row: 0 not done, 1 done, 2 the photo cannot be read
     checksums.npy    the CRC-32 of each row
@@ -17,8 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from data_utils.files import read_sealed_json
+from data_utils.photo_digests import PHOTO
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 NOT_DONE, DONE, UNREADABLE = 0, 1, 2
 # Features are others if one of these differs.
 MADE_WITH = ("encoder", "layer", "weights_digest", "image_size", "smoothing", "dtype", "view")
@@ -32,7 +34,7 @@ class FeatureFiles:
         directory: the folder.
         manifest: dict of what made the features.
         image_ids: list of the photos' ids, in the order of the rows.
-        image_bytes: list of the size of each photo's file; None for a picture in memory.
+        photos: what is noted of each photo, (photos,) of PHOTO; zeros where it is not done.
         features: (photos, regions, feature_dim), a memory map.
         done, checksums: (photos,)
     """
@@ -42,9 +44,10 @@ class FeatureFiles:
         self.manifest = read_manifest(directory)
         index = read_sealed_json(directory / "image_ids.json", "the photos of a feature cache", _remove_hint(directory))
         _refuse_incomplete(self.manifest, index, directory)
-        self.image_ids, self.image_bytes = index["image_ids"], index["image_bytes"]
+        self.image_ids = index["image_ids"]
         shape = row_shape(self.manifest, len(self.image_ids))
         self.features = _open_array(directory / "features.npy", shape, self.manifest["dtype"], mmap_mode="r")
+        self.photos = _open_array(directory / "photos.npy", shape[:1], PHOTO)
         self.done = _open_array(directory / "done.npy", shape[:1], "uint8")
         self.checksums = _open_array(directory / "checksums.npy", shape[:1], "uint32")
         if self.done.size and self.done.max() > UNREADABLE:
@@ -86,13 +89,13 @@ def _refuse_incomplete(manifest, index, directory):
     """Raise ValueError where a manifest, or the list of photos, lacks what is relied on: it may come from elsewhere."""
     sizes = [manifest.get(name) for name in ("grid_shape", "image_size")]
     sizes.append([manifest.get("feature_dim"), manifest.get("block_size")])
-    ids, file_sizes = index.get("image_ids"), index.get("image_bytes")
+    ids = index.get("image_ids")
     if not (
         all(isinstance(pair, list) and len(pair) == 2 and all(type(n) is int and n > 0 for n in pair) for pair in sizes)
         and manifest.get("dtype") in ("float16", "float32")
         and isinstance(manifest.get("unreadable"), dict)
-        and all(isinstance(entries, list) for entries in (ids, file_sizes))
-        and len(ids) == len(file_sizes) > 0
+        and isinstance(ids, list)
+        and len(ids) > 0
         and all(isinstance(image_id, str) for image_id in ids)
     ):
         raise ValueError(f"{directory}: what describes the cache is incomplete. {_remove_hint(directory)}")
@@ -133,7 +136,7 @@ class RowWriter:
 
     def __init__(self, directory, shape):
         self.directory = directory
-        self.shapes = {"features": shape, "checksums": shape[:1], "done": shape[:1]}
+        self.shapes = {"features": shape, **dict.fromkeys(("checksums", "photos", "done"), shape[:1])}
         self.pending = None
 
     def __enter__(self):
@@ -141,15 +144,16 @@ class RowWriter:
         self.thread = ThreadPoolExecutor(max_workers=1)
         return self
 
-    def write(self, rows, features, states):
+    def write(self, rows, features, photos, states):
         """Write one block in the background, once the block before has reached the disk."""
         self._wait()
-        self.pending = self.thread.submit(self._write, rows, features, states)
+        self.pending = self.thread.submit(self._write, rows, features, photos, states)
 
-    def _write(self, rows, features, states):
+    def _write(self, rows, features, photos, states):
         checksums = np.array([zlib.crc32(row) for row in features], dtype=np.uint32)
         # The order matters: a row is marked as done only after it has reached the disk.
-        for name, values in (("features", features), ("checksums", checksums), ("done", states)):
+        values_of = {"features": features, "checksums": checksums, "photos": photos, "done": states}
+        for name, values in values_of.items():
             for row, value in zip(rows, values):
                 write_row(self.files[name], self.shapes[name], row, value)
             self.files[name].flush()
