@@ -16,6 +16,7 @@ import numpy as np
 
 from data_utils.captions import pictures_by_folder
 from data_utils.files import check_is_file
+from data_utils.photo_digests import photo_of, pixel_digest
 from data_utils.progress import Progress
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def stands_for_many(path):
 
 
 def readable_photos(
-    captioned_images: list[CaptionedImage], *, skip: bool = False, show_progress: bool = True
+    captioned_images: list[CaptionedImage], *, skip: bool = False, show_progress: bool = True, noted: dict | None = None
 ) -> list[CaptionedImage]:
     """Return the captioned photos that can be read, before long work with them begins.
 
@@ -131,14 +132,19 @@ def readable_photos(
         captioned_images: list of CaptionedImage.
         skip: leave out those that cannot be read, with a warning that counts them. False refuses the first one.
         show_progress: show progress on standard error.
+        noted: a dict that gets what is noted of each photo by its id, see `data_utils.photo_digests`.
     """
     readable, reasons = [], []
     show = show_progress and len(captioned_images) >= 1000  # fewer take a second or two
     with Progress(len(captioned_images), label="photos looked at", unit="photos", show=show) as progress:
         for image in captioned_images:
             try:
-                load_image(image.image_path, 32)  # small, so that large JPEGs are only decoded in part
+                photo = None if noted is None else photo_of(image.image_path)
+                picture = load_image(image.image_path, 32)  # small, so that large JPEGs are only decoded in part
                 readable.append(image)
+                if noted is not None:
+                    photo["pixels"] = pixel_digest(picture)
+                    noted[image.image_id] = photo
             except (OSError, ValueError) as error:
                 missing = isinstance(error, FileNotFoundError)
                 reasons.append(f"{image.image_path}: there is no such file." if missing else str(error))

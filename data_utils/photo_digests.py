@@ -45,6 +45,14 @@ def photo_of(path):
     return photo
 
 
+def size_of(path):
+    """Return the size of a file in bytes; None for a picture in memory, or a file that is not there."""
+    try:
+        return os.path.getsize(os.path.expanduser(path))
+    except (OSError, TypeError, ValueError):
+        return None
+
+
 def find_changes(photos, paths, *, verify=False, show_progress=False):
     """Return the number of the first photo that has changed, or None, and the photos with the times of now.
 
@@ -60,7 +68,7 @@ def find_changes(photos, paths, *, verify=False, show_progress=False):
             stat = os.stat(os.path.expanduser(paths[number]))
         except (OSError, TypeError, ValueError):
             continue
-        if verify or (stat.st_size, stat.st_mtime_ns) != tuple(photos[number])[:2]:
+        if verify or (stat.st_size, stat.st_mtime_ns) != photos[number].item()[:2]:
             to_read.append(number)
     show = show_progress and len(to_read) >= 1000  # fewer take a second or less
     with Progress(len(to_read), label="photos compared", unit="photos", show=show) as progress:

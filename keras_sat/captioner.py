@@ -90,7 +90,7 @@ class Captioner(keras.Model):
         self.decoder = CaptionDecoder(len(self.vocabulary), name="decoder", **of_decoder, **of_keras)
         self.decoder.grid_of = lambda regions: self.rows_and_columns()
         self.confidence = None  # what `keras_sat.scoring.calibration.calibrate` has learnt
-        self.training_photos = None  # digests of the photos that it has learnt from, where they are known
+        self.training_photos = None  # LearntPhotos, where they are known
         arrays, smoothing = None, options.photo_smoothing
         if options.encoder_weights == BUNDLED:
             arrays, bundled_smoothing, self.training_photos = saving.bundled_encoder(options.encoder)
@@ -166,9 +166,14 @@ class Captioner(keras.Model):
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
 
-    def note_training_photos(self, image_ids: list[str]) -> None:
-        """Note that it learns from these photos, beside those before; `save` keeps that, and `evaluate` looks at it."""
-        self.training_photos = together([self.training_photos, digests_of(image_ids)])
+    def note_training_photos(self, image_ids: list[str], noted: dict[str, Any] | None = None) -> None:
+        """Note that it learns from these photos, beside those before; `save` keeps that, and `evaluate` looks at it.
+
+        Args:
+            image_ids: of the photos.
+            noted: what `data_utils.readable_photos` notes of photos, with which they are recognised under other names.
+        """
+        self.training_photos = together([self.training_photos, digests_of(image_ids, noted)])
 
     @property
     def samples_attention(self):

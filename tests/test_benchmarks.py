@@ -419,7 +419,7 @@ def test_a_blend_has_one_encoder_and_the_grid_that_was_asked_for(benchmarks, tmp
     blend.main([str(tmp_path / "whole"), f"{tmp_path / 'parts'}=1", "--grid", "4x4"])
     whole, finer = Captioner.load(tmp_path / "whole"), captioner.adapted(grid="4x4")
     assert (whole.encoder_training, whole.trained_up_to, whole.encoder_layer) == ("fine-tuned", None, None)
-    assert (whole.box_weight, whole.training_photos) == (0.0, captioner.training_photos)
+    assert (whole.box_weight, whole.training_photos.names) == (0.0, captioner.training_photos.names)
     one, other = whole.caption(photo), finer.caption(photo)
     assert one.attention_weights.shape[1:] == (4, 4)
     assert one.log_prob == pytest.approx(other.log_prob, rel=1e-5)
@@ -439,8 +439,8 @@ def test_a_blend_gets_the_encoder_of_another_captioner(benchmarks, tmp_path):
     blend.main([str(tmp_path / "out"), f"{tmp_path / 'first'}=1", "--encoder-from", str(tmp_path / "second")])
     out = Captioner.load(tmp_path / "out")
     assert out.photo_smoothing == second.photo_smoothing == 1
-    known = {*first.training_photos.tolist(), *second.training_photos.tolist()}
-    assert {*out.training_photos.tolist()} == known and len(known) == 2
+    known = {*first.training_photos.names.tolist(), *second.training_photos.names.tolist()}
+    assert {*out.training_photos.names.tolist()} == known and len(known) == 2
     for whose, part in ((second, "encoder_model"), (first, "decoder")):
         for weight, same in zip(getattr(out, part).weights, getattr(whose, part).weights, strict=True):
             np.testing.assert_allclose(weight, same, atol=1e-6)

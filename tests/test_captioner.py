@@ -700,7 +700,7 @@ def test_an_encoder_begins_with_the_bundled_weights(eight, training, tmp_path, m
     trained.save(tmp_path / saving.DEFAULT_MODEL)
     options = {"encoder": "tiny", "encoder_weights": "bundled", "encoder_training": training, **SMALL}
     captioner = Captioner(eight[1], **options)
-    seen = (captioner.training_photos, trained.training_photos)
+    seen = (captioner.training_photos.names, trained.training_photos.names)
     np.testing.assert_array_equal(*seen, "`evaluate` must know what the encoder has seen")
     assert captioner.photo_encoder.photo_size == (64, 64), "sizes are its own"
     for old, new in zip(trained.encoder_model.weights, captioner.encoder_model.weights, strict=True):

@@ -1,5 +1,6 @@
 import csv
 import inspect
+import os
 import shutil
 import signal
 import subprocess
@@ -13,8 +14,9 @@ from conftest import write_photos
 from small_training import OPTIONS, At, run_training, train
 
 import keras_sat
-from data_utils import DATASETS, CaptionedImage, FeatureCache, read_data
+from data_utils import DATASETS, CaptionedImage, FeatureCache, photo_digests, read_data
 from data_utils.files import read_sealed_json, write_sealed_json
+from data_utils.photo_digests import photo_of
 from keras_sat import Captioner
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.checkpoint import read_checkpoint
@@ -456,6 +458,32 @@ def test_a_training_with_views_and_the_last_layers_of_an_encoder_goes_on_as_if_n
     again = keras_sat.fit(images, **options, output_dir=tmp_path / "broken")
     assert again.weights_digest() == whole.weights_digest()
     np.testing.assert_allclose(again.history["loss"], whole.history["loss"], rtol=1e-6)
+
+
+@pytest.mark.usefixtures("without_graphs")
+def test_a_training_goes_on_with_copied_photos_and_not_with_others(tmp_path, monkeypatch):
+    write_photos(tmp_path, [f"{i}.bmp" for i in range(4)])  # files of one size
+    splits = ["train", "train", "train", "dev"]
+    paths = [tmp_path / f"{i}.bmp" for i in range(4)]
+    images = [CaptionedImage(str(i), str(paths[i]), ["a red dog"], split) for i, split in enumerate(splits)]
+    options = {"encoder": "tiny", "embedding_dim": 4, "hidden_dim": 4, "attention_dim": 4, "show_progress": False}
+    options |= {"output_dir": tmp_path / "run", "image_size": 32, "num_beams": 1, "max_length": 3}
+    keras_sat.fit(images, epochs=1, **options)
+    arguments = (tmp_path / "run" / "arguments.json").read_bytes()
+    for number, path in enumerate(paths):
+        os.utime(path, ns=(0, 10**18 + number))
+    read = []
+    monkeypatch.setattr(photo_digests, "photo_of", lambda path: read.append(path) or photo_of(path))
+    for _ in range(2):
+        keras_sat.fit(images, epochs=1, **options)
+    assert len(read) == 4 and (tmp_path / "run" / "arguments.json").read_bytes() == arguments
+    contents = [path.read_bytes() for path in paths]
+    paths[0].write_bytes(contents[1])
+    for epochs in (1, 2):  # it has ended, or goes on
+        with pytest.raises(ValueError, match="The photo '0' has changed since the training.*0.bmp has other bytes"):
+            keras_sat.fit(images, epochs=epochs, **options)
+    paths[0].write_bytes(contents[0])
+    assert len(keras_sat.fit(images, epochs=2, **options).history["loss"]) == 2
 
 
 @pytest.mark.slow

@@ -119,6 +119,10 @@ class FeatureCache:
             self._checked[rows[i]] = True
         return features
 
+    def noted_of(self, image_ids: list[str]) -> dict[str, Any]:
+        """Return what is noted of photos, as far as the cache has them: dict from ids to elements of `photos`."""
+        return {image_id: self.photos[self._row_of[image_id]] for image_id in image_ids if image_id in self}
+
     def rows_of(self, image_ids: list[str]) -> np.ndarray:
         """Return the row number of each photo, as an int64 array."""
         return np.array([self._row_of[image_id] for image_id in image_ids], dtype=np.int64)

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from keras_sat.files.model_folder import CONFIDENCE, PRETRAINED, add_confidence, read_model, write_model
-from keras_sat.files.strangers import photos_learnt, refuse_claims, refuse_grids, said_of
+from keras_sat.files.strangers import refuse_claims, refuse_grids, said_of
 from keras_sat.model.graphs import plain
-from keras_sat.model.learnt_photos import as_text
+from keras_sat.model.learnt_photos import as_settings, from_settings
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.search.confidence import ARRAYS, Confidence
@@ -37,7 +37,7 @@ def save(captioner, directory, overwrite, precision):
         "has_own_encoder": captioner.photo_encoder.is_own,
     }
     if captioner.training_photos is not None:
-        settings["training_photos"] = as_text(captioner.training_photos)
+        settings |= as_settings(captioner.training_photos)
     arrays = {name: np.asarray(variable) for name, variable in captioner.named_weights().items()}
     confidence = None if captioner.confidence is None else captioner.confidence.arrays
     write_model(directory, settings, captioner.vocabulary, arrays, precision, confidence)
@@ -52,7 +52,7 @@ def load(kind, directory, encoder, encoder_weights):
     """Return the captioner, of class `kind`, that was saved in a folder; see `Captioner.load`."""
     settings, vocabulary, arrays = read_model(directory)
     with said_of(directory):
-        training_photos, confidence = photos_learnt(settings), _confidence_in(arrays)
+        training_photos, confidence = from_settings(settings), _confidence_in(arrays)
         refuse_claims(settings, len(vocabulary), arrays)
         comes_along = any(name.startswith("encoder/") for name in arrays)
         captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along)
@@ -144,7 +144,7 @@ def bundled_encoder(name):
         )
     names = sorted(name for name in arrays if name.startswith("encoder/"))  # numbered, in the order of the layers
     smoothing = settings["captioner"].get("photo_smoothing")
-    return [arrays[name] for name in names], smoothing, photos_learnt(settings)
+    return [arrays[name] for name in names], smoothing, from_settings(settings)
 
 
 def restore_weights(captioner, directory):
@@ -153,7 +153,7 @@ def restore_weights(captioner, directory):
     if vocabulary != captioner.vocabulary:
         raise ValueError(f"{directory}: the captioner in this folder has another vocabulary.")
     with said_of(directory):
-        training_photos, confidence = photos_learnt(settings), _confidence_in(arrays)
+        training_photos, confidence = from_settings(settings), _confidence_in(arrays)
         _refuse_foreign_confidence(confidence, captioner)
     assign(captioner, arrays, directory)
     captioner.training_photos, captioner.confidence = training_photos, confidence

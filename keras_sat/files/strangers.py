@@ -6,7 +6,6 @@ The files themselves are data, and `model_folder` reads them as such: digests, n
 import contextlib
 
 from keras_sat.model.attention import ATTENTIONS
-from keras_sat.model.learnt_photos import from_text
 
 _SIZES = ("embedding_dim", "hidden_dim", "attention_dim", "num_layers", "feature_projection_dim")
 
@@ -64,11 +63,6 @@ def refuse_grids(settings, captioner):
             "the setting captioner.grid_shape in config.json is not the grid that the model had. "
             f"Expected: {known_grid}, its rows_and_columns. Received: captioner.grid_shape={saved_grid}"
         )
-
-
-def photos_learnt(settings):
-    """Return the record of the photos that a captioner has learnt from; None of a version that kept none."""
-    return from_text(settings["training_photos"]) if "training_photos" in settings else None
 
 
 @contextlib.contextmanager

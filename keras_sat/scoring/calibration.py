@@ -15,7 +15,7 @@ from data_utils.captions import tokenise
 from data_utils.datasets.boxes import PLACELESS
 from data_utils.images import load_image, readable_photos
 from data_utils.progress import Progress
-from keras_sat.scoring.evaluate import learnt_photos
+from keras_sat.scoring.evaluate import are_too_many, learnt_photos
 from keras_sat.search.confidence import (
     NUM_QUANTILES,
     Confidence,
@@ -126,14 +126,16 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
     Returns: Calibration, by cross-validation over five parts of the photos.
     """
     images = [image for image in images if image.captions and (cache is None or image.image_id not in cache.unreadable)]
+    noted = {} if cache is None else cache.noted_of([image.image_id for image in images])
     if cache is None:
-        images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress)
+        images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress, noted=noted)
     if getattr(captioner, "captioners", None) is not None or len(images) < FEWEST_PHOTOS:
         raise ValueError(
             f"Expected a Captioner, and at least {FEWEST_PHOTOS} photos with captions that it was not trained on. "
             f"Received: {type(captioner).__name__}, {len(images)} photos"
         )
-    if learnt := learnt_photos(captioner, images):
+    learnt = learnt_photos(captioner, images, noted)
+    if are_too_many(captioner, learnt, images):
         raise ValueError(
             "How far captions can be trusted shows on photos that the captioner has not learnt from: choose another "
             f"split. Received: {len(learnt)} photos that it has learnt from ({learnt[0]!r}, for example)"

@@ -14,9 +14,10 @@ from data_utils.datasets.boxes import boxes_of
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.files import read_json
 from data_utils.images import readable_photos
+from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from keras_sat.checks import with_known_options
-from keras_sat.model.learnt_photos import learnt_of
+from keras_sat.model.learnt_photos import copies_of, learnt_of
 from keras_sat.scoring.phrases import GROUNDING, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES
@@ -29,6 +30,7 @@ TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper cuts them
 BESIDE = ("paper", "human")
 USUAL_MAX_LENGTH = 20
+MOST_ALIKE = 0.01  # of the photos of a split: so many may be in a data set twice, as one of Flickr8k's 7,000 is
 
 
 # === Scoring a captioner, or captions ===
@@ -68,7 +70,8 @@ def evaluate(
         skip_unreadable: leave out photos that cannot be read, with a warning that counts them. Those that the cache
             lists as unreadable always are.
         allow_training_photos: score photos of dev or test, too, that the captioner has learnt from, with a warning.
-            They are refused otherwise: such scores do not show how good it is on other photos.
+            They are refused otherwise, under other names and in other sizes too: such scores do not show how good it is
+            on other photos. If all have other names, and are at most 1 of 100, there is only a warning.
         beside: what to print below: "paper", its rows for this data set; "human", the first reference of each photo,
             scored against the others.
         boxes: measure too whether attention lies on what words name: Boxes, or the path that
@@ -86,18 +89,23 @@ def evaluate(
     _check_beside(beside, data)
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
-    _refuse_training_photos(captioner, images, split, allow_training_photos)
+    noted = {}
     if isinstance(cache, (str, Path)):
         from data_utils.features.cache import FeatureCache
 
         cache = FeatureCache.open(cache, encoder=captioner.encoder_model)
     if cache is None:
-        images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress)
+        images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress, noted=noted)
     elif any(image.image_id in cache.unreadable for image in images):
         unreadable = [image.image_id for image in images if image.image_id in cache.unreadable]
         found = f"{len(unreadable)} photos that the cache lists as unreadable are left out: {unreadable[0]}"
         warnings.warn(found, stacklevel=3)
         images = [image for image in images if image.image_id not in cache.unreadable]
+    if cache is not None:
+        noted = cache.noted_of([image.image_id for image in every])
+    _refuse_training_photos(captioner, images, split, allow_training_photos, noted)
+    if split != "train":
+        _warn_of_copies(images, [image for image in every if image.split == "train"], split, noted)
     _check_references(beside, images)
     boxes = None if boxes is None else boxes_of(boxes, images)
     length_penalty = getattr(captioner, "length_penalty", 0.0) if length_penalty is None else length_penalty
@@ -111,7 +119,7 @@ def evaluate(
         settings["no_repeat_ngram"] = no_repeat_ngram
     if len(getattr(captioner, "captioners", [])) > 1:
         settings["models"] = len(captioner.captioners)
-    learnt = learnt_photos(captioner, images)
+    learnt = learnt_photos(captioner, images, noted)
     table = _score_table(images, [result.caption for result in results], settings, every, beside)
     table.statistics["training_photos"] = None if learnt is None else len(learnt)
     if boxes is not None:
@@ -227,27 +235,61 @@ def _scores(references, candidates):
 # === Photos of the training ===
 
 
-def learnt_photos(captioner, images):
-    """Return the ids of the photos that a captioner has learnt from; None where that is not known."""
+def learnt_photos(captioner, images, noted=None):
+    """Return the ids of the photos that a captioner has learnt from; None where that is not known.
+
+    Args:
+        captioner: Captioner or Ensemble.
+        images: list of CaptionedImage.
+        noted: dict from ids to what is noted of photos, see `data_utils.photo_digests`: with it, photos are recognised
+            under other names too.
+    """
     record = getattr(captioner, "training_photos", None)
-    return None if record is None else learnt_of([image.image_id for image in images], record)
+    return None if record is None else learnt_of([image.image_id for image in images], record, noted)
 
 
-def _refuse_training_photos(captioner, images, split, allowed):
+def are_too_many(captioner, learnt, images):
+    """Return whether photos that a captioner has learnt from are more than a data set may have twice by mistake.
+
+    Args:
+        captioner, images: see `learnt_photos`.
+        learnt: what that returned.
+    """
+    return bool(learnt) and (len(learnt) > MOST_ALIKE * len(images) or bool(learnt_photos(captioner, images)))
+
+
+def _refuse_training_photos(captioner, images, split, allowed, noted):
     """Warn of photos that a captioner has learnt from, or refuse them, where their split is not that of training."""
-    learnt = learnt_photos(captioner, images)
+    learnt = learnt_photos(captioner, images, noted)
     if not learnt:
         return
-    found = f"The captioner has learnt from {len(learnt)} of the {len(images)} photos in {split!r}"
-    if split == "train" or allowed:
+    by_name = {*learnt_photos(captioner, images)}
+    renamed = [image_id for image_id in learnt if image_id not in by_name]
+    example = f"({renamed[0]!r}, for example, under another name)" if renamed else f"({learnt[0]!r}, for example)"
+    found = f"The captioner has learnt from {len(learnt)} of the {len(images)} photos in {split!r} {example}"
+    if split == "train" or allowed or not are_too_many(captioner, learnt, images):
         warnings.warn(f"{found}: the scores do not show how good it is on other photos.", stacklevel=3)
         return
     raise ValueError(
-        f"{found} ({learnt[0]!r}, for example), so that scores would not show how good it is on other photos. Pass the "
-        "split_seed (--split-seed) of the training; where that is so already, the captioner that it began from had "
-        "learnt them. Choose other photos, with other names; with allow_training_photos=True "
-        f"(--allow-training-photos) they are scored all the same. Received: split={split!r}"
+        f"{found}, so that scores would not show how good it is on other photos. Pass the split_seed (--split-seed) of "
+        "the training; where that is so already, the captioner that it began from had learnt them. Choose other "
+        "photos; with allow_training_photos=True (--allow-training-photos) they are scored all the same. "
+        f"Received: split={split!r}"
     )
+
+
+def _warn_of_copies(images, train, split, noted):
+    """Warn of photos of a split that are photos to train on, too; of these, files of the same size are read."""
+    sizes = {int(noted[image.image_id]["size"]) for image in images if image.image_id in noted} - {0}
+    others = [image for image in train if image.image_id not in noted and size_of(image.image_path) in sizes]
+    noted = noted | {image.image_id: photo_of(image.image_path) for image in others}
+    copies, original = copies_of(*([image.image_id for image in some] for some in (train, images)), noted)
+    if copies:
+        warnings.warn(
+            f"{len(copies)} of the {len(images)} photos in {split!r} are in 'train', too, under another name "
+            f"({copies[0]!r} is {original!r}, for example): a captioner that was trained on this data knows them.",
+            stacklevel=3,
+        )
 
 
 # === Rows beside ===

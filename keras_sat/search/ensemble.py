@@ -48,7 +48,7 @@ class Ensemble(CaptionWriter):
 
     @property
     def training_photos(self):
-        """Digests of the photos that any member has learnt from, where they are known."""
+        """The LearntPhotos of all members, where they are known."""
         return together([captioner.training_photos for captioner in self.members])
 
     @property

@@ -45,7 +45,7 @@ def train_on_words(plan):
     captioner.compile(_fresh(options.optimizer), learning_rate=rate, **_optimizer_options(options))
     if plan.keeps_initial_model and not _begins_with(training, captioner, cross_entropy=True):
         return captioner, False, []
-    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
+    plan.photos.note_training(captioner)
     steps = [parts.BeginWithExpectations(options.expectation_epochs)] if captioner.samples_attention else []
     return training.run(captioner, batches, steps)
 
@@ -124,7 +124,7 @@ def _prepare_further(plan, captioner, training):
 
 def _batches_of_whole_photos(plan, captioner, training, **options):
     """Note that a captioner learns from the training photos, and return their batches for further epochs."""
-    captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")])
+    plan.photos.note_training(captioner)
     options |= {"group_by": "image", "whole": True, "first_epoch": len(training.epochs)}
     return plan.photos.batches("train", captioner, plan.options, **options)
 

@@ -1,4 +1,9 @@
-"""Is it the same training as before? Its folder keeps the arguments that its result depends on."""
+"""Is it the same training as before? Its folder keeps the arguments and the photos that its result depends on.
+
+arguments.json   the arguments, with a checksum of the photos' ids, captions and sizes
+photos.json      size, time and digest of each photo's file: they say which have changed and are no part of the
+                 arguments, for the times of a copy differ
+"""
 
 import json
 import os
@@ -9,6 +14,7 @@ import keras
 import numpy as np
 
 from data_utils.files import read_sealed_json, write_sealed_json
+from data_utils.photo_digests import PHOTO, find_changes, size_of
 from keras_sat.files.checkpoint import WAY_OUT
 from keras_sat.model.encoders import ENCODERS
 from keras_sat.options import CaptionerOptions
@@ -40,10 +46,7 @@ def _picture(path):
     """Return what distinguishes pictures at low cost: the size of a file, or the checksum of an array."""
     if not isinstance(path, (str, os.PathLike)):
         return zlib.crc32(np.ascontiguousarray(path))
-    try:
-        return os.path.getsize(os.path.expanduser(path))
-    except OSError:
-        return None
+    return size_of(path)
 
 
 def _as_json(value):
@@ -61,6 +64,48 @@ def _as_json(value):
         config = {name: option for name, option in value.get_config().items() if name != "name"}
         return {"class": type(value).__name__, **config}
     return getattr(value, "__qualname__", type(value).__name__)
+
+
+def note_photos(output_dir, noted):
+    """Write into the folder of a training which files its photos are; of pictures in memory there is none.
+
+    Args:
+        output_dir: the folder.
+        noted: dict from ids to what is noted of photos, see `data_utils.photo_digests`.
+    """
+    files = {image_id: photo.item()[:3] for image_id, photo in noted.items() if photo["digest"]}
+    if files:
+        write_sealed_json(Path(output_dir) / "photos.json", {"photos": files})
+
+
+def refuse_changed_photos(output_dir, images, *, show_progress=False):
+    """Raise ValueError where a photo has changed since the training in a folder has begun.
+
+    Only files of another size or time are read. If they have the same bytes, the new times are written down.
+
+    Args:
+        output_dir: the folder.
+        images: list of CaptionedImage.
+        show_progress: show progress on standard error where many are read.
+    """
+    path = Path(output_dir) / "photos.json"
+    if not path.exists():
+        return
+    files = read_sealed_json(path, "the photos of a training", WAY_OUT)["photos"]
+    images = [image for image in images if image.image_id in files]
+    before = np.zeros(len(images), PHOTO)
+    for photo, image in zip(before, images):
+        photo["size"], photo["mtime_ns"], photo["digest"] = files[image.image_id]
+    changed, now = find_changes(before, [image.image_path for image in images], show_progress=show_progress)
+    if changed is not None:
+        raise ValueError(
+            f"The photo {images[changed].image_id!r} has changed since the training in this folder has begun: "
+            f"{images[changed].image_path} has other bytes. Put the one from before back to resume it, or pass another "
+            "output_dir to begin anew (initial_model=FOLDER/model begins with its weights). "
+            f"Received: output_dir={str(output_dir)!r}"
+        )
+    if (now != before).any():
+        note_photos(output_dir, dict(zip((image.image_id for image in images), now)))
 
 
 def noted_encoder(output_dir):

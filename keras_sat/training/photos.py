@@ -1,12 +1,14 @@
 """The photos of a training: encoded once, or checked to be readable, and put into batches."""
 
 import os
+import warnings
 from pathlib import Path
 
 from data_utils.batches import make_batches
 from data_utils.features.cache import FeatureCache
 from data_utils.images import readable_photos
-from keras_sat.training.folder import checksum
+from keras_sat.model.learnt_photos import copies_of
+from keras_sat.training.folder import checksum, note_photos
 
 KEEP_IMAGES_BYTES = 1_000_000_000  # of pixels: up to that, decoded photos stay in memory between epochs
 
@@ -27,6 +29,7 @@ class TrainingPhotos:
         self.show_progress = show_progress
         self.team = team
         self.cache, self.views, self.options = None, [], None
+        self.noted = {}  # of each photo, see data_utils.photo_digests
         self.num_views = 1
         self.boxes = None
 
@@ -39,16 +42,21 @@ class TrainingPhotos:
                 self._prepare(captioner, num_views)
             weights_digest = None if self.cache is None else self.cache.manifest["weights_digest"]
             self.team.check_same({"readable_photos": _checksum(self.images), "weights_digest": weights_digest})
+            if self.team.is_chief:
+                note_photos(self.output_dir, self.noted)
+                self._warn_of_copies()
 
     def _prepare(self, captioner, num_views):
         if captioner.encoder_training != "frozen":
-            self.images = readable_photos(self.images, skip=self.skip_unreadable, show_progress=self.show_progress)
+            options = {"skip": self.skip_unreadable, "show_progress": self.show_progress, "noted": self.noted}
+            self.images = readable_photos(self.images, **options)
             self.options = _photo_options(captioner, self.images)
             return
         folder = Path(self.cache_dir or _default_cache_dir(captioner, self.data_dir, self.output_dir))
         errors = "skip" if self.skip_unreadable else "raise"
         self.cache = self._built(folder, self.images, captioner, errors=errors)
         self.images = [image for image in self.images if image.image_id not in self.cache.unreadable]
+        self.noted = self.cache.noted_of([image.image_id for image in self.images])
         train = self.of_split("train")
         digest = _checksum(train)  # another split has other photos to train on
         self.views = [
@@ -60,6 +68,22 @@ class TrainingPhotos:
         ids, paths = ([getattr(image, name) for image in images] for name in ("image_id", "image_path"))
         encoder = captioner.encoder_model
         return FeatureCache.build(folder, ids, paths, encoder, show_progress=self.show_progress, **options)
+
+    def _warn_of_copies(self):
+        """Warn of photos of dev and test that are among those to train on, too, under other names."""
+        train = [image.image_id for image in self.of_split("train")]
+        kept_apart = [image.image_id for image in self.images if image.split in ("dev", "test")]
+        copies, original = copies_of(train, kept_apart, self.noted)
+        if copies:
+            warnings.warn(
+                f"{len(copies)} of the {len(kept_apart)} photos of dev and test are in train, too, under another name "
+                f"({copies[0]!r} is {original!r}, for example): scores on them are better than on other photos.",
+                stacklevel=5,
+            )
+
+    def note_training(self, captioner):
+        """Note with a captioner which photos it learns from."""
+        captioner.note_training_photos([image.image_id for image in self.of_split("train")], self.noted)
 
     def of_split(self, split):
         """Return the photos of a split; an empty list where it has none."""

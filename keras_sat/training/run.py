@@ -11,7 +11,7 @@ from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, restore_state
 from keras_sat.files.model_folder import read_model
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.training import callbacks as parts
-from keras_sat.training.folder import note_arguments
+from keras_sat.training.folder import note_arguments, refuse_changed_photos
 from keras_sat.training.plan import USUAL
 
 SEARCH = ("num_beams", "max_length")  # how the dev split is captioned after each epoch
@@ -44,7 +44,7 @@ class Training:
     def note(self, described):
         """Note what the result depends on; refuse a folder with another training."""
         self.plan.team.check_same(described)
-        clear_half_written(*(self.folder / name for name in ("arguments.json", "history.csv", BEFORE)))
+        clear_half_written(*(self.folder / name for name in ("arguments.json", "photos.json", "history.csv", BEFORE)))
         if not self.epochs and self.plan.team.is_chief:
             (self.folder / BEFORE).unlink(missing_ok=True)  # of a training that was given up: it counts for no other
         if self.epochs and (self.folder / BEFORE).exists():
@@ -52,6 +52,8 @@ class Training:
         self.before = self.plan.team.tell(self.before)
         if self.plan.team.is_chief:
             note_arguments(self.folder, described, self.epochs, USUAL, has_ended=self.has_ended)
+            if self.epochs:
+                refuse_changed_photos(self.plan.folder, self.plan.images, show_progress=self.plan.show_progress)
         if self.epochs:
             parts.write_history(self.folder / "history.csv", self.epochs)
 
