@@ -250,6 +250,7 @@ def test_a_photo_in_train_and_test_under_two_names_is_named(whole_training, tmp_
         keras_sat.evaluate(whole_training[1], images, cache=cache, **SEARCH)
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_fit_names_photos_that_are_in_train_and_test_and_keeps_their_digests(tmp_path):
     images = photo_data(tmp_path / "mine", "rrrrrdt")
     photograph(2, (80, 90)).save(images[6].image_path, "JPEG")
