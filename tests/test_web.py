@@ -11,6 +11,7 @@ import os
 import re
 import runpy
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -70,12 +71,12 @@ def served():
     """A function that serves a folder and returns the port, until the test has ended."""
     servers = []
 
-    def start(directory, handler=None):
+    def start(directory, handler=None, address="127.0.0.1"):
         if handler is None:
-            servers.append(page_server(directory))
+            servers.append(page_server(directory, address))
         else:
             servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
-        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        threading.Thread(target=servers[-1].serve_forever, args=(0.01,), daemon=True).start()
         return servers[-1].server_address[1]
 
     yield start
@@ -417,8 +418,8 @@ def test_caption_py_reads_pictures_as_load_image_does(tmp_path):
 # === The server ===
 
 
-def ask(port, path, method="GET", host=None):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+def ask(port, path, method="GET", host=None, address="127.0.0.1"):
+    connection = http.client.HTTPConnection(address, port, timeout=20)
     connection.putrequest(method, path, skip_host=True)
     connection.putheader("Host", host or f"127.0.0.1:{port}")
     connection.endheaders()
@@ -428,7 +429,7 @@ def ask(port, path, method="GET", host=None):
     return answer, content
 
 
-def test_the_server_gives_one_folder_and_nothing_else(page, served, tmp_path):
+def test_the_server_gives_one_folder_and_nothing_else(page, served, tmp_path, capsys):
     place = shutil.copytree(page, tmp_path / "page")
     for secret in (tmp_path / "secret", place / ".secret", place / ".git" / "secret"):
         secret.parent.mkdir(exist_ok=True)
@@ -456,10 +457,32 @@ def test_the_server_gives_one_folder_and_nothing_else(page, served, tmp_path):
             f"{tmp_path}/secret",
         ),
         *("/runtime/", "/photo/", "/.lock"),
+        *("/%00", "/%ed%a0%80", "/" + 300 * "a", "/" + 3000 * "a/", "/main.js/", "http://[x/../..", "/%ff%fe"),
     ):
         answer, content = ask(port, path)
         assert answer.status == 404 and b"a secret" not in content, path
     assert ask(port, "/main.js", "POST")[0].status == 501
+    assert capsys.readouterr() == ("", "")
+
+
+def half_sent(port):
+    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    connection.sendall(b"GET /main.js HTTP/1.1\r\nHost: ")
+    return connection
+
+
+def test_half_sent_requests_end_and_block_nobody(page, served, monkeypatch, capsys):
+    monkeypatch.setattr("keras_sat.web.serve.MOST_CONNECTIONS", 4)
+    port = served(page)
+    first, *others = [half_sent(port) for _ in range(12)]
+    assert ask(port, "/main.js")[0].status == 200
+    assert first.recv(1) == b""  # it made room
+    monkeypatch.setattr("keras_sat.web.serve._Handler.timeout", 0.05)
+    slow = half_sent(port)
+    assert slow.recv(1) == b""  # after the time-out
+    for connection in (first, *others, slow):
+        connection.close()
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -467,11 +490,17 @@ def test_the_server_gives_one_folder_and_nothing_else(page, served, tmp_path):
     [
         *[("127.0.0.1", 200), ("localhost:9", 200), ("[::1]:9", 200)],
         *[("evil.example:9", 403), ("[", 403), ("127.0.0.1.evil.example", 403)],
+        *[("[::1]evil.com", 403), ("evil.com:80@localhost", 403), ("localhost:", 403), ("localhost:9\t", 403)],
     ],
 )
-def test_it_answers_to_its_own_name(page, served, host, status):
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+def test_it_answers_to_its_own_name(page, served, host, status, address):
     """A foreign page whose name leads to this computer (DNS rebinding) reads nothing."""
-    assert ask(served(page), "/main.js", host=host)[0].status == status
+    if sys.platform == "darwin" and address == "127.0.0.2":
+        pytest.skip("macOS has 127.0.0.1 only")
+    port = served(page, address=address)
+    assert ask(port, "/main.js", host=host, address=address)[0].status == status
+    assert ask(port, "/main.js", host=f"{address}:{port}", address=address)[0].status == 200
 
 
 def test_it_is_heard_on_this_computer_only(page):
