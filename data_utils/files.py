@@ -5,6 +5,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -13,7 +14,11 @@ from pathlib import Path
 
 import filelock
 
-MOST_TEXT_BYTES = 500_000_000  # of a file that is read into memory as text: COCO's largest has 150 MB
+MOST_TEXT_BYTES = 500_000_000  # of a file that is read into memory as text
+# Of JSON, whose values take up to 100 bytes for each of these signs: Karpathy's dataset_coco.json, the largest that is
+# read here, has about 150 MB and 14.5 million of them, and takes 1 GB; the worst that is read takes 2.3 GB.
+MOST_JSON_BYTES, MOST_JSON_SIGNS = 180_000_000, 17_000_000
+JSON_SIGNS = (b"{", b"[", b",", b":")
 
 
 def write_whole(path, content):
@@ -29,19 +34,23 @@ def write_whole(path, content):
     if path.exists() and not path.is_file() and not path.is_dir():
         path.write_bytes(content)
         return
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.remove(temporary)
-        if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary)):
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
+    for tries_left in (2, 1, 0):
+        temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
+        try:
+            with open(temporary, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            return
+        except BaseException as error:
+            if isinstance(error, FileNotFoundError) and tries_left:
+                continue  # another process took the temporary file for a leftover (`clear_half_written`)
+            with contextlib.suppress(OSError):
+                os.remove(temporary)
+            if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary)):
+                raise OSError(error.errno, error.strerror, str(path)) from None
+            raise
 
 
 @contextlib.contextmanager
@@ -66,11 +75,20 @@ def whole_folder(path):
 
 
 def clear_half_written(*paths):
-    """Remove what a `write_whole` or `whole_folder` has left that was killed; no other process may be writing these."""
-    for path in paths:
-        for leftover in path.parent.glob(f".{path.name}.*.part"):
-            with contextlib.suppress(OSError):  # it does no harm
-                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+    """Remove what a `write_whole` or `whole_folder` of these paths has left that was killed.
+
+    A `write_whole` that another process is busy with writes its file again. A `whole_folder` would fail: only who holds
+    a lock on a folder may clear it.
+    """
+    names = {}
+    for path in map(Path, paths):
+        names.setdefault(path.parent, set()).add(path.name)
+    for folder, names_there in names.items():
+        for leftover in folder.glob(".*.part"):
+            written = re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.part", leftover.name, re.DOTALL)
+            if written and written[1] in names_there:
+                with contextlib.suppress(OSError):  # it does no harm
+                    shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 def check_is_file(path, kind="file"):
@@ -82,14 +100,14 @@ def check_is_file(path, kind="file"):
         raise ValueError(f"{path}: this is not a {kind} that can be read, but a pipe or a device.")
 
 
-def read_bytes(path):
+def read_bytes(path, most=MOST_TEXT_BYTES):
     """Return what a file of text holds; one that is too large to be that is a ValueError, and so is a pipe."""
     path = Path(os.path.expanduser(path))
     check_is_file(path)
     size = path.stat().st_size
-    if size > MOST_TEXT_BYTES:
+    if size > most:
         raise ValueError(
-            f"{path}: the file is too large to be read as text. Expected: at most {MOST_TEXT_BYTES / 1e6:.0f} MB. "
+            f"{path}: the file is too large to be read as text. Expected: at most {most / 1e6:.0f} MB. "
             f"Received: {size / 1e6:.0f} MB"
         )
     return path.read_bytes()
@@ -118,10 +136,16 @@ def read_json(path, expected="JSON", way_out=""):
         expected: what it should be, for the message.
         way_out: what to do if it is not, a sentence for the message.
     """
-    content = read_bytes(path)
+    content = read_bytes(path, MOST_JSON_BYTES)
     hint = expectation(expected, way_out)
+    if (num_signs := sum(map(content.count, JSON_SIGNS))) > MOST_JSON_SIGNS:
+        raise ValueError(
+            f"{path}: this JSON holds too many values to be read. {hint} "
+            f"Received: {num_signs:,} brackets, commas and colons, and at most {MOST_JSON_SIGNS:,} are read"
+        )
     try:
-        return json.loads(content.decode("utf-8-sig"))
+        content = content.decode("utf-8-sig")  # the bytes are not needed any more
+        return json.loads(content)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}, line {error.lineno}: this is not valid JSON ({error.msg}). {hint}") from None
     except UnicodeDecodeError as error:

@@ -73,11 +73,34 @@ def test_a_whole_folder_appears_at_the_end_or_not_at_all(tmp_path):
 
 
 def test_what_was_half_written_is_cleared_away(tmp_path):
-    for name in (".a.txt.0123abcd.part", ".b.txt.0123abcd.part", "a.txt", "mine.part"):
+    for name in (".a.txt.0123abcd.part", ".[a].txt.0123abcd.part", ".b.txt.0123abcd.part", "a.txt", "mine.part"):
         (tmp_path / name).write_text("x")
     (tmp_path / ".folder.0123abcd.part" / "deep").mkdir(parents=True)
-    clear_half_written(tmp_path / "a.txt", tmp_path / "folder")
+    clear_half_written(tmp_path / "a.txt", tmp_path / "[a].txt", tmp_path / "folder")
     assert sorted(os.listdir(tmp_path)) == [".b.txt.0123abcd.part", "a.txt", "mine.part"]
+
+
+def test_a_file_is_written_again_whose_temporary_file_another_process_cleared(tmp_path, monkeypatch):
+    cleared = []
+
+    def clear_first(descriptor):
+        if not cleared:
+            clear_half_written(tmp_path / "a.txt")
+            cleared.append(descriptor)
+
+    monkeypatch.setattr(os, "fsync", clear_first)
+    write_whole(tmp_path / "a.txt", "content")
+    assert (tmp_path / "a.txt").read_text() == "content" and os.listdir(tmp_path) == ["a.txt"] and cleared
+
+
+@pytest.mark.parametrize(("unit", "most"), [("{}", 50), ("[]", 50), ('{"":0}', 33), ("1", 100)])
+def test_json_with_more_values_than_memory_has_room_for_is_not_parsed(unit, most, tmp_path, monkeypatch):
+    monkeypatch.setattr("data_utils.files.MOST_JSON_SIGNS", 100)
+    (tmp_path / "a.json").write_text(f"[{','.join(most * [unit])}]")
+    assert len(read_json(tmp_path / "a.json")) == most
+    (tmp_path / "a.json").write_text(f"[{','.join((most + 1) * [unit])}]")
+    with pytest.raises(ValueError, match=r"a\.json: this JSON holds too many values .*Received: 10\d brackets"):
+        read_json(tmp_path / "a.json")
 
 
 def test_names_that_are_no_letters_can_be_written(tmp_path):
