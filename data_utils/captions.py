@@ -21,10 +21,11 @@ import unicodedata
 import warnings
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from data_utils.files import read_bytes, write_whole
+from data_utils.foreign_text import brief, shortened
 
 MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may hold several captions
 MOST_FOLDERS = 10_000  # that are searched only to count the pictures in them
@@ -73,7 +74,7 @@ class Skipped:
 
     def add(self, reason, where):
         self.counts[reason] += 1
-        self.first_seen.setdefault(reason, where)
+        self.first_seen.setdefault(reason, shortened(str(where)))
 
     def warn(self, source):
         """Say what was skipped, if anything was, in one warning."""
@@ -112,7 +113,7 @@ def refuse_long_caption(text, image_id, source):
     if len(text) > MOST_LETTERS_IN_CAPTION:
         raise ValueError(
             f"{source}: a caption is too long to be one. Expected: at most {MOST_LETTERS_IN_CAPTION} letters. "
-            f"Received: {len(text)} letters for image_id={image_id!r}"
+            f"Received: {len(text)} letters for image_id={brief(image_id)}"
         )
 
 
@@ -176,6 +177,16 @@ def image_id_of(name):
     name = name.replace("\\", "/").rsplit("/", 1)[-1].strip()
     stem, dot, ending = name.rpartition(".")
     return stem if stem and (dot + ending).lower() in IMAGE_ENDINGS else name
+
+
+def refuse_outside(name, where):
+    """Raise ValueError for a name in a file that leads out of the data folder; `where` names the file and the line."""
+    path = PureWindowsPath(name)  # knows drives, / and \\, so that a table means the same on every system
+    if path.drive or path.root or ".." in path.parts:
+        raise ValueError(
+            f"{where}: this would lead out of the data folder. Expected: a path from that folder, without '..'. "
+            f"Received: {brief(name)}"
+        )
 
 
 _NUMBERED_NAME = re.compile(r"^(\S.*?)#\d+$")
@@ -259,7 +270,7 @@ def save_descriptions(descriptions: dict[str, list[str]], path: str | os.PathLik
                 raise ValueError(
                     "A description must be one line of text without blanks around it, under an image id without "
                     "ending; `clean_descriptions` makes them so. "
-                    f"Received: image_id={image_id!r}, description={text!r}"
+                    f"Received: image_id={brief(image_id)}, description={brief(text)}"
                 )
     write_whole(
         Path(path).expanduser(),

@@ -1,11 +1,16 @@
+import csv
 import json
 import re
 from collections import Counter
 
 import pytest
 from conftest import write_photos
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from data_utils import DATASETS, coco, flickr8k, flickr30k, folder
+from data_utils.captions import Skipped
+from data_utils.datasets.tables import cell_of, read_csv, text_of
 
 NAMES = ("a.jpg", "b.jpg", "c.jpg", "d.jpg")
 TOKENS = "".join(f"{name}#{i}\tCaption {i} of {name[0]} .\n" for name in NAMES for i in range(2))
@@ -359,3 +364,31 @@ def test_a_warning_of_a_reader_points_at_the_caller(tmp_path):
     with pytest.warns(UserWarning, match="captions without a photo left out: 1") as warned:
         DATASETS["folder"](tmp_path)
     assert warned[0].filename == __file__
+
+
+@settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text("=+-@';,\t\r\n \"a", max_size=12))
+def test_what_a_spreadsheet_takes_for_a_formula_is_quoted_in_a_table_and_nothing_is_lost(tmp_path, text):
+    cell = cell_of(text)
+    assert text_of(cell) == text
+    assert not re.match(r"[=+\-@\t\r\n]", cell) and not re.search(r"[;\t\r\n][=+\-@]", cell)
+    with open(tmp_path / "captions.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["caption", "image"], [cell, cell_of("-a.jpg")]])
+    (row,) = read_csv(tmp_path / "captions.csv", Skipped())
+    assert row[1:] == ("-a.jpg", " ".join(text.split()), None)
+
+
+OUTSIDE = ["/etc/a.jpg", "../a.jpg", "b/../../a.jpg", "C:\\a.jpg", "c:a.jpg", "\\\\host\\a.jpg", "..\\a.jpg"]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_names_that_lead_out_of_the_data_folder_are_refused(name, tmp_path):
+    line = json.dumps({"image": name, "caption": "a dog"})
+    for number, table, content in ((1, "captions.jsonl", line), (2, "captions.csv", f"image,caption\n{name},A dog")):
+        (tmp_path / table).write_text(content)
+        where = rf"{table}, line {number}: this would lead out of the data folder"
+        with pytest.raises(ValueError, match=rf"{where}.*Received: '"):
+            folder(tmp_path)
+    (tmp_path / "dataset_coco.json").write_text(json.dumps(karpathy([("a.jpg", "train")], filepath=name)))
+    with pytest.raises(ValueError, match=r"dataset_coco\.json, image 0: this would lead out of the data folder"):
+        coco(tmp_path)

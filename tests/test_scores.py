@@ -184,13 +184,14 @@ def test_a_score_is_a_function_and_a_line(monkeypatch, quick_meteor, tmp_path):
 
 def test_the_names_that_programs_read(quick_meteor, tmp_path):
     image = CaptionedImage("a", "nowhere.jpg", ["a dog runs", "the dog"], "test")
-    table = evaluate_captions([{"image_id": "a", "caption": "a dog"}], [image])
+    table = evaluate_captions([{"image_id": "a", "caption": "=1+1"}], [image])
     bleu_names = {f"bleu_{n}{ending}" for n in range(1, 5) for ending in ("", "_no_penalty")}
     assert table.scores.keys() == bleu_names | {"rouge_l", "cider", "meteor", "meteor_kind"}
     assert table.photos.keys() == {"bleu_counts", "rouge_l", "cider", "meteor"}
     table.to_csv(tmp_path / "photos.csv")
-    header = (tmp_path / "photos.csv").read_text().splitlines()[0]
+    header, row = (tmp_path / "photos.csv").read_text().splitlines()
     assert header == "image_id,caption,bleu_1,bleu_2,bleu_3,bleu_4,meteor,rouge_l,cider"
+    assert row.startswith("a,'=1+1,0.")  # no formula to a spreadsheet
 
 
 def test_cider_in_three_digits_and_the_others_in_hundredths():

@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_utils.captions import Skipped, image_id_of, pictures_by_folder
+from data_utils.captions import Skipped, image_id_of, pictures_by_folder, refuse_outside
 from data_utils.datasets.assemble import assemble, existing_folder, photos_in
 from data_utils.datasets.splits import split_of
 from data_utils.datasets.tables import read_csv, read_jsonl
+from data_utils.foreign_text import brief, shortened
 
 if TYPE_CHECKING:
     from data_utils.captions import CaptionedImage
@@ -46,6 +47,7 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
         known.setdefault(name.casefold(), []).append(name)
     for line, name, caption, split in rows:
         where = f"{table.name}, line {line}"
+        refuse_outside(name, where)
         alike = known.get(Path(name).as_posix().casefold(), [])
         if len(alike) == 1:
             name = alike[0]
@@ -57,15 +59,15 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
             continue
         if photos.setdefault(image_id, path) != path:
             raise ValueError(
-                f"{where}: two pictures share the image id {image_id!r} (the file's name without folder and ending): "
-                f"{photos[image_id]} and {path}. Rename one of them."
+                f"{where}: two pictures share the image id {brief(image_id)} (the file's name without folder and "
+                f"ending): {shortened(photos[image_id])} and {shortened(path)}. Rename one of them."
             )
         captions.setdefault(image_id, []).append(caption)
         if split:
             split = split_of(split, where)
             if splits.setdefault(image_id, split) != split:
                 raise ValueError(
-                    f"{where}: the picture {name!r} has the split {split!r} here and {splits[image_id]!r} in line "
+                    f"{where}: the picture {brief(name)} has the split {split!r} here and {splits[image_id]!r} in line "
                     f"{split_lines[image_id]}. A picture belongs to one split."
                 )
             split_lines.setdefault(image_id, line)

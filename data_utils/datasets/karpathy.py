@@ -1,8 +1,9 @@
 """Karpathy's JSON files, which hold the captions and splits that most papers use."""
 
-from data_utils.captions import image_id_of
+from data_utils.captions import image_id_of, refuse_outside
 from data_utils.datasets.splits import split_of
 from data_utils.files import read_json
+from data_utils.foreign_text import brief
 
 
 def read_karpathy(path, skipped):
@@ -16,9 +17,10 @@ def read_karpathy(path, skipped):
             split = split_of(image["split"], where)
             if splits.setdefault(image_id, split) != split:
                 raise ValueError(
-                    f"{where}: the photo {image_id!r} is in the splits {splits[image_id]!r} and {split!r}."
+                    f"{where}: the photo {brief(image_id)} is in the splits {splits[image_id]!r} and {split!r}."
                 )
             folders.append(image.get("filepath", "") + "")  # must be text
+            refuse_outside(folders[-1], where)
             for sentence in image["sentences"]:
                 text = " ".join(sentence["raw"].split())
                 if text:

@@ -3,8 +3,30 @@
 import csv
 import io
 import json
+import re
 
 from data_utils.captions import load_document
+
+# What a spreadsheet takes for a formula begins with one of these. In other countries cells begin behind ; or a tab too.
+_TO_BE_QUOTED = re.compile(r"\A(?='*[=+\-@\t\r\n])|(?<=[;\t\r\n])(?='*[=+\-@])")
+_QUOTED = re.compile(r"\A'(?='*[=+\-@\t\r\n])|(?<=[;\t\r\n])'(?='*[=+\-@])")
+
+
+def cell_of(text):
+    """Return a text as a cell of a table for spreadsheets: with an apostrophe before what they take for a formula.
+
+    This is OWASP's advice (https://owasp.org/www-community/attacks/CSV_Injection). A text that has such an apostrophe
+    already gets one more, so that `text_of` returns every text as it was. Line breaks stay: CSV allows them in quotes.
+
+    >>> cell_of("=1+1"), cell_of("'=1+1"), cell_of("a dog; a cat's tail")
+    ("'=1+1", "''=1+1", "a dog; a cat's tail")
+    """
+    return _TO_BE_QUOTED.sub("'", text)
+
+
+def text_of(cell):
+    """Return the text that `cell_of` made a cell of."""
+    return _QUOTED.sub("", cell)
 
 
 def read_csv(path, skipped):
@@ -34,8 +56,8 @@ def read_csv(path, skipped):
                         'A caption with a comma in it needs quotes: "a dog, running".'
                     )
                 row[caption] = delimiter.join(row[caption:])  # a comma in a caption that was not quoted
-            text = " ".join(row[caption].split())
-            yield rows.line_num, row[image].strip(), text, row[split].strip() if split is not None else None
+            text = " ".join(text_of(row[caption]).split())
+            yield rows.line_num, text_of(row[image]).strip(), text, row[split].strip() if split is not None else None
     except csv.Error as error:
         raise ValueError(
             f'{path}, line {rows.line_num}: {error}. Quotes must be closed, and doubled inside a caption: "a ""dog""".'

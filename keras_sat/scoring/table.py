@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from data_utils.datasets.tables import cell_of
 from data_utils.files import read_json, write_json, write_whole
+from data_utils.foreign_text import visible
 from keras_sat.checks import check_axes
 from keras_sat.scoring.phrases import GROUNDING, is_grounding
 from keras_sat.scoring.phrases import as_table as grounding_table
@@ -72,7 +74,7 @@ class ScoreTable:
             lines.append("A person's caption has one reference less.")
         kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
         lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
-        lines += [self._counts(), ", ".join(f"{name} {value}" for name, value in self._known())]
+        lines += [self._counts(), ", ".join(f"{name} {visible(value)}" for name, value in self._known())]
         if self.grounding is not None:
             grounded = {"captions of people": self.grounding, "these captions": self.grounding_generated}
             lines += ["", grounding_table(grounded)]
@@ -146,7 +148,10 @@ class ScoreTable:
         write_json(path, entries)
 
     def to_csv(self, path: str | os.PathLike) -> None:
-        """Write a line for each photo: its caption and its own scores."""
+        """Write a line for each photo: its caption and its own scores.
+
+        What a spreadsheet would take for a formula has an apostrophe before it, see `data_utils.datasets.tables`.
+        """
         text, figures = io.StringIO(), {}
         for score in SCORES.values():
             if (contributions := self.photos.get(score.contributions)) is not None:
@@ -155,7 +160,7 @@ class ScoreTable:
         writer.writerow(["image_id", "caption", *columns()])
         for number, entry in enumerate(self.captions):
             cells = [f"{figures[name][number]:.6f}" if name in figures else "" for name in columns()]
-            writer.writerow([entry["image_id"], entry["caption"], *cells])
+            writer.writerow([*(cell_of(str(entry[name])) for name in ("image_id", "caption")), *cells])
         write_whole(Path(path).expanduser(), text.getvalue())
 
 

@@ -1,0 +1,34 @@
+"""Text that others wrote, such as names of files, words and settings, as it can be shown: visible, and not too long."""
+
+import re
+
+MOST_SHOWN = 200  # letters of one value in a message
+# Control characters, line ends, halves of surrogate pairs, and what is not seen but changes how the rest is read, such
+# as U+202E, which turns it around. U+200C and U+200D, which also join letters, are in words of many languages.
+UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def visible(text):
+    """Return a text, such as a path, with escapes for what would break its line, steer the terminal or not be seen.
+
+    >>> visible("c\\u202egnp.exe")
+    'c\\\\u202egnp.exe'
+    """
+    return UNSEEN.sub(lambda odd: odd[0].encode("unicode_escape").decode(), str(text))
+
+
+def brief(value):
+    """Return the repr of a value for a message, cut at MOST_SHOWN letters.
+
+    >>> brief("a dog"), len(brief("a" * 5000))
+    ("'a dog'", 219)
+    """
+    return shortened(repr(value))
+
+
+def shortened(text):
+    """Return a text cut at MOST_SHOWN letters, saying how many there are."""
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} letters)"
