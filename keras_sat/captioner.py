@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from data_utils.foreign_text import brief
 from data_utils.vocabulary import Vocabulary
 from keras_sat.checks import check_batches, check_strategy_of_fit
 from keras_sat.files import saving, transfer
@@ -21,6 +22,7 @@ from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.detectors import Guide, words_with_places
+from keras_sat.model.forks import refuse_fork
 from keras_sat.model.graphs import Graphs
 from keras_sat.model.learnt_photos import digests_of, together
 from keras_sat.model.objective import Means, PaperObjective, as_rows
@@ -73,11 +75,12 @@ class Captioner(keras.Model):
 
     @with_options(CaptionerOptions)
     def __init__(self, vocabulary, *, name="captioner", **options):
+        refuse_fork()
         super().__init__(name=name, autocast=False)  # noise stays in float32; `features` casts what must be cast
         if not isinstance(vocabulary, (Vocabulary, list, tuple)):
             raise ValueError(
                 "Expected a Vocabulary, as `Vocabulary.build(images)` makes it, or a list of words. "
-                f"Received: vocabulary={vocabulary!r}"
+                f"Received: vocabulary={brief(vocabulary)}"
             )
         own, of_keras = split_options("Captioner", options, CaptionerOptions, beside=OF_KERAS)
         if "dtype" in of_keras:
@@ -307,6 +310,7 @@ class Captioner(keras.Model):
 
     def fit(self, x=None, *args, shuffle=False, **kwargs):
         """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
+        refuse_fork()
         check_strategy_of_fit(self.distribute_strategy)
         self.confidence = None  # what was learnt of these weights does not hold for others
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
@@ -352,6 +356,7 @@ class Captioner(keras.Model):
 
     def evaluate(self, *args, **kwargs):
         """Measure, as `keras.Model.evaluate` does, with the averaged weights where there are any."""
+        refuse_fork()
         with self.averaged_weights():
             return super().evaluate(*args, **kwargs)
 
@@ -452,7 +457,15 @@ class Captioner(keras.Model):
 
     def get_build_config(self):
         """Keras asks for this when it writes a file of its own, which it could not read again: it is refused."""
-        raise ValueError(f"{saving.NO_ONE_FILE} Received: a captioner for keras.saving.save_model")
+        of_keras = "keras.saving.save_model or keras.models.clone_model"
+        raise ValueError(f"{saving.NO_ONE_FILE} That makes a copy too. Received: a captioner for {of_keras}")
+
+    def __reduce__(self):
+        """Copies and pickles, which Keras would make of a file of its own, are refused."""
+        raise ValueError(
+            "A captioner is copied, and passed to another process, in a folder: captioner.save(folder), and then "
+            "keras_sat.Captioner.load(folder). Received: a captioner for copy, deepcopy or pickle"
+        )
 
     def export(self, directory: str | os.PathLike, format: str | list[str] = "tf_saved_model", **options) -> Path:
         """Write the captioner, encoder and search included, for programs that do not have keras_sat.

@@ -1,7 +1,9 @@
+import copy
 import inspect
 import itertools
 import json
 import os
+import pickle
 import random
 import shutil
 import subprocess
@@ -1034,6 +1036,14 @@ def test_impossible_requests(eight, tmp_path):
     captioner.save(tmp_path / "model")
     with pytest.raises(ValueError, match=r"a model in this folder already"):
         captioner.save(tmp_path / "model", overwrite=False)
+
+
+@pytest.mark.parametrize("copy_of", [copy.copy, copy.deepcopy, pickle.dumps, keras.models.clone_model])
+def test_a_copy_is_made_by_saving_and_loading(copy_of):
+    made = Captioner(["dog"], encoder=None)
+    with pytest.raises(ValueError, match=r"cop(y|ied).*Received: a captioner for ") as caught:
+        copy_of(made)
+    assert "captioner.save(folder)" in str(caught.value) and "keras_sat.Captioner.load(folder)" in str(caught.value)
 
 
 def test_numbers_of_numpy_are_saved_too(eight, tmp_path):

@@ -6,6 +6,8 @@ import json
 import numpy as np
 import tensorflow as tf
 
+from keras_sat.model.forks import refuse_fork
+
 
 class Graphs:
     """Runs functions as graphs, which are made once for each function, set of options and kind of tensors.
@@ -25,6 +27,7 @@ class Graphs:
             *tensors: what may change from call to call.
             **options: what makes another graph: numbers, names, None.
         """
+        refuse_fork()
         options = {name: plain(value) for name, value in options.items()}
         specs = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), tensors)
         key = json.dumps([function.__name__, options, repr(specs)])
