@@ -735,7 +735,7 @@ def work(kind, *arguments):
             with mock.patch.dict(os.environ, KERAS_HOME=arguments[0]):
                 return keras_sat(["caption", arguments[1], "--model", "scenes"])
     except (ValueError, OSError) as error:
-        print(f"keras-sat: {one_line(error)}", file=sys.stderr)
+        print(f"keras-sat: {one_line(error, 'export')}", file=sys.stderr)
         return 2
     return 0
 

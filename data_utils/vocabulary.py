@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from data_utils.captions import tokenise
 from data_utils.files import read_sealed_json, write_sealed_json
+from data_utils.foreign_text import UNSEEN, brief
 
 if TYPE_CHECKING:
     from data_utils.captions import CaptionedImage
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 FORMAT_VERSION = 1
 MOST_LETTERS_IN_WORD = 1_000  # a longer one is not a word: it would not fit into any picture
-_NO_LETTER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # categories Cc and Cs; `tokenise` leaves them out
 
 
 class Vocabulary:
@@ -46,9 +45,9 @@ class Vocabulary:
             spaced = next(word for word in words if word.split() != [word])
             raise ValueError(f"A word has no blank and no line break in it. Received: {spaced[:80]!r}")
         for word in words:
-            if _NO_LETTER.search(word):
+            if UNSEEN.search(word):  # `tokenise` leaves them out
                 raise ValueError(
-                    "A word has no control character in it, and no half of a surrogate pair, which is not a letter. "
+                    "A word has no control character in it, nothing that is not seen, and no half of a surrogate pair. "
                     f"Received: {word[:80]!r}"
                 )
             if len(word) > MOST_LETTERS_IN_WORD:
@@ -156,7 +155,7 @@ class Vocabulary:
         if content.get("format") != "vocabulary" or content.get("version") != FORMAT_VERSION:
             raise ValueError(
                 f"{path}: this is not a vocabulary of version {FORMAT_VERSION}. Expected: {expected}. "
-                f"Received: format={content.get('format')!r}, version={content.get('version')!r}"
+                f"Received: format={brief(content.get('format'))}, version={brief(content.get('version'))}"
             )
         if not isinstance(content.get("words"), list):
             raise ValueError(f"{path}: there is no list of words in it. Expected: {expected}.")

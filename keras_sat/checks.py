@@ -6,6 +6,8 @@ import inspect
 import math
 import numbers
 
+from data_utils.foreign_text import brief
+
 MOST_WORDS = 10_000  # of a caption: memory for all of them is taken at once
 MOST = 2**31 - 1  # TensorFlow counts no further
 # What a training says that Ctrl-C has ended before there was anything to keep.
@@ -59,7 +61,7 @@ def check_learning_rate(learning_rate):
     if not isinstance(learning_rate, numbers.Real) or not 0 < learning_rate < math.inf:
         raise ValueError(
             "`learning_rate` must be above 0: a number such as 0.0004, or a schedule of Keras. "
-            f"Received: learning_rate={learning_rate!r}"
+            f"Received: learning_rate={brief(learning_rate)}"
         )
 
 
@@ -68,30 +70,30 @@ def check_counts(least=1, most=MOST, **counts):
     for name, count in counts.items():
         highest = min(most, MOST_WORDS) if name == "max_length" else most
         if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < least:
-            raise ValueError(f"`{name}` must be a whole number of at least {least}. Received: {name}={count!r}")
+            raise ValueError(f"`{name}` must be a whole number of at least {least}. Received: {name}={brief(count)}")
         if count > highest:
-            raise ValueError(f"`{name}` must be a whole number of at most {highest}. Received: {name}={count!r}")
+            raise ValueError(f"`{name}` must be a whole number of at most {highest}. Received: {name}={brief(count)}")
 
 
 def check_weights(**weights):
     """Raise ValueError unless each is a finite number of at least 0."""
     for name, weight in weights.items():
         if not isinstance(weight, numbers.Real) or not 0 <= weight < math.inf:
-            raise ValueError(f"`{name}` must be a number of at least 0. Received: {name}={weight!r}")
+            raise ValueError(f"`{name}` must be a number of at least 0. Received: {name}={brief(weight)}")
 
 
 def check_above_zero(**values):
     """Raise ValueError unless each is a finite number above 0."""
     for name, value in values.items():
         if not isinstance(value, numbers.Real) or not 0 < value < math.inf:
-            raise ValueError(f"`{name}` must be above 0. Received: {name}={value!r}")
+            raise ValueError(f"`{name}` must be above 0. Received: {name}={brief(value)}")
 
 
 def check_shares(**shares):
     """Raise ValueError unless each is a number from 0 to below 1."""
     for name, share in shares.items():
         if not isinstance(share, numbers.Real) or not 0 <= share < 1:
-            raise ValueError(f"`{name}` must be a share from 0 to below 1. Received: {name}={share!r}")
+            raise ValueError(f"`{name}` must be a share from 0 to below 1. Received: {name}={brief(share)}")
 
 
 def check_rates(*, average_momentum, encoder_rate, weight_decay, clip_norm):
@@ -103,7 +105,7 @@ def check_rates(*, average_momentum, encoder_rate, weight_decay, clip_norm):
     if weight_decay is not None:
         check_weights(weight_decay=weight_decay)
     if not isinstance(encoder_rate, numbers.Real) or not 0 < encoder_rate <= 1:
-        raise ValueError(f"`encoder_rate` must be above 0 and at most 1. Received: encoder_rate={encoder_rate!r}")
+        raise ValueError(f"`encoder_rate` must be above 0 and at most 1. Received: encoder_rate={brief(encoder_rate)}")
 
 
 def check_axes(ax):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from data_utils.foreign_text import brief
 from keras_sat import checks
 from keras_sat.checks import MOST, MOST_WORDS, near_name
 
@@ -55,7 +56,7 @@ def whole_number():
 
     def check(name, value):
         if not isinstance(value, numbers.Integral):
-            raise ValueError(f"`{name}` must be a whole number. Received: {name}={value!r}")
+            raise ValueError(f"`{name}` must be a whole number. Received: {name}={brief(value)}")
 
     return Bound(check, int)
 
@@ -70,7 +71,7 @@ def pixels():
 
     def check(name, value):
         if not isinstance(value, numbers.Real) or not 0 <= value <= 100:
-            raise ValueError(f"`{name}` must be a number from 0 to 100. Received: {name}={value!r}")
+            raise ValueError(f"`{name}` must be a number from 0 to 100. Received: {name}={brief(value)}")
 
     return Bound(check, float)
 
@@ -90,7 +91,7 @@ def probability():
 
     def check(name, value):
         if not isinstance(value, numbers.Real) or not 0 <= value <= 1:
-            raise ValueError(f"`{name}` must be a number from 0 to 1. Received: {name}={value!r}")
+            raise ValueError(f"`{name}` must be a number from 0 to 1. Received: {name}={brief(value)}")
 
     return Bound(check, float)
 
@@ -100,7 +101,7 @@ def part():
 
     def check(name, value):
         if not isinstance(value, numbers.Real) or not 0 < value <= 1:
-            raise ValueError(f"`{name}` must be above 0 and at most 1. Received: {name}={value!r}")
+            raise ValueError(f"`{name}` must be above 0 and at most 1. Received: {name}={brief(value)}")
 
     return Bound(check, float)
 
@@ -115,7 +116,7 @@ def a_flag():
 
     def check(name, value):
         if type(value).__name__ not in ("bool", "bool_"):  # numpy's too
-            raise ValueError(f"Expected True or False. Received: {name}={value!r}")
+            raise ValueError(f"Expected True or False. Received: {name}={brief(value)}")
 
     return Bound(check, bool)
 
@@ -125,7 +126,7 @@ def one_of(*choices):
 
     def check(name, value):
         if not isinstance(value, str) or value not in choices:
-            raise ValueError(f"Expected one of: {', '.join(choices)}. Received: {name}={value!r}")
+            raise ValueError(f"Expected one of: {', '.join(choices)}. Received: {name}={brief(value)}")
 
     return Bound(check, str, choices)
 
@@ -144,7 +145,7 @@ def name_in(module, registry, *listed):
             return
         names = getattr(importlib.import_module(module), registry)
         if not isinstance(value, str) or value not in names:
-            raise ValueError(f"Expected one of: {', '.join(names)}. Received: {name}={value!r}")
+            raise ValueError(f"Expected one of: {', '.join(names)}. Received: {name}={brief(value)}")
 
     return Bound(check, str, listed)
 

@@ -26,7 +26,7 @@ from PIL import Image
 from data_utils import DATASETS, FeatureCache, Vocabulary, load_document, load_image
 from data_utils.downloads import extract
 from data_utils.files import read_json, write_sealed_json
-from keras_sat import Captioner, ScoreTable
+from keras_sat import AttentionDisplay, Captioner, ScoreTable
 from keras_sat.__main__ import main
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.files.model_folder import read_model, write_arrays
@@ -112,6 +112,7 @@ def refused_or_read(read, *names):
             return read()
         except ValueError as error:
             assert any(str(name) in str(error) and len(str(error)) > len(str(name)) + 10 for name in names), error
+            assert len(str(error)) < 1500, error  # whatever it quotes
             return None
 
 
@@ -371,6 +372,24 @@ def test_weights_of_models(model_dir):
         refused_or_read(lambda: read_model(model_dir), "weights-")
 
     check()
+
+
+def test_long_values_are_not_quoted_whole(model_dir, tmp_path):
+    long, options = 5000 * "a", ("encoder", "attention", "cell", "dtype", "encoder_training", "grid", "image_size")
+    write_photos(tmp_path / "photos", ["0.jpg"])
+    table = tmp_path / "photos" / "captions.jsonl"
+    rows = {"image": "0.jpg", "caption": "a dog", "split": long}, {"image": long, "caption": "a dog"}
+    write_row = lambda _, **row: table.write_text(json.dumps(row))  # noqa: E731
+    tries = [
+        *((stranger, {option: long}, lambda: Captioner.load(model_dir)) for option in options),
+        *((write_row, row, lambda: DATASETS["folder"](table.parent)) for row in rows),
+        (lambda _: None, {}, lambda: AttentionDisplay(np.zeros((8, 8, 3), np.uint8), long, np.ones((1, 2, 2)))),
+    ]
+    for write, values, read in tries:
+        write(model_dir, **values)
+        with pytest.raises(ValueError, match="aaa") as caught:
+            read()
+        assert len(str(caught.value)) < 1000, values.keys()
 
 
 # === Pictures and zips ===

@@ -33,6 +33,8 @@ def test_a_captioner_that_is_better(images, tmp_path):
     poor, good = table_of(images, 0.2), table_of(images, 0.8)
     poor.to_json(tmp_path / "poor.json")
     good.to_json(tmp_path / "good.json")
+    good.to_json(tmp_path / "\x1b[31m.json")
+    assert str(compare(tmp_path / "\x1b[31m.json", poor)).replace("\n", "").isprintable()
     comparison = compare(tmp_path / "poor.json", str(tmp_path / "good.json"))
     for name, row in comparison.rows.items():
         low, high = row["interval"]

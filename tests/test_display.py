@@ -41,6 +41,14 @@ def test_a_panel_for_the_photo_and_each_word(photo, maps):
     plt.close("all")
 
 
+@pytest.mark.parametrize("ending", ["pdf", "eps"])
+def test_a_word_that_nobody_sees_is_drawn_as_its_code(photo, maps, ending, tmp_path):
+    display = AttentionDisplay(photo, ["\ufeff", "a\ufeff", "\u202e"], maps)
+    display.save(tmp_path / f"a.{ending}")
+    titles = [panel.get_title() for panel in display.plot(Figure().subplots(1, 4))]
+    assert titles == ["", r"\ufeff", r"a\ufeff", r"\u202e"]
+
+
 def test_a_panel_says_and_shows_how_flat_its_map_is(photo):
     maps = np.full((3, 7, 7), 1 / 49)
     maps[1, 2, 3] += 0.5 / 49  # before it is brought to a sum of 1

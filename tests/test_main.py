@@ -39,7 +39,7 @@ def test_help_and_version(capsys):
 
 def test_help_of_every_command_needs_no_tensorflow():
     code = "import sys, keras_sat.__main__ as m\ntry: m.main([{!r}, '--help'])\nexcept SystemExit: print(*sys.modules)"
-    for command in COMMANDS:
+    for command in command_line.COMMANDS:
         ran = subprocess.run([sys.executable, "-c", code.format(command)], capture_output=True, text=True, check=True)
         loaded = {name.partition(".")[0] for name in ran.stdout.split()}
         assert not loaded & {"tensorflow", "keras", "matplotlib", "nltk", "numpy"}, command
@@ -175,6 +175,20 @@ def test_a_full_disk_and_a_folder_that_cannot_be_used_have_a_way_out(monkeypatch
         assert capsys.readouterr().err.startswith(f"keras-sat: {expected}")
 
 
+def test_only_commands_that_resume_say_so():
+    full = OSError(28, "No space left on device", "a")
+    for command in command_line.COMMANDS:
+        resumes = messages.one_line(full, command).endswith("run the same command again: it resumes where it was.")
+        assert resumes == ("resume" in messages.KEPT[command] or "continues" in messages.KEPT[command])
+
+
+def test_values_that_a_message_quotes_are_cut():
+    error = ValueError(f"Keras' own. Expected one of: 'a', \"b\". Received: encoder={5000 * 'a'!r}, 'c'")
+    line = messages.one_line(error, "caption")
+    assert len(line) < 300 and line.startswith("Keras' own. Expected one of: 'a', \"b\". Received: encoder='aaa")
+    assert line.endswith("... (5,002 letters), 'c'")
+
+
 @pytest.mark.parametrize(
     "option", ["--self-critical-rate 0.1", "--num-drawn 3", "--drawing-temperature 0.5", "--reward-baseline others"]
 )
@@ -304,7 +318,7 @@ def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(whole_tr
 
 @pytest.mark.skipif(os.name == "nt", reason="names of files are letters there")
 def test_names_of_files_break_no_line_and_steer_no_terminal(whole_training, pictures, tmp_path, capsys):
-    names = ["a\nb\tc.png", "\x1b[31mred\x85.png", "f\u2028g.png"]
+    names = ["a\nb\tc.png", "\x1b[31mred\x85.png", "f\u2028g.png", "h\u202egnp.png"]
     for name in names:
         (pictures / name).write_bytes((pictures / "a.png").read_bytes())
     (pictures / "\x1b[2J\n.gif").write_bytes(b"nothing")
@@ -317,12 +331,15 @@ def test_names_of_files_break_no_line_and_steer_no_terminal(whole_training, pict
     output, error = capsys.readouterr()
     lines = output.removesuffix("\n").split("\n")
     assert [line.split("\t")[0] for line in lines] == [
-        f"{pictures}{os.sep}{name}" for name in (r"a\nb\tc.png", r"\x1b[31mred\x85.png", r"f\u2028g.png")
+        f"{pictures}{os.sep}{name}"
+        for name in (r"a\nb\tc.png", r"\x1b[31mred\x85.png", r"f\u2028g.png", r"h\u202egnp.png")
     ]
     assert r"\x1b[2J\n.gif: " in error and r"--html: " in error and error.count("\n") == 2
     assert all(text.replace("\n", "").replace("\t", "").isprintable() for text in (output, error))
-    assert main(["caption", str(pictures / names[0]), *model, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["image"] == str(pictures / names[0])
+    assert main(["caption", *(str(pictures / name) for name in names), *model, "--json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["image"] for line in lines] == [str(pictures / name) for name in names]
+    assert all(map(str.isprintable, lines))
     assert main(["caption", str(pictures / "a.png"), "--model", str(tmp_path / "\x1b[2J")]) == 2
     assert capsys.readouterr().err.removesuffix("\n").isprintable()
 
@@ -335,6 +352,8 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     assert output.count("\n") == 1 and error == f"keras-sat: --plot: {tmp_path / 'one.png'}\n"
     assert (tmp_path / "one.png").stat().st_size > 1000
     both = [str(pictures / "a.png"), str(pictures / "b.jpg")]
+    (tmp_path / "drawn").mkdir()
+    (tmp_path / "drawn" / ".a-attention.png.0123abcd.part").touch()  # of a command that was killed
     assert main(["caption", *both, *model, "--plot", str(tmp_path / "drawn")]) == 0
     assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == ["a-attention.png", "b-attention.png"]
     capsys.readouterr()

@@ -94,7 +94,9 @@ def test_a_word_has_no_blank_in_it(word):
         Vocabulary(["dog", word])
 
 
-@pytest.mark.parametrize("odd", ["\ud800", "\udfff", "\x1b[31m", "\0", "\a", "\x7f", "\x9b"], ids=ascii)
+@pytest.mark.parametrize(
+    "odd", ["\ud800", "\udfff", "\x1b[31m", "\0", "\a", "\x7f", "\x9b", "\ufeff", "\u202e"], ids=ascii
+)
 def test_a_word_has_no_control_character_in_it(odd, tmp_path):
     with pytest.raises(ValueError, match="A word has no control character in it.*Received: "):
         Vocabulary(["dog", f"d{odd}g"])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from data_utils.captions import IMAGE_ENDINGS, CaptionedImage, image_id_of, refuse_long_caption
 from data_utils.datasets.splits import draw_split
+from data_utils.foreign_text import shortened
 
 
 def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
@@ -21,8 +22,8 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
         raise ValueError(f"There is no caption in the caption file: is it whole? Received: data_dir={str(data_dir)!r}")
     if not kept:
         raise ValueError(
-            f"None of the {len(captions)} captioned photos was found (first: {next(iter(captions), None)}). Expected: "
-            f"the photos in the folder itself or in one of its usual folders.{hint} "
+            f"None of the {len(captions)} captioned photos was found (first: {shortened(next(iter(captions)))}). "
+            f"Expected: the photos in the folder itself or in one of its usual folders.{hint} "
             f"Received: data_dir={str(data_dir)!r}"
         )
     for image_id in kept:

@@ -25,6 +25,7 @@ import numpy as np
 
 from data_utils.captions import CaptionedImage, Skipped, image_id_of, load_document, tokenise
 from data_utils.files import read_json
+from data_utils.foreign_text import brief, shortened
 from data_utils.views import boxes_in_view
 
 # Words of a phrase that name nothing: attention is not measured at them.
@@ -109,7 +110,8 @@ def read_boxes(path: str | os.PathLike, images: list[CaptionedImage]) -> Boxes:
     for image, marked, size_is_known in read(path, images, skipped):
         if (num_boxes := sum(len(boxes) for *_, boxes in marked)) > MOST_BOXES:
             raise ValueError(
-                f"{path}: a photo may have at most {MOST_BOXES} boxes. Received: {num_boxes} for {image.image_id!r}"
+                f"{path}: a photo may have at most {MOST_BOXES} boxes. "
+                f"Received: {num_boxes} for {brief(image.image_id)}"
             )
         if not size_is_known:
             unsure.add(image.image_id)
@@ -150,7 +152,7 @@ def _phrases_of(image, marked, skipped):
         wanted = [piece for piece, _ in _pieces_of(tokenise(words))]
         place = None if caption is None or caption >= len(texts) else _nearest(wanted, texts[caption], first)
         if place is None:
-            skipped.add(NOT_IN_CAPTION, f"{words!r}, photo {image.image_id}")
+            skipped.add(NOT_IN_CAPTION, f"{brief(words)}, photo {image.image_id}")
             continue
         fitting = tuple(box for box in map(_on_photo, boxes) if box is not None)
         for _ in range(len(boxes) - len(fitting)):
@@ -202,7 +204,7 @@ def _read_json(path, images, skipped):
             raise ValueError(
                 f"{path}: expected caption, and phrases with phrase, first_word and boxes of four numbers, "
                 "shares of the photo's width and height (not pixels). "
-                f"Received: {_first_odd_box(entry) or str(entry)[:80]} for {image.image_id!r}"
+                f"Received: {_first_odd_box(entry) or str(entry)[:80]} for {brief(image.image_id)}"
             )
         if not is_known:
             skipped.add(UNSURE_SIZE, image.image_id)
@@ -274,7 +276,9 @@ def _boxes_of(path):
                 for name in thing.findall("name"):
                     boxes.setdefault(name.text, []).append(tuple(np.array(sides) / (size + size)))
     except (ElementTree.ParseError, ValueError) as error:
-        raise ValueError(f"{path}: expected an annotation of Flickr30k Entities. Received: {error}") from None
+        raise ValueError(
+            f"{path}: expected an annotation of Flickr30k Entities. Received: {shortened(str(error))}"
+        ) from None
     return boxes
 
 

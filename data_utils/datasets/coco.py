@@ -11,6 +11,7 @@ from data_utils.datasets.assemble import assemble, existing_folder, find_file, p
 from data_utils.datasets.karpathy import read_karpathy
 from data_utils.datasets.splits import SPLIT_NAMES
 from data_utils.files import read_json
+from data_utils.foreign_text import brief
 
 if TYPE_CHECKING:
     from data_utils.captions import CaptionedImage
@@ -65,7 +66,7 @@ def _read_coco_files(paths, skipped):
                     skipped.add(reason, f"{path.name}, annotation {annotation.get('id')}")
                     continue
                 if splits.setdefault(image_id, split) != split:
-                    raise ValueError(f"{path}: the photo {image_id!r} is also in the split {splits[image_id]!r}.")
+                    raise ValueError(f"{path}: the photo {brief(image_id)} is also in the split {splits[image_id]!r}.")
                 captions.setdefault(image_id, []).append(text)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(

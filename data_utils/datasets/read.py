@@ -10,6 +10,7 @@ from pathlib import Path
 from data_utils.captions import CaptionedImage
 from data_utils.datasets import DATASETS, SPLITS, draw_split
 from data_utils.downloads import DOWNLOADS, download
+from data_utils.foreign_text import brief
 
 
 def read_data(
@@ -89,21 +90,23 @@ def _checked(images, split_seed):
                 f"Received: data with an element of type {type(image).__name__}"
             )
         if not isinstance(image.image_id, str):
-            raise ValueError(f"`image_id` is a string. Received: image_id={image.image_id!r}")
+            raise ValueError(f"`image_id` is a string. Received: image_id={brief(image.image_id)}")
         is_list = isinstance(image.captions, (list, tuple))
         if not is_list or not all(isinstance(caption, str) for caption in image.captions):
             raise ValueError(
-                f"`captions` is a list of captions. Received: captions={image.captions!r} of {image.image_id!r}"
+                f"`captions` is a list of captions. Received: captions={brief(image.captions)} "
+                f"of {brief(image.image_id)}"
             )
         if image.split not in (*SPLITS, None):
             raise ValueError(
-                f"Expected one of: {', '.join(SPLITS)}, or None. Received: split={image.split!r} of {image.image_id!r}"
+                f"Expected one of: {', '.join(SPLITS)}, or None. Received: split={brief(image.split)} "
+                f"of {brief(image.image_id)}"
             )
     twice = [image_id for image_id, count in Counter(image.image_id for image in images).items() if count > 1]
     if twice or not images:
         raise ValueError(
             "Expected photos with different ids, at least one. "
-            f"Received: {len(images)} photos{f', the id {twice[0]!r} more than once' if twice else ''}"
+            f"Received: {len(images)} photos{f', the id {brief(twice[0])} more than once' if twice else ''}"
         )
     if split_seed is not None:
         splits = draw_split([image.image_id for image in images], split_seed)

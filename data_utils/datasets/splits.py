@@ -3,6 +3,7 @@
 import random
 
 from data_utils.captions import image_id_of, load_document
+from data_utils.foreign_text import brief
 
 SPLITS = ("train", "dev", "test")
 SPLIT_NAMES = {
@@ -29,7 +30,7 @@ def draw_split(image_ids, seed):
 def split_of(name, where):
     split = SPLIT_NAMES.get(str(name).strip().lower())
     if split is None:
-        raise ValueError(f"{where}: unknown split. Expected: train, dev or test. Received: split={name!r}")
+        raise ValueError(f"{where}: unknown split. Expected: train, dev or test. Received: split={brief(name)}")
     return split
 
 
@@ -45,8 +46,8 @@ def read_split_lists(lists, skipped):
             image_id, where = image_id_of(line), f"{path.name}, line {number}"
             if splits.setdefault(image_id, split) != split:
                 raise ValueError(
-                    f"{where}: the photo {image_id!r} is in the split {split!r} here and in {splits[image_id]!r} in "
-                    f"{first_seen[image_id]}. A photo belongs to one split: take it off one of the lists."
+                    f"{where}: the photo {brief(image_id)} is in the split {split!r} here and in {splits[image_id]!r} "
+                    f"in {first_seen[image_id]}. A photo belongs to one split: take it off one of the lists."
                 )
             if image_id in first_seen:
                 skipped.add("photos named twice on a split list", where)

@@ -32,6 +32,7 @@ from data_utils.features.files import (
 )
 from data_utils.features.shards import Shard, refuse_other_shards, shard_manifests
 from data_utils.files import clear_half_written, exclusive_lock, write_sealed_json
+from data_utils.foreign_text import brief
 from data_utils.images import height_and_width, load_image
 from data_utils.photo_digests import PHOTO, find_changes, photo_of, pixel_digest
 from data_utils.progress import Progress
@@ -465,7 +466,7 @@ def refuse_differences(manifest, description, directory):
             f"{description['shard']} here. Move it away. Received: directory={str(directory)!r}"
         )
     differences = [
-        f"{name} {manifest.get(name, 0)!r} there, {description[name]!r} here"
+        f"{name} {brief(manifest.get(name, 0))} there, {description[name]!r} here"
         for name in (*MADE_WITH, *(["grid_shape"] if "grid_shape" in description else []))
         if manifest.get(name, 0) != description[name]  # caches of before there were views hold view 0
     ]

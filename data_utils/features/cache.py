@@ -17,6 +17,7 @@ import numpy as np
 from data_utils.features.build import build_cache, describe_encoder, refuse_differences
 from data_utils.features.files import DONE, FeatureFiles, rebuild_hint
 from data_utils.features.shards import JoinedRows, open_shards, shard_manifests, whole_manifest
+from data_utils.foreign_text import brief
 
 
 class FeatureCache:
@@ -99,7 +100,7 @@ class FeatureCache:
         for i, image_id in enumerate(image_ids):
             if image_id not in self:
                 raise ValueError(
-                    f"The cache has no features of the photo {image_id!r}"
+                    f"The cache has no features of the photo {brief(image_id)}"
                     + (f": it could not be read ({self.unreadable[image_id]})" if image_id in self.unreadable else "")
                     + f". Run FeatureCache.build with it. Received: directory={str(self.directory)!r}"
                 )
@@ -113,8 +114,8 @@ class FeatureCache:
             if self._done[rows[i]] != DONE or zlib.crc32(features[i]) != self._checksums[rows[i]]:
                 part = self._parts[self._features.array_of(rows[i])]
                 raise ValueError(
-                    f"{part.directory / 'features.npy'}: the row of the photo {self.image_ids[rows[i]]!r} is damaged. "
-                    f"{rebuild_hint(part.directory, part.manifest)}"
+                    f"{part.directory / 'features.npy'}: the row of the photo {brief(self.image_ids[rows[i]])} is "
+                    f"damaged. {rebuild_hint(part.directory, part.manifest)}"
                 )
             self._checked[rows[i]] = True
         return features

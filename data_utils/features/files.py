@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from data_utils.files import read_sealed_json
+from data_utils.foreign_text import brief
 from data_utils.photo_digests import PHOTO
 
 FORMAT_VERSION = 2
@@ -67,7 +68,7 @@ def read_manifest(directory, begun=True):
     if manifest.get("format") != "feature_cache" or manifest.get("version") != FORMAT_VERSION:
         raise ValueError(
             f"{path}: this is not the manifest of a feature cache of version {FORMAT_VERSION}. "
-            f"Received: format={manifest.get('format')!r}, version={manifest.get('version')!r}"
+            f"Received: format={brief(manifest.get('format'))}, version={brief(manifest.get('version'))}"
         )
     if "shard" in manifest and not _describes_a_shard(manifest["shard"]):
         raise ValueError(f"{directory}: what describes the shard is incomplete or wrong. {_remove_hint(directory)}")

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from data_utils.features.files import MADE_WITH, MOST_SHARDS, NOT_DONE, UNREADABLE, FeatureFiles, read_manifest
+from data_utils.foreign_text import brief
 
 FINGERPRINT = (*MADE_WITH, "grid_shape", "feature_dim")
 OF_THE_LIST = {"of": "number of shards", "photos": "photos", "digest": "digest of the photos' ids"}
@@ -214,7 +215,7 @@ def _differences(there, here):
         return "it is a cache of its own"
     pairs = [(name, there[name], here[name]) for name in FINGERPRINT if name in there and name in here]
     pairs += [(text, there["shard"][name], here["shard"][name]) for name, text in OF_THE_LIST.items()]
-    return "; ".join(f"{name} {one!r} there, {other!r} here" for name, one, other in pairs if one != other)
+    return "; ".join(f"{name} {brief(one)} there, {brief(other)} here" for name, one, other in pairs if one != other)
 
 
 def _ranges(numbers):

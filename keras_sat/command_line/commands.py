@@ -12,10 +12,11 @@ from pathlib import Path
 
 import keras_sat
 from data_utils.datasets import DATASETS
-from data_utils.files import write_whole
+from data_utils.files import clear_half_written, write_whole
+from data_utils.foreign_text import UNSEEN, visible
 from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.checks import NO_EPOCH, STOPPED_EARLY
-from keras_sat.command_line.messages import one_line, visible, without_number
+from keras_sat.command_line.messages import one_line, without_number
 from keras_sat.command_line.paths import drawing_paths, make_place, refuse_one_place_for_two, refuse_other_kind
 from keras_sat.installed import find_installed_weights, keras_home
 from keras_sat.options import ENCODER_NAMES, SelfCriticalOptions, SteadyOptions
@@ -118,6 +119,7 @@ def run_caption(
         refuse_other_kind(option, out)  # before a folder is made for another of them
     drawings = {option: drawing_paths(option, out, paths) for option, out in places.items()}
     refuse_one_place_for_two({option: drawn[paths[0]] for option, drawn in drawings.items()})
+    clear_half_written(*(path for drawn in drawings.values() for path in drawn.values()))
     unreadable = []
     with _progress(len(paths)) as progress:
         progress.advance(0)  # the first captions come only after a whole batch
@@ -217,7 +219,7 @@ def _or_by_tensorflow(results, model, paths, say, options):
 
 
 def _say_by_tensorflow(error):
-    print(f"keras-sat: {one_line(error)} TensorFlow captions instead.", file=sys.stderr)
+    print(f"keras-sat: {one_line(error, 'caption')} TensorFlow captions instead.", file=sys.stderr)
 
 
 def _prepare_fast(model):
@@ -233,7 +235,7 @@ def _prepare_fast(model):
             make_file(model)
     except (OSError, ValueError) as error:  # the captions are there
         if sys.stderr.isatty():
-            print(f"keras-sat: that is left out: {without_number(error)}", file=sys.stderr)
+            print(f"keras-sat: that is left out: {visible(without_number(error))}", file=sys.stderr)
 
 
 def _say_usual_model(name):
@@ -276,7 +278,7 @@ def _is_sure(result, min_confidence):
 
 def _as_line(path, result, min_confidence):
     """Return path, tab and caption; on a terminal the confidence too, and a doubtful line begins with "not sure"."""
-    line = f"{visible(path)}\t{result.caption if _is_sure(result, min_confidence) else NOT_SURE}"
+    line = f"{visible(path)}\t{visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE}"
     if result.confidence is None or not sys.stdout.isatty():
         return line
     doubt = f"{NOT_SURE}: " if min_confidence is None and result.confidence < DOUBTFUL else ""
@@ -302,7 +304,8 @@ def _as_json(result, maps):
 
 
 def _print_json(parts):
-    print(json.dumps(parts, ensure_ascii=False), flush=True)
+    text = json.dumps(parts, ensure_ascii=False)
+    print(UNSEEN.sub(lambda odd: json.dumps(odd[0])[1:-1], text), flush=True)
 
 
 def _captioner_of(models, encoder_weights, data=None):
@@ -359,6 +362,7 @@ def run_evaluate(
     refuse_one_place_for_two(places)
     for option, path in places.items():
         make_place(option, path)
+    clear_half_written(*(Path(path).expanduser() for path in places.values()))
     if captions is None:
         keep_results = gallery is not None or (grounding and "boxes" not in options)
         table = evaluate(_captioner_of(model, encoder_weights, data), data, keep_results=keep_results, **options)
@@ -490,6 +494,7 @@ def run_calibrate(
         )
     if report is not None:
         make_place("json", report)
+        clear_half_written(Path(report).expanduser())
     if output_dir is not None:
         refuse_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
@@ -585,7 +590,7 @@ def run_info(data_dir=None):
         print(f"messages of TensorFlow itself, such as why it finds no GPU: hidden; {LOG_LEVEL}=0 shows them")
     folder = keras_home() / "models"
     weights = sorted(path.name for path in folder.glob("*.h5")) if folder.is_dir() else []
-    print(f"encoder weights in {visible(folder)}: {', '.join(weights) or 'none'}")
+    print(f"encoder weights in {visible(folder)}: {visible(', '.join(weights)) or 'none'}")
     if packages := [name for name in ENCODER_NAMES if find_installed_weights(name)]:
         print(f"encoder weights in packages that are installed: {', '.join(packages)}")
     print(f"bundled models: {', '.join(pretrained_names()) or 'none'}")

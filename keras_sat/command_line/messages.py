@@ -8,15 +8,16 @@ import signal
 import sys
 import threading
 
+from data_utils.foreign_text import shortened, visible
 from data_utils.quiet import reason_of
 from keras_sat.checks import WHOSE_ENCODER_WEIGHTS
 from keras_sat.command_line.arguments import options_of
 
-GO_ON = "and run the same command again: it resumes where it was."
+RESUMING = ("demo", "fit", "features")  # commands that go on where they were stopped
 WAYS_OUT = {
-    errno.ENOSPC: f"Make room {GO_ON}",
-    getattr(errno, "EDQUOT", errno.ENOSPC): f"Make room {GO_ON}",  # Windows has none
-    errno.EFBIG: f"Allow larger files (`ulimit -f` shows the limit) {GO_ON}",
+    errno.ENOSPC: "Make room {and_again}",
+    getattr(errno, "EDQUOT", errno.ENOSPC): "Make room {and_again}",  # Windows has none
+    errno.EFBIG: "Allow larger files (`ulimit -f` shows the limit) {and_again}",
     errno.EISDIR: "Name a file instead.",
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Choose a folder that can be written to."),
     **dict.fromkeys(  # a folder may vanish while it is made, or it is a file
@@ -85,9 +86,9 @@ def say_what_is_wrong(command, error):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, (ValueError, OSError)):
-        line = as_options(one_line(error), command)
+        line = as_options(one_line(error, command), command)
     elif isinstance(error, MemoryError):
-        reason = f" ({one_line(error)})" if str(error) else ""
+        reason = f" ({one_line(error, command)})" if str(error) else ""
         line = f"There is not enough memory for this{reason}. Use smaller numbers."
     elif isinstance(error, RuntimeError) and "home directory" in str(error):  # as Path.expanduser says it
         line = "A path begins with ~ and the name of no user here. Write it out."
@@ -95,25 +96,26 @@ def say_what_is_wrong(command, error):
         # TensorFlow wraps what went wrong in its threads, a photo that vanished for example, into an error of its own.
         wrapped = re.search(r"(?:ValueError|\w*Error): (.+)", str(error))
         reason = wrapped[1] if wrapped else reason_of(error)
-        way_out = next((f". {way}" for number, way in WAYS_OUT.items() if reason.endswith(os.strerror(number))), "")
-        line = f"{visible(reason)}{way_out}"
+        number = next((number for number in WAYS_OUT if reason.endswith(os.strerror(number))), None)
+        line = f"{visible(reason)}{_way_out(number, command)}"
     else:
         raise error
     print(f"keras-sat: {line}", file=sys.stderr)
     return 2
 
 
-def one_line(error):
-    """Return what an error says, and what to do about it, in one line."""
-    text = without_number(error)
-    if isinstance(error, OSError) and error.errno in WAYS_OUT:
-        text += f". {WAYS_OUT[error.errno]}"
+def one_line(error, command):
+    """Return what an error says, and what to do about it, in one line; long values that it quotes are cut."""
+    text = re.sub(r"(?<!\w)(['\"])(.*?)\1", lambda quoted: shortened(quoted[0]), without_number(error), flags=re.DOTALL)
+    if isinstance(error, OSError):
+        text += _way_out(error.errno, command)
     return visible(" ".join(text.split()))
 
 
-def visible(text):
-    """Return a text, such as a path, with escapes for what would break its line or steer the terminal."""
-    return re.sub("[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda odd: odd[0].encode("unicode_escape").decode(), str(text))
+def _way_out(number, command):
+    """Return what to do about an error of the operating system, as the end of a message; "" where that is not known."""
+    and_again = "and run the same command again" + (": it resumes where it was." if command in RESUMING else ".")
+    return f". {WAYS_OUT[number].format(and_again=and_again)}" if number in WAYS_OUT else ""
 
 
 def without_number(error):
@@ -137,4 +139,4 @@ def as_options(text, command):
 
 
 def show_warning(command, message, category, filename, lineno, file=None, line=None):
-    print(f"keras-sat: {as_options(one_line(message), command)}", file=sys.stderr)
+    print(f"keras-sat: {as_options(one_line(message, command), command)}", file=sys.stderr)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from data_utils.foreign_text import brief
 from keras_sat.files.model_folder import CONFIDENCE, PRETRAINED, add_confidence, read_model, write_model
 from keras_sat.files.strangers import refuse_claims, refuse_grids, said_of
 from keras_sat.model.graphs import plain
@@ -91,7 +92,7 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along
     if own and trained and encoder is None:
         raise ValueError(
             "This captioner trained an encoder that keras_sat does not know: pass one of the same architecture "
-            f"as `encoder`. Received: encoder=None (it was called {options['encoder']!r})"
+            f"as `encoder`. Received: encoder=None (it was called {brief(options['encoder'])})"
         )
     if (trained or comes_along) and encoder_weights is not None:
         warnings.warn(
@@ -140,7 +141,7 @@ def bundled_encoder(name):
     if name != known:
         raise ValueError(
             f'"bundled" weights are those of the bundled captioner\'s encoder, {known}. Name that one, or pass the '
-            f"path of a weights file. Received: encoder_weights='{BUNDLED}' with encoder={name!r}"
+            f"path of a weights file. Received: encoder_weights='{BUNDLED}' with encoder={brief(name)}"
         )
     names = sorted(name for name in arrays if name.startswith("encoder/"))  # numbered, in the order of the layers
     smoothing = settings["captioner"].get("photo_smoothing")

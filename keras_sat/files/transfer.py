@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from data_utils.foreign_text import brief
 from keras_sat.files.saving import refuse_unbuilt
 from keras_sat.model.photo_encoder import BUNDLED
 
@@ -40,8 +41,8 @@ def _refuse_another_encoder(captioner, options):
     for name in ("encoder", "encoder_layer", "image_size"):  # with another grid it is the same, with the same weights
         if options.get(name, before[name]) != before[name]:
             raise ValueError(
-                f"A captioner keeps the encoder that it has: {name} is {before[name]!r}. "
-                f"Received: {name}={options[name]!r}"
+                f"A captioner keeps the encoder that it has: {name} is {brief(before[name])}. "
+                f"Received: {name}={brief(options[name])}"
             )
     weights = options.get("encoder_weights", before["encoder_weights"])
     if weights != before["encoder_weights"] and (captioner.photo_encoder.is_saved or weights == BUNDLED):
@@ -84,7 +85,7 @@ def _take_over_weights(captioner, adapted, options):
         if shape != list(weight.shape):
             before = captioner.get_config()
             changed = [
-                f"{key}={value!r} (it is {before.get(key)!r})"
+                f"{key}={brief(value)} (it is {brief(before.get(key))})"
                 for key, value in options.items()
                 if key != "seed" and before.get(key) != value
             ]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from data_utils.foreign_text import brief
 from keras_sat import equations
 from keras_sat.model.fast import fused
 from keras_sat.model.fast.dense import LoopDense
@@ -104,7 +105,7 @@ class Attention(keras.layers.Layer):
     def __init__(self, *, selection="soft", sharpness=1.0, **kwargs):
         super().__init__(**{"autocast": False, **kwargs})  # noise stays in float32
         if selection not in ATTENTIONS:
-            raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: selection={selection!r}")
+            raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: selection={brief(selection)}")
         self.selection = selection
         self.sharpness = sharpness
 
@@ -300,9 +301,9 @@ class Sentinel(keras.layers.Layer):
 def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):
     """Return the attention layer of two names: one of ATTENTIONS, one of SCORINGS (if it chooses)."""
     if attention not in ATTENTIONS:
-        raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: attention={attention!r}")
+        raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: attention={brief(attention)}")
     if scoring not in SCORINGS:
-        raise ValueError(f"Expected one of: {', '.join(SCORINGS)}. Received: scoring={scoring!r}")
+        raise ValueError(f"Expected one of: {', '.join(SCORINGS)}. Received: scoring={brief(scoring)}")
     if not isinstance(ATTENTIONS[attention], Selection):
         raise ValueError(
             "An entry of ATTENTIONS is a Selection, which says whether it draws places: "

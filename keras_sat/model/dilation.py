@@ -12,6 +12,8 @@ import re
 import keras
 from keras import layers
 
+from data_utils.foreign_text import brief
+
 STRIDED = (layers.Conv2D, layers.DepthwiseConv2D, layers.MaxPooling2D, layers.AveragePooling2D)
 
 
@@ -20,7 +22,7 @@ def rows_and_columns_of(grid):
     written = "x".join(map(str, grid)) if isinstance(grid, (list, tuple)) else grid
     match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", written) if isinstance(written, str) else None
     if match is None:
-        raise ValueError(f'Expected rows and columns, such as "14x14". Received: grid={grid!r}')
+        raise ValueError(f'Expected rows and columns, such as "14x14". Received: grid={brief(grid)}')
     return tuple(int(side) for side in match.groups())
 
 
@@ -42,7 +44,7 @@ def with_grid(network, grid):
             return finer
     raise ValueError(
         f"This encoder cannot have that grid at this size of photos. Expected one of: {', '.join(found)}. "
-        f"Received: grid={grid!r}"
+        f"Received: grid={brief(grid)}"
     )
 
 

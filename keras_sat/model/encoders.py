@@ -13,6 +13,7 @@ import sys
 import keras
 from keras import layers
 
+from data_utils.foreign_text import brief
 from data_utils.images import height_and_width
 from keras_sat.installed import keras_home
 from keras_sat.model.dilation import rows_and_columns_of, with_grid
@@ -42,7 +43,7 @@ def _encoder_of(network, preprocessing, *, name, layer, grid, image_size):
     if layer not in names:
         raise ValueError(
             f"`{name}` has no layer of that name with a feature grid. Expected one of: {', '.join(names)}. "
-            f"Received: layer={layer!r}"
+            f"Received: layer={brief(layer)}"
         )
     trunk = keras.Model(network.input, network.get_layer(layer).output, name=f"{name}_trunk")
     if grid is not None:
@@ -198,12 +199,12 @@ def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
     names = ("conv1", "conv2", "conv3", "coordinates")
     if layer not in names:
         raise ValueError(
-            f"`tiny` has no layer of that name. Expected one of: {', '.join(names)}. Received: layer={layer!r}"
+            f"`tiny` has no layer of that name. Expected one of: {', '.join(names)}. Received: layer={brief(layer)}"
         )
     encoder = keras.Model(images, network.get_layer(layer).output, name="tiny")
     if grid is not None and rows_and_columns_of(grid) != encoder.output_shape[1:3]:
         rows, columns = encoder.output_shape[1:3]
-        raise ValueError(f"`tiny` has a grid of {rows}x{columns} at this size. Received: grid={grid!r}")
+        raise ValueError(f"`tiny` has a grid of {rows}x{columns} at this size. Received: grid={brief(grid)}")
     encoder.encoder_layer = layer
     return encoder
 
@@ -244,7 +245,7 @@ def make_encoder_top(name, *, start, layer=None, weights="imagenet", image_size=
     except ValueError:
         raise ValueError(
             f"`{name}` cannot be cut behind this layer: it is no layer up to {names[-1]!r}, or what comes later needs "
-            f"more than its grid. Its layers are: {', '.join(names[:-1])}. Received: layer={start!r}"
+            f"more than its grid. Its layers are: {', '.join(names[:-1])}. Received: layer={brief(start)}"
         ) from None
 
 
@@ -255,14 +256,14 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=
     pixels, of the Gaussian that photos are smoothed with first, see SmoothPhotos.
     """
     if name not in ENCODERS:
-        raise ValueError(f"Expected one of: {', '.join(ENCODERS)}. Received: encoder={name!r}")
+        raise ValueError(f"Expected one of: {', '.join(ENCODERS)}. Received: encoder={brief(name)}")
     sides = image_size if isinstance(image_size, (list, tuple)) else [image_size, image_size]
     if image_size is not None and not (
         len(sides) == 2 and all(isinstance(side, numbers.Integral) and 1 <= side <= MOST_PIXELS for side in sides)
     ):
         raise ValueError(
             f"`image_size` is a whole number of pixels, at most {MOST_PIXELS}, or (height, width). "
-            f"Received: image_size={image_size!r}"
+            f"Received: image_size={brief(image_size)}"
         )
     if isinstance(image_size, numbers.Integral):
         image_size = int(image_size)

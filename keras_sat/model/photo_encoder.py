@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from data_utils.foreign_text import brief
 from keras_sat.checks import WHOSE_ENCODER_WEIGHTS
 from keras_sat.model.dilation import rows_and_columns_of
 from keras_sat.model.encoder_weights import weights_called
@@ -61,7 +62,7 @@ class PhotoEncoder:
         if smoothing and (self.is_own or encoder is None):
             raise ValueError(
                 "`photo_smoothing` stands before an encoder of ENCODERS; a keras.Model brings its own preprocessing. "
-                f"Received: photo_smoothing={smoothing} with encoder={self.name!r}"
+                f"Received: photo_smoothing={smoothing} with encoder={brief(self.name)}"
             )
         self.known_grid = None
         self.comes_along = arrays is not None
@@ -104,7 +105,7 @@ class PhotoEncoder:
         if self._network is None and self.is_own:
             raise ValueError(
                 f"This captioner was made with an encoder that keras_sat does not know. Pass it: "
-                f"Captioner.load(directory, encoder=...). Received: encoder={self.name!r}"
+                f"Captioner.load(directory, encoder=...). Received: encoder={brief(self.name)}"
             )
         if self._network is None:
             with tf.init_scope():  # outside of any graph that is just being made: weights are read from a file
@@ -163,7 +164,7 @@ class PhotoEncoder:
             _, rows, columns, feature_dim = self.top.input_shape
             if features_shape != (rows * columns, feature_dim):
                 raise ValueError(
-                    f"The layers behind {self.layer!r} expect its grid, {rows} x {columns} x {feature_dim}, "
+                    f"The layers behind {brief(self.layer)} expect its grid, {rows} x {columns} x {feature_dim}, "
                     f"of a photo of the encoder's size. Received: features of shape {features_shape}"
                 )
         if None not in (self.grid_shape, num_regions) and np.prod(self.grid_shape) != num_regions:
@@ -195,7 +196,7 @@ class PhotoEncoder:
         if self.is_own or self.name is None:
             raise ValueError(
                 "`grid` changes an encoder of ENCODERS; a keras.Model has the grid that it was made with. "
-                f"Received: grid={grid!r} with encoder={self.name!r}"
+                f"Received: grid={brief(grid)} with encoder={brief(self.name)}"
             )
         return written
 
@@ -214,8 +215,8 @@ class PhotoEncoder:
         if not self.is_frozen or self.layer is None or self.is_own or self.name is None:
             raise ValueError(
                 "The layers behind `encoder_layer` of a frozen encoder can be trained, where it is one of ENCODERS. "
-                f"Received: trained_up_to={self.trained_up_to!r} with encoder={self.name!r}, "
-                f"encoder_layer={self.layer!r}, encoder_training={self.training!r}"
+                f"Received: trained_up_to={brief(self.trained_up_to)} with encoder={brief(self.name)}, "
+                f"encoder_layer={brief(self.layer)}, encoder_training={brief(self.training)}"
             )
         with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
             return make_encoder_top(self.name, start=self.layer, layer=self.trained_up_to, **self._how_made())
@@ -228,7 +229,7 @@ class PhotoEncoder:
 def _check_encoder(encoder):
     if isinstance(encoder, str) and encoder not in ENCODERS or not isinstance(encoder, (str, keras.Model, type(None))):
         raise ValueError(
-            f"Expected one of: {', '.join(ENCODERS)}, or a keras.Model, or None. Received: encoder={encoder!r}"
+            f"Expected one of: {', '.join(ENCODERS)}, or a keras.Model, or None. Received: encoder={brief(encoder)}"
         )
     if isinstance(encoder, keras.Model):
         shapes = getattr(encoder, "input_shape", None), getattr(encoder, "output_shape", None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data_utils.files import write_whole
+from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
 from keras_sat.checks import check_axes, check_counts, check_list_of_results
 from keras_sat.pictures.brightness import full_light, times_even_text
@@ -76,7 +77,7 @@ class AttentionDisplay:
         if isinstance(words, str) or not all(isinstance(word, str) for word in words):
             raise ValueError(
                 "Expected a list of words as text, such as a result's `words`; bytes of an exported model have "
-                f"decode(). Received: words={words!r}"
+                f"decode(). Received: words={brief(words)}"
             )
         maps = np.asarray(self.attention_weights, dtype=float)
         if maps.ndim != 3 or len(maps) != len(words) or 0 in maps.shape[1:]:
@@ -155,7 +156,7 @@ class AttentionDisplay:
         for position, (panel, word) in enumerate(zip(panels[1:], self.words)):
             self._draw_map(panel, position, opacity, colour_map)
             nan_note = "" if np.isfinite(self.attention_weights[position]).all() else " (NaN)"
-            panel.set_title(word + nan_note, parse_math=False)
+            panel.set_title(visible(word) + nan_note, parse_math=False)  # of U+FEFF matplotlib makes no PDF
             _write_below(panel, self._note(position))
         return ax
 
@@ -184,7 +185,7 @@ class AttentionDisplay:
             item if isinstance(item, AttentionDisplay) else AttentionDisplay.from_result(item) for item in displays
         ]
         if isinstance(names, str):
-            raise ValueError(f"Expected a list of a name for each row. Received: names={names!r}")
+            raise ValueError(f"Expected a list of a name for each row. Received: names={brief(names)}")
         names = [""] * len(displays) if names is None else list(names)
         if not displays or len(names) != len(displays):
             raise ValueError(
@@ -204,7 +205,7 @@ class AttentionDisplay:
             raise ValueError(f"Expected axes (rows, columns), {len(displays)} rows. Received: shape {np.shape(ax)}")
         for row, display, name in zip(ax, displays, names):
             display.plot(row, opacity=opacity, colour_map=colour_map)
-            row[0].set_title(name, parse_math=False)
+            row[0].set_title(visible(name), parse_math=False)
         return ax
 
     def save(self, path: str | os.PathLike, *, columns: int | None = None, **options: Any) -> None:

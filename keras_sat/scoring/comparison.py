@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from data_utils.foreign_text import brief, visible
 from keras_sat.scoring.phrases import GROUNDING
 from keras_sat.scoring.scores import SCORES, columns, unit_and_digits
 from keras_sat.scoring.table import ScoreTable
@@ -52,7 +53,8 @@ class Comparison:
                 + f"{difference:>12}  {low} to {high}"
             )
         counted = [
-            f"{name} ({count} seed{'s' if count > 1 else ''})" for name, count in zip(self.names, self.num_seeds)
+            f"{visible(name)} ({count} seed{'s' if count > 1 else ''})"
+            for name, count in zip(self.names, self.num_seeds)
         ]
         lines.append(f"first: {counted[0]}; second: {counted[1]}; {self.num_photos} photos")
         lines.append("Intervals: photos, and seeds, drawn with repetition.")
@@ -161,7 +163,7 @@ def _check_same_photos(tables):
             if table.settings.get(name) != first.settings.get(name):
                 raise ValueError(
                     f"The scores are of different {name}. "
-                    f"Received: {first.settings.get(name)!r} and {table.settings.get(name)!r}"
+                    f"Received: {brief(first.settings.get(name))} and {brief(table.settings.get(name))}"
                 )
         if [entry["image_id"] for entry in table.captions] != [entry["image_id"] for entry in first.captions]:
             raise ValueError(

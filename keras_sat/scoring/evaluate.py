@@ -13,6 +13,7 @@ from data_utils.captions import image_id_of, refuse_long_caption, tokenise
 from data_utils.datasets.boxes import boxes_of
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.files import read_json
+from data_utils.foreign_text import brief
 from data_utils.images import readable_photos
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
@@ -169,14 +170,14 @@ def evaluate_captions(
     if twice:
         raise ValueError(
             "Two photos have the same id, but for their ending or for zeros before a number: their captions cannot be "
-            f"distinguished. Received: image_id={twice[0]!r}"
+            f"distinguished. Received: image_id={brief(twice[0])}"
         )
     missing = [image.image_id for image, key in zip(images, keys) if key not in texts]
     of_split = {_caption_key(image.image_id) for image in every if image.split == split}
     foreign = sorted(texts.keys() - of_split)
     if missing or foreign:
         parts = [f"no caption for {len(missing)} of its {len(keys)} photos (first: {missing[0]!r})"] if missing else []
-        parts += [f"{len(foreign)} captions of other photos (first: {foreign[0]!r})"] if foreign else []
+        parts += [f"{len(foreign)} captions of other photos (first: {brief(foreign[0])})"] if foreign else []
         raise ValueError(
             f"{_source_of(captions)}: Expected one caption for each photo of the split {split!r}. "
             f"Received: {' and '.join(parts)}"
@@ -349,7 +350,7 @@ def _read_captions(captions):
             raise ValueError(f"{source}: {expected}. Received: entry {number} = {str(entry)[:80]}")
         key = _caption_key(image_id)
         if key in texts:
-            raise ValueError(f"{source}: there are two captions of one photo. Received: image_id={image_id!r}")
+            raise ValueError(f"{source}: there are two captions of one photo. Received: image_id={brief(image_id)}")
         refuse_long_caption(text, image_id, source)
         texts[key] = text
     return texts

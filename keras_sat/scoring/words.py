@@ -3,6 +3,7 @@
 from collections import Counter
 
 from data_utils.captions import tokenise
+from data_utils.foreign_text import brief
 
 MAX_ORDER = 4  # words in a row, at most, that BLEU and CIDEr look at
 
@@ -18,7 +19,7 @@ def as_words(references, candidates):
     for number, photo_references in enumerate(references):
         if isinstance(photo_references, str) or not len(photo_references):
             raise ValueError(
-                f"Expected a list of captions for each photo. Received: references[{number}]={photo_references!r}"
+                f"Expected a list of captions for each photo. Received: references[{number}]={brief(photo_references)}"
             )
     return [[words_of(caption) for caption in captions] for captions in references], [*map(words_of, candidates)]
 

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from data_utils.captions import tokenise
+from data_utils.foreign_text import brief
 from data_utils.images import find_pictures, load_image, stands_for_many
 from keras_sat.model.graphs import Graphs
 from keras_sat.options import ANY_COUNT, SearchOptions, one_of, split_options, with_options
@@ -401,11 +402,11 @@ def _words_of(captions, num_images):
     is_list = isinstance(captions, (list, tuple)) and all(isinstance(caption, str) for caption in captions)
     if not is_list or len(captions) != num_images:
         raise ValueError(
-            f"Expected one caption, as text, for each of {num_images} images. Received: captions={captions!r}"
+            f"Expected one caption, as text, for each of {num_images} images. Received: captions={brief(captions)}"
         )
     words = [tokenise(caption) for caption in captions]
     if not all(words):
-        raise ValueError(f"There is no word in a caption. Received: {captions[words.index([])]!r}")
+        raise ValueError(f"There is no word in a caption. Received: {brief(captions[words.index([])])}")
     return words
 
 

@@ -2,6 +2,7 @@
 
 import keras
 
+from data_utils.foreign_text import visible
 from keras_sat.scoring.bleu import bleu, bleu_counts
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.evaluate import NUM_REFERENCES, caption_photos
@@ -33,7 +34,7 @@ class ShowCaptions(keras.callbacks.Callback):
         with self.model.averaged_weights():
             results = caption_photos(self.model, self.images, self.cache, **self.search_options)
         for image, result in zip(self.images, results):
-            self.output(f"    {image.image_id}: {result.caption}")
+            self.output(f"    {visible(image.image_id)}: {visible(result.caption)}")
 
 
 class ScoreCaptions(keras.callbacks.Callback):
