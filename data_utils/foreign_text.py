@@ -20,6 +20,15 @@ def visible(text):
     return UNSEEN.sub(lambda odd: odd[0].encode("unicode_escape").decode(), str(text))
 
 
+def visible_json(text):
+    """Return JSON that has the same content, and shows the same characters as escapes.
+
+    >>> visible_json('"c\\u202egnp.exe\\x7f"')
+    '"c\\\\u202egnp.exe\\\\u007f"'
+    """
+    return UNSEEN.sub(lambda odd: re.sub("....", r"\\u\g<0>", odd[0].encode("utf-16-be", "surrogatepass").hex()), text)
+
+
 def brief(value):
     """Return the repr of a value for a message, cut at MOST_SHOWN letters.
 

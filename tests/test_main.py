@@ -318,7 +318,7 @@ def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(whole_tr
 
 @pytest.mark.skipif(os.name == "nt", reason="names of files are letters there")
 def test_names_of_files_break_no_line_and_steer_no_terminal(whole_training, pictures, tmp_path, capsys):
-    names = ["a\nb\tc.png", "\x1b[31mred\x85.png", "f\u2028g.png", "h\u202egnp.png"]
+    names = ["a\nb\tc.png", "\x1b[31mred\x85\x7f.png", "f\u2028g.png", "h\u202egnp.png"]
     for name in names:
         (pictures / name).write_bytes((pictures / "a.png").read_bytes())
     (pictures / "\x1b[2J\n.gif").write_bytes(b"nothing")
@@ -332,7 +332,7 @@ def test_names_of_files_break_no_line_and_steer_no_terminal(whole_training, pict
     lines = output.removesuffix("\n").split("\n")
     assert [line.split("\t")[0] for line in lines] == [
         f"{pictures}{os.sep}{name}"
-        for name in (r"a\nb\tc.png", r"\x1b[31mred\x85.png", r"f\u2028g.png", r"h\u202egnp.png")
+        for name in (r"a\nb\tc.png", r"\x1b[31mred\x85\x7f.png", r"f\u2028g.png", r"h\u202egnp.png")
     ]
     assert r"\x1b[2J\n.gif: " in error and r"--html: " in error and error.count("\n") == 2
     assert all(text.replace("\n", "").replace("\t", "").isprintable() for text in (output, error))

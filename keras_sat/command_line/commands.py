@@ -13,7 +13,7 @@ from pathlib import Path
 import keras_sat
 from data_utils.datasets import DATASETS
 from data_utils.files import clear_half_written, write_whole
-from data_utils.foreign_text import UNSEEN, visible
+from data_utils.foreign_text import visible, visible_json
 from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.checks import NO_EPOCH, STOPPED_EARLY
 from keras_sat.command_line.messages import one_line, without_number
@@ -304,8 +304,7 @@ def _as_json(result, maps):
 
 
 def _print_json(parts):
-    text = json.dumps(parts, ensure_ascii=False)
-    print(UNSEEN.sub(lambda odd: json.dumps(odd[0])[1:-1], text), flush=True)
+    print(visible_json(json.dumps(parts, ensure_ascii=False)), flush=True)
 
 
 def _captioner_of(models, encoder_weights, data=None):
