@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import numbers
 import os
@@ -28,6 +27,7 @@ MOST_BYTES = 2**30  # of memory for one picture
 MANY_BYTES = 200_000_000  # pictures that take more are decoded one at a time, however many threads read
 # While a picture is decoded, measured; other formats take Pillow's own 4.
 BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 8}
+BLOCK_BYTES = 2**26  # above 2**25, memory goes back to the system at once
 STRIP_PIXELS = 10_000_000  # larger pictures are made RGB strip by strip, with the same result
 REDUCED_PIXELS = 40_000_000  # still larger ones are averaged before they are resized
 _one_at_a_time = threading.Lock()
@@ -164,6 +164,8 @@ class _Refused(ValueError):
 
 
 def _decoded(image, size, name):
+    from PIL import Image
+
     try:
         needed_bytes = _prepared(image, size)
         if needed_bytes > MOST_BYTES:
@@ -171,7 +173,11 @@ def _decoded(image, size, name):
                 f"the picture is too large. Save it with fewer pixels. Expected: at most {MOST_BYTES / 1e9:.1f} GB of "
                 f"memory for one. Received: {image.width} x {image.height} pixels, {needed_bytes / 1e9:.1f} GB"
             )
-        with _one_at_a_time if needed_bytes > MANY_BYTES else contextlib.nullcontext():
+        if needed_bytes <= MANY_BYTES:
+            return _upright_rgb(image, size)
+        # In smaller blocks, as Pillow has them, the C library keeps the memory for itself, for each thread.
+        Image.core.set_block_size(BLOCK_BYTES)
+        with _one_at_a_time:
             return _upright_rgb(image, size)
     except _Refused as error:
         raise ValueError(f"{name}: {error}") from None

@@ -216,7 +216,10 @@ from PIL import Image
 from data_utils import load_image
 Image.init()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-readers = [threading.Thread(target=load_image, args=(sys.argv[1], 224)) for _ in range(2)]
+def read():
+    for _ in range(2):
+        load_image(sys.argv[1], 224)
+readers = [threading.Thread(target=read) for _ in range(2)]
 for reader in readers:
     reader.start()
 for reader in readers:
