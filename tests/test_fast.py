@@ -172,7 +172,7 @@ def test_from_the_shell_without_tensorflow(pictures, tmp_path, monkeypatch):
     assert not with_tensorflow and (tmp_path / "x.png").is_file() and '"confidence"' in lines[0]
     _, with_tensorflow, said = run(*command, "--say", "a red zebra")
     assert not with_tensorflow and "words that the model does not know: zebra" in said
-    for other in (["--num-beams", "5"], ["--length-penalty", "0.2"]):
+    for other in (["--num-beams", "5"], ["--length-penalty", "0.2"], ["--say", "a red circle " * 7]):
         assert run(*command, *other)[1], "what the file was not made for"
 
 
@@ -252,7 +252,7 @@ def test_both_ways_take_the_same_captioner(traps, monkeypatch, model, expected):
     named = [] if model is None else [model]
     assert commands._captioner_of([*map(str, named)] or None, None) == expected
     assert Captioner.from_pretrained(*named) == expected
-    on_the_command_line = commands._model_for_litert([*map(str, named)] or None, None, {})
+    on_the_command_line = commands._model_for_litert([*map(str, named)] or None, None, None, {})
     assert fast.ready_captioner(on_the_command_line) == load_fast(*named) == fast.made_folder(expected)
 
 

@@ -30,6 +30,7 @@ from keras_sat.__main__ import main
 from keras_sat.fast import export_folder
 from keras_sat.files.export import CAPTION_SCRIPT
 from keras_sat.files.litert_folder import read_litert
+from keras_sat.files.model_folder import pretrained_directory
 from keras_sat.web import folder as web_folder
 from keras_sat.web import runtime
 from keras_sat.web.folder import write_page
@@ -566,6 +567,12 @@ def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
     assert "has its model already" in capsys.readouterr().err
     assert main(["app", "scenes", "--no-browser", "--runtime", str(npm)]) == 0
     assert len(written) == 2
+    loaded = []
+    monkeypatch.setattr(Captioner, "from_pretrained", lambda model, **options: loaded.append(model))
+    (tmp_path / "page").rename(tmp_path / "flickr8k")
+    monkeypatch.chdir(tmp_path)
+    assert main(["app", "--no-browser", "--runtime", str(npm)]) == 0
+    assert loaded == [pretrained_directory("flickr8k")], "the bundled one, whatever the current folder holds"
 
 
 @pytest.mark.parametrize(

@@ -341,7 +341,7 @@ def _add_app(parser):
         "model",
         metavar="MODEL",
         nargs="?",
-        default=DEFAULT_MODEL,
+        default=None,
         help=f"a folder that was saved, the name of a bundled model, or a page that export --web wrote; default: "
         f"{DEFAULT_MODEL}",
     )

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import keras_sat
+from data_utils.captions import tokenise
 from data_utils.datasets import DATASETS
 from data_utils.files import clear_half_written, write_whole
 from data_utils.foreign_text import visible, visible_json
@@ -103,7 +104,7 @@ def run_caption(
             f"Received: --say with --{next(iter(options)).replace('_', '-')}"
         )
     paths = find_pictures(images, recursive=recursive)
-    fast_model = _model_for_litert(model, encoder_weights, options)
+    fast_model = _model_for_litert(model, encoder_weights, say, options)
     fast = _fast_captioner_of(fast_model)
     if fast and not model:
         _say_usual_model(DEFAULT_MODEL)
@@ -162,14 +163,15 @@ def run_caption(
         raise ValueError("; ".join(map(visible, unreadable)))
 
 
-def _model_for_litert(models, encoder_weights, options):
-    """Return the model that LiteRT may run: the only one, with its own weights and the usual search; else None."""
+def _model_for_litert(models, encoder_weights, say, options):
+    """Return the model that LiteRT may run: the only one, with its own weights and the default search; else None."""
     from keras_sat.fast import SEARCH, is_installed
     from keras_sat.files.model_folder import PRETRAINED
 
-    is_usual = all(SEARCH.get(name) == value for name, value in options.items())
-    model, *others = models or [PRETRAINED / DEFAULT_MODEL]  # whatever lies in the current folder
-    return model if is_usual and encoder_weights is None and not others and is_installed() else None
+    model, *others = models or [PRETRAINED / DEFAULT_MODEL]  # whatever the current folder holds
+    is_default = all(SEARCH.get(name) == value for name, value in options.items())
+    fits = say is None or len(tokenise(say)) < SEARCH["max_length"] or _is_export(model)  # which has no other way
+    return model if is_default and fits and encoder_weights is None and not others and is_installed() else None
 
 
 def _fast_captioner_of(model):
@@ -529,10 +531,12 @@ def run_export(model, directory, tflite, web, runtime, encoder_weights=None, **o
 
 def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
     """Serve a page until Ctrl-C: one that is there, or that of a model, which is made now and removed in the end."""
+    from keras_sat.files.model_folder import PRETRAINED
     from keras_sat.web.folder import add_runtime, is_page, write_page
     from keras_sat.web.runtime import runtime_files
     from keras_sat.web.serve import page_server, serve
 
+    model = model or PRETRAINED / DEFAULT_MODEL  # whatever the current folder holds
     page = Path(model).expanduser()
     page = page.parent if page.name == "index.html" else page
     if is_page(page):
