@@ -109,14 +109,15 @@ def test_the_shards_together_are_the_cache_of_one_machine(tmp_path, photos, shar
     np.testing.assert_array_equal(second.features(second.image_ids), whole.features(second.image_ids))
 
 
-def test_an_encoder_of_keras_gives_the_same_bits(tmp_path, photos):
+def test_an_encoder_of_keras_gives_the_same_features(tmp_path, photos):
     encoder = keras_sat.ENCODERS["tiny"](image_size=32)
     options = {"image_size": None, "dtype": "float32"}
     for number in (2, 1):
         build(tmp_path / "shards", photos, encoder, shard=f"{number}/2", **options)
     joined = FeatureCache.open(tmp_path / "shards", encoder=encoder)
     whole = build(tmp_path / "whole", photos, encoder, **options)
-    np.testing.assert_array_equal(joined.features(photos[0]), whole.features(photos[0]))
+    # Some processors add up batches of other sizes in another order.
+    np.testing.assert_allclose(joined.features(photos[0]), whole.features(photos[0]), rtol=0, atol=1e-6)
     keras.utils.set_random_seed(1)
     with pytest.raises(ValueError, match="made differently: weights_digest"):
         FeatureCache.open(tmp_path / "shards", encoder=keras_sat.ENCODERS["tiny"](image_size=32))

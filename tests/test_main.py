@@ -592,7 +592,8 @@ def test_json_names_drawings_and_has_maps(whole_training, pictures, tmp_path, mo
         drawn = {"plot": tmp_path / "p" / f"{name}-attention.png", "html": tmp_path / "h" / f"{name}-attention.html"}
         for option, path in drawn.items():
             assert line[option] == str(path) and path.is_file()
-        assert set(line) == {"image", "caption", "words", "log_prob", "rows", "columns", "attention_weights", *drawn}
+        maps_too = {"rows", "columns", "attention_weights"}
+        assert set(line) == {"image", "caption", "words", "word_probs", "log_prob", *maps_too, *drawn}
         weights = np.array(line["attention_weights"])
         assert weights.shape == (len(line["words"]), line["rows"], line["columns"])
         np.testing.assert_allclose(weights, result.attention_weights, atol=1e-5)
@@ -602,7 +603,8 @@ def test_json_names_drawings_and_has_maps(whole_training, pictures, tmp_path, mo
     )
     assert main([*command, "--plot", str(tmp_path / "p"), "--html", str(tmp_path / "h")]) == 2
     (line,) = capsys.readouterr().out.splitlines()
-    assert set(json.loads(line)) == {"image", "caption", "words", "log_prob", "plot"}, "what was done is not lost"
+    parts = {"image", "caption", "words", "word_probs", "log_prob", "plot"}
+    assert set(json.loads(line)) == parts, "what was done is not lost"
     command.remove("--json")
     assert main([*command, "--maps"]) == 2
     assert "pass --json too" in capsys.readouterr().err
