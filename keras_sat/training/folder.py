@@ -166,7 +166,7 @@ def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
         return
     before = {**usual, **_with_named_encoder(read_sealed_json(path, "the arguments of a training", WAY_OUT))}
     now = described
-    if (before.get("initial_model") is None) == (now["initial_model"] is None):
+    if (before.get("initial_model") is None) == (now.get("initial_model") is None):
         before, now = _with_defaults(before), _with_defaults(now)
     names = [name for name in now if before.get(name) != now[name]]
     names += [name for name in before if name not in described and name not in usual]
