@@ -167,18 +167,24 @@ def _decoded(image, size, name):
     from PIL import Image
 
     try:
+        width, height = image.size  # before a JPEG is drafted
         needed_bytes = _prepared(image, size)
         if needed_bytes > MOST_BYTES:
             raise _Refused(
-                f"the picture is too large. Save it with fewer pixels. Expected: at most {MOST_BYTES / 1e9:.1f} GB of "
-                f"memory for one. Received: {image.width} x {image.height} pixels, {needed_bytes / 1e9:.1f} GB"
+                "the picture is too large. Save it with fewer pixels, and a JPEG not as progressive. Expected: at most "
+                f"{MOST_BYTES / 1e9:.1f} GB of memory for one. Received: {width} x {height} pixels, "
+                f"{needed_bytes / 1e9:.1f} GB"
             )
         if needed_bytes <= MANY_BYTES:
             return _upright_rgb(image, size)
         # In smaller blocks, as Pillow has them, the C library keeps the memory for itself, for each thread.
-        Image.core.set_block_size(BLOCK_BYTES)
         with _one_at_a_time:
-            return _upright_rgb(image, size)
+            before = Image.core.get_block_size()
+            Image.core.set_block_size(BLOCK_BYTES)
+            try:
+                return _upright_rgb(image, size)
+            finally:
+                Image.core.set_block_size(before)
     except _Refused as error:
         raise ValueError(f"{name}: {error}") from None
     except Exception as error:  # Pillow's readers of damaged files raise errors of many kinds

@@ -17,6 +17,7 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,7 +76,9 @@ def ready_captioner(model, *, num_threads=None):
         return FastCaptioner(folder, num_threads=num_threads)
     except LiteRTError:
         raise
-    except (OSError, ValueError):  # it is made again
+    except (OSError, ValueError) as error:
+        if (folder / MANIFEST).exists():
+            print(f"keras-sat: {str(error).partition(': ')[0]} is damaged and is made again.", file=sys.stderr)
         return None
 
 

@@ -398,7 +398,9 @@ class SearchOptions(Options):
         None, "draw from the fewest words that together have this probability", optional(part()), none="from all"
     )
     allow_unknown: bool = option(False, "allow `<unk>` in captions", a_flag())
-    sample_attention: bool = option(False, "let hard attention draw one place for each word", a_flag())
+    sample_attention: bool = option(
+        False, "let attention that draws places, such as hard, draw one for each word", a_flag()
+    )
     seed: int = option(
         None,
         "of what is drawn; each photo has its own chance, by its number",

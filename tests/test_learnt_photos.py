@@ -219,13 +219,17 @@ def test_renamed_photos_of_the_training_are_refused(whole_training, tmp_path, ca
     ids, paths = ([getattr(image, name) for image in copies] for name in ("image_id", "image_path"))
     cache = FeatureCache.build(tmp_path / "cache", ids, paths, captioner.encoder_model) if cached else None
     with pytest.raises(
-        ValueError, match=r"learnt from 3 of the 4 photos in 'test' \('copies0', for .*under another name"
+        ValueError, match=r"3 of the 4 photos in 'test' look like photos of .* \('copies0', for .*under another name"
     ):
         keras_sat.evaluate(captioner, copies, cache=cache, **SEARCH)
-    with pytest.warns(UserWarning, match="learnt from 3 of the 4 photos in 'test'"):
+    with pytest.warns(UserWarning, match="3 of the 4 photos in 'test' look like photos of the captioner's training"):
         table = keras_sat.evaluate(captioner, copies, cache=cache, allow_training_photos=True, **SEARCH)
     assert table.statistics["training_photos"] == 3
     assert keras_sat.evaluate(captioner, copies[3:], cache=cache, **SEARCH).statistics["training_photos"] == 0
+    if cached:
+        shutil.copy(copies[0].image_path, copies[3].image_path)
+        with pytest.raises(ValueError, match="The photo 'copies3' has changed since its features were built"):
+            keras_sat.evaluate(captioner, copies[3:], cache=cache, **SEARCH)
 
 
 def test_one_photo_of_a_hundred_that_is_in_a_data_set_twice_is_only_warned_of(whole_training, monkeypatch):

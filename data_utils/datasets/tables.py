@@ -8,8 +8,8 @@ import re
 from data_utils.captions import load_document
 
 # What a spreadsheet takes for a formula begins with one of these. In other countries cells begin behind ; or a tab too.
-_TO_BE_QUOTED = re.compile(r"\A(?='*[=+\-@\t\r\n])|(?<=[;\t\r\n])(?='*[=+\-@])")
-_QUOTED = re.compile(r"\A'(?='*[=+\-@\t\r\n])|(?<=[;\t\r\n])'(?='*[=+\-@])")
+_TO_BE_QUOTED = re.compile(r"\A(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])(?='*[=+\-@＝＋－＠])")
+_QUOTED = re.compile(r"\A'(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])'(?='*[=+\-@＝＋－＠])")
 
 
 def cell_of(text):

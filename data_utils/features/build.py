@@ -34,7 +34,7 @@ from data_utils.features.shards import Shard, refuse_other_shards, shard_manifes
 from data_utils.files import clear_half_written, exclusive_lock, write_sealed_json
 from data_utils.foreign_text import brief
 from data_utils.images import height_and_width, load_image
-from data_utils.photo_digests import PHOTO, find_changes, photo_of, pixel_digest
+from data_utils.photo_digests import PHOTO, photo_of, pixel_digest
 from data_utils.progress import Progress
 from data_utils.quiet import import_tensorflow
 from data_utils.views import view_of
@@ -169,18 +169,9 @@ def _refuse_other_photos(cache, image_ids, image_paths, *, verify=False, show_pr
             f"them are not done (first: {missing[0]!r}). Ask for the same photos to complete it, or build these "
             f"into another folder. Received: directory={str(cache.directory)!r}"
         )
-    done = [(cache._row_of[image_id], path) for image_id, path in zip(image_ids, image_paths) if image_id in cache]
-    if not done:
-        return
-    rows, paths = map(list, zip(*done))
-    changed, photos = find_changes(cache.photos[rows], paths, verify=verify, show_progress=show_progress)
-    if changed is not None:
-        raise ValueError(
-            f"The photo {cache.image_ids[rows[changed]]!r} has changed since its features were built: "
-            f"{paths[changed]} has other bytes. Build into another folder. "
-            f"Received: directory={str(cache.directory)!r}"
-        )
-    _note_times(cache, np.array(rows), photos, is_locked)
+    rows, photos = cache.refuse_changed(image_ids, image_paths, verify=verify, show_progress=show_progress)
+    if len(rows):
+        _note_times(cache, rows, photos, is_locked)
 
 
 def _note_times(cache, rows, photos, is_locked):

@@ -18,6 +18,7 @@ from data_utils.features.build import build_cache, describe_encoder, refuse_diff
 from data_utils.features.files import DONE, FeatureFiles, rebuild_hint
 from data_utils.features.shards import JoinedRows, open_shards, shard_manifests, whole_manifest
 from data_utils.foreign_text import brief
+from data_utils.photo_digests import find_changes
 
 
 class FeatureCache:
@@ -123,6 +124,29 @@ class FeatureCache:
     def noted_of(self, image_ids: list[str]) -> dict[str, Any]:
         """Return what is noted of photos, as far as the cache has them: dict from ids to elements of `photos`."""
         return {image_id: self.photos[self._row_of[image_id]] for image_id in image_ids if image_id in self}
+
+    def refuse_changed(
+        self, image_ids: list[str], image_paths: list, *, verify: bool = False, show_progress: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Raise ValueError for a photo that has changed since its features were built.
+
+        Args:
+            image_ids, image_paths: the photos; those that the cache does not have are skipped.
+            verify: read every file, not only those of another size or time.
+            show_progress: show progress on standard error where many are read.
+
+        Returns: the rows of the photos, and what is noted of them, with the times of now.
+        """
+        done = [(self._row_of[image_id], path) for image_id, path in zip(image_ids, image_paths) if image_id in self]
+        rows, paths = np.array([row for row, _ in done], dtype=np.int64), [path for _, path in done]
+        changed, photos = find_changes(self.photos[rows], paths, verify=verify, show_progress=show_progress)
+        if changed is not None:
+            raise ValueError(
+                f"The photo {brief(self.image_ids[rows[changed]])} has changed since its features were built: "
+                f"{paths[changed]} has other bytes. Build into another folder. "
+                f"Received: directory={str(self.directory)!r}"
+            )
+        return rows, photos
 
     def rows_of(self, image_ids: list[str]) -> np.ndarray:
         """Return the row number of each photo, as an int64 array."""

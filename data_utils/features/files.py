@@ -68,6 +68,7 @@ def read_manifest(directory, begun=True):
     if manifest.get("format") != "feature_cache" or manifest.get("version") != FORMAT_VERSION:
         raise ValueError(
             f"{path}: this is not the manifest of a feature cache of version {FORMAT_VERSION}. "
+            f"{_remove_hint(directory)} "
             f"Received: format={brief(manifest.get('format'))}, version={brief(manifest.get('version'))}"
         )
     if "shard" in manifest and not _describes_a_shard(manifest["shard"]):

@@ -283,7 +283,8 @@ def _as_line(path, result, min_confidence):
     line = f"{visible(path)}\t{visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE}"
     if result.confidence is None or not sys.stdout.isatty():
         return line
-    doubt = f"{NOT_SURE}: " if min_confidence is None and result.confidence < DOUBTFUL else ""
+    is_doubtful = min_confidence is None and result.confidence < DOUBTFUL
+    doubt = f"{NOT_SURE}: " if path and is_doubtful else ""  # further captions of a picture have no path
     return f"{doubt}{line} (confidence {100 * result.confidence:.0f} %)"
 
 

@@ -5,11 +5,11 @@ read as `data_utils.load_image` reads them, to the pixel; animations by their fi
 """
 
 import contextlib
-import gzip
 import hashlib
 import json
 import sys
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -27,15 +27,18 @@ def load():
     except ImportError:
         sys.exit(f"The package ai-edge-litert is missing: `{sys.executable} -m pip install ai-edge-litert`.")
     try:
-        digests = json.loads((HERE / "litert.json").read_bytes())["sha256"]
-        files = {name: (HERE / name).read_bytes() for name in digests}
+        manifest = json.loads((HERE / "litert.json").read_bytes())
+        digests, size = manifest["sha256"], int(manifest["unpacked_size"])
+        (model,) = digests.keys() - {"vocabulary.txt"}
+        files = {name: (HERE / name).read_bytes() for name in ("vocabulary.txt", model)}
         damaged = [name for name, content in files.items() if hashlib.sha256(content).hexdigest() != digests[name]]
     except (OSError, ValueError, LookupError, TypeError) as error:
         damaged = [f"litert.json ({error})"]
     if damaged:  # LiteRT would crash, or give other captions
         sys.exit(f"{HERE}: damaged or not whole: {damaged[0]}. Copy the folder again, or export the captioner again.")
-    packed = files.get("model.tflite.gz")
-    content = gzip.decompress(packed) if packed else files["model.tflite"]
+    content = files[model]
+    if model.endswith(".gz"):
+        content = zlib.decompressobj(wbits=31).decompress(content, size)
     return Interpreter(model_content=content), files["vocabulary.txt"].decode().split("\n")
 
 

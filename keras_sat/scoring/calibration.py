@@ -6,6 +6,7 @@ A caption is counted as right where at least two of three of the words with whic
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,8 +135,16 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
             f"Expected a Captioner, and at least {FEWEST_PHOTOS} photos with captions that it was not trained on. "
             f"Received: {type(captioner).__name__}, {len(images)} photos"
         )
-    learnt = learnt_photos(captioner, images, noted)
-    if are_too_many(captioner, learnt, images):
+    if cache is not None:
+        cache.refuse_changed([image.image_id for image in images], [image.image_path for image in images])
+    learnt, alike = learnt_photos(captioner, images), learnt_photos(captioner, images, noted)
+    if not learnt and are_too_many(captioner, alike, images):
+        warnings.warn(
+            f"{len(alike)} of the {len(images)} photos look like photos that the captioner learnt from "
+            f"({alike[0]!r}, for example): if they are copies, its confidence will be too high.",
+            stacklevel=2,
+        )
+    if learnt:
         raise ValueError(
             "How far captions can be trusted shows on photos that the captioner has not learnt from: choose another "
             f"split. Received: {len(learnt)} photos that it has learnt from ({learnt[0]!r}, for example)"

@@ -91,6 +91,8 @@ def evaluate(
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
     noted = {}
+    if split != "train" and not allow_training_photos:
+        _refuse_training_photos(captioner, images, split, False, noted)  # by name, before any photo is read
     if isinstance(cache, (str, Path)):
         from data_utils.features.cache import FeatureCache
 
@@ -103,6 +105,7 @@ def evaluate(
         warnings.warn(found, stacklevel=3)
         images = [image for image in images if image.image_id not in cache.unreadable]
     if cache is not None:
+        cache.refuse_changed([image.image_id for image in images], [image.image_path for image in images])
         noted = cache.noted_of([image.image_id for image in every])
     _refuse_training_photos(captioner, images, split, allow_training_photos, noted)
     if split != "train":
@@ -266,16 +269,23 @@ def _refuse_training_photos(captioner, images, split, allowed, noted):
         return
     by_name = {*learnt_photos(captioner, images)}
     renamed = [image_id for image_id in learnt if image_id not in by_name]
-    example = f"({renamed[0]!r}, for example, under another name)" if renamed else f"({learnt[0]!r}, for example)"
-    found = f"The captioner has learnt from {len(learnt)} of the {len(images)} photos in {split!r} {example}"
+    if by_name:
+        found = f"The captioner has learnt from {len(learnt)} of the {len(images)} photos in {split!r}"
+    else:
+        found = f"{len(learnt)} of the {len(images)} photos in {split!r} look like photos of the captioner's training"
+    found += f" ({renamed[0]!r}, for example, under another name)" if renamed else f" ({learnt[0]!r}, for example)"
     if split == "train" or allowed or not are_too_many(captioner, learnt, images):
         warnings.warn(f"{found}: the scores do not show how good it is on other photos.", stacklevel=3)
         return
+    way_out = (
+        "Pass the split_seed (--split-seed) of the training; where that is so already, the captioner that it began "
+        "from had learnt them. Choose other photos; with"
+        if by_name
+        else "If they are copies, choose other photos. If they are other photos that look alike, pass"
+    )
     raise ValueError(
-        f"{found}, so that scores would not show how good it is on other photos. Pass the split_seed (--split-seed) of "
-        "the training; where that is so already, the captioner that it began from had learnt them. Choose other "
-        "photos; with allow_training_photos=True (--allow-training-photos) they are scored all the same. "
-        f"Received: split={split!r}"
+        f"{found}, so that scores would not show how good it is on other photos. {way_out} allow_training_photos=True "
+        f"(--allow-training-photos){' they are scored all the same' if by_name else ''}. Received: split={split!r}"
     )
 
 
