@@ -209,7 +209,8 @@ def test_what_is_left_out_moves_nothing(attention, monkeypatch):
         assert np.abs(other).max() > 1e-4, variable.path
 
 
-@pytest.mark.parametrize("attention", all_slow_but("soft", ATTENTIONS))
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.slow
 def test_batches_by_image_train_too(eight, attention):
     images, vocabulary, cache = eight
     captioner = make_captioner(vocabulary, attention=attention, num_samples=2)
@@ -524,6 +525,7 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
         Captioner(eight[1], encoder="tiny", trained_up_to="coordinates")
 
 
+@pytest.mark.slow
 def test_a_folder_without_the_first_layers_reads_them_from_their_file(eight, finishing, tmp_path):
     """Version 0.1.0 saved the layers that are trained, and no others."""
     captioner, _ = finishing

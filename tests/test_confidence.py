@@ -395,7 +395,8 @@ def test_photos_without_captions_say_nothing(calibrated, unseen_scenes):
 # === What `fit` does in the end ===
 
 
-@pytest.mark.parametrize("rewards", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.parametrize("rewards", [True, False])
+@pytest.mark.slow
 def test_fit_calibrates_in_the_end(monkeypatch, tmp_path, capsys, rewards, without_graphs):
     monkeypatch.setattr(recipe, "FEWEST_PHOTOS", 3)
     monkeypatch.setattr(calibration, "FEWEST_PHOTOS", 3)

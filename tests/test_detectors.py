@@ -133,6 +133,7 @@ def test_attention_learns_from_the_maps_and_detectors_from_captions_alone():
     assert np.abs(led).max() > 0 and all(np.abs(gradient).max() > 0 for gradient in of_detectors)
 
 
+@pytest.mark.slow
 def test_detectors_find_where_a_word_is():
     """Each photo has its words in one cell, the others are noise; captions say which words, not where."""
     keras.utils.set_random_seed(0)

@@ -41,7 +41,12 @@ def photo():
 # === The contract of every encoder ===
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+LARGE = ("resnet50", "efficientnet_b0")  # which take longest to make
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in ENCODERS]
+)
 def test_contract(name, photo):
     encoder = ENCODERS[name](weights=None, image_size=64)
     assert isinstance(encoder, keras.Model) and encoder.name == name

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import all_slow_but
 from PIL import Image
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from test_readme import ROOT, python_blocks
@@ -86,6 +85,7 @@ def exported(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_litert_repeats_no_more_than_the_captioner(scenes, tmp_path):
     captioner = Captioner.from_pretrained("scenes")
     caption = runner_of(captioner.export(tmp_path, "litert", no_repeat_ngram=1))
@@ -221,7 +221,8 @@ CAPTIONERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", all_slow_but("last layers trained, bilinear, projected", CAPTIONERS))
+@pytest.mark.parametrize("name", CAPTIONERS)
+@pytest.mark.slow
 def test_every_kind_of_captioner(name, tmp_path):
     captioner = CAPTIONERS[name]()
     folder = captioner.export(tmp_path, BOTH if "own" in name else "tf_saved_model", num_beams=2, jpeg=False)
@@ -272,6 +273,7 @@ def test_search_options_are_those_of_caption(tmp_path):
     assert [result.caption for result in usual] != [result.caption for result in results]
 
 
+@pytest.mark.slow
 def test_mixed_precision(tmp_path):
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:

@@ -270,6 +270,7 @@ def test_other_folders_beside_the_shards_do_not_matter(photos, shards):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
+@pytest.mark.slow
 def test_a_killed_shard_is_no_part_of_a_whole_until_it_went_on(tmp_path, photos, shards):
     whole = build(tmp_path / "whole", photos, shard="2/4", batch_size=2).directory
     shutil.rmtree(shards / "shard-0002-of-0004")

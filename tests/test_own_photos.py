@@ -150,6 +150,7 @@ def test_scores_from_before_count_for_no_other_training(tmp_path):
 
 
 @pytest.mark.usefixtures("without_graphs")
+@pytest.mark.slow
 def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(keras_sat.training.history, "LEAST_MATCHES", 0)
     scores = iter([0.3, 0.2, 0.3])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import keras
 import pytest
-from conftest import all_slow_but, write_copy_of_data_set
+from conftest import write_copy_of_data_set
 from small_training import OPTIONS
 
 import keras_sat
@@ -51,7 +51,8 @@ def test_the_paper():
     assert PRESETS["paper"]["encoder"] == "vgg19" and PRESETS["paper"]["optimizer"] == "rmsprop"
 
 
-@pytest.mark.parametrize("name", all_slow_but("flickr8k", PUBLISHED))
+@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.slow
 def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, tmp_path, quick_meteor, capsys):
     write_copy_of_data_set(name, tmp_path / "data")
     images = DATASETS[name](tmp_path / "data")

@@ -89,7 +89,8 @@ def unlike_any_photo():
     }
 
 
-@pytest.mark.parametrize("name", all_slow_but("flickr8k", PHOTO_KINDS))
+@pytest.mark.parametrize("name", PHOTO_KINDS)
+@pytest.mark.slow
 def test_it_doubts_what_it_says_of_what_is_no_photo(name):
     captioner = keras_sat.Captioner.from_pretrained(name)
     pictures = unlike_any_photo()
@@ -115,7 +116,8 @@ def test_it_is_right_as_often_as_it_says(name, flickr8k_images):
     assert np.mean(right, where=sure) > np.mean(right, where=~sure) + 0.1
 
 
-@pytest.mark.parametrize("name", all_slow_but("flickr8k-hard", PHOTO_KINDS))
+@pytest.mark.parametrize("name", PHOTO_KINDS)
+@pytest.mark.slow
 def test_it_knows_when_to_look(name):
     result = keras_sat.Captioner.from_pretrained(name).attend(PHOTO, "a man in a black coat in front of a building")
     from_photo = dict(zip(result.words, result.from_photo))

@@ -525,6 +525,7 @@ def test_a_data_set_of_your_own_by_its_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("without_graphs")
+@pytest.mark.slow
 def test_no_dev_split_keeps_the_last_epoch(tmp_path):
     images = [
         CaptionedImage(i.image_id, i.image_path, i.captions, "train") for i in DATASETS["scenes"](None, num_scenes=10)

@@ -6,6 +6,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import all_slow_but
 
 from keras_sat.captioner import Captioner
 from keras_sat.search.algorithms import beam_search, greedy_search, sample_search
@@ -316,9 +317,10 @@ def test_words_are_left_where_the_most_probable_ones_are_blocked():
         assert np.isfinite(found.log_probs[0, 0]) and len(set(tokens)) == len(tokens) > 7
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("num_beams", [1, 3])
-def test_no_caption_repeats_itself(size, num_beams):
+@pytest.mark.parametrize(
+    ("num_beams", "size"), all_slow_but((3, 2), [(beams, size) for beams in (1, 3) for size in (1, 2, 3)])
+)
+def test_no_caption_repeats_itself(num_beams, size):
     options, repeating = {**OPTIONS, "max_length": 9}, 0
     for seed in range(4):
         model = Model(seed, end_bias=-6.0)
@@ -333,7 +335,7 @@ def test_no_caption_repeats_itself(size, num_beams):
     assert repeating > 2  # else this would have tested nothing
 
 
-@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("num_beams", all_slow_but(1, [1, 3]))
 def test_a_captioner_passes_it_on(scene_images, num_beams):
     captioner = Captioner.from_pretrained("scenes")
     photos = [image.image_path for image in scene_images[:12]]

@@ -34,7 +34,8 @@ def counted(torture):
     return counts
 
 
-@pytest.mark.parametrize("name", all_slow_but("download", ["download", "features", "training", "save"]))
+@pytest.mark.parametrize("name", ["download", "features", "training", "save"])
+@pytest.mark.slow
 def test_killed_at_any_moment_nothing_is_lost(torture, counted, name):
     torture.kill(name, 3)
     counts = counted(f"killed: {name}")
@@ -50,8 +51,9 @@ def test_of_two_at_a_time_one_is_refused_or_waits(torture, counted, name):
 
 @pytest.mark.parametrize(
     "kind, what",
-    all_slow_but(("disk", "disk full"), [("disk", "disk full"), ("read_only", "read-only"), ("removed", "removed")]),
+    [("disk", "disk full"), ("read_only", "read-only"), ("removed", "removed")],
 )
+@pytest.mark.slow
 def test_what_cannot_be_written_is_said_and_done_later(torture, counted, kind, what):
     getattr(torture, kind)("download", 3)
     counts = counted(f"{what}: download")
