@@ -144,6 +144,7 @@ def test_importing_loads_no_tensorflow(code):
     assert not loaded & {"tensorflow", "keras", "matplotlib", "nltk"}
 
 
+@pytest.mark.slow
 def test_to_caption_a_picture_imports_nothing_of_training(tmp_path, monkeypatch):
     from data_utils import draw_scenes
 

@@ -479,6 +479,7 @@ def test_does_it_look_at_what_it_names(tmp_path, capsys, quick_meteor):
     assert page.count("<article ") == 200 and 'data-sort="cider"' in page
 
 
+@pytest.mark.slow
 def test_commands_as_processes_end_without_a_traceback(whole_training, pictures):
     folder, _ = whole_training
     command = [sys.executable, "-m", "keras_sat", "caption", str(pictures), "--model", str(folder / "model")]
