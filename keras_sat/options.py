@@ -386,7 +386,9 @@ class SearchOptions(Options):
         optional(count(0, MOST_WORDS)),
         none="the captioner's own",
     )
-    num_results: int = option(1, "captions for each photo; the further ones are in `alternatives`", count())
+    num_results: int = option(
+        1, "captions for each photo, the further ones in `alternatives`; above 3 it widens the search", count()
+    )
     temperature: float = option(
         None,
         "draw the words; 1.0 draws from the model's own distribution",

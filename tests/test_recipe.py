@@ -482,6 +482,7 @@ def test_a_training_goes_on_with_copied_photos_and_not_with_others(tmp_path, mon
     for num_epochs in (1, 2):  # it has ended, or goes on
         with pytest.raises(ValueError, match="The photo '0' has changed since the training.*0.bmp has other bytes"):
             keras_sat.fit(images, epochs=num_epochs, **options)
+    assert (tmp_path / "run" / "arguments.json").read_bytes() == arguments, "what was refused is not noted"
     paths[0].write_bytes(contents[0])
     assert len(keras_sat.fit(images, epochs=2, **options).history["loss"]) == 2
 

@@ -465,5 +465,5 @@ def refuse_differences(manifest, description, directory):
         other = " (a digest of the encoder's weights)" if "weights_digest" in differences[0] else ""
         raise ValueError(
             f"The cache was made differently: {'; '.join(differences)}{other}. Use another folder for these features: "
-            f"cache_dir, or --cache-dir. Received: directory={str(directory)!r}"
+            f"another `cache_dir` (--cache-dir). Received: directory={str(directory)!r}"
         )

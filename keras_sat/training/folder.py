@@ -143,7 +143,7 @@ def _with_defaults(arguments):
     return {**arguments, **{name: fields[name].default if from_scratch else "the initial model's" for name in unsaid}}
 
 
-def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
+def note_arguments(output_dir, described, epochs, usual, check_photos=lambda: None, *, has_ended=False):
     """Write the arguments of a training into its folder; refuse a folder that holds epochs with other arguments.
 
     Args:
@@ -151,6 +151,7 @@ def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
         described: what `describe` returned.
         epochs: the figures of the epochs so far.
         usual: dict of default arguments, for those that an earlier version, which began the training, did not have.
+        check_photos: called before anything is written for a training that has epochs; it raises for other photos.
         has_ended: whether the training has ended and is only loaded.
     """
     path = output_dir / "arguments.json"
@@ -175,6 +176,7 @@ def note_arguments(output_dir, described, epochs, usual, *, has_ended=False):
     if before.get("deterministic"):  # may be switched off, but not on for epochs that are over
         may_change.add("deterministic")
     if {*names} <= may_change:
+        check_photos()
         kept = {"deterministic": before.get("deterministic", False)} if has_ended else {}
         write_sealed_json(path, {**described, **kept})
         return

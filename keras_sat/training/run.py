@@ -51,11 +51,13 @@ class Training:
             self.before = [read_sealed_json(self.folder / BEFORE, "the scores before a training", WAY_OUT)]
         self.before = self.plan.team.tell(self.before)
         if self.plan.team.is_chief:
-            note_arguments(self.folder, described, self.epochs, USUAL, has_ended=self.has_ended)
-            if self.epochs:
-                refuse_changed_photos(self.plan.folder, self.plan.images, show_progress=self.plan.show_progress)
+            check = self._refuse_changed_photos
+            note_arguments(self.folder, described, self.epochs, USUAL, check, has_ended=self.has_ended)
         if self.epochs:
             parts.write_history(self.folder / "history.csv", self.epochs)
+
+    def _refuse_changed_photos(self):
+        refuse_changed_photos(self.plan.folder, self.plan.images, show_progress=self.plan.show_progress)
 
     @property
     def has_ended(self):
