@@ -166,9 +166,9 @@ def run_caption(
 def _model_for_litert(models, encoder_weights, say, options):
     """Return the model that LiteRT may run: the only one, with its own weights and the default search; else None."""
     from keras_sat.fast import SEARCH, is_installed
-    from keras_sat.files.model_folder import PRETRAINED
+    from keras_sat.files.model_folder import model_directory
 
-    model, *others = models or [PRETRAINED / DEFAULT_MODEL]  # whatever the current folder holds
+    model, *others = models or [model_directory(None)]
     is_default = all(SEARCH.get(name) == value for name, value in options.items())
     fits = say is None or len(tokenise(say)) < SEARCH["max_length"] or _is_export(model)  # which has no other way
     return model if is_default and fits and encoder_weights is None and not others and is_installed() else None
@@ -532,12 +532,12 @@ def run_export(model, directory, tflite, web, runtime, encoder_weights=None, **o
 
 def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
     """Serve a page until Ctrl-C: one that is there, or that of a model, which is made now and removed in the end."""
-    from keras_sat.files.model_folder import PRETRAINED
+    from keras_sat.files.model_folder import model_directory
     from keras_sat.web.folder import add_runtime, is_page, write_page
     from keras_sat.web.runtime import runtime_files
     from keras_sat.web.serve import page_server, serve
 
-    model = model or PRETRAINED / DEFAULT_MODEL  # whatever the current folder holds
+    model = model or model_directory(None)
     page = Path(model).expanduser()
     page = page.parent if page.name == "index.html" else page
     if is_page(page):

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import re
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -82,6 +83,25 @@ def copies_of(train_ids, image_ids, noted):
         digest = noted[copies[0]]["digest"]
         return copies, next(name for name in train_ids if name in noted and noted[name]["digest"] == digest)
     return copies, learnt_of(train_ids, digests_of(copies[:1], noted), noted)[0]
+
+
+def warn_of_copies(train, others, noted, called, therefore, stacklevel):
+    """Warn of photos that are among those to train on, too, under other names.
+
+    Args:
+        train, others: lists of CaptionedImage.
+        noted: see `digests_of`.
+        called: the others in words, such as "in 'test'".
+        therefore: what follows from it, the end of the sentence.
+        stacklevel: of the warning, from the caller.
+    """
+    copies, original = copies_of(*([image.image_id for image in images] for images in (train, others)), noted)
+    if copies:
+        warnings.warn(
+            f"{len(copies)} of the {len(others)} photos {called}, too, under another name "
+            f"({copies[0]!r} is {original!r}, for example): {therefore}.",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _name_digests(image_ids):

@@ -18,7 +18,7 @@ from data_utils.images import readable_photos
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from keras_sat.checks import with_known_options
-from keras_sat.model.learnt_photos import copies_of, learnt_of
+from keras_sat.model.learnt_photos import learnt_of, warn_of_copies
 from keras_sat.scoring.phrases import GROUNDING, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES
@@ -294,13 +294,8 @@ def _warn_of_copies(images, train, split, noted):
     sizes = {int(noted[image.image_id]["size"]) for image in images if image.image_id in noted} - {0}
     others = [image for image in train if image.image_id not in noted and size_of(image.image_path) in sizes]
     noted = noted | {image.image_id: photo_of(image.image_path) for image in others}
-    copies, original = copies_of(*([image.image_id for image in some] for some in (train, images)), noted)
-    if copies:
-        warnings.warn(
-            f"{len(copies)} of the {len(images)} photos in {split!r} are in 'train', too, under another name "
-            f"({copies[0]!r} is {original!r}, for example): a captioner that was trained on this data knows them.",
-            stacklevel=3,
-        )
+    therefore = "a captioner that was trained on this data knows them"
+    warn_of_copies(train, images, noted, f"in {split!r} are in 'train'", therefore, stacklevel=3)
 
 
 # === Rows beside ===

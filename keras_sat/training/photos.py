@@ -1,13 +1,12 @@
 """The photos of a training: encoded once, or checked to be readable, and put into batches."""
 
 import os
-import warnings
 from pathlib import Path
 
 from data_utils.batches import make_batches
 from data_utils.features.cache import FeatureCache
 from data_utils.images import readable_photos
-from keras_sat.model.learnt_photos import copies_of
+from keras_sat.model.learnt_photos import warn_of_copies
 from keras_sat.training.folder import checksum, note_photos
 
 KEEP_IMAGES_BYTES = 1_000_000_000  # of pixels: up to that, decoded photos stay in memory between epochs
@@ -71,15 +70,9 @@ class TrainingPhotos:
 
     def _warn_of_copies(self):
         """Warn of photos of dev and test that are among those to train on, too, under other names."""
-        train = [image.image_id for image in self.of_split("train")]
-        kept_apart = [image.image_id for image in self.images if image.split in ("dev", "test")]
-        copies, original = copies_of(train, kept_apart, self.noted)
-        if copies:
-            warnings.warn(
-                f"{len(copies)} of the {len(kept_apart)} photos of dev and test are in train, too, under another name "
-                f"({copies[0]!r} is {original!r}, for example): scores on them are better than on other photos.",
-                stacklevel=5,
-            )
+        kept_apart = [image for image in self.images if image.split in ("dev", "test")]
+        called, therefore = "of dev and test are in train", "scores on them are better than on other photos"
+        warn_of_copies(self.of_split("train"), kept_apart, self.noted, called, therefore, stacklevel=5)
 
     def note_training(self, captioner):
         """Note with a captioner which photos it learns from."""
