@@ -279,7 +279,7 @@ def bench_scores(bench):
     import tensorflow as tf
 
     from keras_sat import equations
-    from keras_sat.model.fast import fused
+    from keras_sat.accelerated import fused
 
     photos, captions = 13, 5
     shapes = (photos, SIZES.regions, SIZES.attention_dim), (photos * captions, SIZES.attention_dim)

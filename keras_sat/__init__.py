@@ -16,8 +16,11 @@ __getattr__, __dir__, __all__ = attach_lazily(
     __name__,
     {
         "model.encoders": ["ENCODERS"],
-        "model.attention": ["ATTENTIONS", "SCORINGS", "BahdanauAttention", "BilinearAttention", "DotAttention"],
-        "model.decoder": ["CaptionDecoder", "DecoderState", "Step"],
+        "model.selections": ["ATTENTIONS"],
+        "model.attention": ["BahdanauAttention"],
+        "model.scorings": ["SCORINGS", "BilinearAttention", "DotAttention"],
+        "model.decoder": ["CaptionDecoder"],
+        "model.states": ["DecoderState", "Step"],
         "search.algorithms": ["SearchResult", "beam_search", "greedy_search", "sample_search"],
         "search.result": ["CaptionResult"],
         "captioner": ["Captioner"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +14,14 @@ from keras import ops
 
 from data_utils.foreign_text import brief
 from data_utils.vocabulary import Vocabulary
+from keras_sat.accelerated.install import accelerate
+from keras_sat.accelerated.optimizer_step import apply_gradients
+from keras_sat.beyond import make_decoder
 from keras_sat.checks import check_batches, check_strategy_of_fit
 from keras_sat.files import saving, transfer
 from keras_sat.files.export import export
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
-from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.detectors import Guide, words_with_places
 from keras_sat.model.forks import refuse_fork
 from keras_sat.model.graphs import Graphs
@@ -33,9 +34,9 @@ from keras_sat.model.replicas import sums_on_first_replica
 from keras_sat.model.updates import WeightUpdates, make_optimizer
 from keras_sat.options import (
     CaptionerOptions,
-    DecoderOptions,
     SearchOptions,
     TrainingOptions,
+    readable_options,
     split_options,
     with_options,
 )
@@ -49,11 +50,7 @@ OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decod
 ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
 
 
-def _kept_in(part, *names):
-    """Return properties: options of a captioner are kept where they are used, and read under their own names."""
-    return (property(operator.attrgetter(f"{part}.{name}")) for name in names)
-
-
+@readable_options(CaptionerOptions)
 class Captioner(keras.Model):
     """Show, Attend and Tell.
 
@@ -85,13 +82,10 @@ class Captioner(keras.Model):
         own, of_keras = split_options("Captioner", options, CaptionerOptions, beside=OF_KERAS)
         if "dtype" in of_keras:
             of_keras["dtype"] = resolved_dtype(of_keras["dtype"])
-        options = CaptionerOptions(**own)
+        self.options = options = CaptionerOptions(**own)
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
-        self.length_penalty, self.no_repeat_ngram = options.length_penalty, options.no_repeat_ngram
-        self.seed = options.seed
-        of_decoder = {name: getattr(options, name) for name in DecoderOptions.names()}
-        self.decoder = CaptionDecoder(len(self.vocabulary), name="decoder", **of_decoder, **of_keras)
-        self.decoder.grid_of = lambda regions: self.rows_and_columns()
+        self.decoder = make_decoder(len(self.vocabulary), own, name="decoder", **of_keras)
+        accelerate(self.decoder)
         self.confidence = None  # what `keras_sat.scoring.calibration.calibrate` has learnt
         self.training_photos = None  # LearntPhotos, where they are known
         arrays, smoothing = None, options.photo_smoothing
@@ -123,7 +117,6 @@ class Captioner(keras.Model):
         if not self.photo_encoder.is_frozen:
             self.trained_encoder = self.photo_encoder.trained_network  # Keras finds its weights here
         self.random_generator = keras.random.SeedGenerator(options.seed)
-        self.guide_weight = options.guide_weight
         guide = None
         can_be_led = self.decoder.chooses and words_with_places(self.vocabulary.words)
         if options.guide_weight and can_be_led:
@@ -132,7 +125,7 @@ class Captioner(keras.Model):
             self.detectors = guide.detectors  # Keras finds their weights here
         self.paper_objective = PaperObjective(self.add_weight, self.random_generator, options, guide)
         self.training_objective = self.paper_objective
-        self.updates = WeightUpdates()
+        self.updates = WeightUpdates(apply=apply_gradients)
         self.means = Means()
         self.graphs = Graphs()
         self.writer = CaptionWriter([self])
@@ -140,30 +133,19 @@ class Captioner(keras.Model):
         self.feature_shape = None  # (regions, feature_dim) of the features that it is given, known when it is built
         self.num_regions = None  # of the grid that attention is paid to, known when it is built
 
-    encoder, encoder_layer, encoder_weights, encoder_training, trained_up_to = _kept_in(
-        "photo_encoder", "name", "layer", "weights", "training", "trained_up_to"
-    )
-    image_size, grid, grid_shape, photo_smoothing = _kept_in(
-        "photo_encoder", "image_size", "grid", "grid_shape", "smoothing"
-    )
-    normalise_features, feature_projection_dim, feature_activation, feature_dropout = _kept_in(
-        "adapter", "normalise", "projection_dim", "activation", "dropout"
-    )
-    attention_penalty_weight, label_smoothing, num_samples, box_weight = _kept_in(
-        "paper_objective", "attention_penalty_weight", "label_smoothing", "num_samples", "box_weight"
-    )
-    reward_weight, entropy_weight, use_baseline = _kept_in(
-        "paper_objective", "reward_weight", "entropy_weight", "use_baseline"
-    )
-    expectation_probability, expectation_for = _kept_in("paper_objective", "expectation_probability", "expectation_for")
-    baseline, expectation_share = _kept_in("paper_objective", "baseline", "expectation_share")
-    (encoder_model,) = _kept_in("photo_encoder", "network")
-    (photo_sizes,) = _kept_in("writer", "photo_sizes")
+    def option(self, name):
+        """Return the value of an option: those of the encoder are kept by it, which may change them."""
+        of_encoder = self.photo_encoder.settings()
+        return of_encoder[name] if name in of_encoder else getattr(self.options, name)
+
+    baseline = property(lambda self: self.paper_objective.baseline)
+    expectation_share = property(lambda self: self.paper_objective.expectation_share)
+    encoder_model = property(lambda self: self.photo_encoder.network)
+    photo_sizes = property(lambda self: self.writer.photo_sizes)
 
     def get_config(self):
-        decoder = {name: getattr(self.decoder, name) for name in DecoderOptions.names()}
-        own = {name: getattr(self, name) for name in CaptionerOptions.names() if name not in decoder}
-        return {"vocabulary": self.vocabulary.words, "name": self.name, **own, **decoder}
+        options = {name: getattr(self, name) for name in CaptionerOptions.names()}
+        return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -291,6 +273,7 @@ class Captioner(keras.Model):
             **of_encoder,
             average_momentum=average_momentum,
             decays_vectors=not isinstance(optimizer, str),
+            apply=apply_gradients,
         )
         optimizer = make_optimizer(optimizer, **rates)
         if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:  # else Keras does it

@@ -102,25 +102,6 @@ def gumbel(uniform):
     return -ops.log(-ops.log(ops.clip(uniform, SMALLEST, 1 - 1e-7)))
 
 
-def smoothed(features, grid_shape, times=1):
-    """Return features of which each is the mean of its region and the eight around it, so many times over.
-
-    Scores are made of them instead of a_i; the context is still made of the a_i themselves. At the edges of the grid
-    the outermost regions stand for those that are missing.
-
-    Args:
-        features: (photos, regions, dim).
-        grid_shape: (rows, columns) of the regions.
-        times: how often.
-    """
-    grid = ops.reshape(features, (-1, *grid_shape, features.shape[-1]))
-    for _ in range(times):
-        grid = ops.concatenate([grid[:, :1], grid, grid[:, -1:]], axis=1)
-        grid = ops.concatenate([grid[:, :, :1], grid, grid[:, :, -1:]], axis=2)
-        grid = ops.average_pool(grid, 3, strides=1, padding="valid", data_format="channels_last")
-    return ops.reshape(grid, (-1, grid_shape[0] * grid_shape[1], features.shape[-1]))
-
-
 def sentinel(gate, memory):
     """Return s_t = sigmoid(gate) * tanh(memory), what the network remembers: equation (10) of Lu et al. (2017).
 

@@ -137,10 +137,10 @@ def make_file(model, *, wait_s=0):
 
 def _converted(directory):
     """Return the network of a saved captioner for LiteRT, bytes, and its Vocabulary; this takes TensorFlow."""
+    from keras_sat.accelerated.switch import without_fast_twins
     from keras_sat.captioner import Captioner
     from keras_sat.files.export import check_captioner, search_options
     from keras_sat.files.litert import file_with_signatures
-    from keras_sat.model.fast.switch import without_fast_twins
 
     captioner = Captioner.load(directory)  # which checks its files
     check_captioner(captioner, ["litert"])

@@ -258,24 +258,12 @@ class DecoderOptions(Options):
     """
 
     attention: str = option(
-        "soft", "where the decoder looks", name_in("keras_sat.model.attention", "ATTENTIONS", *ATTENTION_NAMES)
+        "soft", "where the decoder looks", name_in("keras_sat.model.selections", "ATTENTIONS", *ATTENTION_NAMES)
     )
     scoring: str = option(
         "additive",
         "how attention scores a region: additive is Bahdanau's",
-        name_in("keras_sat.model.attention", "SCORINGS", *SCORING_NAMES),
-    )
-    attends: str = option(
-        "before",
-        "when it looks: before it has read the last word, as in the paper, or after",
-        one_of("before", "after"),
-    )
-    sentinel: bool = option(False, "let it look at what it remembers instead of the photo (Lu et al., 2017)", a_flag())
-    attention_smoothing: int = option(
-        0, "average so often over neighbouring regions what their scores are made of: for fine grids", count(0)
-    )
-    attention_sharpness: float = option(
-        1.0, "multiply the scores by it: above 1 attention gathers in fewer regions", above_zero()
+        name_in("keras_sat.model.scorings", "SCORINGS", *SCORING_NAMES),
     )
     cell: str = option("lstm", "of the recurrent layers", name_in("keras_sat.model.cells", "CELLS", *CELL_NAMES))
     num_layers: int = option(1, "recurrent layers; attention reads the top one", count())
@@ -346,6 +334,12 @@ class CaptionerOptions(DecoderOptions):
         None, "of the vectors that were mapped so", checked_by_keras("relu", "tanh"), none="they stay as they are"
     )
     feature_dropout: float = option(0.0, "share of the numbers in features that is dropped", share())
+    attends: str = option(
+        "before",
+        "when it looks: before it has read the last word, as in the paper, or after",
+        one_of("before", "after"),
+    )
+    sentinel: bool = option(False, "let it look at what it remembers instead of the photo (Lu et al., 2017)", a_flag())
     attention_penalty_weight: float = option(0.33, "lambda of the paper's penalty, equation (14)", at_least_zero())
     guide_weight: float = option(
         0.0, "lead attention to where words are, which detectors learn from captions; .5 is usual", at_least_zero()
@@ -566,6 +560,17 @@ def with_options(*classes):
         first = sum(parameter.kind is not parameter.KEYWORD_ONLY for parameter in own)
         function.__signature__ = signature.replace(parameters=[*own[:first], *shown, *own[first:]])
         target.__doc__ = _with_lines(target.__doc__, [described(name, field) for name, field in fields.items()])
+        return target
+
+    return decorate
+
+
+def readable_options(options):
+    """Return a decorator of a class: options are attributes of what it makes, whose method `option` returns them."""
+
+    def decorate(target):
+        for name in options.names():
+            setattr(target, name, property(lambda self, name=name: self.option(name)))
         return target
 
     return decorate

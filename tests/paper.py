@@ -5,6 +5,8 @@ Weights are dicts with the paper's letters. Nothing here imports keras_sat.
 
 import numpy as np
 
+from keras_sat.beyond.attend_after import AttendAfter
+
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
@@ -13,24 +15,6 @@ def sigmoid(x):
 def softmax(x):
     e = np.exp(x - x.max())
     return e / e.sum()
-
-
-def neighbours_means(a, grid, times):
-    """Each a_i replaced by the mean of its region and the eight around it, the outermost ones repeated."""
-    for _ in range(times):
-        rows, columns = grid
-        cells = a.reshape(rows, columns, -1)
-        around = [
-            [
-                cells[min(max(row + up, 0), rows - 1), min(max(column + left, 0), columns - 1)]
-                for up in (-1, 0, 1)
-                for left in (-1, 0, 1)
-            ]
-            for row in range(rows)
-            for column in range(columns)
-        ]
-        a = np.array(around).mean(axis=1)
-    return a
 
 
 def score(w, a_i, h):
@@ -72,7 +56,7 @@ def look(w, a, h, c, noise):
     if w["attention"] == "none":
         alpha = np.full(len(a), 1 / len(a))
         return a.mean(axis=0), alpha, alpha, 1.0
-    scores = [w["sharpness"] * score(w, a_i, h) for a_i in neighbours_means(a, w["grid"], w["smoothing"])]
+    scores = [score(w, a_i, h) for a_i in a]
     alpha = softmax(np.array(scores))
     s = alpha if noise is None else np.eye(len(a))[np.argmax(np.log(alpha) + noise)]
     z = sum(s[i] * a[i] for i in range(len(a)))
@@ -81,7 +65,7 @@ def look(w, a, h, c, noise):
     if "P_s" not in w:
         return z, alpha, s, 1.0
     remembered = sigmoid(h @ w["W_s"] + w["b_s"]) * np.tanh(h if c is None else c) @ w["P_s"]
-    beta = softmax(np.array([*scores, w["sharpness"] * score(w, remembered, h)]))[-1]
+    beta = softmax(np.array([*scores, score(w, remembered, h)]))[-1]
     return beta * remembered + (1 - beta) * z, alpha, s, 1 - beta
 
 
@@ -120,15 +104,19 @@ def loss(log_probs, alphas, targets, penalty_weight):
     return negative + penalty_weight * sum((1 - alphas[:, i].sum()) ** 2 for i in range(alphas.shape[1]))
 
 
-def weights_of(decoder, grid=None):
-    """Read the weights of a CaptionDecoder into the paper's letters, in float64; `grid`: (rows, columns) of regions."""
+def weights_of(decoder):
+    """Read the weights of a CaptionDecoder into the paper's letters, in float64."""
 
     def array(variable):
         return np.asarray(variable, dtype=np.float64)
 
     attention, cells = decoder.attention_layer, decoder.cells
-    w = {"attention": decoder.attention, "attends": decoder.attends, "scoring": decoder.scoring, "cell": decoder.cell}
-    w |= {"grid": grid, "smoothing": decoder.attention_smoothing, "sharpness": decoder.attention_sharpness}
+    w = {
+        "attention": decoder.attention,
+        "attends": "after" if isinstance(decoder, AttendAfter) else "before",
+        "scoring": decoder.scoring,
+        "cell": decoder.cell,
+    }
     w |= {"E": array(decoder.embedding.embeddings), "readout_activation": decoder.readout_activation}
     w |= {"init_h": array(decoder.initial_hidden.kernel), "init_h_b": array(decoder.initial_hidden.bias)}
     if decoder.cell == "lstm":
@@ -146,9 +134,9 @@ def weights_of(decoder, grid=None):
     w["W_x"] = [array(cell.input_projection.kernel) for cell in cells]
     w["b_x"] = [array(cell.input_projection.bias) for cell in cells]
     w["W_z"] = array(cells[0].context_projection.kernel)
-    if decoder.has_sentinel:
+    if hasattr(decoder, "sentinel_layer"):
         layer = decoder.sentinel_layer
         w |= {"W_s": array(layer.gate.kernel), "b_s": array(layer.gate.bias), "P_s": array(layer.projection.kernel)}
     if decoder.deep_output:
-        w |= {"L_h": array(decoder.state_readout.kernel), "L_z": array(decoder.context_readout.kernel)}
-    return w | {"L_o": array(decoder.word_logits.kernel), "L_o_b": array(decoder.word_logits.bias)}
+        w |= {"L_h": array(decoder.readout.state_readout.kernel), "L_z": array(decoder.readout.context_readout.kernel)}
+    return w | {"L_o": array(decoder.readout.word_logits.kernel), "L_o_b": array(decoder.readout.word_logits.bias)}

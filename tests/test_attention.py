@@ -4,7 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sat.model.attention import ATTENTIONS, SCORINGS, BahdanauAttention, DotAttention, NoAttention, make_attention
+from keras_sat.model.attention import BahdanauAttention
+from keras_sat.model.scorings import SCORINGS, DotAttention, NoAttention, make_attention
+from keras_sat.model.selections import ATTENTIONS
 
 PHOTOS, REGIONS, DIM = 3, 5, 4
 KINDS = [*itertools.product(ATTENTIONS, SCORINGS), ("drawn", "additive"), ("even", "additive")]
@@ -25,36 +27,11 @@ def features():
 @pytest.mark.parametrize("attention, scoring", KINDS)
 def test_shapes_and_distributions(attention, scoring):
     layer = make_attention(attention, scoring, attention_dim=6)
-    context, weights, selection, from_photo = layer(numbers(2 * PHOTOS, DIM, seed=1), features())
+    context, weights, selection, extras = layer(numbers(2 * PHOTOS, DIM, seed=1), features())
     assert context.shape == (2 * PHOTOS, DIM) and weights.shape == selection.shape == (2 * PHOTOS, REGIONS)
     np.testing.assert_allclose(np.sum(weights, axis=1), 1, rtol=1e-5)
     assert (np.asarray(weights) >= 0).all()
-    np.testing.assert_array_equal(from_photo, np.ones((2 * PHOTOS, 1)))
-
-
-@pytest.mark.parametrize("scoring", SCORINGS)
-def test_a_sentinel_is_scored_as_a_region_more(scoring):
-    layer = make_attention("soft", scoring, attention_dim=6)
-    hidden_state, sentinel = numbers(PHOTOS, DIM, seed=1), numbers(PHOTOS, DIM, seed=2)
-    context, weights, _, from_photo = layer(hidden_state, features(), sentinel=sentinel)
-    more = np.concatenate([features(), sentinel[:, None]], axis=1)
-    its_context, its_weights, *_ = layer(hidden_state, more)
-    np.testing.assert_allclose(from_photo, np.sum(its_weights[:, :-1], axis=1, keepdims=True), atol=1e-5)
-    np.testing.assert_allclose(weights * from_photo, its_weights[:, :-1], atol=1e-5)
-    np.testing.assert_allclose(context, its_context, atol=1e-5)
-
-
-@pytest.mark.parametrize("scoring", SCORINGS)
-def test_sharpness_is_a_power_of_the_weights(scoring):
-    layer, sharper = (make_attention("soft", scoring, attention_dim=6, sharpness=sharpness) for sharpness in (1, 2))
-    hidden_state = numbers(PHOTOS, DIM, seed=1)
-    _, weights, *_ = layer(hidden_state, features())
-    sharper(hidden_state, features())
-    sharper.set_weights(layer.get_weights())
-    _, found, *_ = sharper(hidden_state, features())
-    squared = np.square(weights)
-    np.testing.assert_allclose(found, squared / squared.sum(axis=1, keepdims=True), rtol=1e-4)
-    assert sharper.get_config()["sharpness"] == 2
+    assert extras == {}
 
 
 @pytest.mark.parametrize("attention, scoring", KINDS)

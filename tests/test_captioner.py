@@ -306,7 +306,7 @@ def test_mixed_precision(eight, attention):
         assert isinstance(captioner.optimizer, keras.optimizers.LossScaleOptimizer)
         history = captioner.fit(make_batches(images, vocabulary, cache), epochs=25, verbose=0).history
         assert history["cross_entropy"][-1] < history["cross_entropy"][0]
-        assert captioner.decoder.word_logits.kernel.dtype == "float32"
+        assert captioner.decoder.readout.word_logits.kernel.dtype == "float32"
         assert captioner.caption_features(cache.features(["0"]))[0].words
     finally:
         keras.config.set_dtype_policy("float32")
@@ -563,23 +563,6 @@ def test_such_a_folder_may_look_at_a_finer_grid(tmp_path):
     photo = draw_scenes(1, seed=3, image_size=64)[0].image
     finer = [one.adapted(grid="4x4").encode(photo[None]) for one in (captioner, Captioner.load(tmp_path / "old"))]
     np.testing.assert_allclose(*finer, atol=1e-5)
-
-
-def test_smoothing_knows_the_grid_of_the_captioner(tmp_path):
-    features = np.random.default_rng(0).normal(size=(2, 12, 5)).astype("float32")
-    options = {"encoder": None, "attention_smoothing": 1, "scoring": "bilinear", **SMALL}
-    captioner, other = (Captioner(["a", "dog"], grid_shape=shape, **options) for shape in ((3, 4), (2, 6)))
-    captioner.caption_features(features)
-    keys = captioner.decoder.project_features(features)
-    np.testing.assert_allclose(keys, equations.smoothed(features, (3, 4)), rtol=1e-5)
-    other.caption_features(features)
-    assert not np.allclose(other.decoder.project_features(features), keys)
-    captioner.save(tmp_path / "model")
-    loaded = Captioner.load(tmp_path / "model")
-    np.testing.assert_allclose(loaded.decoder.project_features(features), keys, rtol=1e-5)
-    sharper = captioner.adapted(attention_smoothing=0, attention_sharpness=2.0)
-    maps = [one.caption_features(features, num_beams=1)[0].attention_weights for one in (captioner, sharper)]
-    assert maps[0].shape[1:] == maps[1].shape[1:] == (3, 4) and not np.allclose(*(m[0] for m in maps))
 
 
 @pytest.mark.parametrize("grid", [(8, 8), [8, 8], "8x8"])
@@ -907,7 +890,7 @@ def test_max_length_and_words_that_never_come(eight, untrained):
 def test_attention_that_draws_can_draw_its_places(eight, attention):
     captioner = make_captioner(eight[1], attention=attention)
     never_ends = -10 * np.eye(len(eight[1]))[eight[1].end_token_id]
-    captioner.decoder.word_logits.bias.assign(never_ends)
+    captioner.decoder.readout.word_logits.bias.assign(never_ends)
     features = eight[2].features(["0", "1"])
     for num_beams in (1, 3):
         results = captioner.caption_features(features, sample_attention=True, num_beams=num_beams)
@@ -920,7 +903,7 @@ def test_attention_that_draws_can_draw_its_places(eight, attention):
 
 def test_drawn_places_follow_the_attention_weights(eight):
     captioner = make_captioner(eight[1], attention="hard")
-    captioner.decoder.word_logits.bias.assign(-10 * np.eye(len(eight[1]))[eight[1].end_token_id])
+    captioner.decoder.readout.word_logits.bias.assign(-10 * np.eye(len(eight[1]))[eight[1].end_token_id])
     features = np.repeat(eight[2].features(["0"]), 4000, axis=0)
     options = {"num_beams": 1, "max_length": 1, "batch_size": 4000}
     drawn = captioner.caption_features(features, sample_attention=True, **options)

@@ -1,5 +1,4 @@
 import numpy as np
-import paper
 import pytest
 from keras import ops
 
@@ -135,13 +134,3 @@ def test_surrogate_holds_the_reward_constant():
 
 def test_next_baseline():
     assert float(equations.next_baseline(10.0, 20.0)) == pytest.approx(11.0)
-
-
-@pytest.mark.parametrize("grid_shape", [(3, 4), (1, 5), (4, 1)])
-def test_smoothed_is_the_mean_of_the_neighbours(grid_shape):
-    grid = np.random.default_rng(0).normal(size=(2, *grid_shape, 3)).astype("float32")
-    flat = grid.reshape(2, -1, 3)
-    for times in (0, 1, 2):
-        expected = [paper.neighbours_means(photo, grid_shape, times) for photo in flat]
-        np.testing.assert_allclose(equations.smoothed(flat, grid_shape, times), expected, atol=1e-5)
-    np.testing.assert_allclose(equations.smoothed(np.ones_like(flat), grid_shape, 3), np.ones_like(flat), rtol=1e-6)

@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_sat.model.fast import steps
-from keras_sat.model.fast.steps import apply_gradients
-from keras_sat.model.fast.switch import has_xla, without_fast_twins
+from keras_sat.accelerated import optimizer_step as steps
+from keras_sat.accelerated.optimizer_step import apply_gradients
+from keras_sat.accelerated.switch import has_xla, without_fast_twins
 
 SHAPES = (300, 20), (7,)
 

@@ -10,26 +10,31 @@ import tensorflow as tf
 from conftest import all_slow_but
 from keras import layers
 
-from keras_sat import Captioner, equations
-from keras_sat.model import attention as attention_module
+from keras_sat import Captioner, beyond, equations
+from keras_sat.accelerated import fused, unroll
+from keras_sat.accelerated.install import accelerate
+from keras_sat.accelerated.switch import fast_twins_are_on, without_fast_twins
 from keras_sat.model import cells as cells_module
 from keras_sat.model import decoder as decoder_module
-from keras_sat.model.attention import ATTENTIONS, SCORINGS, Attention
+from keras_sat.model import scorings as scorings_module
+from keras_sat.model.attention import Attention
 from keras_sat.model.cells import CELLS, LSTMCell, RecurrentCell
-from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.fast import fused, unroll
-from keras_sat.model.fast.dense import LoopDense
-from keras_sat.model.fast.switch import fast_twins_are_on, without_fast_twins
+from keras_sat.model.loop_dense import LoopDense
+from keras_sat.model.scorings import SCORINGS
+from keras_sat.model.selections import ATTENTIONS
 
 PHOTOS, CAPTIONS, REGIONS, DIM, TIME, VOCABULARY = 2, 3, 5, 6, 4, 11
 ROWS = PHOTOS * CAPTIONS
+NAMES = ("embedded", "hidden_states", "context", "attention_weights", "selection", "from_photo")
 LENGTHS = np.array([4, 2, 1, 3, 3, 0])  # of each caption; the last is a row that only fills a batch up
 KINDS = list(itertools.product(ATTENTIONS, SCORINGS, CELLS))
 
 
 def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
-    sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4, "dtype": "float64"}
-    decoder = CaptionDecoder(VOCABULARY, attention=attention, scoring=scoring, cell=cell, **{**sizes, **options})
+    sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
+    kinds = {"attention": attention, "scoring": scoring, "cell": cell}
+    decoder = beyond.make_decoder(VOCABULARY, {**kinds, **sizes, **options}, dtype="float64")
+    accelerate(decoder)
     decoder.build((None, REGIONS, DIM), (None, None))
     random = np.random.default_rng(7)
     for weight in decoder.trainable_weights:
@@ -50,7 +55,7 @@ def unrolled(decoder, *, regions=REGIONS, padded=True, sampled=False):
     with tf.GradientTape() as tape:
         tape.watch(features)
         found = decoder.unroll(features, input_ids, noise=noise, sampled=coins, token_weights=token_weights)
-        found = type(found)(*(x * tf.cast(is_word.T[..., None], x.dtype) for x in found))
+        found = [x * tf.cast(is_word.T[..., None], x.dtype) for x in [*found[:-1], *found.extras.values()]]
         shares = [tf.constant(random.normal(size=x.shape), x.dtype) for x in found]
         cost = sum(tf.cast(tf.reduce_sum(x * share), "float64") for x, share in zip(found, shares))
     sources = [weight.value for weight in decoder.trainable_weights]
@@ -62,7 +67,7 @@ def assert_twins_agree(decoder, *, tolerance=1e-6, **options):
     with without_fast_twins():
         plain_found, plain_cost, plain_gradients = unrolled(decoder, **options)
     np.testing.assert_allclose(cost, plain_cost, rtol=tolerance)
-    for name, fast, plain in zip(found._fields, found, plain_found):
+    for name, fast, plain in zip(NAMES, found, plain_found):
         assert fast.dtype == plain.dtype
         np.testing.assert_allclose(fast, plain, atol=tolerance, err_msg=name)
     names = [*(weight.path for weight in decoder.trainable_weights), "features"]
@@ -237,7 +242,7 @@ class VanillaCell(RecurrentCell):
 
 @pytest.mark.parametrize("scoring", [Plain, Quick])
 def test_a_scoring_of_ones_own(scoring, monkeypatch):
-    monkeypatch.setitem(attention_module.SCORINGS, "mine", scoring)
+    monkeypatch.setitem(scorings_module.SCORINGS, "mine", scoring)
     assert_twins_agree(make_decoder(scoring="mine"))
 
 
@@ -250,7 +255,7 @@ def test_a_cell_of_ones_own(cell, monkeypatch):
 
 @pytest.mark.parametrize("scoring, message", [(Twice, "called once in a step"), (Outside, "called in each step")])
 def test_a_loop_dense_that_is_not_called_once_in_each_step_is_refused(scoring, message, monkeypatch):
-    monkeypatch.setitem(attention_module.SCORINGS, "mine", scoring)
+    monkeypatch.setitem(scorings_module.SCORINGS, "mine", scoring)
     decoder = make_decoder(scoring="mine")
     with pytest.raises(ValueError, match=rf"{message}[\s\S]*keras.layers.Dense[\s\S]*Received: layer='.*query'"):
         unrolled(decoder)

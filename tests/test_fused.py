@@ -5,9 +5,10 @@ import tensorflow as tf
 from conftest import all_slow_but
 
 from keras_sat import equations
-from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.fast import fused
-from keras_sat.model.fast.switch import has_xla, without_fast_twins
+from keras_sat.accelerated import fused
+from keras_sat.accelerated.install import accelerate
+from keras_sat.accelerated.switch import has_xla, without_fast_twins
+from keras_sat.beyond import make_decoder
 
 PHOTOS, REGIONS, DIM = 2, 128, 128
 
@@ -94,7 +95,8 @@ def test_bfloat16_is_computed_in_float32_and_rounded_last(no_shortcut):
 @pytest.mark.slow
 def test_a_step_that_is_compiled_as_a_whole_is_that_of_the_equation(attends):
     keras.utils.set_random_seed(0)
-    decoder = CaptionDecoder(20, attention_dim=512, hidden_dim=16, embedding_dim=8, attends=attends)
+    decoder = make_decoder(20, {"attention_dim": 512, "hidden_dim": 16, "embedding_dim": 8, "attends": attends})
+    accelerate(decoder)
     random = np.random.default_rng(0)
     features, ids = random.random((2, 49, 24), dtype=np.float32), random.integers(4, 20, (6, 4)).astype("int32")
     decoder.build(features.shape, ids.shape)

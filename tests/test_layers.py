@@ -7,16 +7,24 @@ import keras
 import pytest
 from keras.src.testing import TestCase
 
+import keras_sat.beyond
 import keras_sat.model
-from keras_sat.model.attention import SCORINGS, Attended
 from keras_sat.model.cells import CELLS
-from keras_sat.model.decoder import Decoded
+from keras_sat.model.scorings import SCORINGS
+from keras_sat.model.states import Attended, Decoded
 
 PHOTOS, ROWS, REGIONS, DIM, TIME, WORDS = 2, 4, 5, 6, 3, 11
 STATE, FEATURES, GRID, MAP, MAPS = (ROWS, DIM), (PHOTOS, REGIONS, DIM), (PHOTOS, 4, 6, 3), (ROWS, 5), (ROWS, TIME, 5)
+SHARES = {"from_photo": (ROWS, TIME, 1)}
 LOOKING = {
     "input_shape": {"hidden_state_shape": STATE, "features_shape": FEATURES},
-    "expected_output_shape": Attended(STATE, MAP, MAP, (ROWS, 1)),
+    "expected_output_shape": Attended(STATE, MAP, MAP),
+}
+DECODER = {
+    "init_kwargs": {"vocabulary_size": WORDS, "embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 8},
+    "input_shape": {"features_shape": FEATURES, "input_ids_shape": (ROWS, TIME)},
+    "input_dtype": {"features_shape": "float32", "input_ids_shape": "int32"},
+    "expected_output_shape": Decoded((ROWS, TIME, WORDS), MAPS, MAPS),
 }
 LAYERS = {  # by name: what Keras' test is given
     **{scoring.__name__: {"init_kwargs": {"attention_dim": 8}, **LOOKING} for scoring in SCORINGS.values()},
@@ -38,11 +46,16 @@ LAYERS = {  # by name: what Keras' test is given
         }
         for cell in CELLS.values()
     },
-    "CaptionDecoder": {
-        "init_kwargs": {"vocabulary_size": WORDS, "embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 8},
-        "input_shape": {"features_shape": FEATURES, "input_ids_shape": (ROWS, TIME)},
-        "input_dtype": {"features_shape": "float32", "input_ids_shape": "int32"},
-        "expected_output_shape": Decoded((ROWS, TIME, WORDS), MAPS, MAPS, (ROWS, TIME, 1)),
+    "CaptionDecoder": DECODER,
+    "AttendAfter": DECODER,
+    "WithSentinel": {
+        **DECODER,
+        "expected_output_shape": Decoded((ROWS, TIME, WORDS), MAPS, MAPS, {"from_photo": (ROWS, TIME, 1)}),
+    },
+    "Readout": {
+        "init_kwargs": {"vocabulary_size": WORDS},
+        "input_shape": {"embedded_shape": STATE, "hidden_state_shape": STATE, "context_shape": STATE},
+        "expected_output_shape": (ROWS, WORDS),
     },
     "FeatureAdapter": {
         "init_kwargs": {"normalise": True, "projection_dim": 8, "activation": "relu", "dropout": 0.5},
@@ -63,7 +76,8 @@ LAYERS = {  # by name: what Keras' test is given
 
 def layers():
     """Return all layers of keras_sat by name, but for the two that only hold what others share."""
-    names = [module.name for module in pkgutil.walk_packages(keras_sat.model.__path__, "keras_sat.model.")]
+    rooms = keras_sat.model, keras_sat.beyond
+    names = [module.name for room in rooms for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
     values = [value for name in names for value in vars(importlib.import_module(name)).values()]
     ours = [value for value in values if isinstance(value, type) and value.__module__ in names]
     return {

@@ -15,9 +15,10 @@ from PIL import Image
 import keras_sat
 from data_utils import find_pictures, load_image
 from keras_sat import Captioner, Ensemble, options
-from keras_sat.model.attention import ATTENTIONS, SCORINGS
 from keras_sat.model.cells import CELLS
 from keras_sat.model.encoders import ENCODERS
+from keras_sat.model.scorings import SCORINGS
+from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import (
     CaptionerOptions,
     DecoderOptions,
@@ -266,9 +267,9 @@ def test_one_file_is_no_place_for_a_captioner(name, captioner, tmp_path):
 
 
 def test_what_is_added_to_a_dict_is_an_option(monkeypatch):
-    from keras_sat.model.attention import SCORINGS, DotAttention
     from keras_sat.model.cells import CELLS, GRUCell
     from keras_sat.model.encoders import ENCODERS
+    from keras_sat.model.scorings import SCORINGS, DotAttention
 
     monkeypatch.setitem(SCORINGS, "mine", DotAttention)
     monkeypatch.setitem(CELLS, "mine", GRUCell)

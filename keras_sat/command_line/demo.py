@@ -8,7 +8,7 @@ from data_utils.captions import CaptionedImage
 from data_utils.files import write_json, write_whole
 from data_utils.scenes import draw_scenes, is_true
 from keras_sat.command_line.invocation import command
-from keras_sat.model.attention import ATTENTIONS
+from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import DecoderOptions
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.scoring.bleu import bleu

@@ -17,11 +17,11 @@ from pathlib import Path
 import tensorflow as tf
 
 from data_utils.files import exclusive_lock, whole_folder, write_whole
+from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.checks import MOST_WORDS, check_counts, check_weights
 from keras_sat.files.litert import as_function, best_captions, greedy_file, looks
 from keras_sat.files.litert_folder import WORDS, words_as_text, write_litert
 from keras_sat.files.saving import refuse_unbuilt
-from keras_sat.model.fast.switch import without_fast_twins
 
 FORMATS = ("tf_saved_model", "litert")
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")

@@ -39,7 +39,7 @@ def best_captions(captioner, photos, options):
 def looks(captioner, found):
     """Return the outputs of an export that say where the captioner looked."""
     seen = {"attention_weights": found.attention_weights}
-    return seen | {"from_photo": found.from_photo} if captioner.decoder.has_sentinel else seen
+    return seen | {"from_photo": found.from_photo} if captioner.decoder.extra_dims else seen
 
 
 def greedy_file(captioner, greedy):

@@ -5,7 +5,7 @@ The files themselves are data, and `model_folder` reads them as such: digests, n
 
 import contextlib
 
-from keras_sat.model.attention import ATTENTIONS
+from keras_sat.model.selections import ATTENTIONS
 
 _SIZES = ("embedding_dim", "hidden_dim", "attention_dim", "num_layers", "feature_projection_dim")
 

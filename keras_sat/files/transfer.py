@@ -74,7 +74,7 @@ def _take_over_weights(captioner, adapted, options):
     place_of = {token: place for place, token in enumerate(tokens)}
     places = [place for place, token in enumerate(new_tokens) if token in place_of]
     places_before = [place_of[new_tokens[place]] for place in places]
-    weights, axes = captioner.named_weights(), adapted.decoder.vocabulary_axes()
+    weights, axes = captioner.named_weights(), _vocabulary_axes(adapted.decoder)
     for name, weight in adapted.named_weights().items():
         if name not in weights and name.startswith("encoder/"):
             continue  # it was frozen so far, and has its weights already
@@ -104,3 +104,9 @@ def _take_over_weights(captioner, adapted, options):
             "A captioner keeps all that it has learnt: leave out the options that would drop a part of it. "
             f"Received: options that leave no place for {', '.join(sorted(lost))}"
         )
+
+
+def _vocabulary_axes(decoder):
+    """Return which axis of which weights stands for the tokens: dict from the path of a weight to its axis."""
+    word_logits = decoder.readout.word_logits
+    return {decoder.embedding.embeddings.path: 0, word_logits.kernel.path: 1, word_logits.bias.path: 0}

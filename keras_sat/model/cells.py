@@ -7,7 +7,7 @@ import keras
 from keras import layers, ops
 
 from keras_sat import equations
-from keras_sat.model.fast.dense import LoopDense
+from keras_sat.model.loop_dense import LoopDense
 
 
 class RecurrentCell(layers.Layer):

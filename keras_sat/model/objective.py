@@ -180,7 +180,7 @@ class PaperObjective:
             costs.append((cost, figures))
         if self.guide is not None and self.guide.detectors.built:
             # What the sentinel takes is missing at the regions, so that the guide says when to look at the photo, too.
-            looked = read.attention_weights * read.from_photo
+            looked = read.attention_weights * read.extras.get("from_photo", 1.0)
             costs.append(self.guide(features, target_ids, looked, read.token_weights, costs_of_maps))
         return costs
 

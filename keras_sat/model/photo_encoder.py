@@ -181,6 +181,13 @@ class PhotoEncoder:
                 f"Received: image_size={self.image_size}"
             )
 
+    def settings(self):
+        """Return what Captioner was given of it, as it is now: dict from the names of options to values."""
+        names = ("layer", "weights", "training")
+        settings = {f"encoder_{name}": getattr(self, name) for name in names}
+        settings |= {name: getattr(self, name) for name in ("trained_up_to", "image_size", "grid", "grid_shape")}
+        return {"encoder": self.name, "photo_smoothing": self.smoothing, **settings}
+
     def remember(self, *, weights, grid_shape, known_grid, comes_along):
         """Take over what a saved captioner knew of its encoder, and what it was made without when it was loaded."""
         self.comes_along = comes_along

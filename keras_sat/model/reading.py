@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import keras
 from keras import ops
 
 
@@ -14,7 +15,7 @@ class Reading(NamedTuple):
         positions: where they stand, time * rows + row, (words,).
         token_weights: (rows, time), 0 for padding.
         attention_weights, selection: (rows, time, regions).
-        from_photo: (rows, time, 1).
+        extras: (rows, time, dim), see `keras_sat.model.states`.
     """
 
     logits: Any
@@ -23,7 +24,7 @@ class Reading(NamedTuple):
     token_weights: Any
     attention_weights: Any
     selection: Any
-    from_photo: Any
+    extras: dict
 
     def put_back(self, values):
         """Return values of the words, (words,), where the words stand: (rows, time), with 0 for padding."""
@@ -42,7 +43,7 @@ def read_captions(
     training=False,
     noise=None,
     sampled=None,
-    thinning=None,
+    drop_of=None,
     fixed_shapes=False,
 ):
     """Return the Reading of captions.
@@ -52,7 +53,8 @@ def read_captions(
         features: what the adapter made of features, (photos, regions, feature_dim).
         input_ids, target_ids, token_weights: (rows, time), as make_batches has them.
         training, noise, sampled: see CaptionDecoder.
-        thinning: Thinning that takes the place of the readout's dropout, a row for each row.
+        drop_of: function from the rows of the words, (words,), to what takes the place of the readout's dropout, see
+            `keras_sat.model.readout.Readout`.
         fixed_shapes: keep padding in the work: XLA cannot leave out what only the values say to be padding.
     """
     unrolled = decoder.unroll(
@@ -65,11 +67,10 @@ def read_captions(
     )
     positions = _positions_of_words(token_weights, fixed_shapes)
     embedded, hidden_states, context = (_take(x, positions) for x in unrolled[:3])
-    if thinning is not None:
-        thinning = thinning.of_rows(positions % ops.shape(input_ids)[0])
-    logits = decoder.readout(embedded, hidden_states, context, training, thinning)
+    drop = drop_of and drop_of(positions % ops.shape(input_ids)[0])
+    logits = decoder.readout(embedded, hidden_states, context, training=training, drop=drop)
     targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), positions)
-    maps = (ops.swapaxes(x, 0, 1) for x in unrolled[3:])
+    maps = keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), unrolled[3:])
     return Reading(logits, targets, positions, token_weights, *maps)
 
 

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from keras_sat.checks import check_learning_rate
 from keras_sat.model.averages import WeightAverages
-from keras_sat.model.fast.steps import apply_gradients
 
 
 def make_optimizer(optimizer, *, learning_rate=4e-4, clip_norm=5.0, weight_decay=None):
@@ -38,12 +37,22 @@ class WeightUpdates:
         average_momentum: see WeightAverages.
         decays_vectors: whether weight decay is for vectors too; it is for matrices alone where keras_sat made the
             optimizer.
+        apply: function of (optimizer, gradients, weights) that takes one step of the optimizer.
     """
 
-    def __init__(self, *, encoder_rate=1.0, first_layer_rate=1.0, average_momentum=None, decays_vectors=True):
+    def __init__(
+        self,
+        *,
+        encoder_rate=1.0,
+        first_layer_rate=1.0,
+        average_momentum=None,
+        decays_vectors=True,
+        apply=keras.optimizers.Optimizer.apply,
+    ):
         self.encoder_rate = encoder_rate
         self.first_layer_rate = first_layer_rate
         self.decays_vectors = decays_vectors
+        self.apply_step = apply
         self.averages = WeightAverages(average_momentum)
 
     def begin(self, captioner):
@@ -62,7 +71,7 @@ class WeightUpdates:
         weights = captioner.trainable_variables
         slow = [(weight, tf.identity(weight.value), rate) for weight, rate in self.encoder_rates(captioner) if rate < 1]
         self.averages.begin(weights)
-        apply_gradients(captioner.optimizer, gradients, weights)  # clips them first
+        self.apply_step(captioner.optimizer, gradients, weights)  # clips them first
         for weight, before, rate in slow:
             weight.assign(before + rate * (weight - before))
         self.averages.follow(weights, captioner.optimizer.iterations)

@@ -1,11 +1,22 @@
 """The decoder's steps as searches take them."""
 
+from typing import Any, NamedTuple
+
 from keras import ops
 
 from keras_sat import equations
 
 
-def steps_of(decoder, features, rows_per_photo, *, region_noise=None, thinning=None):
+class SearchStep(NamedTuple):
+    """What searches see of a step, see `keras_sat.search.algorithms`."""
+
+    logits: Any
+    state: Any
+    attention_weights: Any
+    from_photo: Any
+
+
+def steps_of(decoder, features, rows_per_photo, *, region_noise=None, drop=None):
     """Return `step` and `state` as the searches of `keras_sat.search.algorithms` take them.
 
     Args:
@@ -14,7 +25,7 @@ def steps_of(decoder, features, rows_per_photo, *, region_noise=None, thinning=N
         rows_per_photo: captions in the making, for each photo.
         region_noise: uniform noise (rows, max_length, regions) that attention draws regions with; None uses the
             expectation.
-        thinning: Thinning of the readout, a row for each row, see `CaptionDecoder.thin`.
+        drop: see `keras_sat.model.readout.Readout`.
     """
     projected_features = decoder.project_features(features)
     state = decoder.initial_state(features, rows_per_photo)
@@ -23,8 +34,9 @@ def steps_of(decoder, features, rows_per_photo, *, region_noise=None, thinning=N
     def step(input_ids, state):
         state, times = state
         noise = None if region_noise is None else equations.gumbel(ops.take(region_noise, times[0], axis=1))
-        result = decoder.step(input_ids, state, features, projected_features, noise=noise, thinning=thinning)
+        result = decoder.step(input_ids, state, features, projected_features, noise=noise, drop=drop)
         looked_at = result.attention_weights if region_noise is None else result.selection
-        return result._replace(state=(result.state, times + 1), attention_weights=looked_at)
+        from_photo = result.extras.get("from_photo", ops.ones_like(looked_at[:, :1]))
+        return SearchStep(result.logits, (result.state, times + 1), looked_at, from_photo)
 
     return step, (state, times)

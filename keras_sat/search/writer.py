@@ -68,7 +68,7 @@ class CaptionWriter:
     @property
     def has_sentinel(self) -> bool:
         """Whether a member may look at what it remembers instead of the photo."""
-        return any(captioner.decoder.has_sentinel for captioner in self.members)
+        return any(captioner.decoder.extra_dims for captioner in self.members)
 
     @property
     def confidence(self):

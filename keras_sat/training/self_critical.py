@@ -66,9 +66,9 @@ class SelfCritical:
             )
         features = captioner.adapter(captioner.features(features, training=True), training=True)
         photos = ops.shape(target_ids)[0]
-        thinning = captioner.decoder.thin(photos)  # the same for what is drawn and for what is learnt
+        dropout = DrawnDropout(captioner.decoder, photos)
         is_photo = photos_with_words(token_weights, photos)
-        drawn, greedy = self._write(captioner, ops.stop_gradient(features), thinning, is_photo)
+        drawn, greedy = self._write(captioner, ops.stop_gradient(features), dropout, is_photo)
         rewards = tf.numpy_function(
             self.reward, [ops.concatenate([drawn, greedy], axis=1), target_ids], tf.float32, stateful=False
         )
@@ -78,7 +78,7 @@ class SelfCritical:
         advantage = ops.stop_gradient(ops.reshape(drawn_rewards - baseline, (-1,)))
 
         token_ids = ops.reshape(drawn, (-1, self.max_length))
-        log_probs = self._read(captioner, features, token_ids, thinning)
+        log_probs = self._read(captioner, features, token_ids, dropout)
         is_caption = ops.repeat(is_photo, self.num_drawn)
         num_captions = sum_over_replicas(ops.sum(is_caption))
         mean = -ops.sum(advantage * log_probs * is_caption) / num_captions
@@ -94,7 +94,7 @@ class SelfCritical:
             mean, figures = mean + ops.sum(costs) / num_read, {**figures, **of_boxes}
         return Objective(mean, figures)
 
-    def _write(self, captioner, features, thinning, is_photo):
+    def _write(self, captioner, features, dropout, is_photo):
         """Return the captions drawn for each photo, and the greedy one where it is the baseline: (photos, .., time).
 
         The longest caption of a photo comes first: the decoder leaves out those that have ended.
@@ -103,8 +103,8 @@ class SelfCritical:
         options = {"max_length": self.max_length}
 
         def search(rows_per_photo, noise=None, **drawing):
-            thinned = thinning.of_rows(ops.repeat(ops.arange(photos), rows_per_photo))
-            step, state = captioner.steps(features, rows_per_photo, thinning=thinned)
+            drop = dropout.of_photos(ops.repeat(ops.arange(photos), rows_per_photo))
+            step, state = captioner.steps(features, rows_per_photo, drop=drop)
             return run_search(step, state, self.vocabulary, captioner.num_regions, noise, **drawing, **options)
 
         noise = ops.reshape(
@@ -117,18 +117,43 @@ class SelfCritical:
         greedy = search(1).token_ids if self.reward_baseline == "greedy" else drawn[:, :0]
         return drawn, greedy
 
-    def _read(self, captioner, features, token_ids, thinning):
+    def _read(self, captioner, features, token_ids, dropout):
         """Return log p of captions (rows, time) as they were drawn: of words that a search may choose. (rows,)"""
         special = special_tokens(self.vocabulary)
         token_weights = ops.cast(token_ids != special["pad_token_id"], "float32")
         starts = ops.full_like(token_ids[:, :1], special["start_token_id"])
         input_ids = ops.concatenate([starts, token_ids[:, :-1]], axis=1)
 
-        thinning = thinning.of_rows(ops.repeat(ops.arange(ops.shape(features)[0]), self.num_drawn))
-        read = captioner.read(features, input_ids, token_ids, token_weights, thinning=thinning)
+        def drop_of(rows):
+            return dropout.of_photos(rows // self.num_drawn)
+
+        read = captioner.read(features, input_ids, token_ids, token_weights, drop_of=drop_of)
         logits = allowed_logits(read.logits, **special) / self.temperature
         word_log_probs = read.put_back(equations.word_log_probs(logits, read.targets))
         return equations.caption_log_prob(word_log_probs, token_weights)
+
+
+class DrawnDropout:
+    """The readout's dropout, drawn once for each photo: the same for what is drawn and for what is learnt of it.
+
+    Args:
+        decoder: CaptionDecoder.
+        photos: how many.
+    """
+
+    def __init__(self, decoder, photos):
+        readout = decoder.readout
+        drops = {readout.drop_before: decoder.hidden_dim, readout.drop_after: readout.word_logits.kernel.shape[0]}
+        ones = {drop: ops.ones((photos, dim), decoder.compute_dtype) for drop, dim in drops.items()}
+        self.masks = [drop(x, training=True) for drop, x in ones.items()]
+
+    def of_photos(self, photos):
+        """Return what takes the place of the readout's dropout in rows of these photos, by number: see Readout."""
+        return [functools.partial(_times, ops.take(mask, photos, axis=0)) for mask in self.masks]
+
+
+def _times(mask, x, training=True):
+    return mask * x
 
 
 class CaptionReward:

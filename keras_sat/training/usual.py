@@ -1,8 +1,8 @@
 """What `fit` takes where it is not said: preset, encoder, folder, and the bundled captioner to begin from."""
 
 from keras_sat.files.model_folder import PRETRAINED, read_model
-from keras_sat.model.attention import ATTENTIONS
 from keras_sat.model.photo_encoder import BUNDLED
+from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import CaptionerOptions, one_of
 from keras_sat.presets import (
     DEFAULT_MODEL,
@@ -19,7 +19,7 @@ from keras_sat.training.folder import began_from_scratch, noted_encoder
 
 # Options that change how a trained captioner is trained further, and none of its parts and sizes.
 MAY_CHANGE = """
-    attention attention_smoothing attention_sharpness
+    attention
     attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
     expectation_for use_baseline grid photo_smoothing guide_weight box_weight length_penalty no_repeat_ngram
     dropout_embedding dropout_words dropout_before_readout

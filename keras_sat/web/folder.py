@@ -18,12 +18,12 @@ import warnings
 from pathlib import Path
 
 from data_utils.files import exclusive_lock, read_json, write_json, write_whole
+from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.files.export import check_captioner, search_options, write_caption_script
 from keras_sat.files.litert import file_with_signatures
 from keras_sat.files.litert_folder import write_litert
 from keras_sat.files.litert_weights import rounded
 from keras_sat.files.model_folder import WEIGHTS_LICENSE
-from keras_sat.model.fast.switch import without_fast_twins
 from keras_sat.pictures.gallery import EMPTY_FIGURE
 from keras_sat.pictures.player import fill, template_part
 from keras_sat.web.runtime import FILES, README, VERSION, runtime_files

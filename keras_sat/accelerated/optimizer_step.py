@@ -10,7 +10,7 @@ import math
 import keras
 import tensorflow as tf
 
-from keras_sat.model.fast.switch import fast_twins_are_on, has_xla
+from keras_sat.accelerated.switch import fast_twins_are_on, has_xla
 
 SMALL = 2**22  # numbers in all weights together: those of fewer stay in a cache
 NOT_COMPILED = (keras.optimizers.LossScaleOptimizer,)  # it looks first whether all gradients are finite

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.model.fast.switch import fast_twins_are_on, has_xla
+from keras_sat.accelerated.switch import fast_twins_are_on, has_xla
 
 SMALL = 2**14  # numbers for each caption; where they are fewer, all captions of a batch fit into a cache
 LARGEST = 40.0  # |a| and |b| are cut off there, so that x y is never 0 times infinity; see `additive_scores`

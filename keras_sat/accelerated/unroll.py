@@ -1,0 +1,99 @@
+"""Whole captions again, in TensorFlow's loop: the same numbers as the plain loop in `CaptionDecoder.read_words`.
+
+What does not change from step to step stays outside; captions leave the loop when they have ended; and the gradients of
+its matrices are made after it, see `loop`.
+"""
+
+import keras
+from keras import ops
+
+from keras_sat import equations
+from keras_sat.accelerated.loop import loop_over_time
+from keras_sat.model.cells import LSTMCell
+from keras_sat.model.loop_dense import LoopDense
+from keras_sat.model.states import Attended, DecoderState
+
+
+def read_words(decoder, projected_words, state, features, projected_features, noise, sampled, token_weights):
+    """Return h_t and the parts of Attended, each (time, rows, dim).
+
+    Args:
+        decoder: CaptionDecoder.
+        projected_words, state, features, projected_features, noise, sampled, token_weights: as of its `read_words`.
+    """
+    time, rows = ops.shape(projected_words)[:2]
+    of_state = (decoder.hidden_dim, decoder.compute_dtype)
+    dense_layers = _dense_layers_of_step(decoder)
+    summed_layers = [layer for layer in dense_layers if layer in _summed_layers(decoder)]
+    options = {"dense_layers": dense_layers, "summed_layers": summed_layers}
+    options |= {"token_weights": token_weights, "photos": ops.shape(features)[0]}
+
+    if not decoder.context_varies:  # nothing but the cells is in the loop: attention follows, at all times at once
+
+        def advance(state, projected_inputs):
+            state = decoder.advance(projected_inputs, state)
+            return state, tuple(of_layers[-1] for of_layers in state if of_layers)
+
+        overview = decoder.cells[0].context_projection(equations.mean_annotation(features))
+        inputs = projected_words + ops.repeat(overview, rows // ops.shape(features)[0], axis=0)
+        top_states = loop_over_time(advance, state, (inputs,), [of_state] * (1 + decoder.has_cell_states), **options)
+        return top_states[0], *attend_at_all_times(decoder, top_states, features, projected_features, noise, sampled)
+
+    def read_word(state, projected_word, noise, sampled):
+        sampled = None if sampled is None else ops.squeeze(sampled, -1)
+        state, attended = decoder.read_word(projected_word, state, features, projected_features, noise, sampled)
+        *maps, extras = attended
+        return state, (state.hidden_states[-1], *maps, *(extras[name] for name in decoder.extra_dims))
+
+    _, regions, feature_dim = features.shape
+    specs = [of_state, (feature_dim, decoder.compute_dtype), (regions, "float32"), (regions, "float32")]
+    specs += [(dim, "float32") for dim in decoder.extra_dims.values()]
+    noise = None if noise is None else ops.swapaxes(noise, 0, 1)
+    sampled = None if sampled is None else ops.broadcast_to(sampled[:, None], (time, rows, 1))
+    *maps, extras = _split(loop_over_time(read_word, state, (projected_words, noise, sampled), specs, **options), 4)
+    return *maps, dict(zip(decoder.extra_dims, extras))
+
+
+def attend_at_all_times(decoder, top_states, features, projected_features, noise=None, sampled=None):
+    """Return the Attended of all states of whole captions at once: its parts are (time, rows, dim).
+
+    Args:
+        decoder: CaptionDecoder whose recurrent layers do not read what it gives.
+        top_states: h_t of the top layer and, of a cell that has one, c_t: tensors (time, rows, hidden_dim).
+        features, projected_features, sampled: see `CaptionDecoder.attend`.
+        noise: (rows, time, regions), or None.
+    """
+    time, rows = ops.shape(top_states[0])[:2]
+
+    def by_photo(x):  # the rows of a photo side by side, each with its words
+        return ops.reshape(ops.swapaxes(x, 0, 1), (-1, x.shape[-1]))
+
+    hidden_states, *cell_states = map(by_photo, top_states)
+    states = DecoderState((hidden_states,), tuple(cell_states))
+    noise = None if noise is None else ops.reshape(noise, (-1, noise.shape[-1]))
+    sampled = None if sampled is None else ops.repeat(sampled, time)
+    attended = decoder.attend(states, features, projected_features, noise, sampled)
+    return keras.tree.map_structure(
+        lambda x: ops.swapaxes(ops.reshape(x, (rows, time, x.shape[-1])), 0, 1), Attended(*attended)
+    )
+
+
+def _split(values, first):
+    """Return the first values, and a list of the others."""
+    return *values[:first], values[first:]
+
+
+def _dense_layers_of_step(decoder):
+    """Return the LoopDense layers that each step calls: all of the decoder, or of its cells, but those outside."""
+    outside = [decoder.cells[0].input_projection]  # of all words at once
+    outside += [] if decoder.context_varies else [decoder.cells[0].context_projection]
+    parts = [decoder] if decoder.context_varies else decoder.cells
+    layers = [layer for part in parts for layer in part._flatten_layers() if isinstance(layer, LoopDense)]
+    return [layer for layer in layers if layer.built and layer not in outside]
+
+
+def _summed_layers(decoder):
+    """Return the layers whose outputs are added to the projected words, and used for nothing else."""
+    first = decoder.cells[0]
+    # The LSTM of the paper adds up what comes from the word, the context and h_{t-1}; another cell may not.
+    return [first.context_projection, *([first.recurrent_projection] if type(first) is LSTMCell else [])]

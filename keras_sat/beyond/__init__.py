@@ -1,0 +1,35 @@
+"""What goes beyond the paper: one idea a file, each with its source and what it brought here.
+
+They hang on hooks of the decoder, the objective and the epochs of a training, which never name them. HOOKS is where an
+option finds its hook: the captioner and `fit` read it.
+"""
+
+from keras_sat.beyond.attend_after import AttendAfter
+from keras_sat.beyond.hook import Hook
+from keras_sat.beyond.sentinel import WithSentinel
+from keras_sat.model.decoder import CaptionDecoder
+from keras_sat.options import CaptionerOptions, DecoderOptions
+
+HOOKS = {
+    "sentinel": Hook(decoder=WithSentinel),
+    "attends": Hook(decoder=AttendAfter),
+}
+
+
+def hooks_of(options):
+    """Return the hooks of those options, a dict as CaptionerOptions has them, that are not at their default."""
+    defaults = CaptionerOptions.defaults()
+    return [hook for option, hook in HOOKS.items() if options.get(option, defaults[option]) != defaults[option]]
+
+
+def make_decoder(vocabulary_size, options, **of_keras):
+    """Return the paper's decoder, or one with what the options add to it.
+
+    Args:
+        vocabulary_size, **of_keras: of CaptionDecoder.
+        options: dict of options of a captioner.
+    """
+    kinds = [hook.decoder for hook in hooks_of(options) if hook.decoder] or [CaptionDecoder]
+    kind = kinds[0] if len(kinds) == 1 else type("".join(kind.__name__ for kind in kinds), tuple(kinds), {})
+    own = {name: options[name] for name in DecoderOptions.names() if name in options}
+    return kind(vocabulary_size, **own, **of_keras)

@@ -1,0 +1,76 @@
+"""The sentinel: what attention may look at instead of the photo, the decoder's memory (Lu et al., 2017).
+
+Words such as "of" are not on the photo. The sentinel is a vector made of the cell's memory that competes with the
+regions: a softmax over regions and sentinel says how much of the context comes from the photo (`from_photo`) and how
+much from memory. It takes the place of the paper's gate beta_t.
+"""
+
+import keras
+from keras import ops
+
+from keras_sat import equations
+from keras_sat.model.decoder import CaptionDecoder
+from keras_sat.model.loop_dense import LoopDense
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class Sentinel(keras.layers.Layer):
+    """What takes the place of an annotation vector.
+
+    Args:
+        feature_dim: length of an annotation vector.
+
+    Call arguments:
+        hidden_state, memory: of the state that looks, (rows, hidden_dim), see `equations.sentinel`.
+
+    Returns: (rows, feature_dim).
+    """
+
+    def __init__(self, feature_dim, **kwargs):
+        super().__init__(**kwargs)
+        self.feature_dim = feature_dim
+
+    def build(self, hidden_state_shape, memory_shape=None):
+        hidden_dim = hidden_state_shape[-1]
+        policy = {"dtype": self.dtype_policy}
+        self.gate = LoopDense(hidden_dim, name="gate", **policy)
+        self.projection = LoopDense(self.feature_dim, use_bias=False, name="projection", **policy)
+        self.gate.build(hidden_state_shape)
+        self.projection.build(hidden_state_shape)
+
+    def call(self, hidden_state, memory):
+        return self.projection(equations.sentinel(self.gate(hidden_state), memory))
+
+    def get_config(self):
+        return {**super().get_config(), "feature_dim": self.feature_dim}
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class WithSentinel(CaptionDecoder):
+    """A CaptionDecoder whose attention may look at a sentinel; without attention that chooses there is none."""
+
+    has_gate = False  # the softmax over regions and sentinel weighs the context
+
+    @property
+    def extra_dims(self):
+        return {"from_photo": 1} if self.chooses else {}
+
+    def build(self, features_shape, input_ids_shape=None):
+        super().build(features_shape, input_ids_shape)
+        if self.chooses:
+            self.sentinel_layer = Sentinel(features_shape[-1], name="sentinel", dtype=self.dtype_policy)
+            self.sentinel_layer.build((None, self.hidden_dim))
+
+    def attend(self, state, features, projected_features, noise=None, sampled=None):
+        if not self.chooses:
+            return super().attend(state, features, projected_features, noise, sampled)
+        attention, top_hidden = self.attention_layer, state.hidden_states[-1]
+        sentinel = self.sentinel_layer(top_hidden, state.cell_states[-1] if self.has_cell_states else top_hidden)
+        query = attention.project_state(top_hidden)
+        attention_scores = attention.score(query, projected_features)
+        attended = attention.look(attention_scores, features, noise, sampled)
+        its_score = attention.score(query, attention.project(ops.expand_dims(sentinel, 1)))  # as of one region more
+        from_photo = equations.share_from_photo(attention_scores, its_score)
+        share = ops.cast(from_photo, attended.context.dtype)
+        context = share * attended.context + (1 - share) * sentinel
+        return attended._replace(context=context, extras={"from_photo": from_photo})

@@ -1,1 +1,0 @@
-"""What only makes the network faster; values and gradients stay the same."""

@@ -1,0 +1,73 @@
+"""The readout: from word, state and context to the next word, equation (7)."""
+
+import keras
+from keras import layers, ops
+
+from keras_sat import equations
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class Readout(layers.Layer):
+    """Deep output, p(y_t) ∝ exp(L_o(E y_{t-1} + L_h h_t + L_z z_t)).
+
+    Args:
+        vocabulary_size: number of tokens.
+        deep_output: False puts state and context side by side instead, with one layer for both.
+        activation: of the readout.
+        dropout_before, dropout_after: of h_t, and of the readout before L_o.
+        seed: of the dropout.
+
+    Call arguments:
+        embedded, hidden_state, context: E y_{t-1}, h_t and z_t of one step or of many, (..., dim).
+        training: turns dropout on.
+        drop: two functions (x, training=) that take the place of the dropout before and after.
+
+    Returns: logits (..., vocabulary_size), float32.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        *,
+        deep_output=True,
+        activation=None,
+        dropout_before=0.5,
+        dropout_after=0.5,
+        seed=0,
+        **kwargs,
+    ):
+        super().__init__(autocast=False, **kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.deep_output = deep_output
+        self.activation = activation
+        self.dropout_before, self.dropout_after = dropout_before, dropout_after
+        self.seed = seed
+        policy = {"dtype": self.dtype_policy}
+        self.activate = layers.Activation(activation, name="activate", **policy)
+        self.drop_before = layers.Dropout(dropout_before, seed=seed, name="drop_before", **policy)
+        self.drop_after = layers.Dropout(dropout_after, seed=seed + 1, name="drop_after", **policy)
+
+    def build(self, embedded_shape, hidden_state_shape, context_shape):
+        dim = embedded_shape[-1] if self.deep_output else hidden_state_shape[-1] + context_shape[-1]
+        if self.deep_output:
+            readout = {"units": dim, "use_bias": False, "dtype": self.dtype_policy}
+            self.state_readout = layers.Dense(name="state_readout", **readout)  # L_h
+            self.context_readout = layers.Dense(name="context_readout", **readout)  # L_z
+            self.state_readout.build(hidden_state_shape)
+            self.context_readout.build(context_shape)
+        self.word_logits = layers.Dense(self.vocabulary_size, name="word_logits", dtype=self.dtype_policy)  # L_o
+        self.word_logits.build((None, dim))
+
+    def call(self, embedded, hidden_state, context, training=False, drop=None):
+        drop_before, drop_after = drop or (self.drop_before, self.drop_after)
+        hidden_state = drop_before(hidden_state, training=training)
+        if self.deep_output:
+            projected = self.state_readout(hidden_state), self.context_readout(context)
+            readout = equations.deep_output(embedded, *projected)
+        else:
+            readout = ops.concatenate([hidden_state, context], axis=-1)
+        return ops.cast(self.word_logits(drop_after(self.activate(readout), training=training)), "float32")
+
+    def get_config(self):
+        names = ("vocabulary_size", "deep_output", "activation", "dropout_before", "dropout_after", "seed")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -1,0 +1,102 @@
+"""The scorings: from features and state to a score for each region, and what has none.
+
+To add one, write a subclass of `Attention` with a `score` method, and name it in SCORINGS.
+"""
+
+import keras
+from keras import ops
+
+from data_utils.foreign_text import brief
+from keras_sat import equations
+from keras_sat.model.attention import Attention, BahdanauAttention
+from keras_sat.model.loop_dense import LoopDense
+from keras_sat.model.selections import ATTENTIONS, Selection
+from keras_sat.model.states import Attended
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class DotAttention(Attention):
+    """e_ti = a_i . h_{t-1}, on the raw features: feature_dim and hidden_dim must be equal. No weights."""
+
+    def __init__(self, attention_dim=None, **kwargs):
+        super().__init__(**kwargs)
+        self.attention_dim = attention_dim
+
+    def build(self, hidden_state_shape, features_shape, **_):
+        hidden_dim, feature_dim = hidden_state_shape[-1], features_shape[-1]
+        if hidden_dim != feature_dim:
+            raise ValueError(
+                "Dot attention multiplies annotation vectors with states, so both must be equally long. Make them so "
+                "with `hidden_dim`, or use scoring='bilinear', which has a matrix between the two. "
+                f"Received: feature_dim={feature_dim}, hidden_dim={hidden_dim}"
+            )
+
+    def score(self, query, projected_features):
+        return equations.dot_scores(projected_features, query)
+
+    def get_config(self):
+        return {**super().get_config(), "attention_dim": self.attention_dim}
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class BilinearAttention(Attention):
+    """e_ti = a_i . W h_{t-1}. W h_{t-1} is made at each step: that is less work than multiplying all a_i with W."""
+
+    def __init__(self, attention_dim=None, **kwargs):
+        super().__init__(**kwargs)
+        self.attention_dim = attention_dim
+
+    def build(self, hidden_state_shape, features_shape, **_):
+        # Products of long vectors are large: with an ordinary W attention would be sharp before it knows where to look.
+        near_even = keras.initializers.VarianceScaling(0.01, mode="fan_avg", distribution="uniform")
+        kernel = {"use_bias": False, "kernel_initializer": near_even, "dtype": self.dtype_policy}
+        self.state_projection = LoopDense(features_shape[-1], name="state_projection", **kernel)
+        self.state_projection.build(hidden_state_shape)
+
+    def project_state(self, hidden_state):
+        return self.state_projection(hidden_state)
+
+    def score(self, query, projected_features):
+        return equations.dot_scores(projected_features, query)
+
+    def get_config(self):
+        return {**super().get_config(), "attention_dim": self.attention_dim}
+
+
+SCORINGS = {"additive": BahdanauAttention, "dot": DotAttention, "bilinear": BilinearAttention}
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class NoAttention(Attention):
+    """The vanilla encoder-decoder: every region weighs 1 / regions, so that the context is always the mean feature."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**{"selection": "none", **kwargs})
+
+    def project(self, features):
+        features = ops.cast(features, self.compute_dtype)
+        return ops.expand_dims(equations.mean_annotation(features), 1)  # (photos, 1, feature_dim)
+
+    def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
+        features = ops.cast(features, self.compute_dtype)
+        mean = self.project(features) if projected_features is None else projected_features
+        rows, regions = ops.shape(hidden_state)[0], ops.shape(features)[1]
+        uniform = ops.ones((rows, regions)) / ops.cast(regions, "float32")
+        context = equations.attended_features(ops.ones((rows, 1)), mean)
+        return Attended(context, uniform, uniform)
+
+
+def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):
+    """Return the attention layer of two names: one of ATTENTIONS, one of SCORINGS (if it chooses)."""
+    if attention not in ATTENTIONS:
+        raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: attention={brief(attention)}")
+    if scoring not in SCORINGS:
+        raise ValueError(f"Expected one of: {', '.join(SCORINGS)}. Received: scoring={brief(scoring)}")
+    if not isinstance(ATTENTIONS[attention], Selection):
+        raise ValueError(
+            "An entry of ATTENTIONS is a Selection, which says whether it draws places: "
+            f"Selection(function, draws_places=True). Received: ATTENTIONS[{attention!r}]={ATTENTIONS[attention]!r}"
+        )
+    if not ATTENTIONS[attention].chooses:
+        return NoAttention(selection=attention, **kwargs)
+    return SCORINGS[scoring](attention_dim=attention_dim, selection=attention, **kwargs)
