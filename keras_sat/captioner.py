@@ -94,10 +94,10 @@ class Captioner(keras.Model):
         self.decoder.grid_of = lambda regions: self.rows_and_columns()
         self.confidence = None  # what `keras_sat.scoring.calibration.calibrate` has learnt
         self.training_photos = None  # LearntPhotos, where they are known
-        arrays, smoothing = None, options.photo_smoothing
+        arrays, blur = None, options.photo_blur
         if options.encoder_weights == BUNDLED:
-            arrays, bundled_smoothing, self.training_photos = saving.bundled_encoder(options.encoder)
-            smoothing = bundled_smoothing if smoothing is None else smoothing
+            arrays, bundled_blur, self.training_photos = saving.bundled_encoder(options.encoder)
+            blur = bundled_blur if blur is None else blur
         self.photo_encoder = PhotoEncoder(
             options.encoder,
             layer=options.encoder_layer,
@@ -107,7 +107,7 @@ class Captioner(keras.Model):
             image_size=options.image_size,
             grid=options.grid,
             grid_shape=options.grid_shape,
-            smoothing=smoothing,
+            blur=blur,
             arrays=arrays,
         )
         self.adapter = FeatureAdapter(
@@ -143,9 +143,7 @@ class Captioner(keras.Model):
     encoder, encoder_layer, encoder_weights, encoder_training, trained_up_to = _kept_in(
         "photo_encoder", "name", "layer", "weights", "training", "trained_up_to"
     )
-    image_size, grid, grid_shape, photo_smoothing = _kept_in(
-        "photo_encoder", "image_size", "grid", "grid_shape", "smoothing"
-    )
+    image_size, grid, grid_shape, photo_blur = _kept_in("photo_encoder", "image_size", "grid", "grid_shape", "blur")
     normalise_features, feature_projection_dim, feature_activation, feature_dropout = _kept_in(
         "adapter", "normalise", "projection_dim", "activation", "dropout"
     )

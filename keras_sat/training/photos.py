@@ -147,7 +147,7 @@ def _default_cache_dir(captioner, data_dir, output_dir):
         captioner.encoder_layer,
         size and "x".join(map(str, [size] if isinstance(size, int) else size)),
         captioner.grid and f"grid{captioner.grid}",
-        captioner.photo_smoothing and f"smoothing{captioner.photo_smoothing:g}",
+        captioner.photo_blur and f"blur{captioner.photo_blur:g}",
         "bundled" if captioner.encoder_weights == "bundled" else None,
     )
     return Path(data_dir).expanduser() / "-".join(["features", *filter(None, chosen)])
