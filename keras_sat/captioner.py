@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils.foreign_text import brief
+from data_utils.learnt_photos import digests_of, together
 from data_utils.vocabulary import Vocabulary
 from keras_sat.checks import check_batches, check_strategy_of_fit
 from keras_sat.files import saving, transfer
@@ -24,7 +25,6 @@ from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.detectors import Guide, words_with_places
 from keras_sat.model.forks import refuse_fork
 from keras_sat.model.graphs import Graphs
-from keras_sat.model.learnt_photos import digests_of, together
 from keras_sat.model.objective import Means, PaperObjective, as_rows
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype

@@ -12,8 +12,8 @@ import sys
 
 import numpy as np
 
+from data_utils.learnt_photos import together
 from keras_sat.captioner import Captioner
-from keras_sat.model.learnt_photos import together
 
 
 def blend(captioners, shares):

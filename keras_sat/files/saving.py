@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.foreign_text import brief
+from data_utils.learnt_photos import as_settings, from_settings
 from keras_sat.files.model_folder import CONFIDENCE, PRETRAINED, add_confidence, read_model, write_model
 from keras_sat.files.strangers import refuse_claims, refuse_grids, said_of
 from keras_sat.model.graphs import plain
-from keras_sat.model.learnt_photos import as_settings, from_settings
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.search.confidence import ARRAYS, Confidence
