@@ -321,7 +321,7 @@ class Captioner(keras.Model):
         image_size: Any = ...,
         grid: str | None = ...,
         grid_shape: tuple | None = ...,
-        photo_smoothing: float | None = ...,
+        photo_blur: float | None = ...,
         normalise_features: bool = ...,
         feature_projection_dim: int | None = ...,
         feature_activation: Any = ...,
@@ -357,7 +357,7 @@ class Captioner(keras.Model):
     @property
     def grid_shape(self): ...
     @property
-    def photo_smoothing(self): ...
+    def photo_blur(self): ...
     @property
     def normalise_features(self): ...
     @property
@@ -913,7 +913,7 @@ def fit(
     image_size: Any = ...,
     grid: str | None = ...,
     grid_shape: tuple | None = ...,
-    photo_smoothing: float | None = ...,
+    photo_blur: float | None = ...,
     normalise_features: bool = ...,
     feature_projection_dim: int | None = ...,
     feature_activation: Any = ...,

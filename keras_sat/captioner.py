@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils.foreign_text import brief
+from data_utils.learnt_photos import digests_of, together
 from data_utils.vocabulary import Vocabulary
 from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.optimizer_step import apply_gradients
@@ -25,7 +26,6 @@ from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.detectors import Guide, words_with_places
 from keras_sat.model.forks import refuse_fork
 from keras_sat.model.graphs import Graphs
-from keras_sat.model.learnt_photos import digests_of, together
 from keras_sat.model.objective import Means, PaperObjective, as_rows
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
@@ -88,10 +88,10 @@ class Captioner(keras.Model):
         accelerate(self.decoder)
         self.confidence = None  # what `keras_sat.scoring.calibration.calibrate` has learnt
         self.training_photos = None  # LearntPhotos, where they are known
-        arrays, smoothing = None, options.photo_smoothing
+        arrays, blur = None, options.photo_blur
         if options.encoder_weights == BUNDLED:
-            arrays, bundled_smoothing, self.training_photos = saving.bundled_encoder(options.encoder)
-            smoothing = bundled_smoothing if smoothing is None else smoothing
+            arrays, bundled_blur, self.training_photos = saving.bundled_encoder(options.encoder)
+            blur = bundled_blur if blur is None else blur
         self.photo_encoder = PhotoEncoder(
             options.encoder,
             layer=options.encoder_layer,
@@ -101,7 +101,7 @@ class Captioner(keras.Model):
             image_size=options.image_size,
             grid=options.grid,
             grid_shape=options.grid_shape,
-            smoothing=smoothing,
+            blur=blur,
             arrays=arrays,
         )
         self.adapter = FeatureAdapter(

@@ -320,9 +320,9 @@ class CaptionerOptions(DecoderOptions):
     grid_shape: tuple = option(
         None, "(rows, columns) of the features", checked_later(), none="ask the encoder, or guess"
     )
-    photo_smoothing: float = option(
+    photo_blur: float = option(
         None,
-        "smooth photos first, with a Gaussian of so many pixels, such as 1: steadier captions",
+        "blur photos first, with a Gaussian of so many pixels, such as 1: steadier captions",
         optional(pixels()),
         none="not at all; bundled encoder weights: as they were trained",
     )

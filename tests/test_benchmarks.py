@@ -430,15 +430,15 @@ def test_a_blend_gets_the_encoder_of_another_captioner(benchmarks, tmp_path):
 
     options = {"encoder": "tiny", "image_size": 32, "hidden_dim": 5}
     for seed, name in enumerate(("first", "second")):
-        smoothing = float(seed)
-        captioner = Captioner(["a", "dog"], seed=seed, photo_smoothing=smoothing, **options)
+        blur = float(seed)
+        captioner = Captioner(["a", "dog"], seed=seed, photo_blur=blur, **options)
         captioner.build(((None, 32, 32, 3), (None, None)))
         captioner.note_training_photos([name])
         captioner.save(tmp_path / name)
     first, second = (Captioner.load(tmp_path / name) for name in ("first", "second"))
     blend.main([str(tmp_path / "out"), f"{tmp_path / 'first'}=1", "--encoder-from", str(tmp_path / "second")])
     out = Captioner.load(tmp_path / "out")
-    assert out.photo_smoothing == second.photo_smoothing == 1
+    assert out.photo_blur == second.photo_blur == 1
     known = {*first.training_photos.names.tolist(), *second.training_photos.names.tolist()}
     assert {*out.training_photos.names.tolist()} == known and len(known) == 2
     for whose, part in ((second, "encoder_model"), (first, "decoder")):

@@ -473,7 +473,7 @@ def test_arguments_of_numpy_and_those_that_make_no_cache(tmp_path, photos):
 
 
 def test_a_cache_of_another_grid_is_refused(tmp_path, photos):
-    """The same weights give several grids; see `keras_sat.model.dilation`."""
+    """The same weights give several grids; see `keras_sat.model.finer_grid`."""
     images = keras.Input((16, 16, 3))
     coarse, fine = (keras.Model(images, keras.layers.AveragePooling2D(size)(images), name="same") for size in (8, 4))
     cache = FeatureCache.build(tmp_path / "cache", *photos, coarse, show_progress=False)

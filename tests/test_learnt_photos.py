@@ -10,10 +10,10 @@ from PIL import Image
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, load_image, readable_photos
 from data_utils.files import read_sealed_json, write_sealed_json
+from data_utils.learnt_photos import LearntPhotos, as_settings, digests_of, from_settings, learnt_of, together
 from data_utils.photo_digests import PHOTO, looks_like, pixel_digest
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
-from keras_sat.model.learnt_photos import LearntPhotos, as_settings, digests_of, from_settings, learnt_of, together
 from keras_sat.scoring.evaluate import are_too_many, learnt_photos
 from keras_sat.scoring.table import ScoreTable
 

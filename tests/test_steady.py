@@ -157,13 +157,13 @@ def test_rewards_follow_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_from_a_captioner_alone_with_smooth_photos(steady_training, tmp_path):
+def test_from_a_captioner_alone_with_blur_photos(steady_training, tmp_path):
     before = Captioner.load(steady_training[0] / "model")
-    options = {"epochs": 0, "steady_epochs": 1, "initial_model": before, "photo_smoothing": 0.8, "photo_jitter": 0.5}
+    options = {"epochs": 0, "steady_epochs": 1, "initial_model": before, "photo_blur": 0.8, "photo_jitter": 0.5}
     for name in ("encoder", *SIZES):
         options[name] = getattr(before, name, None) or getattr(before.decoder, name)
     captioner = train(tmp_path / "run", **options)
-    assert captioner.photo_smoothing == 0.8 and before.photo_smoothing == 0
+    assert captioner.photo_blur == 0.8 and before.photo_blur == 0
 
 
 def test_a_frozen_encoder_cannot_learn(tmp_path):

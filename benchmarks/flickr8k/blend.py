@@ -12,8 +12,8 @@ import sys
 
 import numpy as np
 
+from data_utils.learnt_photos import together
 from keras_sat.captioner import Captioner
-from keras_sat.model.learnt_photos import together
 
 
 def blend(captioners, shares):
@@ -55,8 +55,8 @@ def parted(captioner, layer):
 
 
 def with_encoder_of(captioner, other):
-    """Return the same captioner behind the encoder of another one, which smooths photos as it did there."""
-    same = captioner.adapted(photo_smoothing=other.photo_smoothing)
+    """Return the same captioner behind the encoder of another one, which blurs photos as it did there."""
+    same = captioner.adapted(photo_blur=other.photo_blur)
     encoder, another = same.encoder_model, other.encoder_model
     if [weight.shape for weight in encoder.weights] != [weight.shape for weight in another.weights]:
         raise ValueError(

@@ -282,7 +282,7 @@ def describe_encoder(encoder, name, layer, image_size):
     return grid | {
         "encoder": name or getattr(encoder, "name", None) or getattr(encoder, "__name__", type(encoder).__name__),
         "layer": layer or getattr(encoder, "encoder_layer", None),
-        "smoothing": float(getattr(encoder, "smoothing", 0)),
+        "blur": float(getattr(encoder, "blur", 0)),
         "weights_digest": _weights_digest(encoder),
         "image_size": [int(height), int(width)],
     }

@@ -24,7 +24,7 @@ from data_utils.photo_digests import PHOTO
 FORMAT_VERSION = 2
 NOT_DONE, DONE, UNREADABLE = 0, 1, 2
 # Features are others if one of these differs.
-MADE_WITH = ("encoder", "layer", "weights_digest", "image_size", "smoothing", "dtype", "view")
+MADE_WITH = ("encoder", "layer", "weights_digest", "image_size", "blur", "dtype", "view")
 MOST_SHARDS = 200  # each is a file that stays open, and some systems allow a process 256 of them
 
 

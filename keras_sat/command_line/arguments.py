@@ -16,7 +16,7 @@ USUAL = {  # as `fit` chooses it
     "encoder": "tiny for scenes; else vgg16 where a GPU is found; where not, efficientnet_lite0 if its weights are "
     "installed, else mobilenet_v2"
 }
-OF_ENCODER = ("encoder", "encoder_layer", "encoder_weights", "image_size", "grid", "photo_smoothing")
+OF_ENCODER = ("encoder", "encoder_layer", "encoder_weights", "image_size", "grid", "photo_blur")
 KNOWN = {*CaptionerOptions.names(), *TrainingOptions.names()}
 
 

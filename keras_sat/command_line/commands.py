@@ -440,10 +440,10 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
         )
     if "shard" in options:
         Shard.parse(options["shard"])  # before anything that takes its time
-    weights, smoothing = options.get("encoder_weights", "imagenet"), options.get("photo_smoothing")
+    weights, blur = options.get("encoder_weights", "imagenet"), options.get("photo_blur")
     if weights == BUNDLED:
-        weights, bundled_smoothing, _ = bundled_encoder(encoder)
-        smoothing = bundled_smoothing if smoothing is None else smoothing
+        weights, bundled_blur, _ = bundled_encoder(encoder)
+        blur = bundled_blur if blur is None else blur
     images = read_data(data, options.get("data_dir"), split_seed=options.get("split_seed"))
     with weights_called("encoder_weights"):
         encoder = make_encoder(
@@ -452,7 +452,7 @@ def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=N
             weights=weights,
             image_size=options.get("image_size"),
             grid=options.get("grid"),
-            smoothing=smoothing,
+            blur=blur,
         )
     cache = FeatureCache.build(
         cache_dir,

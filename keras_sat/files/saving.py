@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.foreign_text import brief
+from data_utils.learnt_photos import as_settings, from_settings
 from keras_sat.files.model_folder import CONFIDENCE, PRETRAINED, add_confidence, read_model, write_model
 from keras_sat.files.strangers import refuse_claims, refuse_grids, said_of
 from keras_sat.model.graphs import plain
-from keras_sat.model.learnt_photos import as_settings, from_settings
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.search.confidence import ARRAYS, Confidence
@@ -133,7 +133,7 @@ def bundled_encoder(name):
     Args:
         name: of the encoder, in ENCODERS, that shall have these weights.
 
-    Returns: list of arrays, in the order of the network's weights; `photo_smoothing` of the captioner; digests of the
+    Returns: list of arrays, in the order of the network's weights; `photo_blur` of the captioner; digests of the
         training photos.
     """
     settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
@@ -144,8 +144,8 @@ def bundled_encoder(name):
             f"path of a weights file. Received: encoder_weights='{BUNDLED}' with encoder={brief(name)}"
         )
     names = sorted(name for name in arrays if name.startswith("encoder/"))  # numbered, in the order of the layers
-    smoothing = settings["captioner"].get("photo_smoothing")
-    return [arrays[name] for name in names], smoothing, from_settings(settings)
+    blur = settings["captioner"].get("photo_blur")
+    return [arrays[name] for name in names], blur, from_settings(settings)
 
 
 def restore_weights(captioner, directory):

@@ -16,10 +16,10 @@ from keras import layers
 from data_utils.foreign_text import brief
 from data_utils.images import height_and_width
 from keras_sat.installed import keras_home
-from keras_sat.model.dilation import rows_and_columns_of, with_grid
 from keras_sat.model.efficientnet_lite import EfficientNetLite
 from keras_sat.model.encoder_weights import assign_weights, installed_weights
-from keras_sat.model.smoothing import smoothed_before
+from keras_sat.model.finer_grid import rows_and_columns_of, with_grid
+from keras_sat.model.photo_blur import with_blur
 
 MOST_PIXELS = 4096  # a side: a batch of larger photos would not fit into memory
 
@@ -249,11 +249,11 @@ def make_encoder_top(name, *, start, layer=None, weights="imagenet", image_size=
         ) from None
 
 
-def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=None, smoothing=None):
+def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=None, blur=None):
     """Return the encoder of that name; None leaves the layer, the size and the grid to the encoder.
 
-    `tiny`, for which there are no ImageNet weights, begins with random ones. `smoothing` is the standard deviation, in
-    pixels, of the Gaussian that photos are smoothed with first, see SmoothPhotos.
+    `tiny`, for which there are no ImageNet weights, begins with random ones. `blur` is the standard deviation, in
+    pixels, of the Gaussian that photos are blurred with first, see BlurPhotos.
     """
     if name not in ENCODERS:
         raise ValueError(f"Expected one of: {', '.join(ENCODERS)}. Received: encoder={brief(name)}")
@@ -271,4 +271,4 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=
         weights = None
     chosen = {"layer": layer, "image_size": image_size, "grid": grid}
     encoder = ENCODERS[name](weights=weights, **{key: value for key, value in chosen.items() if value is not None})
-    return smoothed_before(encoder, smoothing)
+    return with_blur(encoder, blur)

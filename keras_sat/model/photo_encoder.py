@@ -9,9 +9,9 @@ from keras import ops
 
 from data_utils.foreign_text import brief
 from keras_sat.checks import WHOSE_ENCODER_WEIGHTS
-from keras_sat.model.dilation import rows_and_columns_of
 from keras_sat.model.encoder_weights import weights_called
 from keras_sat.model.encoders import ENCODERS, begins_random, make_encoder, make_encoder_top
+from keras_sat.model.finer_grid import rows_and_columns_of
 
 BUNDLED = "bundled"  # for `weights`: those that the bundled captioner of photos has trained
 
@@ -21,8 +21,8 @@ class PhotoEncoder:
 
     Args:
         encoder: a name in ENCODERS, a `keras.Model` from RGB 0..255 to a feature grid, or None: there is none.
-        layer, weights, training, trained_up_to, image_size, grid, grid_shape, smoothing: see Captioner, which
-            calls them encoder_layer, encoder_weights, encoder_training, photo_smoothing and so on.
+        layer, weights, training, trained_up_to, image_size, grid, grid_shape, blur: see Captioner, which
+            calls them encoder_layer, encoder_weights, encoder_training, photo_blur and so on.
         arrays: list of the arrays of all its weights, where `weights` is the name of a captioner that they come from.
 
     Attributes:
@@ -45,7 +45,7 @@ class PhotoEncoder:
         image_size=None,
         grid=None,
         grid_shape=None,
-        smoothing=None,
+        blur=None,
         arrays=None,
     ):
         _check_encoder(encoder)
@@ -58,11 +58,11 @@ class PhotoEncoder:
         self.image_size = tuple(image_size) if isinstance(image_size, list) else image_size
         self.grid = self._grid_as_written(grid)
         self.grid_shape = grid_shape if grid_shape is None else tuple(grid_shape)
-        self.smoothing = smoothing or 0.0
-        if smoothing and (self.is_own or encoder is None):
+        self.blur = blur or 0.0
+        if blur and (self.is_own or encoder is None):
             raise ValueError(
-                "`photo_smoothing` stands before an encoder of ENCODERS; a keras.Model brings its own preprocessing. "
-                f"Received: photo_smoothing={smoothing} with encoder={brief(self.name)}"
+                "`photo_blur` stands before an encoder of ENCODERS; a keras.Model brings its own preprocessing. "
+                f"Received: photo_blur={blur} with encoder={brief(self.name)}"
             )
         self.known_grid = None
         self.comes_along = arrays is not None
@@ -148,8 +148,8 @@ class PhotoEncoder:
         """Return whether another encoder gives the same features: the same layers with the same weights."""
         own, network = self.network, other.network
         return own is network or (
-            (own.input_shape, own.output_shape, len(own.layers), len(own.weights), self.smoothing)
-            == (network.input_shape, network.output_shape, len(network.layers), len(network.weights), other.smoothing)
+            (own.input_shape, own.output_shape, len(own.layers), len(own.weights), self.blur)
+            == (network.input_shape, network.output_shape, len(network.layers), len(network.weights), other.blur)
             and all(np.array_equal(mine, its) for mine, its in zip(own.weights, network.weights))
         )
 
@@ -186,7 +186,7 @@ class PhotoEncoder:
         names = ("layer", "weights", "training")
         settings = {f"encoder_{name}": getattr(self, name) for name in names}
         settings |= {name: getattr(self, name) for name in ("trained_up_to", "image_size", "grid", "grid_shape")}
-        return {"encoder": self.name, "photo_smoothing": self.smoothing, **settings}
+        return {"encoder": self.name, "photo_blur": self.blur, **settings}
 
     def remember(self, *, weights, grid_shape, known_grid, comes_along):
         """Take over what a saved captioner knew of its encoder, and what it was made without when it was loaded."""
@@ -214,7 +214,7 @@ class PhotoEncoder:
                 "Received: encoder=None"
             )
         with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
-            return make_encoder(self.name, layer=self.layer, smoothing=self.smoothing, **self._how_made())
+            return make_encoder(self.name, layer=self.layer, blur=self.blur, **self._how_made())
 
     def _make_top(self):
         if self.trained_up_to is None:

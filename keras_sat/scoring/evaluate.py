@@ -15,10 +15,10 @@ from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.files import read_json
 from data_utils.foreign_text import brief
 from data_utils.images import readable_photos
+from data_utils.learnt_photos import learnt_of, warn_of_copies
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from keras_sat.checks import with_known_options
-from keras_sat.model.learnt_photos import learnt_of, warn_of_copies
 from keras_sat.scoring.phrases import GROUNDING, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keras_sat.model.learnt_photos import together
+from data_utils.learnt_photos import together
 from keras_sat.search.writer import CaptionWriter
 
 

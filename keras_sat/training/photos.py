@@ -6,7 +6,7 @@ from pathlib import Path
 from data_utils.batches import make_batches
 from data_utils.features.cache import FeatureCache
 from data_utils.images import readable_photos
-from keras_sat.model.learnt_photos import warn_of_copies
+from data_utils.learnt_photos import warn_of_copies
 from keras_sat.training.folder import checksum, note_photos
 
 KEEP_IMAGES_BYTES = 1_000_000_000  # of pixels: up to that, decoded photos stay in memory between epochs
@@ -147,7 +147,7 @@ def _default_cache_dir(captioner, data_dir, output_dir):
         captioner.encoder_layer,
         size and "x".join(map(str, [size] if isinstance(size, int) else size)),
         captioner.grid and f"grid{captioner.grid}",
-        captioner.photo_smoothing and f"smoothing{captioner.photo_smoothing:g}",
+        captioner.photo_blur and f"blur{captioner.photo_blur:g}",
         "bundled" if captioner.encoder_weights == "bundled" else None,
     )
     return Path(data_dir).expanduser() / "-".join(["features", *filter(None, chosen)])

@@ -4,7 +4,7 @@ import os
 
 import tensorflow as tf
 
-from keras_sat.model.learnt_photos import learnt_of
+from data_utils.learnt_photos import learnt_of
 from keras_sat.presets import FEWEST_PHOTOS
 
 

@@ -21,7 +21,7 @@ from keras_sat.training.folder import began_from_scratch, noted_encoder
 MAY_CHANGE = """
     attention
     attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
-    expectation_for use_baseline grid photo_smoothing guide_weight box_weight length_penalty no_repeat_ngram
+    expectation_for use_baseline grid photo_blur guide_weight box_weight length_penalty no_repeat_ngram
     dropout_embedding dropout_words dropout_before_readout
     dropout_after_readout feature_dropout name
 """

@@ -4,9 +4,9 @@ import pytest
 from conftest import all_slow_but
 from keras import layers
 
-from keras_sat.model.dilation import rows_and_columns_of, with_grid, without_last_strides
 from keras_sat.model.efficientnet_lite import EfficientNetLite
 from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top
+from keras_sat.model.finer_grid import rows_and_columns_of, with_grid, without_last_strides
 
 EXACT = {  # encoder and size of photos: where its coarse cells lie in the finer grid
     ("vgg16", 64): (0, 0),

@@ -1,4 +1,4 @@
-"""Steadier captions: photos that are smoothed before the encoder, and training photos that change each time."""
+"""Steadier captions: photos that are blurred before the encoder, and training photos that change each time."""
 
 import keras
 import numpy as np
@@ -9,15 +9,15 @@ from data_utils import CaptionedImage, FeatureCache, Vocabulary, make_batches
 from data_utils.jitter import jittered
 from keras_sat.captioner import Captioner
 from keras_sat.model.encoders import make_encoder, make_encoder_top
-from keras_sat.model.smoothing import SmoothPhotos, gaussian
+from keras_sat.model.photo_blur import BlurPhotos, gaussian
 from keras_sat.search.ensemble import Ensemble
 from keras_sat.training.recipe import fit
 
-# === Smoothing ===
+# === Blur ===
 
 
-def smoothed_by_loops(photo, sigma):
-    """Smooth a photo (height, width, channels) with plain loops; what lies outside is mirrored."""
+def blurred_by_loops(photo, sigma):
+    """Blur a photo (height, width, channels) with plain loops; what lies outside is mirrored."""
     reach = int(np.ceil(3 * sigma))
     for axis in (0, 1):
         padded = np.pad(photo, [(reach, reach) if number == axis else (0, 0) for number in range(3)], mode="symmetric")
@@ -29,10 +29,10 @@ def smoothed_by_loops(photo, sigma):
 
 
 @pytest.mark.parametrize("sigma", [0.4, 1.0, 2.5])
-def test_smoothing_is_a_gaussian(sigma):
+def test_blur_is_a_gaussian(sigma):
     photos = np.random.default_rng(0).uniform(0, 255, (2, 12, 9, 3)).astype(np.float32)
-    expected = np.stack([smoothed_by_loops(photo, sigma) for photo in photos])
-    np.testing.assert_allclose(SmoothPhotos(sigma)(photos), expected, rtol=1e-4, atol=1e-3)
+    expected = np.stack([blurred_by_loops(photo, sigma) for photo in photos])
+    np.testing.assert_allclose(BlurPhotos(sigma)(photos), expected, rtol=1e-4, atol=1e-3)
 
 
 def test_a_gaussian_has_its_width():
@@ -44,23 +44,23 @@ def test_a_gaussian_has_its_width():
 
 def test_an_even_photo_stays_as_it_is():
     photos = np.full((1, 8, 8, 3), 77.0, np.float32)
-    np.testing.assert_allclose(SmoothPhotos(1.5)(photos), photos, rtol=1e-5)
-    layer = SmoothPhotos.from_config(SmoothPhotos(1.5).get_config())
+    np.testing.assert_allclose(BlurPhotos(1.5)(photos), photos, rtol=1e-5)
+    layer = BlurPhotos.from_config(BlurPhotos(1.5).get_config())
     assert layer.sigma == 1.5 and layer.compute_output_shape((None, 8, 8, 3)) == (None, 8, 8, 3)
 
 
-def test_an_encoder_sees_smooth_photos():
+def test_an_encoder_sees_blurred_photos():
     plain = make_encoder("tiny")
-    smooth = make_encoder("tiny", smoothing=1.0)
-    smooth.set_weights(plain.get_weights())
+    blurred = make_encoder("tiny", blur=1.0)
+    blurred.set_weights(plain.get_weights())
     photos = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3)).astype(np.float32)
-    np.testing.assert_allclose(smooth(photos), plain(SmoothPhotos(1.0)(photos)), rtol=1e-5, atol=1e-5)
-    assert smooth.name == "tiny" and smooth.encoder_layer == plain.encoder_layer
-    assert [w.shape for w in smooth.weights] == [w.shape for w in plain.weights]
+    np.testing.assert_allclose(blurred(photos), plain(BlurPhotos(1.0)(photos)), rtol=1e-5, atol=1e-5)
+    assert blurred.name == "tiny" and blurred.encoder_layer == plain.encoder_layer
+    assert [w.shape for w in blurred.weights] == [w.shape for w in plain.weights]
 
 
-def test_an_encoder_that_smooths_can_be_cut():
-    before = make_encoder("mobilenet_v2", layer="block_5_add", weights=None, image_size=64, smoothing=1.0)
+def test_an_encoder_that_blurs_can_be_cut():
+    before = make_encoder("mobilenet_v2", layer="block_5_add", weights=None, image_size=64, blur=1.0)
     top = make_encoder_top("mobilenet_v2", start="block_5_add", weights=None, image_size=64)
     assert before.output_shape == top.input_shape
 
@@ -68,55 +68,55 @@ def test_an_encoder_that_smooths_can_be_cut():
 @pytest.fixture
 def captioner():
     vocabulary = Vocabulary(["a", "dog"])
-    made = Captioner(vocabulary, encoder="tiny", photo_smoothing=0.7, hidden_dim=8, embedding_dim=8, attention_dim=8)
+    made = Captioner(vocabulary, encoder="tiny", photo_blur=0.7, hidden_dim=8, embedding_dim=8, attention_dim=8)
     made.build(((None, 64, 64, 3), (None, None)))
     return made
 
 
 def test_a_captioner_keeps_it(captioner, tmp_path):
-    assert captioner.photo_smoothing == 0.7 and captioner.get_config()["photo_smoothing"] == 0.7
+    assert captioner.photo_blur == 0.7 and captioner.get_config()["photo_blur"] == 0.7
     captioner.save(tmp_path / "model")
     loaded = Captioner.load(tmp_path / "model")
     photos = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3)).astype(np.uint8)
-    assert loaded.photo_smoothing == 0.7
+    assert loaded.photo_blur == 0.7
     np.testing.assert_allclose(loaded.encode(photos), captioner.encode(photos), rtol=1e-5, atol=1e-5)
-    without = loaded.adapted(photo_smoothing=0.0)
-    smooth = without.adapted(photo_smoothing=0.7)
+    without = loaded.adapted(photo_blur=0.0)
+    blurred = without.adapted(photo_blur=0.7)
     assert np.abs(without.encode(photos) - captioner.encode(photos)).max() > 0.01
-    np.testing.assert_allclose(smooth.encode(photos), captioner.encode(photos), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(blurred.encode(photos), captioner.encode(photos), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("given", [-1.0, 101.0, "much"])
-def test_smoothing_out_of_bounds_is_refused(given):
-    with pytest.raises(ValueError, match="`photo_smoothing` must be a number from 0 to 100"):
-        Captioner(["a"], encoder="tiny", photo_smoothing=given)
+def test_blur_out_of_bounds_is_refused(given):
+    with pytest.raises(ValueError, match="`photo_blur` must be a number from 0 to 100"):
+        Captioner(["a"], encoder="tiny", photo_blur=given)
 
 
-def test_smoothing_needs_an_encoder_of_ours():
+def test_blur_needs_an_encoder_of_ours():
     own = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(4, 3)])
     for encoder in (own, None):
         with pytest.raises(ValueError, match="stands before an encoder of ENCODERS"):
-            Captioner(["a"], encoder=encoder, photo_smoothing=1.0)
+            Captioner(["a"], encoder=encoder, photo_blur=1.0)
 
 
 def test_a_gaussian_wider_than_the_photo_is_refused():
-    with pytest.raises(ValueError, match="photos are 64 pixels wide or high. Received: photo_smoothing=22.0"):
-        make_encoder("tiny", smoothing=22.0)
-    assert make_encoder("tiny", smoothing=21.0)(np.zeros((1, 64, 64, 3))).shape == (1, 8, 8, 66)
+    with pytest.raises(ValueError, match="photos are 64 pixels wide or high. Received: photo_blur=22.0"):
+        make_encoder("tiny", blur=22.0)
+    assert make_encoder("tiny", blur=21.0)(np.zeros((1, 64, 64, 3))).shape == (1, 8, 8, 66)
 
 
-def test_features_of_smooth_photos_are_others(images, captioner, tmp_path):
+def test_features_of_blurred_photos_are_others(images, captioner, tmp_path):
     ids, paths = [image.image_id for image in images], [image.image_path for image in images]
-    plain = captioner.adapted(photo_smoothing=0.0)
+    plain = captioner.adapted(photo_blur=0.0)
     FeatureCache.build(tmp_path / "cache", ids, paths, plain.encoder_model, show_progress=False)
-    with pytest.raises(ValueError, match="The cache was made differently: smoothing 0.0 there, 0.7 here"):
+    with pytest.raises(ValueError, match="The cache was made differently: blur 0.0 there, 0.7 here"):
         FeatureCache.build(tmp_path / "cache", ids, paths, captioner.encoder_model, show_progress=False)
-    with pytest.raises(ValueError, match="smoothing"):
+    with pytest.raises(ValueError, match="blur"):
         FeatureCache.open(tmp_path / "cache", encoder=captioner.encoder_model)
 
 
-def test_an_ensemble_lets_each_smooth_in_its_own_way(captioner):
-    other = captioner.adapted(photo_smoothing=1.4)
+def test_an_ensemble_lets_each_blur_in_its_own_way(captioner):
+    other = captioner.adapted(photo_blur=1.4)
     photos = {(64, 64): np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3)).astype(np.uint8)}
     first, second = Ensemble([captioner, other]).encode(photos)
     assert np.abs(first - second).max() > 0.01

@@ -1,4 +1,4 @@
-"""Photos smoothed before an encoder sees them: what its first stride cannot follow makes it nervous.
+"""Photos blurred before an encoder sees them: its first stride aliases detail that is finer than that.
 
 The first layer of an encoder takes every second pixel. Detail that changes from one pixel to the next then turns into
 patterns that depend on where the pixels happen to lie (aliasing: Zhang, "Making Convolutional Networks Shift-Invariant
@@ -11,8 +11,8 @@ from keras import layers, ops
 
 
 @keras.saving.register_keras_serializable("keras_sat")
-class SmoothPhotos(layers.Layer):
-    """Smooth photos with a Gaussian.
+class BlurPhotos(layers.Layer):
+    """Blur photos with a Gaussian.
 
     Args:
         sigma: its standard deviation in pixels.
@@ -52,12 +52,12 @@ def gaussian(sigma):
     return weights / weights.sum()
 
 
-def smoothed_before(encoder, sigma):
-    """Return an encoder that smooths photos first.
+def with_blur(encoder, sigma):
+    """Return an encoder that blurs photos first.
 
     Args:
         encoder: a `keras.Model` from photos to a grid.
-        sigma: of SmoothPhotos, in pixels of the encoder's own size of photos; 0 returns it as it is.
+        sigma: of BlurPhotos, in pixels of the encoder's own size of photos; 0 returns it as it is.
     """
     if not sigma:
         return encoder
@@ -65,9 +65,9 @@ def smoothed_before(encoder, sigma):
     if reach > smaller:
         raise ValueError(
             f"A Gaussian reaches three times as far as it is wide, and photos are {smaller} pixels wide or high. "
-            f"Received: photo_smoothing={sigma}"
+            f"Received: photo_blur={sigma}"
         )
     images = keras.Input(encoder.input_shape[1:], name="images")
-    smooth = keras.Model(images, encoder(SmoothPhotos(sigma, name="smooth_photos")(images)), name=encoder.name)
-    smooth.encoder_layer, smooth.smoothing = encoder.encoder_layer, sigma
-    return smooth
+    blurred = keras.Model(images, encoder(BlurPhotos(sigma, name="blur_photos")(images)), name=encoder.name)
+    blurred.encoder_layer, blurred.blur = encoder.encoder_layer, sigma
+    return blurred
