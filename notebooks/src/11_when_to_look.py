@@ -228,12 +228,8 @@ with plt.rc_context({"figure.dpi": 45}):
 # | one with its maximum in the middle | 37.6 | 49.8 | 13.2 | 23.0 |
 # | before reading, trained on words alone (the bundled captioner before) | 35.7 | 45.9 | 12.8 | 21.0 |
 # | after reading, with sentinel and guide | 44.3 | 50.6 | 20.4 | 27.7 |
-# | the same, its scores smoothed three times and doubled | 49.6 | 58.1 | 26.8 | 38.3 |
 # | with boxes of training photos and rewards as well: the bundled captioner | 59.9 | 65.6 | 39.3 | 47.3 |
 # | its twin with hard attention | 60.9 | 66.4 | 40.6 | 48.8 |
-#
-# (A grid that is made finer by dilation consists of coarse grids that know nothing of each other. `attention_smoothing`
-# averages what is scored over neighbouring cells, and `attention_sharpness` multiplies the scores: docs/training.md.)
 #
 # Here the bundled captioner reads a sentence of ours, about a photo that comes with matplotlib: Admiral Grace Hopper
 # (U.S. Navy, in the public domain).
