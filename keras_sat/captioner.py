@@ -17,19 +17,19 @@ from data_utils.learnt_photos import digests_of, together
 from data_utils.vocabulary import Vocabulary
 from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.optimizer_step import apply_gradients
-from keras_sat.beyond import make_decoder
+from keras_sat.beyond import make_decoder, terms_of
 from keras_sat.checks import check_batches, check_strategy_of_fit
 from keras_sat.files import saving, transfer
 from keras_sat.files.export import export
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
-from keras_sat.model.detectors import Guide, words_with_places
 from keras_sat.model.forks import refuse_fork
 from keras_sat.model.graphs import Graphs
-from keras_sat.model.objective import Means, PaperObjective, as_rows
+from keras_sat.model.metrics import Means
+from keras_sat.model.objective import PaperObjective
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
-from keras_sat.model.reading import read_captions
+from keras_sat.model.reading import as_rows, read_captions
 from keras_sat.model.replicas import sums_on_first_replica
 from keras_sat.model.updates import WeightUpdates, make_optimizer
 from keras_sat.options import (
@@ -117,13 +117,9 @@ class Captioner(keras.Model):
         if not self.photo_encoder.is_frozen:
             self.trained_encoder = self.photo_encoder.trained_network  # Keras finds its weights here
         self.random_generator = keras.random.SeedGenerator(options.seed)
-        guide = None
-        can_be_led = self.decoder.chooses and words_with_places(self.vocabulary.words)
-        if options.guide_weight and can_be_led:
-            seeded = {"weight": options.guide_weight, "seed": options.seed + 5}
-            guide = Guide(self.vocabulary, dtype=self.decoder.dtype_policy, **seeded)
-            self.detectors = guide.detectors  # Keras finds their weights here
-        self.paper_objective = PaperObjective(self.add_weight, self.random_generator, options, guide)
+        terms = terms_of(self, options)
+        self.term_layers = [layer for term in terms for layer in term.layers]  # Keras finds their weights here
+        self.paper_objective = PaperObjective(self.add_weight, self.random_generator, options, terms)
         self.training_objective = self.paper_objective
         self.updates = WeightUpdates(apply=apply_gradients)
         self.means = Means()
@@ -214,18 +210,19 @@ class Captioner(keras.Model):
         self.num_regions = adapted_shape[1]
         self.photo_encoder.check_features(self.feature_shape, self.num_regions)
         self.decoder.build(adapted_shape, (None, None))
-        self._build_detectors()
+        self._build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
         """Make the weights, if there are none yet, for features or photos of a shape."""
         if not self.built:
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
-    def _build_detectors(self):
-        """Make the weights of the word detectors, which only a captioner that is trained needs."""
-        guide = self.paper_objective.guide
-        if guide is not None and self.num_regions and self.compiled and not guide.detectors.built:
-            guide.detectors.build(self.adapter.compute_output_shape((None, *self.feature_shape)))
+    def _build_terms(self):
+        """Make the weights of the objective's terms, which only a captioner that is trained needs."""
+        if self.num_regions and self.compiled:
+            for layer in self.term_layers:
+                if not layer.built:
+                    layer.build(self.adapter.compute_output_shape((None, *self.feature_shape)))
 
     def call(self, inputs, training=False, noise=None, sampled=None):
         features, input_ids, *_ = inputs
@@ -289,7 +286,7 @@ class Captioner(keras.Model):
             jit_compile = training_objective is None and bool(tf.config.list_physical_devices("GPU"))
             jit_compile = jit_compile and self.distribute_strategy.num_replicas_in_sync == 1
         super().compile(optimizer=optimizer, jit_compile=jit_compile, **kwargs)
-        self._build_detectors()
+        self._build_terms()
 
     def fit(self, x=None, *args, shuffle=False, **kwargs):
         """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
@@ -315,14 +312,10 @@ class Captioner(keras.Model):
             batches: tf.data.Dataset of make_batches.
             name: what `fit` calls them: "x" or "validation_data".
         """
+        if name == "x" and self.training_objective is self.paper_objective:
+            for term in self.paper_objective.terms:
+                term.check(batches)
         (features, input_ids, *_), *_ = batches.element_spec
-        is_led = self.training_objective is self.paper_objective and self.paper_objective.guide is not None
-        if name == "x" and len(input_ids.shape) == 2 and is_led:
-            raise ValueError(
-                'Word detectors learn from all captions of a photo together: make_batches(..., group_by="image"), or '
-                "captioner.adapted(), which trains without them. "
-                f"Received: batches of captions by length, with guide_weight={self.guide_weight}"
-            )
         self._trace_anew(name, (len(features.shape), len(input_ids.shape)))
         self.build_once(features.shape, input_ids.shape)
         if self.compiled:
@@ -371,7 +364,7 @@ class Captioner(keras.Model):
             loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
         weights = self.trainable_variables
         gradients = [
-            # None is for word detectors in self-critical training, which have no part in it. A word's rows of E add up.
+            # None: of a term's layers, where another objective has no part for them. A word's rows of E add up.
             tf.zeros(weight.shape, weight.dtype) if gradient is None else tf.convert_to_tensor(gradient)
             for weight, gradient in zip(weights, tape.gradient(loss, weights))
         ]

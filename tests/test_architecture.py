@@ -16,17 +16,21 @@ FLOORS = (  # of keras_sat: a file imports from its own folder and from the floo
     ("options",),
     ("presets",),
     ("model",),
+    ("accelerated",),
     ("search",),
+    ("scoring",),
+    ("beyond",),
     ("files",),
     ("captioner",),
     ("fast",),
-    ("scoring",),
     ("pictures",),
     ("web",),
     ("training",),
     ("command_line",),
     ("__main__",),
 )
+# Words of keras_sat/beyond.
+BEYOND = ["guide", "detector", "boxes", "steady", "consistency", "self_critical", "self-critical"]
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names}
 HEAVY_IN_DATA_UTILS = {"batches", "features", "quiet"}  # the others deal with text
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path.stem != "__init__")
@@ -72,6 +76,14 @@ def test_a_file_imports_only_from_its_own_folder_and_from_the_floors_above(path)
     for name in ours(path):
         if name.startswith("keras_sat."):
             assert room(name) == own or FLOOR[room(name)] < FLOOR[own], f"{name} stands below {module_name(path)}"
+
+
+OF_THE_PAPER = [path for path in MODULES if re.match(r"keras_sat\.(model|search|captioner)\b", module_name(path))]
+
+
+@pytest.mark.parametrize("path", OF_THE_PAPER, ids=module_name)
+def test_the_paper_does_not_know_what_goes_beyond_it(path):
+    assert not [word for word in BEYOND if word in path.read_text(encoding="utf-8").lower()]
 
 
 def test_no_imports_go_in_circles():

@@ -322,19 +322,6 @@ def test_two_devices_train_as_one():
         np.testing.assert_allclose(other, weight, atol=1e-5)
 
 
-def test_label_smoothing(eight):
-    plain, smooth = (make_captioner(eight[1], label_smoothing=share) for share in (0.0, 0.1))
-    smooth.decoder.set_weights(plain.decoder.get_weights())
-    batch = first_batch(eight)
-    one, other = (captioner.objective(batch, training=False) for captioner in (plain, smooth))
-    logits = plain(batch[0]).logits
-    spread = np.sum(np.mean(tf.nn.log_softmax(logits), axis=-1) * batch[2], axis=-1)
-    penalty = 0.33 * np.asarray(one.figures["penalty"][0])
-    expected = -0.9 * np.asarray(one.log_prob) - 0.1 * spread + penalty
-    np.testing.assert_allclose(other.figures["loss"][0], expected, rtol=1e-5)
-    np.testing.assert_array_equal(one.figures["cross_entropy"][0], other.figures["cross_entropy"][0])
-
-
 @pytest.mark.slow
 def test_averages_end_with_the_training(eight):
     captioner = make_captioner(eight[1], **QUIET)

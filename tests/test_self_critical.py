@@ -149,28 +149,28 @@ def test_what_is_read_is_what_was_drawn_with_dropout_too():
 def test_word_detectors_stay_as_they_are():
     captioner = make_captioner(guide_weight=0.5, attends="after", sentinel=True)
     captioner.compile("sgd", training_objective=SelfCritical(CAPTIONS, captioner.vocabulary, max_length=3))
-    detectors, before = captioner.detectors.get_weights(), captioner.decoder.get_weights()
+    detectors, before = captioner.term_layers[0].get_weights(), captioner.decoder.get_weights()
     captioner.train_step(batch_of(CAPTIONS, captioner.vocabulary))
-    assert detectors and all(map(np.array_equal, detectors, captioner.detectors.get_weights()))
+    assert detectors and all(map(np.array_equal, detectors, captioner.term_layers[0].get_weights()))
     assert not all(map(np.array_equal, before, captioner.decoder.get_weights()))
 
 
 def test_boxes_hold_attention_where_it_is():
     """They cost what they cost with words: of people's captions, in the mean over these."""
-    captioner = make_captioner(attends="after")
+    captioner = make_captioner(attends="after", box_weight=0.7)
+    (on_boxes,) = captioner.paper_objective.terms
     (features, input_ids), target_ids, weights = batch_of(CAPTIONS, captioner.vocabulary)
     covered = np.zeros((*target_ids.shape, REGIONS), "float32")
     covered[0, 0, :2, 1] = 1.0
     batch = (features, input_ids, covered), target_ids, weights
     objective = SelfCritical(CAPTIONS, captioner.vocabulary, max_length=3)
 
-    def measured(box_weight):
-        captioner.paper_objective.box_weight = box_weight
+    def measured(weight):
+        on_boxes.weight = weight
         captioner.random_generator.state.assign([3, 4])
         return objective(captioner, batch)
 
     plain, with_boxes = measured(0.0), measured(0.7)
-    assert "off_boxes" not in plain.figures
     read = captioner.read(features, *(np.reshape(x, (-1, x.shape[-1])) for x in (input_ids, target_ids, weights)))
     expected = -0.7 * np.log(np.asarray(read.attention_weights)[0, :2, 1]).sum() / 5  # captions
     assert expected > 0.01 and len(weights.any(axis=-1).ravel().nonzero()[0]) == 5

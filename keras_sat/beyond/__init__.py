@@ -5,7 +5,10 @@ option finds its hook: the captioner and `fit` read it.
 """
 
 from keras_sat.beyond.attend_after import AttendAfter
+from keras_sat.beyond.boxes import AttentionOnBoxes
+from keras_sat.beyond.guide import Guide
 from keras_sat.beyond.hook import Hook
+from keras_sat.beyond.label_smoothing import LabelSmoothing
 from keras_sat.beyond.sentinel import WithSentinel
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.options import CaptionerOptions, DecoderOptions
@@ -13,6 +16,9 @@ from keras_sat.options import CaptionerOptions, DecoderOptions
 HOOKS = {
     "sentinel": Hook(decoder=WithSentinel),
     "attends": Hook(decoder=AttendAfter),
+    "label_smoothing": Hook(term=LabelSmoothing),
+    "box_weight": Hook(term=AttentionOnBoxes, needs="boxes"),
+    "guide_weight": Hook(term=Guide),
 }
 
 
@@ -33,3 +39,9 @@ def make_decoder(vocabulary_size, options, **of_keras):
     kind = kinds[0] if len(kinds) == 1 else type("".join(kind.__name__ for kind in kinds), tuple(kinds), {})
     own = {name: options[name] for name in DecoderOptions.names() if name in options}
     return kind(vocabulary_size, **own, **of_keras)
+
+
+def terms_of(captioner, options):
+    """Return the list of further terms of the objective that a captioner with these CaptionerOptions asks for."""
+    terms = [hook.term.of(captioner, options) for hook in hooks_of(options.to_dict()) if hook.term]
+    return [term for term in terms if term is not None]

@@ -3,6 +3,11 @@
 In the paper h_{t-1} says where to look, and what is seen is read with the word y_{t-1}. Here the recurrent layers read
 the word with the photo's mean annotation vector, h_t says where to look, and what is seen goes into the readout alone.
 So attention knows one word more, and stays out of the recurrent loop.
+
+Source: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a Visual Sentinel for Image Captioning.
+What it brought here: 40.2 % of attention is on the boxes of what a phrase names instead of 38.9 %, its peak is there in
+46.7 % instead of 46.5 % of the phrases, and CIDEr is .442 instead of .440 (additive scores, guide .5; a frozen encoder,
+one seed). Measured with `keras-sat evaluate --grounding --boxes`, in benchmarks/flickr8k/tried.md.
 """
 
 import keras

@@ -1,20 +1,52 @@
-"""Where an option that goes beyond the paper hangs on."""
+"""Where an option of this folder takes effect: in the decoder, in the objective, or in epochs of its own."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
 class Hook(NamedTuple):
-    """What an option brings; each part is None where it brings nothing there.
+    """What an option adds; a part that is None adds nothing.
 
     Attributes:
-        decoder: subclass of CaptionDecoder that takes its place, see `decoder_with`.
-        term: a further cost of the objective, see `keras_sat.model.objective`.
-        epochs: function that trains further epochs, see `keras_sat.training.epochs`.
-        needs: argument of `fit` that the option needs.
+        decoder: subclass of CaptionDecoder that takes its place.
+        term: subclass of Term.
+        needs: the argument of `fit` that it needs.
     """
 
     decoder: Any = None
     term: Any = None
-    epochs: Callable | None = None
     needs: str | None = None
+
+
+class Term:
+    """A further cost of captions, which the objective adds to equation (12) or (14).
+
+    Attributes:
+        is_measured: True: it is a part of the metric "loss", in validation too. False: it is for attention alone, and
+            counts only in training, and only where attention has a choice.
+        layers: Keras layers of the features that attention is paid to: trained with the captioner, and not saved.
+    """
+
+    is_measured = False
+    layers = ()
+
+    @classmethod
+    def of(cls, captioner, options):
+        """Return the term of a captioner with these CaptionerOptions; None where they ask for none."""
+        raise NotImplementedError
+
+    def prepare(self, captions):
+        """Look at the captions to train on, a list, before the captioner is trained."""
+
+    def check(self, batches):
+        """Raise a ValueError for batches to train on, a tf.data.Dataset of make_batches, that it has no use for."""
+
+    def __call__(self, features, target_ids, read, extra):
+        """Return what the captions of a batch cost, (rows,), and a dict from metrics to their values and weights.
+
+        Args:
+            features: what attention is paid to, (photos, regions, feature_dim).
+            target_ids: (rows, time), rows being a multiple of photos.
+            read: the Reading of the captions.
+            extra: list of what comes after input_ids in the batch.
+        """
+        raise NotImplementedError

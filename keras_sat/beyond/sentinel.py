@@ -3,6 +3,11 @@
 Words such as "of" are not on the photo. The sentinel is a vector made of the cell's memory that competes with the
 regions: a softmax over regions and sentinel says how much of the context comes from the photo (`from_photo`) and how
 much from memory. It takes the place of the paper's gate beta_t.
+
+Source: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a Visual Sentinel for Image Captioning.
+What it brought here: with a guide that counts what the sentinel takes, 97 % and more of "shirt", "red" and "grass" come
+from the photo, and 12 % of "of". Without that these three came from memory to 96 % and more. One training each, in
+benchmarks/flickr8k/tried.md; notebook 11 measures the same on scenes.
 """
 
 import keras

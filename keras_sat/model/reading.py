@@ -32,6 +32,11 @@ class Reading(NamedTuple):
         by_time = ops.reshape(ops.scatter(self.positions[:, None], values, (time * rows,)), (time, rows))
         return ops.transpose(by_time)
 
+    def are_right(self):
+        """Return 1 for each word that the decoder finds the most probable one, (rows, time)."""
+        of_targets = ops.squeeze(ops.take_along_axis(self.logits, self.targets[:, None], axis=-1), -1)
+        return self.put_back(ops.cast(of_targets >= ops.max(self.logits, axis=-1), "float32"))
+
 
 def read_captions(
     decoder,
@@ -85,3 +90,8 @@ def _positions_of_words(token_weights, fixed_shapes):
 def _take(x, positions):
     """Return (words, dim) of (time, rows, dim)."""
     return ops.take(ops.reshape(x, (-1, x.shape[-1])), positions, axis=0)
+
+
+def as_rows(token_ids):
+    """Return (photos, captions, time) as (rows, time)."""
+    return token_ids if len(token_ids.shape) == 2 else ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))

@@ -1,4 +1,4 @@
-"""Sums and noise over the devices that train together, see `keras_sat.training.team`."""
+"""Sums, means and noise over the devices that train together, see `keras_sat.training.team`."""
 
 import keras
 import tensorflow as tf
@@ -30,6 +30,20 @@ def sums_on_first_replica(gradients):
         return gradients
     is_first = ops.equal(tf.distribute.get_replica_context().replica_id_in_sync_group, 0)
     return [total * ops.cast(is_first, total.dtype) for total in sum_over_replicas(gradients)]
+
+
+def photos_with_words(token_weights, photos):
+    """Return 1 for each of the photos that has a word, 0 for padding at the end of a replica's share: (photos,)."""
+    return ops.cast(ops.any(ops.reshape(token_weights > 0, (photos, -1)), axis=-1), "float32")
+
+
+def share_of_mean(values, weights):
+    """Return what this device adds to the weighted mean over all devices: the sum of these is the mean.
+
+    Args:
+        values, weights: (rows,); where all weights are 0 the mean is 0.
+    """
+    return ops.sum(values * weights) / ops.maximum(sum_over_replicas(ops.sum(weights)), 1.0)
 
 
 def draw_for_photos(is_photo, shape, seed_generator):

@@ -16,8 +16,10 @@ import tensorflow as tf
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.model.objective import Objective, as_rows, photos_with_words
-from keras_sat.model.replicas import draw_for_photos, sum_over_replicas
+from keras_sat.beyond.boxes import AttentionOnBoxes
+from keras_sat.model.metrics import Objective
+from keras_sat.model.reading import as_rows
+from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_of_mean
 from keras_sat.options import SearchOptions, SelfCriticalOptions
 from keras_sat.scoring.cider import DocumentFrequencies, cider_of_vectors
 from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
@@ -58,7 +60,7 @@ class SelfCritical:
 
         Behind input_ids may stand what boxes cover, see `make_batches`.
         """
-        (features, input_ids, *covered), target_ids, token_weights = batch
+        (features, input_ids, *extra), target_ids, token_weights = batch
         if len(target_ids.shape) != 3:
             raise ValueError(
                 'Self-critical training needs all captions of a photo together: make_batches(..., group_by="image"). '
@@ -80,18 +82,19 @@ class SelfCritical:
         token_ids = ops.reshape(drawn, (-1, self.max_length))
         log_probs = self._read(captioner, features, token_ids, dropout)
         is_caption = ops.repeat(is_photo, self.num_drawn)
-        num_captions = sum_over_replicas(ops.sum(is_caption))
-        mean = -ops.sum(advantage * log_probs * is_caption) / num_captions
+        mean = share_of_mean(-advantage * log_probs, is_caption)
         figures = {
             "loss": (-advantage * log_probs, is_caption),
             "reward": (ops.reshape(drawn_rewards, (-1,)), is_caption),
             "baseline_reward": (ops.reshape(baseline + ops.zeros_like(drawn_rewards), (-1,)), is_caption),
         }
-        if covered and captioner.paper_objective.box_weight and captioner.decoder.chooses:
-            read = captioner.read(features, *map(as_rows, (input_ids, target_ids, token_weights)))
-            costs, of_boxes, _ = captioner.paper_objective.off_boxes(read, covered[0])
-            num_read = sum_over_replicas(ops.sum(ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")))
-            mean, figures = mean + ops.sum(costs) / num_read, {**figures, **of_boxes}
+        for term in captioner.paper_objective.terms:
+            if isinstance(term, AttentionOnBoxes) and extra:
+                captions = [as_rows(x) for x in (input_ids, target_ids, token_weights)]
+                read = captioner.read(features, *captions)
+                costs, of_boxes = term(features, captions[1], read, extra)
+                is_read = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
+                mean, figures = mean + share_of_mean(costs, is_read), {**figures, **of_boxes}
         return Objective(mean, figures)
 
     def _write(self, captioner, features, dropout, is_photo):

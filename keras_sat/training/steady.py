@@ -14,8 +14,8 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils.jitter import jittered
-from keras_sat.model.objective import Objective, photos_with_words
-from keras_sat.model.replicas import draw_for_photos, sum_over_replicas
+from keras_sat.model.metrics import Objective
+from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_of_mean
 
 EPSILON = 1e-3  # of the normalisation: a region without any response stays near 0
 
@@ -50,8 +50,7 @@ class SteadyFeatures:
         wanted = ops.stop_gradient(normalised(self.teacher.features(photos)))
         found = normalised(captioner.features(changed, training=True))
         difference = ops.mean((found - wanted) ** 2, axis=(1, 2))
-        mean = ops.sum(difference * is_photo) / ops.maximum(sum_over_replicas(ops.sum(is_photo)), 1.0)
-        return Objective(mean, {"loss": (difference, is_photo)})
+        return Objective(share_of_mean(difference, is_photo), {"loss": (difference, is_photo)})
 
     def _changed(self, photos, chance):
         """Return each photo as another camera or program would have kept it, by two numbers from 0 to 1."""

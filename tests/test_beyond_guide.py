@@ -1,23 +1,18 @@
-"""Word detectors, what they cost, the guide, and boxes in training: by hand, in numpy, and where it is known."""
+"""Word detectors, what they cost, and the guide: by hand, in numpy, and where it is known."""
+
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
+from test_beyond_boxes import WORDS, batch_with_boxes, make_captioner, numbers
 
-import keras_sat
-from data_utils import CaptionedImage, Vocabulary, make_batches, tokenise
-from data_utils.datasets.boxes import PLACELESS, Boxes, Phrase
+from data_utils import Vocabulary, make_batches
+from data_utils.datasets.boxes import PLACELESS
 from keras_sat import Captioner, equations
-from keras_sat.model.detectors import Guide, WordDetectors
-
-WORDS = ["a", "dog", "cat", "red", "in"]
-
-
-def numbers(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
-
+from keras_sat.beyond.guide import Guide, WordDetectors
 
 # === Equations ===
 
@@ -51,20 +46,6 @@ def test_map_cross_entropy_is_least_for_the_map_itself():
     np.testing.assert_allclose(tape.gradient(cost, scores), np.zeros((1, 3)), atol=1e-6)
 
 
-def test_box_loss_by_hand():
-    weights, covered = np.array([[0.5, 0.25, 0.25]] * 2, "float32"), np.array([[1, 0.5, 0], [0, 0, 0]], "float32")
-    cost = np.asarray(equations.box_loss(weights, covered))
-    assert cost[0] == pytest.approx(-np.log(0.625)) and np.isfinite(cost[1])
-
-
-def test_box_loss_pulls_attention_from_far_away():
-    scores = tf.Variable([[0.0, 20.0]])
-    with tf.GradientTape() as tape:
-        cost = equations.box_loss(ops.softmax(scores), np.array([[1.0, 0.0]], "float32"))
-    np.testing.assert_allclose(cost, [20.0], rtol=1e-5)
-    np.testing.assert_allclose(tape.gradient(cost, scores), [[-1, 1]], atol=1e-5)
-
-
 # === The guide ===
 
 
@@ -74,6 +55,11 @@ def make_guide(weight=0.5):
     for number, variable in enumerate(guide.detectors.trainable_variables):
         variable.assign(0.2 * numbers(*variable.shape, seed=number))
     return guide
+
+
+def read(attention_weights, token_weights):
+    """Return what the guide takes of a Reading."""
+    return SimpleNamespace(attention_weights=attention_weights, extras={}, token_weights=token_weights)
 
 
 def test_words_that_name_nothing_have_no_detector():
@@ -94,7 +80,7 @@ def test_what_the_guide_costs():
         ids = [*vocabulary.caption_to_ids(caption), vocabulary.end_token_id]
         targets[row, : len(ids)], weights[row, : len(ids)] = ids, 1
     guide.detectors.drop.rate = 0.0
-    costs, figures = guide(features, targets, attention_weights.astype("float32"), weights)
+    costs, figures = guide(features, targets, read(attention_weights.astype("float32"), weights), [])
     p = 1 / (1 + np.exp(-np.asarray(guide.detectors(features), float)))  # (photos, regions, words)
     detected = 1 - np.prod(1 - p, axis=1)
     for row, caption in enumerate(captions):
@@ -124,7 +110,7 @@ def test_attention_learns_from_the_maps_and_detectors_from_captions_alone():
         guide.weight = factor
         guide.detectors.drop.rate = 0.0
         with tf.GradientTape() as tape:
-            cost = tf.reduce_sum(guide(numbers(1, 3, 4), targets, ops.softmax(scores), weights)[0])
+            cost = tf.reduce_sum(guide(numbers(1, 3, 4), targets, read(ops.softmax(scores), weights), [])[0])
         gradients.append(tape.gradient(cost, [scores, *[kernel.value for kernel in kernels]]))
     (led, *of_detectors), (led_more, *of_same_detectors) = gradients
     np.testing.assert_allclose(3 * led, led_more, rtol=1e-4, atol=1e-6)
@@ -164,71 +150,23 @@ def test_detectors_find_where_a_word_is():
 # === In a captioner ===
 
 
-def make_captioner(**options):
-    sizes = {"embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4, "seed": 1}
-    captioner = Captioner(Vocabulary(WORDS), encoder=None, **sizes, **options)
-    captioner.build(((None, 4, 3), (None, None)))
-    return captioner
-
-
-def batch_with_boxes():
-    images = [CaptionedImage(name, np.zeros((8, 8, 3), "uint8"), ["a red dog", "cat in"], "train") for name in "ab"]
-    left = ((0.0, 0.0, 0.5, 1.0),)
-    boxes = Boxes({"a": [Phrase(0, 0, 3, left), Phrase(1, 0, 1, ((0.5, 0.5, 1.0, 1.0),))]})
-    options = {"image_size": 8, "group_by": "image", "boxes": boxes, "grid_shape": (2, 2), "shuffle": False}
-    return next(iter(make_batches(images, Vocabulary(WORDS), **options)))
-
-
-def test_batches_say_what_each_word_covers():
-    (_, input_ids, covered), targets, _ = batch_with_boxes()
-    assert covered.shape == (*input_ids.shape, 4)
-    left, corner, nothing = [1, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]
-    expected = [[nothing, left, left, nothing], [corner, nothing, nothing, nothing]]  # "a" names nothing
-    np.testing.assert_allclose(covered[0], expected)
-    np.testing.assert_allclose(covered[1], np.zeros((2, 4, 4)))
-    assert targets.shape == input_ids.shape
-
-
-@pytest.mark.parametrize("attention", ["soft", "hard"])
-def test_the_objective_with_guide_and_boxes(attention):
-    (_, input_ids, covered), targets, weights = batch_with_boxes()
-    features = numbers(2, 4, 3)
-    options = {"attention": attention, "num_samples": 2 if attention == "hard" else 1}
-    plain = make_captioner(**options)
-    led = make_captioner(guide_weight=0.5, box_weight=0.7, **options)
-    for captioner in (plain, led):
-        captioner.compile("sgd")
-        captioner.decoder.set_weights(plain.decoder.get_weights())
-    assert set(map(id, led.detectors.trainable_variables)) <= set(map(id, led.trainable_variables))
-    batch = (features, input_ids, covered), targets, weights
-    found = led.objective(batch, training=True)
-    assert {"guide", "detection", "off_boxes"} <= set(found.figures)
-    off_boxes, is_named = found.figures["off_boxes"]
-    assert np.asarray(is_named).sum() == 3 * options["num_samples"]
-    measured = led.objective(batch, training=False)
-    assert "guide" not in measured.figures
-    assert float(measured.mean) == pytest.approx(float(plain.objective(batch, training=False).mean), rel=1e-5)
-    led.train_step(batch)
-    without_boxes = led.objective(((features, input_ids), targets, weights), training=True)
-    assert "off_boxes" not in without_boxes.figures
-
-
 def test_the_guide_says_when_to_look_too():
     """With a sentinel it costs more by -log of the share from the photo"""
     (_, input_ids, covered), targets, weights = batch_with_boxes()
     captioner = make_captioner(guide_weight=1.0, attends="after", sentinel=True, dropout_before_readout=0.0)
     captioner.compile("sgd")
-    captioner.detectors.drop.rate = 0.0
+    (guide,) = captioner.paper_objective.terms
+    guide.detectors.drop.rate = 0.0
     batch = (numbers(2, 4, 3), input_ids, covered), targets, weights
     led, says = map(np.asarray, captioner.objective(batch, training=True).figures["guide"])
     rows = [np.reshape(x, (-1, x.shape[-1])) for x in (input_ids, targets, weights)]
     adapted = captioner.adapter(batch[0][0])
     read = captioner.read(adapted, *rows)
     from_photo, maps = np.asarray(read.from_photo)[..., 0], np.asarray(read.attention_weights)
-    of_words = np.asarray(equations.detector_maps(captioner.detectors(adapted)))  # (photos, regions, words)
+    of_words = np.asarray(equations.detector_maps(guide.detectors(adapted)))  # (photos, regions, words)
     assert (says > 0).sum() == 6 and from_photo.max() < 0.9
     for row, t in zip(*np.nonzero(says)):
-        its_map = of_words[row // 2, :, captioner.paper_objective.guide.detector_of[rows[1][row, t]]]
+        its_map = of_words[row // 2, :, guide.detector_of[rows[1][row, t]]]
         expected = -(its_map * np.log(maps[row, t])).sum() - np.log(from_photo[row, t])
         assert led[row, t] == pytest.approx(expected, rel=1e-4)
 
@@ -236,7 +174,7 @@ def test_the_guide_says_when_to_look_too():
 def test_what_leads_attention_is_said_anew_for_each_training():
     before = make_captioner(guide_weight=0.5, box_weight=1.0)
     before.compile("sgd")
-    assert (before.adapted().guide_weight, before.adapted().paper_objective.box_weight) == (0, 0)
+    assert (before.adapted().guide_weight, before.adapted().box_weight) == (0, 0)
     assert before.adapted(guide_weight=0.3).guide_weight == 0.3
 
 
@@ -263,10 +201,10 @@ def test_detectors_are_not_saved(tmp_path):
 
 
 def test_words_of_a_captioner_from_before_leave_detectors_to_those_that_are_frequent_now(monkeypatch):
-    monkeypatch.setattr("keras_sat.model.detectors.MOST_WORDS", 2)
+    monkeypatch.setattr("keras_sat.beyond.guide.MOST_WORDS", 2)
     guide = Guide(Vocabulary([*WORDS, "balloon"]), weight=1.0)
     assert guide.words == ["dog", "cat"]
-    guide.choose_words(["a balloon", "a red balloon in a balloon"])
+    guide.prepare(["a balloon", "a red balloon in a balloon"])
     assert guide.words == ["balloon", "red"] and guide.detectors.num_words == 2
     ids = guide.vocabulary.caption_to_ids(["balloon", "red", "dog", "a"])
     assert [guide.detector_of[token_id] for token_id in ids] == [0, 1, 2, 2]
@@ -274,7 +212,7 @@ def test_words_of_a_captioner_from_before_leave_detectors_to_those_that_are_freq
 
 def test_words_that_name_nothing_cannot_be_led():
     captioner = Captioner(Vocabulary(["a", "of"]), encoder=None, guide_weight=0.5)
-    assert captioner.paper_objective.guide is None
+    assert captioner.paper_objective.terms == []
 
 
 def test_captions_by_length_cannot_teach_detectors(scene_images, scene_cache):
@@ -284,54 +222,3 @@ def test_captions_by_length_cannot_teach_detectors(scene_images, scene_cache):
     captioner.compile("sgd")
     with pytest.raises(ValueError, match="batches of captions by length, with guide_weight=0.5"):
         captioner.fit(make_batches(images, captioner.vocabulary, scene_cache, 8), verbose=0)
-
-
-# === In whole trainings ===
-
-
-def boxes_of_scenes(images):
-    """Return Boxes: the first word that names something is on the left, in the first caption of each scene."""
-    phrases = {}
-    for image in images:
-        words = tokenise(image.captions[0])
-        first = next(number for number, word in enumerate(words) if word not in PLACELESS)
-        phrases[image.image_id] = [Phrase(0, first, 1, ((0.0, 0.0, 0.5, 1.0),))]
-    return Boxes(phrases)
-
-
-@pytest.mark.slow
-def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
-    images = [image for image in scene_images if image.split == "train"][:6]
-    images += [image for image in scene_images if image.split == "dev"][:2]
-    options = {"encoder": "tiny", "embedding_dim": 4, "hidden_dim": 8, "attention_dim": 4, "batch_size": 20}
-    options |= {"group_by": "image", "guide_weight": 0.5, "box_weight": 0.5, "boxes": boxes_of_scenes(images)}
-    options |= {"epochs": 1, "show_progress": False, "num_drawn": 2, "num_views": 2}
-    captioner = keras_sat.fit(images, output_dir=tmp_path / "run", self_critical_epochs=1, **options)
-    with_words, with_rewards = (captioner.history["off_boxes"][epoch] for epoch in (0, 1))
-    assert with_words > 0 and with_rewards > 0 and with_words != with_rewards
-    assert {"guide", "detection"} <= captioner.history.keys()
-    on = {**options, "epochs": 0, "initial_model": tmp_path / "run" / "model"}
-    (off_boxes,) = keras_sat.fit(images, output_dir=tmp_path / "on", self_critical_epochs=1, **on).history["off_boxes"]
-    assert off_boxes > 0
-    with pytest.raises(ValueError, match="box_weight"):  # another training than the one that is kept there
-        keras_sat.fit(images, output_dir=tmp_path / "on", self_critical_epochs=1, **{**on, "box_weight": 0.7})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"box_weight": 0.5}, "`boxes` and `box_weight` go together"),
-        ({"boxes": Boxes({})}, "`boxes` and `box_weight` go together"),
-        ({"box_weight": 0.5, "boxes": {"a": []}}, "Received: boxes of type dict"),
-        ({"guide_weight": 0.5}, "pass group_by='image'"),
-    ],
-)
-def test_fit_refuses_what_cannot_lead(scene_images, tmp_path, options, message):
-    with pytest.raises(ValueError, match=message):
-        keras_sat.fit(scene_images, encoder="tiny", output_dir=tmp_path, show_progress=False, **options)
-
-
-def test_what_boxes_cover_needs_a_grid(scene_images, scene_cache):
-    vocabulary = Vocabulary.build(scene_images)
-    with pytest.raises(ValueError, match="pass `boxes` and `grid_shape` together"):
-        make_batches(scene_images, vocabulary, scene_cache, boxes=boxes_of_scenes(scene_images[:3]))

@@ -1,0 +1,64 @@
+"""What an objective says of a batch, and the means of its figures over an epoch and all devices: Keras' metrics."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from keras_sat import equations
+from keras_sat.model.replicas import sum_over_replicas
+
+
+def nothing():
+    """Do nothing after a step."""
+
+
+class Objective(NamedTuple):
+    """What a batch costs.
+
+    Attributes:
+        mean: what is minimised: the mean over the captions of all replicas.
+        figures: for each metric, its values and their weights.
+        log_prob: log p(y | s, a) of each row (a caption, or one sample of its attention).
+        sampled: 1 for each row in which attention drew regions, else 0.
+        after_step: called when the weights have been updated.
+        variables: for each further metric, a variable that is shown as it stands after the step.
+    """
+
+    mean: Any
+    figures: dict
+    log_prob: Any = None
+    sampled: Any = None
+    after_step: Callable = nothing
+    variables: dict = {}
+
+
+class Means:
+    """The means of an objective's figures over the batches of an epoch: Keras' metrics, by name.
+
+    Args:
+        names: of those that are there before the first batch.
+    """
+
+    def __init__(self, names=("loss", "cross_entropy", "penalty", "token_accuracy", "attention_entropy")):
+        self.by_name = {name: keras.metrics.Mean(name=name) for name in names}
+
+    def update(self, objective):
+        """Take in the figures of a batch; return the means so far, for each caption or for each word."""
+        figures = objective.figures.values()
+        sums = ops.stack([ops.sum(part) for values, weights in figures for part in (values * weights, weights)])
+        sums = ops.unstack(sum_over_replicas(sums), num=2 * len(figures))
+        means = {name: self._mean(name) for name in objective.figures}
+        for mean, total, weight in zip(means.values(), sums[::2], sums[1::2]):
+            mean.update_state(total / ops.maximum(weight, equations.SMALLEST), sample_weight=weight)
+        further = {name: ops.convert_to_tensor(variable) for name, variable in objective.variables.items()}
+        return {name: mean.result() for name, mean in means.items()} | further
+
+    def _mean(self, name):
+        """Return the metric of that name, which is made when an objective first needs it."""
+        if name not in self.by_name:
+            with tf.init_scope():
+                self.by_name[name] = keras.metrics.Mean(name=name)
+        return self.by_name[name]

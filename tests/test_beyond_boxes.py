@@ -1,0 +1,131 @@
+"""Boxes in training: what it costs that attention is elsewhere, by hand, in the objective, and in `fit`."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+import keras_sat
+from data_utils import CaptionedImage, Vocabulary, make_batches, tokenise
+from data_utils.datasets.boxes import PLACELESS, Boxes, Phrase
+from keras_sat import Captioner, equations
+
+WORDS = ["a", "dog", "cat", "red", "in"]
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def make_captioner(**options):
+    sizes = {"embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4, "seed": 1}
+    captioner = Captioner(Vocabulary(WORDS), encoder=None, **sizes, **options)
+    captioner.build(((None, 4, 3), (None, None)))
+    return captioner
+
+
+def batch_with_boxes():
+    images = [CaptionedImage(name, np.zeros((8, 8, 3), "uint8"), ["a red dog", "cat in"], "train") for name in "ab"]
+    left = ((0.0, 0.0, 0.5, 1.0),)
+    boxes = Boxes({"a": [Phrase(0, 0, 3, left), Phrase(1, 0, 1, ((0.5, 0.5, 1.0, 1.0),))]})
+    options = {"image_size": 8, "group_by": "image", "boxes": boxes, "grid_shape": (2, 2), "shuffle": False}
+    return next(iter(make_batches(images, Vocabulary(WORDS), **options)))
+
+
+def test_box_loss_by_hand():
+    weights, covered = np.array([[0.5, 0.25, 0.25]] * 2, "float32"), np.array([[1, 0.5, 0], [0, 0, 0]], "float32")
+    cost = np.asarray(equations.box_loss(weights, covered))
+    assert cost[0] == pytest.approx(-np.log(0.625)) and np.isfinite(cost[1])
+
+
+def test_box_loss_pulls_attention_from_far_away():
+    scores = tf.Variable([[0.0, 20.0]])
+    with tf.GradientTape() as tape:
+        cost = equations.box_loss(ops.softmax(scores), np.array([[1.0, 0.0]], "float32"))
+    np.testing.assert_allclose(cost, [20.0], rtol=1e-5)
+    np.testing.assert_allclose(tape.gradient(cost, scores), [[-1, 1]], atol=1e-5)
+
+
+def test_batches_say_what_each_word_covers():
+    (_, input_ids, covered), targets, _ = batch_with_boxes()
+    assert covered.shape == (*input_ids.shape, 4)
+    left, corner, nothing = [1, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]
+    expected = [[nothing, left, left, nothing], [corner, nothing, nothing, nothing]]  # "a" names nothing
+    np.testing.assert_allclose(covered[0], expected)
+    np.testing.assert_allclose(covered[1], np.zeros((2, 4, 4)))
+    assert targets.shape == input_ids.shape
+
+
+@pytest.mark.parametrize("attention", ["soft", "hard"])
+def test_the_objective_with_guide_and_boxes(attention):
+    (_, input_ids, covered), targets, weights = batch_with_boxes()
+    features = numbers(2, 4, 3)
+    options = {"attention": attention, "num_samples": 2 if attention == "hard" else 1}
+    plain = make_captioner(**options)
+    led = make_captioner(guide_weight=0.5, box_weight=0.7, **options)
+    for captioner in (plain, led):
+        captioner.compile("sgd")
+        captioner.decoder.set_weights(plain.decoder.get_weights())
+    assert set(map(id, led.term_layers[0].trainable_variables)) <= set(map(id, led.trainable_variables))
+    batch = (features, input_ids, covered), targets, weights
+    found = led.objective(batch, training=True)
+    assert {"guide", "detection", "off_boxes"} <= set(found.figures)
+    off_boxes, is_named = found.figures["off_boxes"]
+    assert np.asarray(is_named).sum() == 3 * options["num_samples"]
+    measured = led.objective(batch, training=False)
+    assert "guide" not in measured.figures
+    assert float(measured.mean) == pytest.approx(float(plain.objective(batch, training=False).mean), rel=1e-5)
+    led.train_step(batch)
+    without_boxes = led.objective(((features, input_ids), targets, weights), training=True)
+    assert "off_boxes" not in without_boxes.figures
+
+
+# === In whole trainings ===
+
+
+def boxes_of_scenes(images):
+    """Return Boxes: the first word that names something is on the left, in the first caption of each scene."""
+    phrases = {}
+    for image in images:
+        words = tokenise(image.captions[0])
+        first = next(number for number, word in enumerate(words) if word not in PLACELESS)
+        phrases[image.image_id] = [Phrase(0, first, 1, ((0.0, 0.0, 0.5, 1.0),))]
+    return Boxes(phrases)
+
+
+@pytest.mark.slow
+def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
+    images = [image for image in scene_images if image.split == "train"][:6]
+    images += [image for image in scene_images if image.split == "dev"][:2]
+    options = {"encoder": "tiny", "embedding_dim": 4, "hidden_dim": 8, "attention_dim": 4, "batch_size": 20}
+    options |= {"group_by": "image", "guide_weight": 0.5, "box_weight": 0.5, "boxes": boxes_of_scenes(images)}
+    options |= {"epochs": 1, "show_progress": False, "num_drawn": 2, "num_views": 2}
+    captioner = keras_sat.fit(images, output_dir=tmp_path / "run", self_critical_epochs=1, **options)
+    with_words, with_rewards = (captioner.history["off_boxes"][epoch] for epoch in (0, 1))
+    assert with_words > 0 and with_rewards > 0 and with_words != with_rewards
+    assert {"guide", "detection"} <= captioner.history.keys()
+    on = {**options, "epochs": 0, "initial_model": tmp_path / "run" / "model"}
+    (off_boxes,) = keras_sat.fit(images, output_dir=tmp_path / "on", self_critical_epochs=1, **on).history["off_boxes"]
+    assert off_boxes > 0
+    with pytest.raises(ValueError, match="box_weight"):  # another training than the one that is kept there
+        keras_sat.fit(images, output_dir=tmp_path / "on", self_critical_epochs=1, **{**on, "box_weight": 0.7})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"box_weight": 0.5}, "`boxes` and `box_weight` go together"),
+        ({"boxes": Boxes({})}, "`boxes` and `box_weight` go together"),
+        ({"box_weight": 0.5, "boxes": {"a": []}}, "Received: boxes of type dict"),
+        ({"guide_weight": 0.5}, "pass group_by='image'"),
+    ],
+)
+def test_fit_refuses_what_cannot_lead(scene_images, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_sat.fit(scene_images, encoder="tiny", output_dir=tmp_path, show_progress=False, **options)
+
+
+def test_what_boxes_cover_needs_a_grid(scene_images, scene_cache):
+    vocabulary = Vocabulary.build(scene_images)
+    with pytest.raises(ValueError, match="pass `boxes` and `grid_shape` together"):
+        make_batches(scene_images, vocabulary, scene_cache, boxes=boxes_of_scenes(scene_images[:3]))
