@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from data_utils.foreign_text import brief
@@ -18,24 +17,20 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.optimizer_step import apply_gradients
 from keras_sat.beyond import make_decoder, terms_of
-from keras_sat.checks import check_batches, check_strategy_of_fit
 from keras_sat.files import saving, transfer
 from keras_sat.files.export import export
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.forks import refuse_fork
 from keras_sat.model.graphs import Graphs
-from keras_sat.model.metrics import Means
 from keras_sat.model.objective import PaperObjective
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
-from keras_sat.model.reading import as_rows, read_captions
-from keras_sat.model.replicas import sums_on_first_replica
-from keras_sat.model.updates import WeightUpdates, make_optimizer
+from keras_sat.model.reading import as_rows
+from keras_sat.model.trainer import Trainer
 from keras_sat.options import (
     CaptionerOptions,
     SearchOptions,
-    TrainingOptions,
     readable_options,
     split_options,
     with_options,
@@ -51,7 +46,7 @@ ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than 
 
 
 @readable_options(CaptionerOptions)
-class Captioner(keras.Model):
+class Captioner(Trainer):
     """Show, Attend and Tell.
 
     Args:
@@ -121,13 +116,12 @@ class Captioner(keras.Model):
         self.term_layers = [layer for term in terms for layer in term.layers]  # Keras finds their weights here
         self.paper_objective = PaperObjective(self.add_weight, self.random_generator, options, terms)
         self.training_objective = self.paper_objective
-        self.updates = WeightUpdates(apply=apply_gradients)
-        self.means = Means()
         self.graphs = Graphs()
         self.writer = CaptionWriter([self])
-        self._ranks = {}  # of the batches that `fit` was given last
         self.feature_shape = None  # (regions, feature_dim) of the features that it is given, known when it is built
         self.num_regions = None  # of the grid that attention is paid to, known when it is built
+
+    apply_gradients = staticmethod(apply_gradients)
 
     def option(self, name):
         """Return the value of an option: those of the encoder are kept by it, which may change them."""
@@ -193,12 +187,6 @@ class Captioner(keras.Model):
         """Return the shape of the grid that is attended to."""
         return self.photo_encoder.rows_and_columns(self.feature_shape[0])
 
-    # === Training ===
-
-    @property
-    def metrics(self):
-        return list(self.means.by_name.values())
-
     def build(self, input_shape):
         features_shape, _ = input_shape
         if len(features_shape) == 4:
@@ -210,177 +198,17 @@ class Captioner(keras.Model):
         self.num_regions = adapted_shape[1]
         self.photo_encoder.check_features(self.feature_shape, self.num_regions)
         self.decoder.build(adapted_shape, (None, None))
-        self._build_terms()
+        self.build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
         """Make the weights, if there are none yet, for features or photos of a shape."""
         if not self.built:
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
-    def _build_terms(self):
-        """Make the weights of the objective's terms, which only a captioner that is trained needs."""
-        if self.num_regions and self.compiled:
-            for layer in self.term_layers:
-                if not layer.built:
-                    layer.build(self.adapter.compute_output_shape((None, *self.feature_shape)))
-
     def call(self, inputs, training=False, noise=None, sampled=None):
         features, input_ids, *_ = inputs
         features = self.adapter(self.features(features, training), training=training)
         return self.decoder(features, as_rows(input_ids), training=training, noise=noise, sampled=sampled)
-
-    def compile(
-        self,
-        optimizer="adam",
-        *,
-        learning_rate=4e-4,
-        clip_norm=5.0,
-        weight_decay=None,
-        average_momentum=None,
-        encoder_rate=1.0,
-        first_layer_rate=1.0,
-        training_objective=None,
-        jit_compile="auto",
-        **kwargs,
-    ):
-        """Choose how to train.
-
-        Args:
-            optimizer: a name, such as "adam" or "rmsprop", or a Keras optimizer, which is used as it is.
-            learning_rate, clip_norm: of an optimizer given by name; clip_norm bounds the norm of all gradients
-                together, None does not.
-            weight_decay: of an optimizer given by name: how fast all matrices shrink by themselves; None: not at all.
-            average_momentum: keep a moving average of the weights with this momentum (less in the beginning), which
-                then is what is evaluated, and what is left after `fit`; None does not.
-            encoder_rate: layers of the encoder that are trained learn with this share of the learning rate.
-            first_layer_rate: the first of them with this share of that; those between follow in even ratios.
-            training_objective: what a batch costs instead of the paper's loss: a function of captioner and batch that
-                returns an Objective, such as SelfCritical.
-            jit_compile: compile with XLA. "auto" does so where there is one GPU and no training_objective.
-            **kwargs: as for `keras.Model.compile`, but for the loss, which is the paper's.
-        """
-        if kwargs.pop("loss", None) is not None or kwargs.pop("metrics", None) is not None:
-            raise ValueError("The captioner brings its own loss and metrics. Received: loss or metrics")
-        if optimizer is None:
-            raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
-        rates = {"learning_rate": learning_rate, "clip_norm": clip_norm, "weight_decay": weight_decay}
-        of_encoder = {"encoder_rate": encoder_rate, "first_layer_rate": first_layer_rate}
-        TrainingOptions.check(**rates, average_momentum=average_momentum, **of_encoder)
-        self.updates = WeightUpdates(
-            **of_encoder,
-            average_momentum=average_momentum,
-            decays_vectors=not isinstance(optimizer, str),
-            apply=apply_gradients,
-        )
-        optimizer = make_optimizer(optimizer, **rates)
-        if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:  # else Keras does it
-            optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-        if training_objective is not None and jit_compile is True:
-            raise ValueError(
-                "XLA cannot compile an objective such as SelfCritical: its reward is plain Python. "
-                "Received: jit_compile=True with a training_objective"
-            )
-        self.training_objective = training_objective or self.paper_objective
-        self.means = Means()
-        if jit_compile == "auto":
-            jit_compile = training_objective is None and bool(tf.config.list_physical_devices("GPU"))
-            jit_compile = jit_compile and self.distribute_strategy.num_replicas_in_sync == 1
-        super().compile(optimizer=optimizer, jit_compile=jit_compile, **kwargs)
-        self._build_terms()
-
-    def fit(self, x=None, *args, shuffle=False, **kwargs):
-        """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
-        refuse_fork()
-        check_strategy_of_fit(self.distribute_strategy)
-        self.confidence = None  # what was learnt of these weights does not hold for others
-        for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
-            check_batches(name, batches)
-            if isinstance(batches, tf.data.Dataset):
-                self.build_for(batches, name)
-        if self.built and self.compiled:
-            with self.distribute_strategy.scope():
-                self.make_training_state()  # averages begin anew, whatever it is that the batches come from
-        try:
-            return super().fit(x, *args, shuffle=shuffle, **kwargs)
-        finally:
-            self.end_averaging()
-
-    def build_for(self, batches, name="x"):
-        """Make the weights from what a dataset says of its batches, before Keras traces anything.
-
-        Args:
-            batches: tf.data.Dataset of make_batches.
-            name: what `fit` calls them: "x" or "validation_data".
-        """
-        if name == "x" and self.training_objective is self.paper_objective:
-            for term in self.paper_objective.terms:
-                term.check(batches)
-        (features, input_ids, *_), *_ = batches.element_spec
-        self._trace_anew(name, (len(features.shape), len(input_ids.shape)))
-        self.build_once(features.shape, input_ids.shape)
-        if self.compiled:
-            with self.distribute_strategy.scope():
-                self.make_training_state()  # within a graph, it would have to be traced twice
-        if len(features.shape) == 4:
-            self.photo_encoder.check_photos(*features.shape[1:3])
-
-    def _trace_anew(self, name, ranks):
-        """Forget Keras' graph of a step that was traced for batches of other ranks: from photos, or from features."""
-        if ranks != self._ranks.setdefault(name, ranks):
-            self._ranks[name] = ranks
-            setattr(self, {"x": "train_function", "validation_data": "test_function"}[name], None)
-
-    def evaluate(self, *args, **kwargs):
-        """Measure, as `keras.Model.evaluate` does, with the averaged weights where there are any."""
-        refuse_fork()
-        with self.averaged_weights():
-            return super().evaluate(*args, **kwargs)
-
-    def averaged_weights(self):
-        """Return a context in which the weights are their moving averages, while a training keeps such (`compile`)."""
-        return self.updates.averages.in_place_of(self.trainable_variables)
-
-    def end_averaging(self):
-        """Leave the averaged weights as the weights, at the end of a training that kept such."""
-        self.updates.averages.end(self.trainable_variables)
-
-    def make_training_state(self):
-        """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
-        return self.updates.begin(self)
-
-    def objective(self, batch, training):
-        """Return the paper's Objective of a batch of make_batches."""
-        return self.paper_objective(self, batch, training)
-
-    def read(self, features, input_ids, target_ids, token_weights, **options):
-        """Return the Reading of captions, for an objective; see `keras_sat.model.reading.read_captions`."""
-        options["fixed_shapes"] = bool(self.compiled and self.jit_compile)
-        return read_captions(self.decoder, features, input_ids, target_ids, token_weights, **options)
-
-    def train_step(self, batch):
-        """Learn from one batch of make_batches, and return the metrics so far."""
-        with tf.GradientTape() as tape:
-            objective = self.training_objective(self, batch)
-            loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
-        weights = self.trainable_variables
-        gradients = [
-            # None: of a term's layers, where another objective has no part for them. A word's rows of E add up.
-            tf.zeros(weight.shape, weight.dtype) if gradient is None else tf.convert_to_tensor(gradient)
-            for weight, gradient in zip(weights, tape.gradient(loss, weights))
-        ]
-        self.updates.apply(self, sums_on_first_replica(gradients))
-        objective.after_step()
-        return self.means.update(objective)
-
-    def test_step(self, batch):
-        """Measure one batch of make_batches, with attention's expectation, and return the metrics so far."""
-        return self.means.update(self.objective(batch, training=False))
-
-    @property
-    def encoder_variables(self):
-        """The weights of the encoder that are trained: all of it, or its last layers, or none."""
-        trained = self.photo_encoder.trained_network
-        return [] if trained is None else trained.trainable_variables
 
     # === Captions ===
 

@@ -431,20 +431,10 @@ class SearchOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingOptions(Options):
-    """How `keras_sat.fit` trains; an option that Captioner.compile has too means the same there."""
+class OptimizerOptions(Options):
+    """How the weights follow their gradients, see `Captioner.compile`."""
 
-    epochs: int = option(20, "passes over the training captions, at most", count(0))
-    batch_size: int = option(64, "captions in a batch, of all devices together", count())
-    group_by: str = option(
-        "length", "what shares a batch: captions of one length, or of a photo", one_of("length", "image")
-    )
-    seed: int = option(0, "of the weights, the order of the batches, and all else that is drawn", count(0, MOST_SEED))
-    deterministic: bool = option(False, "the same seed gives the same weights bit for bit; slower", a_flag())
-    optimizer: Any = option("adam", "its name, or one of Keras", checked_by_keras("adam", "adamw", "rmsprop", "sgd"))
     learning_rate: float = option(4e-4, "of an optimizer given by name", a_learning_rate())
-    schedule: str = option("constant", "of the learning rate: cosine falls to 0", one_of("constant", "cosine"))
-    warmup_steps: int = option(0, "updates in which the learning rate rises from 0", count(0))
     clip_norm: float = option(
         5.0, "bound of the norm of all gradients together", optional(above_zero()), none="no bound"
     )
@@ -458,6 +448,22 @@ class TrainingOptions(Options):
     first_layer_rate: float = option(
         1.0, "share of encoder_rate, of the first of these layers; those between follow in even ratios", part()
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions(OptimizerOptions):
+    """How `keras_sat.fit` trains; an option that Captioner.compile has too means the same there."""
+
+    epochs: int = option(20, "passes over the training captions, at most", count(0))
+    batch_size: int = option(64, "captions in a batch, of all devices together", count())
+    group_by: str = option(
+        "length", "what shares a batch: captions of one length, or of a photo", one_of("length", "image")
+    )
+    seed: int = option(0, "of the weights, the order of the batches, and all else that is drawn", count(0, MOST_SEED))
+    deterministic: bool = option(False, "the same seed gives the same weights bit for bit; slower", a_flag())
+    optimizer: Any = option("adam", "its name, or one of Keras", checked_by_keras("adam", "adamw", "rmsprop", "sgd"))
+    schedule: str = option("constant", "of the learning rate: cosine falls to 0", one_of("constant", "cosine"))
+    warmup_steps: int = option(0, "updates in which the learning rate rises from 0", count(0))
     num_views: int = option(1, "of each training photo: 2 with the mirrored one, more with parts of it", count())
     photo_jitter: float = option(
         0.0, "how much size, light and noise of training photos change, up to 1: steadier captions", probability()

@@ -5,25 +5,20 @@ import numbers
 import keras
 import tensorflow as tf
 
-from keras_sat.checks import check_learning_rate
 from keras_sat.model.averages import WeightAverages
+from keras_sat.options import OptimizerOptions
 
 
-def make_optimizer(optimizer, *, learning_rate=4e-4, clip_norm=5.0, weight_decay=None):
-    """Return a Keras optimizer by name; one that is an optimizer already is returned as it is.
-
-    Args:
-        optimizer: a name, such as "adam" or "rmsprop", or a Keras optimizer.
-        learning_rate, clip_norm, weight_decay: see `Captioner.compile`.
-    """
+def make_optimizer(optimizer, options):
+    """Return a Keras optimizer by name, such as "adam", with OptimizerOptions; one that is made stays as it is."""
     if not isinstance(optimizer, str):
         return optimizer
-    check_learning_rate(learning_rate)
+    learning_rate = options.learning_rate
     if isinstance(learning_rate, numbers.Real):
         learning_rate = float(learning_rate)  # Keras takes no other kind of number
-    config = {"learning_rate": learning_rate, "global_clipnorm": clip_norm}
-    if weight_decay is not None or optimizer == "adamw":  # which would decay without being asked to
-        config["weight_decay"] = weight_decay or 0.0
+    config = {"learning_rate": learning_rate, "global_clipnorm": options.clip_norm}
+    if options.weight_decay is not None or optimizer == "adamw":  # which would decay without being asked to
+        config["weight_decay"] = options.weight_decay or 0.0
     return keras.optimizers.get({"class_name": optimizer, "config": config})
 
 
@@ -31,29 +26,15 @@ class WeightUpdates:
     """Updates the trained weights of a captioner, which was compiled with an optimizer.
 
     Args:
-        encoder_rate: layers of the encoder learn with this share of the learning rate.
-        first_layer_rate: the first of them learns with this share of that, and those between in even ratios, since
-            edges and colours are the same in all photos.
-        average_momentum: see WeightAverages.
+        options: OptimizerOptions. Of the encoder the first layers learn least: edges are the same in all photos.
         decays_vectors: whether weight decay is for vectors too; it is for matrices alone where keras_sat made the
             optimizer.
-        apply: function of (optimizer, gradients, weights) that takes one step of the optimizer.
     """
 
-    def __init__(
-        self,
-        *,
-        encoder_rate=1.0,
-        first_layer_rate=1.0,
-        average_momentum=None,
-        decays_vectors=True,
-        apply=keras.optimizers.Optimizer.apply,
-    ):
-        self.encoder_rate = encoder_rate
-        self.first_layer_rate = first_layer_rate
+    def __init__(self, options=OptimizerOptions(), *, decays_vectors=True):
+        self.encoder_rate, self.first_layer_rate = options.encoder_rate, options.first_layer_rate
         self.decays_vectors = decays_vectors
-        self.apply_step = apply
-        self.averages = WeightAverages(average_momentum)
+        self.averages = WeightAverages(options.average_momentum)
 
     def begin(self, captioner):
         """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
@@ -71,7 +52,7 @@ class WeightUpdates:
         weights = captioner.trainable_variables
         slow = [(weight, tf.identity(weight.value), rate) for weight, rate in self.encoder_rates(captioner) if rate < 1]
         self.averages.begin(weights)
-        self.apply_step(captioner.optimizer, gradients, weights)  # clips them first
+        captioner.apply_gradients(captioner.optimizer, gradients, weights)  # clips them first
         for weight, before, rate in slow:
             weight.assign(before + rate * (weight - before))
         self.averages.follow(weights, captioner.optimizer.iterations)

@@ -35,7 +35,7 @@ def train_on_words(plan):
     captioner = _new_captioner(plan)
     for term in captioner.paper_objective.terms:
         term.prepare([caption for image in plan.photos.of_split("train") for caption in image.captions])
-    WeightUpdates(encoder_rate=options.encoder_rate).check_rate(captioner)
+    WeightUpdates(options).check_rate(captioner)
     _check_changes(captioner, plan)
     plan.say(*summary(plan.data_name, plan.images, captioner, options.num_views, plan.folder, plan.team))
     plan.photos.prepare(captioner, options.num_views)
@@ -81,7 +81,7 @@ def train_on_rewards(plan, before):
     keras.utils.set_random_seed(options.seed)
     # What the first kind of epochs was given has been taken in, but for what is no part of a saved captioner.
     captioner = _trained_further(plan, before)
-    WeightUpdates(encoder_rate=options.encoder_rate).check_rate(captioner)
+    WeightUpdates(options).check_rate(captioner)
     _check_changes(captioner, plan)
     folder = plan.folder / SELF_CRITICAL_FOLDER
     training = Training(plan, folder, rewards.self_critical_epochs, kind="self-critical ", monitored="val_cider")

@@ -1,0 +1,175 @@
+"""How a captioner learns: compile, fit and the train step, on any objective.
+
+The step is `train_step`: TensorFlow's gradients of what the objective says that a batch costs, and an update by
+`WeightUpdates`. Keras runs it as a graph, on a GPU compiled by XLA, and on all devices of a strategy.
+"""
+
+import keras
+import tensorflow as tf
+
+from keras_sat.checks import check_batches, check_strategy_of_fit
+from keras_sat.model.forks import refuse_fork
+from keras_sat.model.metrics import Means
+from keras_sat.model.reading import read_captions
+from keras_sat.model.replicas import sums_on_first_replica
+from keras_sat.model.updates import WeightUpdates, make_optimizer
+from keras_sat.options import OptimizerOptions, with_options
+
+
+class Trainer(keras.Model):
+    """A Keras model that brings its own objective. A subclass makes what stands under Attributes, and `build_once`.
+
+    Attributes:
+        decoder: CaptionDecoder.
+        photo_encoder: PhotoEncoder.
+        paper_objective: PaperObjective, which is minimised where `compile` is given no other.
+        term_layers: the layers of its terms, which only a training needs.
+        apply_gradients: function of (optimizer, gradients, weights) that takes one step of the optimizer.
+    """
+
+    apply_gradients = staticmethod(keras.optimizers.Optimizer.apply)
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.updates = WeightUpdates()
+        self.means = Means()
+        self._ranks = {}  # of the batches that `fit` was given last
+
+    @property
+    def metrics(self):
+        return list(self.means.by_name.values())
+
+    @property
+    def encoder_variables(self):
+        """The weights of the encoder that are trained: all of it, or its last layers, or none."""
+        trained = self.photo_encoder.trained_network
+        return [] if trained is None else trained.trainable_variables
+
+    @with_options(OptimizerOptions)
+    def compile(self, optimizer="adam", *, training_objective=None, jit_compile="auto", **options):
+        """Choose how to train.
+
+        Args:
+            optimizer: a name, such as "adam" or "rmsprop", or a Keras optimizer, which is used as it is.
+            training_objective: what a batch costs instead of the paper's loss: a function of captioner and batch that
+                returns an Objective.
+            jit_compile: compile with XLA. "auto" does so where there is one GPU and no training_objective.
+            **options: see OptimizerOptions; others are those of `keras.Model.compile`, without loss and metrics.
+        """
+        of_keras = {name: options.pop(name) for name in [*options] if name not in OptimizerOptions.names()}
+        if of_keras.pop("loss", None) is not None or of_keras.pop("metrics", None) is not None:
+            raise ValueError("The captioner brings its own loss and metrics. Received: loss or metrics")
+        if optimizer is None:
+            raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
+        options = OptimizerOptions(**options)
+        self.updates = WeightUpdates(options, decays_vectors=not isinstance(optimizer, str))
+        optimizer = make_optimizer(optimizer, options)
+        if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:  # else Keras does it
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+        if training_objective is not None and jit_compile is True:
+            raise ValueError(
+                "XLA compiles the paper's objective alone: the reward of another may be plain Python. "
+                "Received: jit_compile=True with a training_objective"
+            )
+        self.training_objective = training_objective or self.paper_objective
+        self.means = Means()
+        if jit_compile == "auto":
+            jit_compile = training_objective is None and bool(tf.config.list_physical_devices("GPU"))
+            jit_compile = jit_compile and self.distribute_strategy.num_replicas_in_sync == 1
+        super().compile(optimizer=optimizer, jit_compile=jit_compile, **of_keras)
+        self.build_terms()
+
+    def fit(self, x=None, *args, shuffle=False, **kwargs):
+        """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
+        refuse_fork()
+        check_strategy_of_fit(self.distribute_strategy)
+        self.confidence = None  # what was learnt of these weights does not hold for others
+        for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
+            check_batches(name, batches)
+            if isinstance(batches, tf.data.Dataset):
+                self.build_for(batches, name)
+        if self.built and self.compiled:
+            with self.distribute_strategy.scope():
+                self.make_training_state()  # averages begin anew, whatever it is that the batches come from
+        try:
+            return super().fit(x, *args, shuffle=shuffle, **kwargs)
+        finally:
+            self.end_averaging()
+
+    def build_for(self, batches, name="x"):
+        """Make the weights from what a dataset says of its batches, before Keras traces anything.
+
+        Args:
+            batches: tf.data.Dataset of make_batches.
+            name: what `fit` calls them: "x" or "validation_data".
+        """
+        if name == "x" and self.training_objective is self.paper_objective:
+            for term in self.paper_objective.terms:
+                term.check(batches)
+        (features, input_ids, *_), *_ = batches.element_spec
+        self._trace_anew(name, (len(features.shape), len(input_ids.shape)))
+        self.build_once(features.shape, input_ids.shape)
+        if self.compiled:
+            with self.distribute_strategy.scope():
+                self.make_training_state()  # within a graph, it would have to be traced twice
+        if len(features.shape) == 4:
+            self.photo_encoder.check_photos(*features.shape[1:3])
+
+    def _trace_anew(self, name, ranks):
+        """Forget Keras' graph of a step that was traced for batches of other ranks: from photos, or from features."""
+        if ranks != self._ranks.setdefault(name, ranks):
+            self._ranks[name] = ranks
+            setattr(self, {"x": "train_function", "validation_data": "test_function"}[name], None)
+
+    def evaluate(self, *args, **kwargs):
+        """Measure, as `keras.Model.evaluate` does, with the averaged weights where there are any."""
+        refuse_fork()
+        with self.averaged_weights():
+            return super().evaluate(*args, **kwargs)
+
+    def averaged_weights(self):
+        """Return a context in which the weights are their moving averages, while a training keeps such (`compile`)."""
+        return self.updates.averages.in_place_of(self.trainable_variables)
+
+    def end_averaging(self):
+        """Leave the averaged weights as the weights, at the end of a training that kept such."""
+        self.updates.averages.end(self.trainable_variables)
+
+    def make_training_state(self):
+        """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
+        return self.updates.begin(self)
+
+    def objective(self, batch, training):
+        """Return the paper's Objective of a batch of make_batches."""
+        return self.paper_objective(self, batch, training)
+
+    def read(self, features, input_ids, target_ids, token_weights, **options):
+        """Return the Reading of captions, for an objective; see `keras_sat.model.reading.read_captions`."""
+        options["fixed_shapes"] = bool(self.compiled and self.jit_compile)
+        return read_captions(self.decoder, features, input_ids, target_ids, token_weights, **options)
+
+    def train_step(self, batch):
+        """Learn from one batch of make_batches, and return the metrics so far."""
+        with tf.GradientTape() as tape:
+            objective = self.training_objective(self, batch)
+            loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
+        weights = self.trainable_variables
+        gradients = [
+            # None: of a term's layers, where another objective has no part for them. A word's rows of E add up.
+            tf.zeros(weight.shape, weight.dtype) if gradient is None else tf.convert_to_tensor(gradient)
+            for weight, gradient in zip(weights, tape.gradient(loss, weights))
+        ]
+        self.updates.apply(self, sums_on_first_replica(gradients))
+        objective.after_step()
+        return self.means.update(objective)
+
+    def test_step(self, batch):
+        """Measure one batch of make_batches, with attention's expectation, and return the metrics so far."""
+        return self.means.update(self.objective(batch, training=False))
+
+    def build_terms(self):
+        """Make the weights of the objective's terms, once they can be made."""
+        if self.num_regions and self.compiled:
+            for layer in self.term_layers:
+                if not layer.built:
+                    layer.build(self.adapter.compute_output_shape((None, *self.feature_shape)))
