@@ -162,7 +162,7 @@ def test_the_guide_says_when_to_look_too():
     rows = [np.reshape(x, (-1, x.shape[-1])) for x in (input_ids, targets, weights)]
     adapted = captioner.adapter(batch[0][0])
     read = captioner.read(adapted, *rows)
-    from_photo, maps = np.asarray(read.from_photo)[..., 0], np.asarray(read.attention_weights)
+    from_photo, maps = np.asarray(read.extras["from_photo"])[..., 0], np.asarray(read.attention_weights)
     of_words = np.asarray(equations.detector_maps(guide.detectors(adapted)))  # (photos, regions, words)
     assert (says > 0).sum() == 6 and from_photo.max() < 0.9
     for row, t in zip(*np.nonzero(says)):
