@@ -13,8 +13,10 @@ import pytest
 import tensorflow as tf
 from conftest import all_slow_but
 
-from data_utils import DATASETS, FeatureCache, draw_scenes, load_image
+from data_utils import DATASETS, FeatureCache, Vocabulary, draw_scenes, load_image
+from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, ScoreTable
+from keras_sat.files import model_folder
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = [
@@ -445,6 +447,42 @@ def test_a_blend_gets_the_encoder_of_another_captioner(benchmarks, tmp_path):
         for weight, same in zip(getattr(out, part).weights, getattr(whose, part).weights, strict=True):
             np.testing.assert_allclose(weight, same, atol=1e-6)
     assert not np.allclose(first.encoder_model.weights[0], second.encoder_model.weights[0])
+
+
+def test_bundled_captioners_share_equal_encoders(benchmarks, tmp_path, monkeypatch):
+    import bundle
+
+    bundled, encoders = tmp_path / "pretrained", tmp_path / "pretrained" / "encoders"
+    for name, path in (("PRETRAINED", bundled), ("ENCODERS", encoders)):
+        monkeypatch.setattr(model_folder, name, path)
+        monkeypatch.setattr(bundle, name, path)
+    saved = {}
+    for name, value in (("one", 1.0), ("other", 2.0)):
+        saved[name] = {"encoder/000/kernel": np.ones((8, 4), "float32"), "baseline": np.float32(value)}
+        model_folder.write_model(tmp_path / name, {"captioner": {}}, Vocabulary(["dog"]), saved[name], "int8")
+        bundle.main([str(tmp_path / name), name])
+    (shared,) = encoders.iterdir()
+    assert not any(b"encoder/" in path.read_bytes() for path in bundled.glob("*/weights-*.npz"))
+    copy = model_folder.copy_of_model(bundled / "one", tmp_path / "copy")
+    strange = shutil.copytree(bundled / "one", tmp_path / "strange")
+    for folder, name in ((bundled / "one", "one"), (bundled / "other", "other"), (copy, "one")):
+        _, _, arrays = model_folder.read_model(folder)
+        assert arrays.keys() == saved[name].keys()
+        for key, array in arrays.items():
+            np.testing.assert_allclose(array, saved[name][key], rtol=1e-6)
+    with pytest.raises(ValueError, match="strange.encoder-.*: this file is missing"):
+        model_folder.read_model(strange)  # only a bundled folder reads what bundled ones share
+    for path in (f"../pretrained/encoders/{shared.name}", str(shared), "encoder-/../x.npz", None, ["config.json"]):
+        config = read_sealed_json(copy / "config.json", "a model")
+        write_sealed_json(strange / "config.json", {**config, "files": {**config["files"], "encoder": path}})
+        with pytest.raises(ValueError, match="names no files"):
+            model_folder.read_model(strange)
+    shared.write_bytes(shared.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="encoder-.*damaged"):
+        model_folder.read_model(bundled / "other")
+    model_folder.read_model(copy)  # which has all of it
+    with pytest.raises(SystemExit, match="bundle: A copy of a model needs a folder of its own"):
+        bundle.main([str(copy), "one"])
 
 
 def test_a_blend_lies_between_captioners(benchmarks, tmp_path):

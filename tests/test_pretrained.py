@@ -12,8 +12,9 @@ from PIL import ExifTags, Image, ImageDraw
 import keras_sat
 from data_utils import draw_scenes, photos_of_split, tokenise
 from data_utils.datasets.boxes import read_boxes
+from data_utils.files import read_json
 from keras_sat.command_line.demo import report_on
-from keras_sat.files.model_folder import pretrained_directory, pretrained_names
+from keras_sat.files.model_folder import ENCODERS, pretrained_directory, pretrained_names
 from keras_sat.model import encoder_weights
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.calibration import SHARE_NAMED, share_named
@@ -24,7 +25,7 @@ GOLDEN = Path(__file__).parent / "golden"
 PHOTO = Path(__file__).parents[1] / "docs" / "photo.jpg"  # a man with a camera
 PHOTO_KINDS = {"flickr8k": "soft", "flickr8k-hard": "hard"}
 SCENES = {"scenes": "soft", "scenes-hard": "hard", "scenes-none": "none"}
-LARGEST = {**dict.fromkeys(SCENES, 1_000_000), **dict.fromkeys(PHOTO_KINDS, 16_000_000)}
+LARGEST = {**dict.fromkeys(SCENES, 1_000_000), **dict.fromkeys(PHOTO_KINDS, 9_000_000)}
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,8 @@ def test_each_is_small_and_known_by_name():
     for name in pretrained_names():
         size = sum(path.stat().st_size for path in pretrained_directory(name).iterdir())
         assert size <= LARGEST[name], name
+    configs = [read_json(pretrained_directory(name) / "config.json", "a model") for name in pretrained_names()]
+    assert {path.name for path in ENCODERS.iterdir()} == {config["files"].get("encoder") for config in configs} - {None}
     with pytest.raises(ValueError, match=f"Expected one of: {', '.join(sorted(LARGEST))}"):
         keras_sat.Captioner.from_pretrained("imagenet")
 

@@ -4,6 +4,7 @@
     vocabulary-DIGEST.json    the words
     weights-DIGEST.npz        the arrays, named, perhaps rounded: to 16 bits, or matrices to 8 and a scale per column
     confidence-DIGEST.npz     what is known of how far its captions can be trusted, in 16 bits, if it was calibrated
+    encoder-DIGEST.npz        the encoder's arrays, which bundled models with equal ones share: in pretrained/encoders
     lock                      empty; it lets one process save at a time
 
 All of it is data: nothing in there is executed when it is read. Saving again into the same folder writes new files
@@ -36,14 +37,15 @@ from keras_sat.presets import DEFAULT_MODEL
 
 FORMAT_VERSION = 1
 PRETRAINED = Path(__file__).parent / "pretrained"
+ENCODERS = PRETRAINED / "encoders"
 WEIGHTS_LICENSE = PRETRAINED / "WEIGHTS_LICENSE.txt"
 EXPECTED = "a captioner that Captioner.save wrote"
 WAY_OUT = "Copy the folder again, whole, or save the captioner again."
 OURS = re.compile(
-    r"lock(-journal)?|config\.json|(weights|confidence)-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json"
-    r"|\.(config|weights|vocabulary|confidence).*\.part"
+    r"lock(-journal)?|config\.json|(weights|confidence|encoder)-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json"
+    r"|\.(config|weights|vocabulary|confidence|encoder).*\.part"
 )
-CONFIDENCE = "confidence"
+ENCODER, CONFIDENCE = "encoder", "confidence"  # parts that may have a file of their own; their arrays' names begin so
 
 
 PRECISIONS = ("float32", "float16", "int8")
@@ -94,7 +96,7 @@ def copy_of_model(directory, copy):
     read_model(directory)  # whole, or one clear error
     files = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)["files"].values()
     for name in (*files, "config.json"):  # which names the others, and comes last
-        write_whole(copy / name, (directory / name).read_bytes())
+        write_whole(copy / name, _path_of(directory, name).read_bytes())
     return copy
 
 
@@ -146,7 +148,7 @@ def _refuse_foreign_files(directory):
 def read_model(directory):
     """Return settings, Vocabulary and arrays; anything but a whole model folder is one clear ValueError.
 
-    The arrays of a Confidence have names that begin with "confidence/".
+    The arrays of the encoder have names that begin with "encoder/", those of a Confidence with "confidence/".
     """
     directory = Path(directory).expanduser()
     while True:
@@ -177,13 +179,13 @@ def _read_model(directory):
         )
     try:
         files = settings.pop("files")
-        names = [files[name] for name in ("weights", "vocabulary", CONFIDENCE) if name in files or name != CONFIDENCE]
-        is_whole = all(OURS.fullmatch(name) for name in names)
+        parts = {part: files[part] for part in (ENCODER, CONFIDENCE) if part in files}
+        is_whole = all(OURS.fullmatch(name) for name in (files["weights"], files["vocabulary"], *parts.values()))
     except (KeyError, TypeError):
         is_whole = False
     if not is_whole:
         raise ValueError(f"{directory / 'config.json'}: it names no files. Expected: {EXPECTED}.")
-    path, words_path, *others = (directory / name for name in names)
+    path, words_path = directory / files["weights"], directory / files["vocabulary"]
     try:
         vocabulary = Vocabulary.load(words_path)
     except FileNotFoundError as error:
@@ -193,10 +195,17 @@ def _read_model(directory):
     if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
         raise ValueError(f"{words_path}: this is the vocabulary of another model. {WAY_OUT}")
     arrays = _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
-    for other in others:
-        stored = read_arrays(other, EXPECTED, WAY_OUT)
-        arrays |= {f"{CONFIDENCE}/{name}": array for name, array in _unrounded(stored, other).items()}
+    for part, name in parts.items():
+        other = _path_of(directory, name)
+        stored = _unrounded(read_arrays(other, EXPECTED, WAY_OUT), other)
+        arrays |= {f"{part}/{array_name}": array for array_name, array in stored.items()}
     return settings, vocabulary, arrays
+
+
+def _path_of(directory, name):
+    """Return the path of a file of a model: in its own folder, but for the encoders that bundled models share."""
+    is_shared = name.startswith(ENCODER) and directory.resolve().parent == PRETRAINED.resolve()
+    return (ENCODERS if is_shared else directory) / name
 
 
 # === Rounding ===

@@ -1,0 +1,41 @@
+"""Bundle a captioner with keras_sat: `python benchmarks/flickr8k/bundle.py runs/paper/int8 flickr8k-paper`.
+
+The folder is one that was saved in 8 bits (blend.py) and calibrated (`keras-sat calibrate`). Its encoder gets a file
+named after its content, so that the package has the encoder of several captioners once.
+"""
+
+import argparse
+import sys
+
+from data_utils.files import read_sealed_json, write_sealed_json
+from keras_sat.files.model_folder import ENCODERS, EXPECTED, PRETRAINED, copy_of_model, read_arrays, write_arrays
+
+
+def share_encoder(directory):
+    """Move the encoder of a captioner, saved in the folder `directory`, into the folder that bundled ones share."""
+    config = read_sealed_json(directory / "config.json", EXPECTED)
+    weights = directory / config["files"]["weights"]
+    encoder, others = {}, {}
+    for name, array in read_arrays(weights, EXPECTED).items():
+        (encoder if name.startswith("encoder/") else others)[name.removeprefix("encoder/")] = array
+    config["files"] |= {
+        "weights": write_arrays(directory, "weights", others),
+        "encoder": write_arrays(ENCODERS, "encoder", encoder),
+    }
+    write_sealed_json(directory / "config.json", config)
+    weights.unlink()
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model", help="the folder of a captioner that was saved")
+    parser.add_argument("name", help="what it is called in the package, such as flickr8k-paper")
+    arguments = parser.parse_args(arguments)
+    try:
+        share_encoder(copy_of_model(arguments.model, PRETRAINED / arguments.name))
+    except ValueError as error:
+        sys.exit(f"bundle: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
