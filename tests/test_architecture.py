@@ -129,7 +129,8 @@ def test_every_file_is_in_the_plan_of_the_house():
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_nothing_is_posix_only_or_unsafe(path):
-    assert not imports_of(path) & {"fcntl", "pwd", "resource", "pickle", "shelve", "dill"}
+    unpickles = path.name == "torch_file.py"  # the one exception: two files, by their digests, and five names
+    assert not imports_of(path) & {"fcntl", "pwd", "resource", "shelve", "dill", *([] if unpickles else ["pickle"])}
     source = path.read_text(encoding="utf-8")
     assert "allow_pickle=True" not in source and "os.rename(" not in source
 
