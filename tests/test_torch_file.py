@@ -1,4 +1,4 @@
-"""The one pickle that is opened: the files of two packages, known by their digests, and nothing that they could call."""
+"""The one pickle that is opened: two files, known by their digests, and nothing that they could call."""
 
 import hashlib
 import os
