@@ -75,7 +75,7 @@ LAYERS = {  # by name: what Keras' test is given
 
 
 def layers():
-    """Return all layers of keras_sat by name, but for the two that only hold what others share."""
+    """Return all layers of keras_sat by name, but for the three that only hold what others share."""
     rooms = keras_sat.model, keras_sat.beyond
     names = [module.name for room in rooms for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
     values = [value for name in names for value in vars(importlib.import_module(name)).values()]
@@ -83,7 +83,7 @@ def layers():
     return {
         value.__name__: value
         for value in ours
-        if issubclass(value, keras.Layer) and value.__name__ not in ("Attention", "RecurrentCell")
+        if issubclass(value, keras.Layer) and value.__name__ not in ("Attention", "RecurrentCell", "Trainer")
     }
 
 

@@ -36,7 +36,7 @@ class Readout(layers.Layer):
         seed=0,
         **kwargs,
     ):
-        super().__init__(autocast=False, **kwargs)
+        super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
         self.deep_output = deep_output
         self.activation = activation
