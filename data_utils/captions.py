@@ -317,3 +317,22 @@ def tokenise(text: str) -> list[str]:
     if not text.isascii():
         text = unicodedata.normalize("NFC", text).translate(_STRAIGHT_QUOTES)
     return _token_pattern().findall(text.lower().replace("`", "'"))
+
+
+def words_of_captions(captions, num_images):
+    """Return the words of captions, one for each image; a ValueError where there is none, or no word in it.
+
+    Args:
+        captions: list of texts, or one text for all images.
+        num_images: how many there should be.
+    """
+    captions = [captions] * num_images if isinstance(captions, str) else captions
+    is_list = isinstance(captions, (list, tuple)) and all(isinstance(caption, str) for caption in captions)
+    if not is_list or len(captions) != num_images:
+        raise ValueError(
+            f"Expected one caption, as text, for each of {num_images} images. Received: captions={brief(captions)}"
+        )
+    words = [tokenise(caption) for caption in captions]
+    if not all(words):
+        raise ValueError(f"There is no word in a caption. Received: {brief(captions[words.index([])])}")
+    return words

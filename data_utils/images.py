@@ -61,7 +61,8 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
             f"Received: an image of type {type(image).__name__}"
         )
     path = os.path.expanduser(os.fspath(image))
-    check_is_file(path, "picture")
+    if not os.path.isfile(path):
+        check_is_file(path, "picture")
     with open(path, "rb") as file:
         return _decoded(_identified(file, path), size, path)
 
@@ -113,6 +114,24 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
             stacklevel=2,
         )
     return found
+
+
+def photos_of(images, *, recursive=False):
+    """Return a list of what `load_image` takes, and whether many photos were meant, or a single one.
+
+    Args:
+        images: a picture, as `load_image` takes it, or a CaptionedImage; many of them, as a list, an iterator, or an
+            array of four axes; or a folder or pattern, see `find_pictures`.
+        recursive: descend into subfolders.
+    """
+    is_list = isinstance(images, (list, tuple)) or hasattr(images, "__next__") or getattr(images, "ndim", 3) == 4
+    many, photos = is_list or stands_for_many(images), []
+    for image in images if is_list else [images]:
+        found = find_pictures(image, recursive=recursive) if stands_for_many(image) else [image]
+        if isinstance(found[0], str) and os.path.isdir(found[0]):
+            raise ValueError(f"{found[0]}: there is no picture in this folder. Received: images={os.fspath(image)!r}")
+        photos += found
+    return photos, many
 
 
 def stands_for_many(path):

@@ -27,7 +27,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "fast": ["FastCaptioner", "load_fast"],
         "scoring.scores": ["SCORES"],
         "scoring.evaluate": ["evaluate", "evaluate_captions"],
-        "scoring.calibration": ["Calibration", "calibrate"],
+        "beyond.calibration": ["Calibration", "calibrate"],
         "scoring.table": ["ScoreTable"],
         "scoring.comparison": ["Comparison", "compare"],
         "training.callbacks": [
@@ -41,7 +41,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "pictures.gallery": ["gallery"],
         "scoring.grounding": ["Grounding", "ground"],
         "training.self_critical": ["SelfCritical"],
-        "search.ensemble": ["Ensemble"],
+        "beyond.ensemble": ["Ensemble"],
         "presets": ["PRESETS"],
         "training.recipe": ["fit"],
     },

@@ -22,7 +22,6 @@ from keras_sat.files.export import export
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.forks import refuse_fork
-from keras_sat.model.graphs import Graphs
 from keras_sat.model.objective import PaperObjective
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
@@ -35,14 +34,12 @@ from keras_sat.options import (
     split_options,
     with_options,
 )
-from keras_sat.search.steps import steps_of
-from keras_sat.search.writer import CaptionWriter, in_batches
+from keras_sat.search.generation import CaptionGenerator, steps_of
 
 if TYPE_CHECKING:
     from keras_sat.search.result import CaptionResult
 
 OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
-ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
 
 
 @readable_options(CaptionerOptions)
@@ -80,8 +77,7 @@ class Captioner(Trainer):
         self.options = options = CaptionerOptions(**own)
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.decoder = make_decoder(len(self.vocabulary), own, name="decoder", **of_keras)
-        accelerate(self.decoder)
-        self.confidence = None  # what `keras_sat.scoring.calibration.calibrate` has learnt
+        self.confidence = None  # what `keras_sat.beyond.calibration.calibrate` has learnt
         self.training_photos = None  # LearntPhotos, where they are known
         arrays, blur = None, options.photo_blur
         if options.encoder_weights == BUNDLED:
@@ -116,8 +112,7 @@ class Captioner(Trainer):
         self.term_layers = [layer for term in terms for layer in term.layers]  # Keras finds their weights here
         self.paper_objective = PaperObjective(self.add_weight, self.random_generator, options, terms)
         self.training_objective = self.paper_objective
-        self.graphs = Graphs()
-        self.writer = CaptionWriter([self])
+        self.generator = CaptionGenerator(self)
         self.feature_shape = None  # (regions, feature_dim) of the features that it is given, known when it is built
         self.num_regions = None  # of the grid that attention is paid to, known when it is built
 
@@ -131,7 +126,7 @@ class Captioner(Trainer):
     baseline = property(lambda self: self.paper_objective.baseline)
     expectation_share = property(lambda self: self.paper_objective.expectation_share)
     encoder_model = property(lambda self: self.photo_encoder.network)
-    photo_sizes = property(lambda self: self.writer.photo_sizes)
+    photo_sizes = property(lambda self: self.generator.photo_sizes)
 
     def get_config(self):
         options = {name: getattr(self, name) for name in CaptionerOptions.names()}
@@ -168,9 +163,7 @@ class Captioner(Trainer):
 
     def encode(self, photos: np.ndarray) -> np.ndarray:
         """Return features (photos, regions, feature_dim) of photos of the encoder's size, as an array."""
-        self.build_once(photos.shape)
-        groups = (group for _, group in in_batches(photos, ENCODED_TOGETHER))
-        return np.concatenate([self.graphs.run(self.features, group).numpy() for group in groups])
+        return self.generator.encode(photos)
 
     def checked_features(self, features):
         """Return features as an array; a ValueError for those of another shape than it was built for."""
@@ -198,6 +191,7 @@ class Captioner(Trainer):
         self.num_regions = adapted_shape[1]
         self.photo_encoder.check_features(self.feature_shape, self.num_regions)
         self.decoder.build(adapted_shape, (None, None))
+        accelerate(self.decoder, self.num_regions)
         self.build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
@@ -214,33 +208,33 @@ class Captioner(Trainer):
 
     @with_options(SearchOptions)
     def caption(self, images: Any, **options) -> Any:
-        """Return the CaptionResult of a photo, or the list of them for many; see `CaptionWriter.caption`."""
-        return self.writer.caption(images, **options)
+        """Return the CaptionResult of a photo, or the list of them for many; see `CaptionGenerator.caption`."""
+        return self.generator.caption(images, **options)
 
     @with_options(SearchOptions)
     def caption_each(self, images: Any, **options) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult) for each of many photos; see `CaptionWriter.caption_each`."""
-        return self.writer.caption_each(images, **options)
+        """Yield (image, CaptionResult) for each of many photos; see `CaptionGenerator.caption_each`."""
+        return self.generator.caption_each(images, **options)
 
     @with_options(SearchOptions)
     def caption_features(self, features: Any, **options) -> list[CaptionResult]:
-        """Return a list of CaptionResult from features; see `CaptionWriter.caption_features`."""
-        return self.writer.caption_features(features, **options)
+        """Return a list of CaptionResult from features; see `CaptionGenerator.caption_features`."""
+        return self.generator.caption_features(features, **options)
 
     def attend(self, images: Any, captions: Any, **options) -> Any:
-        """Return where it looks while it reads captions that are given; see `CaptionWriter.attend`."""
-        return self.writer.attend(images, captions, **options)
+        """Return where it looks while it reads captions that are given; see `CaptionGenerator.attend`."""
+        return self.generator.attend(images, captions, **options)
 
     def attend_each(self, images: Any, captions: Any, **options) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult) of captions that are given; see `CaptionWriter.attend_each`."""
-        return self.writer.attend_each(images, captions, **options)
+        """Yield (image, CaptionResult) of captions that are given; see `CaptionGenerator.attend_each`."""
+        return self.generator.attend_each(images, captions, **options)
 
     def attend_features(self, features: Any, captions: Any, *, images: Any = None) -> list[CaptionResult]:
-        """Return the CaptionResults of captions that are given, from features; see `CaptionWriter.attend_features`."""
-        return self.writer.attend_features(features, captions, images=images)
+        """Return CaptionResults of captions that are given, from features; see `CaptionGenerator.attend_features`."""
+        return self.generator.attend_features(features, captions, images=images)
 
     def steps(self, features, rows_per_photo, **options):
-        """Return `step` and `state` as searches take them; see `keras_sat.search.steps.steps_of`."""
+        """Return `step` and `state` as searches take them; see `keras_sat.search.generation.steps_of`."""
         return steps_of(self.decoder, features, rows_per_photo, **options)
 
     # === Files ===

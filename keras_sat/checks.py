@@ -8,8 +8,6 @@ import numbers
 
 from data_utils.foreign_text import brief
 
-MOST_WORDS = 10_000  # of a caption: memory for all of them is taken at once
-MOST = 2**31 - 1  # TensorFlow counts no further
 # What a training says that Ctrl-C has ended before there was anything to keep.
 STOPPED_EARLY = "Stopped before the first epoch was complete: no epoch is kept."
 NO_EPOCH = "no epoch was complete. The same command begins the training anew; features that were built are kept."
@@ -63,49 +61,6 @@ def check_learning_rate(learning_rate):
             "`learning_rate` must be above 0: a number such as 0.0004, or a schedule of Keras. "
             f"Received: learning_rate={brief(learning_rate)}"
         )
-
-
-def check_counts(least=1, most=MOST, **counts):
-    """Raise ValueError unless each is a whole number from `least` to `most`; `max_length` is at most MOST_WORDS."""
-    for name, count in counts.items():
-        highest = min(most, MOST_WORDS) if name == "max_length" else most
-        if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < least:
-            raise ValueError(f"`{name}` must be a whole number of at least {least}. Received: {name}={brief(count)}")
-        if count > highest:
-            raise ValueError(f"`{name}` must be a whole number of at most {highest}. Received: {name}={brief(count)}")
-
-
-def check_weights(**weights):
-    """Raise ValueError unless each is a finite number of at least 0."""
-    for name, weight in weights.items():
-        if not isinstance(weight, numbers.Real) or not 0 <= weight < math.inf:
-            raise ValueError(f"`{name}` must be a number of at least 0. Received: {name}={brief(weight)}")
-
-
-def check_above_zero(**values):
-    """Raise ValueError unless each is a finite number above 0."""
-    for name, value in values.items():
-        if not isinstance(value, numbers.Real) or not 0 < value < math.inf:
-            raise ValueError(f"`{name}` must be above 0. Received: {name}={brief(value)}")
-
-
-def check_shares(**shares):
-    """Raise ValueError unless each is a number from 0 to below 1."""
-    for name, share in shares.items():
-        if not isinstance(share, numbers.Real) or not 0 <= share < 1:
-            raise ValueError(f"`{name}` must be a share from 0 to below 1. Received: {name}={brief(share)}")
-
-
-def check_rates(*, average_momentum, encoder_rate, weight_decay, clip_norm):
-    """Raise ValueError for rates that `Captioner.compile` cannot train with."""
-    if clip_norm is not None:
-        check_above_zero(clip_norm=clip_norm)  # with one below 0 the training would go uphill
-    if average_momentum is not None:
-        check_shares(average_momentum=average_momentum)
-    if weight_decay is not None:
-        check_weights(weight_decay=weight_decay)
-    if not isinstance(encoder_rate, numbers.Real) or not 0 < encoder_rate <= 1:
-        raise ValueError(f"`encoder_rate` must be above 0 and at most 1. Received: encoder_rate={brief(encoder_rate)}")
 
 
 def check_axes(ax):

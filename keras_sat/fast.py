@@ -27,11 +27,12 @@ import numpy as np
 
 from data_utils.captions import tokenise
 from data_utils.files import clear_half_written, exclusive_lock, read_bytes, whole_folder
-from data_utils.images import find_pictures, load_image, stands_for_many
+from data_utils.images import load_image, photos_of
 from data_utils.quiet import nothing_on_standard_error
 from keras_sat.files.litert_folder import MANIFEST, MODEL, PACKED, read_litert, write_litert
 from keras_sat.files.model_folder import PRETRAINED, model_directory
 from keras_sat.installed import keras_home
+from keras_sat.options import EXTRAS
 from keras_sat.search.result import CaptionResult
 
 SEARCH = {"num_beams": 3, "max_length": 20}  # of the files that are made here: what `Captioner.caption` does by itself
@@ -209,9 +210,8 @@ class FastCaptioner:
                 "photos/*.jpg".
             recursive: descend into the subfolders of folders.
         """
-        many = isinstance(images, (list, tuple)) or stands_for_many(images)
-        paths = find_pictures(images, recursive=recursive) if stands_for_many(images) else images
-        results = [result for _, result in self.caption_each(paths if many else [paths])]
+        photos, many = photos_of(images, recursive=recursive)
+        results = [result for _, result in self.caption_each(photos)]
         return results if many else results[0]
 
     def caption_each(self, images: Any, *, errors: str = "raise") -> Iterator[tuple[Any, Any]]:
@@ -293,7 +293,7 @@ class FastCaptioner:
             float(found["log_prob"][number]),
             found["attention_weights"][number, :count],
             word_probs=found["word_probs"][number, :count] if "word_probs" in found else None,
-            from_photo=found["from_photo"][number, :count] if "from_photo" in found else None,
+            extras={name: found[name][number, :count] for name in EXTRAS if name in found},
             is_finished=count < len(ids),
             confidence=None if confidence is None else float(confidence[number]),
             image=photo,

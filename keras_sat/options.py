@@ -7,14 +7,14 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import math
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from data_utils.foreign_text import brief
-from keras_sat import checks
-from keras_sat.checks import MOST, MOST_WORDS, near_name
+from keras_sat.checks import check_learning_rate, near_name
 
 # The names of what stands in `keras_sat.model`, which would bring TensorFlow along; a test compares them.
 ENCODER_NAMES = ("vgg16", "vgg19", "resnet50", "mobilenet_v2", "efficientnet_b0", "efficientnet_lite0")
@@ -22,6 +22,13 @@ ENCODER_NAMES += ("efficientnet_lite2", "tiny")
 ATTENTION_NAMES = ("soft", "hard", "none")
 SCORING_NAMES = ("additive", "dot", "bilinear")
 CELL_NAMES = ("lstm", "gru")
+# What a CaptionResult may say of each word beyond the paper, by names that its decoder gives; see `extras` there.
+EXTRAS = {
+    "from_photo": "How much of what attention gave for each word came from the photo, (words,), from 0 to 1; the rest "
+    "came from what the network remembers. None without a sentinel."
+}
+MOST = 2**31 - 1  # TensorFlow counts no further
+MOST_WORDS = 10_000  # of a caption: memory for all of them is taken at once
 MOST_SEED = 2**32 - 1  # that Keras and numpy take
 ANY_COUNT = 2**63 - 1
 
@@ -48,67 +55,64 @@ class Bound:
 
 def count(least=1, most=MOST):
     """A whole number from `least` to `most`."""
-    return Bound(lambda name, value: checks.check_counts(least, most, **{name: value}), int)
-
-
-def whole_number():
-    """Any whole number."""
 
     def check(name, value):
-        if not isinstance(value, numbers.Integral):
-            raise ValueError(f"`{name}` must be a whole number. Received: {name}={brief(value)}")
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+            raise ValueError(f"`{name}` must be a whole number of at least {least}. Received: {name}={brief(value)}")
+        if value > most:
+            raise ValueError(f"`{name}` must be a whole number of at most {most}. Received: {name}={brief(value)}")
 
     return Bound(check, int)
 
 
+def whole_number():
+    """Any whole number."""
+    return Bound(_check_number("a whole number", lambda value: True, numbers.Integral), int)
+
+
 def at_least_zero():
     """A number of at least 0."""
-    return Bound(lambda name, value: checks.check_weights(**{name: value}), float)
+    return Bound(_check_number("a number of at least 0", lambda value: 0 <= value < math.inf), float)
 
 
 def pixels():
     """A number of pixels, from 0 to 100."""
-
-    def check(name, value):
-        if not isinstance(value, numbers.Real) or not 0 <= value <= 100:
-            raise ValueError(f"`{name}` must be a number from 0 to 100. Received: {name}={brief(value)}")
-
-    return Bound(check, float)
+    return Bound(_check_number("a number from 0 to 100", lambda value: 0 <= value <= 100), float)
 
 
 def above_zero():
     """A number above 0."""
-    return Bound(lambda name, value: checks.check_above_zero(**{name: value}), float)
+    return Bound(_check_number("above 0", lambda value: 0 < value < math.inf), float)
 
 
 def share():
     """A number from 0 to below 1."""
-    return Bound(lambda name, value: checks.check_shares(**{name: value}), float)
+    return Bound(_check_number("a share from 0 to below 1", lambda value: 0 <= value < 1), float)
 
 
 def probability():
     """A number from 0 to 1."""
-
-    def check(name, value):
-        if not isinstance(value, numbers.Real) or not 0 <= value <= 1:
-            raise ValueError(f"`{name}` must be a number from 0 to 1. Received: {name}={brief(value)}")
-
-    return Bound(check, float)
+    return Bound(_check_number("a number from 0 to 1", lambda value: 0 <= value <= 1), float)
 
 
 def part():
     """A number above 0, at most 1."""
+    return Bound(_check_number("above 0 and at most 1", lambda value: 0 < value <= 1), float)
+
+
+def _check_number(expected, is_within, kind=numbers.Real):
+    """Return the check of a Bound: a number of that kind, for which `is_within` is true."""
 
     def check(name, value):
-        if not isinstance(value, numbers.Real) or not 0 < value <= 1:
-            raise ValueError(f"`{name}` must be above 0 and at most 1. Received: {name}={brief(value)}")
+        if not isinstance(value, kind) or not is_within(value):
+            raise ValueError(f"`{name}` must be {expected}. Received: {name}={brief(value)}")
 
-    return Bound(check, float)
+    return check
 
 
 def a_learning_rate():
     """A number above 0, or a schedule of Keras."""
-    return Bound(lambda name, value: checks.check_learning_rate(value), float)
+    return Bound(lambda name, value: check_learning_rate(value), float)
 
 
 def a_flag():

@@ -2,6 +2,7 @@
 
 import ast
 import configparser
+import os
 import re
 import subprocess
 import sys
@@ -30,7 +31,8 @@ FLOORS = (  # of keras_sat: a file imports from its own folder and from the floo
     ("__main__",),
 )
 # Words of keras_sat/beyond.
-BEYOND = ["guide", "detector", "boxes", "steady", "consistency", "self_critical", "self-critical"]
+BEYOND = ["sentinel", "from_photo", "attends", "smoothing"]
+BEYOND += ["guide", "detector", "boxes", "steady", "consistency", "self_critical", "self-critical"]
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names}
 HEAVY_IN_DATA_UTILS = {"batches", "features", "quiet"}  # the others deal with text
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path.stem != "__init__")
@@ -169,6 +171,42 @@ def test_to_caption_a_picture_imports_nothing_of_training(tmp_path, monkeypatch)
     loaded = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.split()
     folders = {name.split(".")[1] for name in loaded if name.startswith("keras_sat.")}
     assert "captioner" in folders and not folders & {"training", "scoring", "pictures"}
+
+
+@pytest.mark.slow
+def test_the_way_of_a_photo_to_its_caption_is_short(tmp_path):
+    """Crossings of the first call: (calling file, called file, function), each once, of our own files alone.
+
+    What Keras or TensorFlow calls is called by the nearest file of ours below it on the stack.
+    """
+    from data_utils import draw_scenes
+    from keras_sat import Captioner
+
+    picture = tmp_path / "scene.png"
+    picture.write_bytes(draw_scenes(1)[0].png())
+    captioner = Captioner.from_pretrained("scenes")
+    folders = tuple(f"{ROOT / package}{os.sep}" for package in PACKAGES)
+    crossings = set()
+
+    def note(frame, event, _):
+        called, function = frame.f_code.co_filename, frame.f_code.co_name
+        if event != "call" or not called.startswith(folders):
+            return
+        below = frame.f_back
+        while below is not None and not below.f_code.co_filename.startswith(folders):
+            below = below.f_back
+        if below is not None and below.f_code.co_filename != called:
+            crossings.add((below.f_code.co_filename, called, function))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        captioner.caption(picture, num_beams=1)
+    finally:
+        sys.setprofile(before)
+    shown = "\n".join(" ".join(crossing) for crossing in sorted(crossings)).replace(f"{ROOT}{os.sep}", "")
+    assert 20 < len(crossings) <= 27, shown
+    assert len({file for *files, _ in crossings for file in files}) <= 14, shown
 
 
 def test_public_names_are_there():

@@ -12,17 +12,17 @@ from small_training import train
 
 from data_utils import DATASETS, CaptionedImage, FeatureCache, make_batches
 from keras_sat.__main__ import main
+from keras_sat.beyond import calibration
+from keras_sat.beyond import confidence as doubt
+from keras_sat.beyond.calibration import Calibration, calibrate, logistic_regression, share_named
+from keras_sat.beyond.confidence import Confidence
+from keras_sat.beyond.ensemble import Ensemble
 from keras_sat.captioner import Captioner
 from keras_sat.command_line.commands import DOUBTFUL, _as_line
 from keras_sat.files.model_folder import add_confidence
 from keras_sat.files.saving import save_confidence
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.gallery import gallery
-from keras_sat.scoring import calibration
-from keras_sat.scoring.calibration import Calibration, calibrate, logistic_regression, share_named
-from keras_sat.search import confidence as doubt
-from keras_sat.search.confidence import Confidence
-from keras_sat.search.ensemble import Ensemble
 from keras_sat.training import recipe
 
 

@@ -164,7 +164,7 @@ def test_only_what_is_recurrent_is_in_the_loop(attention, monkeypatch):
             layer, "call", lambda x, *a, **k: shapes.setdefault(layer.name, []).append(x.shape) or call(x)
         )
 
-    accelerate(decoder)
+    accelerate(decoder, features.shape[1])
     readout, cell = decoder.readout, decoder.cells[0]
     spied = [decoder.embedding, readout.state_readout, readout.context_readout, readout.word_logits]
     spied += [cell.input_projection, cell.context_projection]

@@ -9,7 +9,7 @@ import keras_sat
 from data_utils import CaptionedImage, FeatureCache, Vocabulary
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
-from keras_sat.search.agreement import mean_map, mean_of_probabilities
+from keras_sat.beyond.ensemble import mean_map, mean_of_probabilities
 
 WORDS = ["a", "dog", "cat", "runs", "sleeps"]
 
@@ -99,7 +99,7 @@ def test_grids_of_different_size_meet_on_the_finest():
     assert results[0].attention_weights.shape[1:] == fine_grid and results[0].image.shape == (32, 32, 3)
     np.testing.assert_allclose(results[0].attention_weights.sum(axis=(1, 2)), 1, rtol=1e-5)
     member_maps = [tf.one_hot([3], int(np.prod(grid))) for grid in (coarse_grid, fine_grid)]
-    mean = np.asarray(mean_map(member_maps, [coarse_grid, fine_grid], [True, True]))
+    mean = np.asarray(mean_map(member_maps, [coarse_grid, fine_grid]))
     assert mean.sum() == pytest.approx(1, abs=1e-5) and (mean > 0).sum() > 1
     with pytest.raises(ValueError, match="different encoders: no cache"):
         ensemble.encoder_model  # noqa: B018
@@ -155,7 +155,7 @@ def test_errors(features):
         ensemble.caption_features([features])
     with pytest.raises(ValueError, match="built for features of shape"):
         ensemble.caption_features(features[:, :2])
-    with pytest.raises(ValueError, match="Only a single captioner.*Received: .*attention='soft', 'soft'"):
+    with pytest.raises(ValueError, match="Only a single captioner.*Received: .*attention='soft'"):
         ensemble.caption_features(features, sample_attention=True)
 
 

@@ -18,8 +18,7 @@ from keras_sat.model import cells as cells_module
 from keras_sat.model import decoder as decoder_module
 from keras_sat.model import scorings as scorings_module
 from keras_sat.model.attention import Attention
-from keras_sat.model.cells import CELLS, LSTMCell, RecurrentCell
-from keras_sat.model.loop_dense import LoopDense
+from keras_sat.model.cells import CELLS, LoopDense, LSTMCell, RecurrentCell
 from keras_sat.model.scorings import SCORINGS
 from keras_sat.model.selections import ATTENTIONS
 
@@ -34,7 +33,7 @@ def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
     sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
     kinds = {"attention": attention, "scoring": scoring, "cell": cell}
     decoder = beyond.make_decoder(VOCABULARY, {**kinds, **sizes, **options}, dtype="float64")
-    accelerate(decoder)
+    accelerate(decoder, REGIONS)
     decoder.build((None, REGIONS, DIM), (None, None))
     random = np.random.default_rng(7)
     for weight in decoder.trainable_weights:

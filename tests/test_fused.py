@@ -96,7 +96,7 @@ def test_bfloat16_is_computed_in_float32_and_rounded_last(no_shortcut):
 def test_a_step_that_is_compiled_as_a_whole_is_that_of_the_equation(attends):
     keras.utils.set_random_seed(0)
     decoder = make_decoder(20, {"attention_dim": 512, "hidden_dim": 16, "embedding_dim": 8, "attends": attends})
-    accelerate(decoder)
+    accelerate(decoder, 49)
     random = np.random.default_rng(0)
     features, ids = random.random((2, 49, 24), dtype=np.float32), random.integers(4, 20, (6, 4)).astype("int32")
     decoder.build(features.shape, ids.shape)

@@ -69,7 +69,6 @@ LAYERS = {  # by name: what Keras' test is given
     },
     "BlurPhotos": {"init_kwargs": {"sigma": 0.5}, "input_shape": GRID, "expected_output_shape": GRID},
     "CaffePreprocessing": {"input_shape": GRID, "expected_output_shape": GRID},
-    "AppendCoordinates": {"input_shape": GRID, "expected_output_shape": (*GRID[:-1], 5)},
     "LoopDense": {"init_kwargs": {"units": 8}, "input_shape": STATE, "expected_output_shape": (ROWS, 8)},
 }
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_sat.accelerated.loop import loop_over_time
-from keras_sat.model.loop_dense import LoopDense
+from keras_sat.model.cells import LoopDense
 
 TIME, PHOTOS, CAPTIONS, DIM = 4, 2, 3, 5
 ROWS = PHOTOS * CAPTIONS

@@ -7,10 +7,10 @@ from PIL import Image
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, make_batches
 from data_utils.jitter import jittered
+from keras_sat.beyond.ensemble import Ensemble
 from keras_sat.captioner import Captioner
 from keras_sat.model.encoders import make_encoder, make_encoder_top
 from keras_sat.model.photo_blur import BlurPhotos, gaussian
-from keras_sat.search.ensemble import Ensemble
 from keras_sat.training.recipe import fit
 
 # === Blur ===
@@ -118,7 +118,7 @@ def test_features_of_blurred_photos_are_others(images, captioner, tmp_path):
 def test_an_ensemble_lets_each_blur_in_its_own_way(captioner):
     other = captioner.adapted(photo_blur=1.4)
     photos = {(64, 64): np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3)).astype(np.uint8)}
-    first, second = Ensemble([captioner, other]).encode(photos)
+    first, second = Ensemble([captioner, other]).features_of(photos)
     assert np.abs(first - second).max() > 0.01
 
 

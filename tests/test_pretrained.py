@@ -13,11 +13,11 @@ import keras_sat
 from data_utils import draw_scenes, photos_of_split, tokenise
 from data_utils.datasets.boxes import read_boxes
 from data_utils.files import read_json
+from keras_sat.beyond.calibration import SHARE_NAMED, share_named
 from keras_sat.command_line.demo import report_on
 from keras_sat.files.model_folder import ENCODERS, pretrained_directory, pretrained_names
 from keras_sat.model import encoder_weights
 from keras_sat.scoring.bleu import bleu
-from keras_sat.scoring.calibration import SHARE_NAMED, share_named
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.phrases import ground_phrases
 

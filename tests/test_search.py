@@ -13,9 +13,10 @@ from keras_sat.search.algorithms import beam_search, greedy_search, sample_searc
 
 PAD, START, END, UNK = range(4)
 PHOTOS, WORDS, LONGEST = 3, 7, 4
-Step = namedtuple("Step", "logits state attention_weights from_photo")
+Step = namedtuple("Step", "logits state attention_weights extras")
 OPTIONS = {
     "num_regions": 2 * WORDS,
+    "extra_dims": {"last": 1},
     "max_length": LONGEST,
     "start_token_id": START,
     "end_token_id": END,
@@ -39,7 +40,7 @@ class Model:
         self.calls.assign_add(1)
         logits = tf.gather_nd(self.logits, tf.stack([photo, before, input_ids], axis=1))
         seen = tf.concat([tf.one_hot(before, WORDS), tf.one_hot(input_ids, WORDS)], axis=1)
-        return Step(logits, (photo, input_ids), seen, tf.cast(input_ids[:, None], "float32"))
+        return Step(logits, (photo, input_ids), seen, {"last": tf.cast(input_ids[:, None], "float32")})
 
     def state(self, rows_per_photo=1):
         photo = tf.repeat(tf.range(PHOTOS), rows_per_photo)
@@ -114,7 +115,7 @@ def check_consistency(model, result):
                 np.testing.assert_array_equal(maps[t], expected)
             steps = np.arange(LONGEST) < len(tokens)
             shares = np.where(steps, [*seen[1:], *[0] * LONGEST][:LONGEST], 0)
-            np.testing.assert_array_equal(result.from_photo[photo, place, :, 0], shares)
+            np.testing.assert_array_equal(result.extras["last"][photo, place, :, 0], shares)
             log_probs = [model.log_prob(photo, tokens[:t]) for t in range(len(tokens) + 1)]
             word_probs = [*np.exp(np.diff(log_probs)), *[0] * LONGEST][:LONGEST]
             np.testing.assert_allclose(result.word_probs[photo, place], word_probs, atol=1e-5)

@@ -9,8 +9,7 @@ from keras import ops
 
 from keras_sat import equations
 from keras_sat.accelerated.loop import loop_over_time
-from keras_sat.model.cells import LSTMCell
-from keras_sat.model.loop_dense import LoopDense
+from keras_sat.model.cells import LoopDense, LSTMCell
 from keras_sat.model.states import Attended, DecoderState
 
 

@@ -14,8 +14,8 @@ import keras
 from keras import ops
 
 from keras_sat import equations
+from keras_sat.model.cells import LoopDense
 from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.loop_dense import LoopDense
 
 
 @keras.saving.register_keras_serializable("keras_sat")

@@ -313,9 +313,9 @@ def _print_json(parts):
 def _captioner_of(models, encoder_weights, data=None):
     """Return the captioner that --model names, the usual one without it, or the Ensemble of several."""
     import_tensorflow()
+    from keras_sat.beyond.ensemble import Ensemble
     from keras_sat.captioner import Captioner
     from keras_sat.files.model_folder import PRETRAINED
-    from keras_sat.search.ensemble import Ensemble
 
     if models is None:
         name = "scenes" if data == "scenes" else DEFAULT_MODEL
@@ -484,10 +484,10 @@ def run_calibrate(
     """Let a captioner learn how far its captions can be trusted, say how well it knows, and save that with it."""
     from data_utils.datasets.read import photos_of_split, read_data
     from data_utils.features.cache import FeatureCache
+    from keras_sat.beyond.calibration import calibrate
     from keras_sat.captioner import Captioner
     from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, refuse_taken_folder
     from keras_sat.files.saving import save_confidence
-    from keras_sat.scoring.calibration import calibrate
 
     folder = model_directory(model)
     if output_dir is None and folder.parent == PRETRAINED:

@@ -18,10 +18,10 @@ import tensorflow as tf
 
 from data_utils.files import exclusive_lock, whole_folder, write_whole
 from keras_sat.accelerated.switch import without_fast_twins
-from keras_sat.checks import MOST_WORDS, check_counts, check_weights
-from keras_sat.files.litert import as_function, best_captions, greedy_file, looks
+from keras_sat.files.litert import as_function, best_captions, greedy_file
 from keras_sat.files.litert_folder import WORDS, words_as_text, write_litert
 from keras_sat.files.saving import refuse_unbuilt
+from keras_sat.options import SearchOptions, count
 
 FORMATS = ("tf_saved_model", "litert")
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
@@ -48,7 +48,7 @@ def export(
         formats: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which takes
             one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
         num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown: of the search, see
-            `CaptionWriter.caption_features`.
+            `CaptionGenerator.caption_features`.
         jpeg: give the SavedModel a second signature, which takes JPEG or PNG files.
 
     Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any size:
@@ -93,15 +93,14 @@ def export(
 
 
 def search_options(captioner, *, num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown):
-    """Return two dicts of checked arguments of `CaptionWriter.search`: of greedy search, and what beam search adds.
+    """Return two dicts of checked arguments of `CaptionGenerator.search`: of greedy search, and what beam search adds.
 
     The second is empty for one beam. Where an argument is None, the captioner's own is taken.
     """
-    check_counts(num_beams=num_beams, max_length=max_length)
+    count().check("num_beams", num_beams)
+    SearchOptions.check(max_length=max_length, length_penalty=length_penalty, no_repeat_ngram=no_repeat_ngram)
     length_penalty = captioner.length_penalty if length_penalty is None else length_penalty
-    check_weights(length_penalty=length_penalty)
     no_repeat_ngram = captioner.no_repeat_ngram if no_repeat_ngram is None else no_repeat_ngram
-    check_counts(0, MOST_WORDS, no_repeat_ngram=no_repeat_ngram)
     greedy = {"max_length": max_length, "allow_unknown": allow_unknown, "no_repeat_ngram": no_repeat_ngram}
     return greedy, {"num_beams": num_beams, "length_penalty": length_penalty} if num_beams > 1 else {}
 
@@ -210,7 +209,8 @@ def _write_saved_model(captioner, directory, options, jpeg):
             "words": words,
             "num_words": num_words,
             "log_prob": found.log_probs,
-            **looks(captioner, found),
+            "attention_weights": found.attention_weights,
+            **found.extras,
             "is_finished": found.is_finished,
         }
 

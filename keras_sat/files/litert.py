@@ -16,8 +16,6 @@ import tempfile
 
 import tensorflow as tf
 
-from keras_sat.search.algorithms import SearchResult
-
 SIGNATURES = ("serving_default", "encode", "beams", "attend")
 
 
@@ -29,17 +27,11 @@ def best_captions(captioner, photos, options):
     Args:
         captioner: Captioner.
         photos: uint8 (photos, height, width, 3).
-        options: dict of the arguments of `CaptionWriter.search`.
+        options: dict of the arguments of `CaptionGenerator.search`.
     """
-    found = captioner.writer.search((captioner.features(photos),), **options)
-    found = SearchResult(*(x[:, 0] for x in found))
+    found = captioner.generator.search(captioner.features(photos), **options)
+    found = tf.nest.map_structure(lambda x: x[:, 0], found)
     return _with_maps(captioner, found, options["max_length"])
-
-
-def looks(captioner, found):
-    """Return the outputs of an export that say where the captioner looked."""
-    seen = {"attention_weights": found.attention_weights}
-    return seen | {"from_photo": found.from_photo} if captioner.decoder.extra_dims else seen
 
 
 def greedy_file(captioner, greedy):
@@ -47,7 +39,7 @@ def greedy_file(captioner, greedy):
 
     Args:
         captioner: Captioner.
-        greedy: dict of the arguments of `CaptionWriter.search`.
+        greedy: dict of the arguments of `CaptionGenerator.search`.
     """
     module = tf.Module()
     module.serve = as_function(_greedy(captioner, greedy), _photo_spec(captioner))
@@ -61,8 +53,8 @@ def file_with_signatures(captioner, greedy, beams):
 
     Args:
         captioner: Captioner.
-        greedy, beams: dicts of the arguments of `CaptionWriter.search`, the second for what beam search adds; as many
-            results come as there are beams.
+        greedy, beams: dicts of the arguments of `CaptionGenerator.search`, the second for what beam search adds; as
+            many results come as there are beams.
     """
     if beams:
         beams = {**beams, "num_results": beams["num_beams"]}
@@ -74,11 +66,11 @@ def file_with_signatures(captioner, greedy, beams):
         return {"features": captioner.features(images)}
 
     def search(features):
-        found = captioner.writer.search((features,), **beams)
+        found = captioner.generator.search(features, **beams)
         return _of_one_photo(captioner, found, features, beams["max_length"], with_confidence=True)
 
     def attend(features, token_ids):
-        found = captioner.writer.follow((features,), token_ids)
+        found = captioner.generator.follow(features, token_ids)
         return _of_one_photo(captioner, found, features, greedy["max_length"])
 
     module = tf.Module()
@@ -105,7 +97,7 @@ def _photo_spec(captioner):
 def _greedy(captioner, options):
     def ids_and_maps(images):
         found, num_words = best_captions(captioner, images, options)
-        return _outputs(captioner, found, num_words)
+        return _outputs(found, num_words)
 
     return ids_and_maps
 
@@ -113,20 +105,21 @@ def _greedy(captioner, options):
 def _of_one_photo(captioner, found, features, max_length, with_confidence=False):
     """Return the outputs of all results of one photo, the best first: (results, ...)."""
     lengths = found.lengths[0]
-    found, num_words = _with_maps(captioner, SearchResult(*(x[0] for x in found)), max_length)
-    outputs = _outputs(captioner, found, num_words)
+    found, num_words = _with_maps(captioner, tf.nest.map_structure(lambda x: x[0], found), max_length)
+    outputs = _outputs(found, num_words)
     if with_confidence and captioner.confidence is not None:
         outputs["confidence"] = captioner.confidence.in_graph(found.log_probs, lengths, features)
     return outputs
 
 
-def _outputs(captioner, found, num_words):
+def _outputs(found, num_words):
     return {
         "token_ids": found.token_ids,
         "num_words": num_words,
         "log_prob": found.log_probs,
         "word_probs": found.word_probs,
-        **looks(captioner, found),
+        "attention_weights": found.attention_weights,
+        **found.extras,
     }
 
 
@@ -135,5 +128,5 @@ def _with_maps(captioner, found, max_length):
     num_words = found.lengths - tf.cast(found.is_finished, tf.int32)
     is_word = tf.sequence_mask(num_words, max_length, tf.float32)
     maps = tf.reshape(found.attention_weights * is_word[:, :, None], (-1, max_length, *captioner.rows_and_columns()))
-    of_words = {"from_photo": found.from_photo[:, :, 0] * is_word, "word_probs": found.word_probs * is_word}
-    return found._replace(attention_weights=maps, **of_words), num_words
+    extras = {name: tf.squeeze(x * is_word[:, :, None], -1) for name, x in found.extras.items()}
+    return found._replace(attention_weights=maps, extras=extras, word_probs=found.word_probs * is_word), num_words

@@ -9,12 +9,11 @@ import numpy as np
 
 from data_utils.foreign_text import brief
 from data_utils.learnt_photos import as_settings, from_settings
+from keras_sat.beyond.confidence import ARRAYS, Confidence
 from keras_sat.files.model_folder import CONFIDENCE, PRETRAINED, add_confidence, read_model, write_model
 from keras_sat.files.strangers import refuse_claims, refuse_grids, said_of
-from keras_sat.model.graphs import plain
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
-from keras_sat.search.confidence import ARRAYS, Confidence
 
 FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of what is saved as one file
 NO_ONE_FILE = (
@@ -30,7 +29,8 @@ def save(captioner, directory, overwrite, precision):
         raise ValueError(f"{NO_ONE_FILE} Received: directory={str(directory)!r}")
     if not overwrite and (Path(directory).expanduser() / "config.json").exists():
         raise ValueError(f"There is a model in this folder already. Received: directory={str(directory)!r}")
-    options = {key: plain(value) for key, value in captioner.get_config().items() if key != "vocabulary"}
+    options = {key: value for key, value in captioner.get_config().items() if key != "vocabulary"}
+    options = {key: value.item() if isinstance(value, np.generic) else value for key, value in options.items()}
     settings = {
         "captioner": options,
         "feature_shape": list(captioner.feature_shape),

@@ -8,7 +8,7 @@ from keras import ops
 
 from data_utils.foreign_text import brief
 from keras_sat import equations
-from keras_sat.model.loop_dense import LoopDense
+from keras_sat.model.cells import LoopDense
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.states import Attended
 

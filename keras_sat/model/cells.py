@@ -1,13 +1,31 @@
-"""Recurrent cells: one layer of the network that writes the caption.
+"""Recurrent cells: one layer of the network that writes the caption, and the dense layers that it is made of.
 
-To add one, write a subclass of RecurrentCell and name it in CELLS.
+To add a cell, write a subclass of RecurrentCell and name it in CELLS.
 """
 
 import keras
 from keras import layers, ops
 
 from keras_sat import equations
-from keras_sat.model.loop_dense import LoopDense
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class LoopDense(layers.Dense):
+    """A dense layer of the loop over the words, which may compute the product x W by itself.
+
+    Attributes:
+        late_product: None, or what takes the place of x -> x W while a loop makes its step.
+    """
+
+    def __init__(self, units, **kwargs):
+        super().__init__(units, **kwargs)
+        self.late_product = None
+
+    def call(self, inputs):
+        if self.late_product is None:
+            return super().call(inputs)
+        outputs = self.late_product(inputs)
+        return outputs if self.bias is None else outputs + self.bias
 
 
 class RecurrentCell(layers.Layer):

@@ -8,13 +8,12 @@ import keras
 from keras import layers, ops
 
 from keras_sat import equations
-from keras_sat.checks import check_counts
 from keras_sat.model.cells import CELLS
 from keras_sat.model.readout import Readout
 from keras_sat.model.scorings import make_attention
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.states import Decoded, DecoderState, Step, Unrolled
-from keras_sat.options import DecoderOptions, with_options
+from keras_sat.options import DecoderOptions, count, with_options
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -41,7 +40,7 @@ class CaptionDecoder(layers.Layer):
 
     def __init__(self, vocabulary_size, *, name=None, dtype=None, trainable=True, **options):
         super().__init__(name=name, dtype=dtype, trainable=trainable, autocast=False)  # noise stays in float32
-        check_counts(vocabulary_size=vocabulary_size)
+        count().check("vocabulary_size", vocabulary_size)
         self.vocabulary_size = vocabulary_size
         for option, value in DecoderOptions.of("CaptionDecoder", options).to_dict().items():
             setattr(self, option, value)

@@ -11,6 +11,7 @@ import re
 import sys
 
 import keras
+import numpy as np
 from keras import layers
 
 from data_utils.foreign_text import brief
@@ -151,22 +152,13 @@ def efficientnet_lite2(*, layer="top", weights="imagenet", image_size=260, grid=
     return _lite_encoder("efficientnet_lite2", EfficientNetLite(width=1.1, depth=1.2), **chosen)
 
 
-@keras.saving.register_keras_serializable("keras_sat")
-class AppendCoordinates(layers.Layer):
+def _with_coordinates(grid):
     """Append to every cell of a grid its row and column, from -1 to 1, so that "left" can be learnt."""
-
-    def call(self, grid):
-        batch, rows, columns, _ = keras.ops.shape(grid)
-        row = keras.ops.reshape(keras.ops.linspace(-1.0, 1.0, rows), (1, rows, 1, 1))
-        column = keras.ops.reshape(keras.ops.linspace(-1.0, 1.0, columns), (1, 1, columns, 1))
-        coordinates = [
-            keras.ops.cast(keras.ops.broadcast_to(axis, (batch, rows, columns, 1)), grid.dtype)
-            for axis in (row, column)
-        ]
-        return keras.ops.concatenate([grid, *coordinates], axis=-1)
-
-    def compute_output_shape(self, grid_shape):
-        return (*grid_shape[:-1], grid_shape[-1] + 2)
+    axes = (keras.ops.convert_to_numpy(keras.ops.linspace(-1.0, 1.0, cells)) for cells in grid.shape[1:3])
+    coordinates = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+    padded = keras.ops.pad(grid, [(0, 0)] * 3 + [(0, 2)])
+    placed = keras.ops.cast(np.pad(coordinates, [(0, 0), (0, 0), (grid.shape[-1], 0)]), grid.dtype)
+    return layers.Identity(name="coordinates")(padded + placed)
 
 
 def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
@@ -190,7 +182,7 @@ def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
     cells = layers.Reshape((height // 2, width // 2, 12), name="space_to_depth")(cells)
     for name, filters, strides in (("conv1", 32, 2), ("conv2", 64, 2), ("conv3", 64, 1)):
         cells = layers.Conv2D(filters, 3, strides=strides, padding="same", activation="relu", name=name)(cells)
-    network = keras.Model(images, AppendCoordinates(name="coordinates")(cells), name="tiny")
+    network = keras.Model(images, _with_coordinates(cells), name="tiny")
     if isinstance(weights, str) and weights == "imagenet":
         raise ValueError(
             "`tiny` has no ImageNet weights: it is trained along with the decoder. Received: weights='imagenet'"

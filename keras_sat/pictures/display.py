@@ -16,7 +16,8 @@ import numpy as np
 from data_utils.files import write_whole
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
-from keras_sat.checks import check_axes, check_counts, check_list_of_results
+from keras_sat.checks import check_axes, check_list_of_results
+from keras_sat.options import count
 from keras_sat.pictures.brightness import full_light, times_even_text
 from keras_sat.pictures.player import (
     OPACITY,
@@ -408,6 +409,6 @@ def _write_below(panel, text):
 
 
 def _check_options(columns, opacity):
-    check_counts(columns=columns)
+    count().check("columns", columns)
     if not 0 <= opacity <= 1:
         raise ValueError(f"Expected a number from 0 to 1. Received: opacity={opacity}")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_sat.checks import check_counts, check_list_of_results
+from keras_sat.checks import check_list_of_results
+from keras_sat.options import count
 
 if TYPE_CHECKING:
     from keras_sat.search.result import CaptionResult
@@ -83,7 +84,7 @@ def ground(
 
     Returns: Grounding.
     """
-    check_counts(0, enlarge=enlarge)
+    count(0).check("enlarge", enlarge)
     check_list_of_results(results)
     results, places = list(results), list(places)
     if len(results) != len(places):

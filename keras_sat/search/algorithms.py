@@ -1,12 +1,14 @@
 """Search: from a step function to captions, for a whole batch at once.
 
 A search knows nothing of images or layers. It sees `step(input_ids, state)`, which returns something with `logits`
-(rows, vocabulary), `state` (a nest of tensors (rows, ...)), `attention_weights` (rows, regions) and `from_photo`
-(rows, 1), as `CaptionDecoder.step` does. It stops as soon as every caption has ended, and can be compiled.
+(rows, vocabulary), `state` (a nest of tensors (rows, ...)), `attention_weights` (rows, regions) and `extras` (a dict
+from names to (rows, dim)), as `CaptionDecoder.step` does. It stops as soon as every caption has ended, and can be
+compiled.
 
 All take these keyword arguments:
 
     num_regions         length of the attention weights
+    extra_dims          dict from the names of the extras that are kept to dim; {} keeps none
     max_length          most tokens of a caption, `<end>` included; one that is longer stays unfinished
     start_token_id, end_token_id, pad_token_id
     forbidden_token_ids tokens that are never chosen; `<pad>` and `<start>` never are
@@ -18,9 +20,11 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_sat.options import SearchOptions
+
 
 class SearchResult(NamedTuple):
-    """What a search found, best first (samples: as they were drawn).
+    """What a search found, best first (samples: as they were drawn); while it searches, a row for each caption.
 
     Attributes:
         token_ids: (photos, results, max_length), `<pad>` after `<end>`.
@@ -29,7 +33,7 @@ class SearchResult(NamedTuple):
         lengths: number of tokens, `<end>` included, (photos, results).
         is_finished: whether the caption ended within max_length, (photos, results).
         attention_weights: (photos, results, max_length, regions), 0 after the end.
-        from_photo: how much of each word's context came from the photo, (photos, results, max_length, 1).
+        extras: dict from names to (photos, results, max_length, dim), 0 after the end.
         word_probs: p of each token given those before it, `<end>` included, (photos, results, max_length), 0 after it.
     """
 
@@ -38,19 +42,7 @@ class SearchResult(NamedTuple):
     lengths: Any
     is_finished: Any
     attention_weights: Any
-    from_photo: Any
-    word_probs: Any
-
-
-class _Captions(NamedTuple):
-    """The captions in the making, a row each."""
-
-    token_ids: Any
-    log_probs: Any
-    lengths: Any
-    is_finished: Any
-    attention_weights: Any
-    from_photo: Any
+    extras: dict[str, Any]
     word_probs: Any
 
 
@@ -135,12 +127,7 @@ def sample_search(
         top_k: draw from the k most probable words only.
         top_p: draw from the fewest words that together have this probability.
     """
-    if not temperature > 0:
-        raise ValueError(f"Expected a number above 0; greedy search is the limit. Received: temperature={temperature}")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"Expected at least 1. Received: top_k={top_k}")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"Expected a share above 0, at most 1. Received: top_p={top_p}")
+    SearchOptions(temperature=temperature, top_k=top_k, top_p=top_p)  # refuses what may not be
 
     def draw(logits, t, said):
         probabilities = ops.softmax(_most_probable(logits / temperature, top_k, top_p), axis=-1)
@@ -176,11 +163,7 @@ def beam_search(
 
     Returns: SearchResult.
     """
-    if num_beams < 1 or not 1 <= num_results <= num_beams:
-        raise ValueError(
-            "`num_beams` must be at least 1, and `num_results` between 1 and num_beams. "
-            f"Received: num_beams={num_beams}, num_results={num_results}"
-        )
+    SearchOptions(num_beams=num_beams, num_results=num_results)  # refuses what may not be
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
     captions = _begin(state, **options)
     photos = ops.shape(captions.log_probs)[0] // num_beams
@@ -208,7 +191,7 @@ def beam_search(
         chosen = parents * choices + ops.reshape(best % choices, (-1,))
         token_ids = ops.take(ops.reshape(token_ids, (-1,)), chosen)
         log_prob = ops.take(ops.reshape(of_words, (-1,)), chosen)
-        seen = result.attention_weights, result.from_photo
+        seen = _seen(result, captions)
         state, seen, captions = _take_rows((result.state, seen, captions), parents)
         captions = _append(captions, t, token_ids, log_prob, seen, end_token_id)
         return t + 1, token_ids, state, captions
@@ -236,8 +219,7 @@ def _choose_word_by_word(step, state, choose, num_results, **options):
         log_prob -= ops.logsumexp(logits, axis=-1)
         token_ids = ops.where(captions.is_finished, pad_token_id, token_ids)
         log_prob = ops.where(captions.is_finished, 0.0, log_prob)
-        seen = result.attention_weights, result.from_photo
-        captions = _append(captions, t, token_ids, log_prob, seen, end_token_id)
+        captions = _append(captions, t, token_ids, log_prob, _seen(result, captions), end_token_id)
         return t + 1, token_ids, result.state, captions
 
     return _as_result(_until_all_finished(advance, state, _begin(state, **options), **options), num_results)
@@ -306,19 +288,24 @@ def _scores(log_probs, lengths, length_penalty):
     return log_probs / ops.cast(lengths, "float32") ** length_penalty
 
 
-def _begin(state, *, num_regions, max_length, pad_token_id, **_):
+def _begin(state, *, num_regions, max_length, pad_token_id, extra_dims=None, **_):
     if max_length < 1:
         raise ValueError(f"Expected at least 1. Received: max_length={max_length}")
     rows = ops.shape(keras.tree.flatten(state)[0])[0]
-    return _Captions(
+    return SearchResult(
         token_ids=ops.full((rows, max_length), pad_token_id, dtype="int32"),
         log_probs=ops.zeros((rows,)),
         lengths=ops.zeros((rows,), dtype="int32"),
         is_finished=ops.zeros((rows,), dtype="bool"),
         attention_weights=ops.zeros((rows, max_length, num_regions)),
-        from_photo=ops.zeros((rows, max_length, 1)),
+        extras={name: ops.zeros((rows, max_length, dim)) for name, dim in (extra_dims or {}).items()},
         word_probs=ops.zeros((rows, max_length)),
     )
+
+
+def _seen(result, captions):
+    """Return the attention weights of a step, and those of its extras that are kept."""
+    return result.attention_weights, {name: result.extras[name] for name in captions.extras}
 
 
 def _append(captions, t, token_ids, log_prob, seen, end_token_id):
@@ -326,19 +313,24 @@ def _append(captions, t, token_ids, log_prob, seen, end_token_id):
 
     Args:
         log_prob: of the token, (rows,); 0 for that `<pad>`.
-        seen: attention_weights and from_photo of the step.
+        seen: see `_seen`.
     """
     going_on = ~captions.is_finished
-    attention_weights, from_photo = (ops.cast(x, "float32") * ops.cast(going_on, "float32")[:, None] for x in seen)
     rows = ops.arange(ops.shape(token_ids)[0])
     places = ops.stack([rows, ops.full_like(rows, t)], axis=1)  # `ops.slice_update` would need XLA wherever this runs
-    return _Captions(
+
+    def write(kept, x):
+        return ops.scatter_update(kept, places, ops.cast(x, "float32") * ops.cast(going_on, "float32")[:, None])
+
+    kept = captions.attention_weights, captions.extras
+    attention_weights, extras = keras.tree.map_structure(write, kept, seen)
+    return SearchResult(
         token_ids=ops.scatter_update(captions.token_ids, places, token_ids),
         log_probs=captions.log_probs + log_prob,
         lengths=captions.lengths + ops.cast(going_on, "int32"),
         is_finished=captions.is_finished | (token_ids == end_token_id),
-        attention_weights=ops.scatter_update(captions.attention_weights, places, attention_weights),
-        from_photo=ops.scatter_update(captions.from_photo, places, from_photo),
+        attention_weights=attention_weights,
+        extras=extras,
         word_probs=ops.scatter_update(captions.word_probs, places, ops.where(going_on, ops.exp(log_prob), 0.0)),
     )
 
@@ -359,4 +351,4 @@ def _take_rows(nest, rows):
 
 
 def _as_result(captions, num_results):
-    return SearchResult(*(ops.reshape(x, (-1, num_results, *x.shape[1:])) for x in captions))
+    return keras.tree.map_structure(lambda x: ops.reshape(x, (-1, num_results, *x.shape[1:])), captions)

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_sat.options import EXTRAS
+
 
 @dataclass(frozen=True)
 class CaptionResult:
@@ -15,10 +17,10 @@ class CaptionResult:
         words: list of its words.
         log_prob: log p(caption | photo) under the model, `<end>` included.
         attention_weights: (words, rows, columns); each map sums to 1.
-        from_photo: how much of what attention gave for each word came from the photo, (words,), from 0 to 1; the rest
-            came from what the network remembers. None without a sentinel.
+        extras: what the model says of each word beyond the paper: dict from names, see `keras_sat.options.EXTRAS`, to
+            (words,) or (words, dim). Each is an attribute too, None where the model does not have it.
         is_finished: False where the caption was cut off at `max_length`.
-        confidence: how probable it is that the caption is right, from 0 to 1, as `keras_sat.scoring.calibration` counts
+        confidence: how probable it is that the caption is right, from 0 to 1, as `keras_sat.beyond.calibration` counts
             it. None where the captioner was not calibrated, and for a caption that was given.
         image: the photo as the encoder saw it, uint8 (height, width, 3); None where only features were given.
         alternatives: the other results that were asked for, best first.
@@ -31,9 +33,17 @@ class CaptionResult:
     words: list[str]
     log_prob: float
     attention_weights: np.ndarray = field(repr=False)
-    from_photo: np.ndarray | None = field(default=None, repr=False)
+    extras: dict = field(default_factory=dict, repr=False)
     is_finished: bool = True
     confidence: float | None = None
     image: Any = field(default=None, repr=False)
     alternatives: list = field(default_factory=list, repr=False)
     word_probs: np.ndarray | None = field(default=None, repr=False)
+
+
+def _extra(name, doc):
+    return property(lambda self: self.extras.get(name), doc=doc)
+
+
+for _name, _doc in EXTRAS.items():
+    setattr(CaptionResult, _name, _extra(_name, _doc))

@@ -6,11 +6,11 @@ from pathlib import Path
 import tensorflow as tf
 
 from data_utils.datasets.read import photos_of_split, read_data
+from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
 from keras_sat.captioner import Captioner
 from keras_sat.files.saving import save_confidence
 from keras_sat.options import CaptionerOptions, SelfCriticalOptions, SteadyOptions, TrainingOptions, with_options
 from keras_sat.presets import OWN_PHOTOS
-from keras_sat.scoring.calibration import FEWEST_PHOTOS, calibrate
 from keras_sat.scoring.evaluate import learnt_photos
 from keras_sat.training import callbacks as parts
 from keras_sat.training.epochs import (
@@ -80,7 +80,7 @@ def fit(
     times the room. `expectation_epochs`: if others follow, none of these is taken for the best one.
 
     In the end the captioner learns its `confidence` from the dev split, if that has 100 photos or more, see
-    `keras_sat.scoring.calibration`.
+    `keras_sat.beyond.calibration`.
 
     `steady_epochs`, see `keras_sat.training.steady`, come behind the `epochs`: an encoder that is trained along learns
     to give the same features of photos in another size and light. They are a training of their own in the folder steady

@@ -34,7 +34,8 @@ import numpy as np
 import tensorflow as tf
 
 from data_utils.files import write_whole
-from keras_sat.checks import check_counts, check_no_keras_distribution
+from keras_sat import options
+from keras_sat.checks import check_no_keras_distribution
 from keras_sat.files.checkpoint import state_of
 
 SEED_STRIDE = 1_000_003  # between the seeds of two replicas' dropout
@@ -49,7 +50,7 @@ HOST_FAILURES = (  # what TensorFlow raises on the other hosts
 
 def several_gpus(count, kind="GPU"):
     """Return the strategy that trains on the first `count` GPUs of this computer."""
-    check_counts(gpus=count)
+    options.count().check("gpus", count)
     devices = tf.config.list_logical_devices(kind)
     if count > len(devices):
         raise ValueError(f"TensorFlow finds {len(devices)} {kind}s on this computer. Received: gpus={count}")

@@ -64,7 +64,7 @@ def write_page(
         name: of the captioner, for readers.
         scenes: put the playground of drawn scenes on the page too.
         num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown: of the search, see
-            `CaptionWriter.caption_features`. So many captions as beams are offered.
+            `CaptionGenerator.caption_features`. So many captions as beams are offered.
         precision: "int8": weights are rounded, see `keras_sat.files.litert_weights`; "float32": they are not.
         runtime: a folder into which npm has installed @litertjs/core; None: it is fetched once. Where it cannot be had,
             that of the page before stays, and without one the page is written without it, with a warning, and says

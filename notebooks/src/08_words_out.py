@@ -77,8 +77,7 @@ for text, probability in listed:
 #
 # Greedy search takes the most probable word at each step. The first is "a", and with that the best caption is out of
 # reach. The searches of the package know nothing of pictures either: they want a function of the last words and a state
-# that returns scores for the next words (and attention weights, and how much of a word came from the photo, of which
-# there is nothing to tell here).
+# that returns scores for the next words (and attention weights, of which there is nothing to tell here).
 
 # %%
 table = np.full((len(toy), len(toy)), 1e-30, dtype="float32")
@@ -89,7 +88,7 @@ for word, shares in follows.items():
 
 def toy_step(input_ids, state):
     logits = ops.take(ops.log(table), input_ids, axis=0)
-    return SimpleNamespace(logits=logits, state=state, attention_weights=state, from_photo=state)
+    return SimpleNamespace(logits=logits, state=state, attention_weights=state)
 
 
 options = {

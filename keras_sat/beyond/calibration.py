@@ -16,8 +16,7 @@ from data_utils.captions import tokenise
 from data_utils.datasets.boxes import PLACELESS
 from data_utils.images import load_image, readable_photos
 from data_utils.progress import Progress
-from keras_sat.scoring.evaluate import are_too_many, learnt_photos
-from keras_sat.search.confidence import (
+from keras_sat.beyond.confidence import (
     NUM_QUANTILES,
     Confidence,
     clues,
@@ -26,6 +25,7 @@ from keras_sat.search.confidence import (
     strongest,
     unlikeness,
 )
+from keras_sat.scoring.evaluate import are_too_many, learnt_photos
 
 SHARE_NAMED = 2 / 3  # of the words that name something
 FEWEST_PHOTOS = 100

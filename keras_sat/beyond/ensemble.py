@@ -1,0 +1,166 @@
+"""Several captioners that write one caption: the mean of their probabilities, and of their maps, for each word.
+
+The paper writes with one network. Means of several are as old as networks (Hansen and Salamon, "Neural Network
+Ensembles", 1990).
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from keras import ops
+
+from data_utils.learnt_photos import together
+from keras_sat.search.generation import CaptionGenerator
+
+
+class Ensemble(CaptionGenerator):
+    """Captioners that agree on each word: its probability is the mean of theirs, within one search.
+
+    It captions and is evaluated as a single captioner is. Its attention weights are the mean of those of its members,
+    on the finest of their grids; members without attention, which look at everything alike, are left out of that.
+
+    Args:
+        captioners: list of Captioner, all of one vocabulary. Encoders, sizes and attention may differ.
+        length_penalty: what `caption` uses where it is given none; None takes the mean of the members'.
+    """
+
+    samples_attention = False  # places cannot be drawn from a mean of maps
+    confidence = None  # that of several captioners was not measured
+
+    def __init__(self, captioners: list, *, length_penalty: float | None = None):
+        captioners = list(captioners) if isinstance(captioners, (list, tuple)) else [captioners]
+        if not captioners or not all(hasattr(captioner, "steps") for captioner in captioners):
+            kinds = [type(captioner).__name__ for captioner in captioners]
+            raise ValueError(f"Expected a list of at least one Captioner. Received: {', '.join(kinds) or 'none'}")
+        if not all(captioner.built for captioner in captioners):
+            raise ValueError("A captioner has no weights before it has seen its first batch. Received: one of these")
+        vocabularies = [captioner.vocabulary for captioner in captioners]
+        for number, vocabulary in enumerate(vocabularies):
+            if vocabulary != vocabularies[0]:
+                raise ValueError(
+                    "The captioners must have the same words in the same order, as trainings on the same data have. "
+                    f"Received: {len(vocabularies[0])} tokens in the first, {len(vocabulary)} in number {number + 1}"
+                )
+        super().__init__(captioners[0])
+        self.captioners = captioners
+        self._length_penalty = length_penalty
+
+    def __repr__(self):
+        return f"Ensemble({len(self.captioners)} captioners)"
+
+    @property
+    def length_penalty(self) -> float:
+        if self._length_penalty is not None:
+            return self._length_penalty
+        return float(np.mean([captioner.options.length_penalty for captioner in self.captioners]))
+
+    @property
+    def no_repeat_ngram(self) -> int:
+        """The captioners' strictest, and 0 lets captions repeat anything."""
+        sizes = (captioner.options.no_repeat_ngram for captioner in self.captioners)
+        return min(filter(None, sizes), default=0)
+
+    @property
+    def extra_dims(self) -> dict[str, int]:
+        return {name: dim for captioner in self.captioners for name, dim in captioner.decoder.extra_dims.items()}
+
+    @property
+    def photo_sizes(self) -> list[tuple[int, int]]:
+        return list(dict.fromkeys(size for captioner in self.captioners for size in captioner.photo_sizes))
+
+    @property
+    def encoder(self) -> str:
+        """The name of the encoder, or the names of all of them."""
+        return " + ".join(dict.fromkeys(str(captioner.encoder) for captioner in self.captioners))
+
+    @property
+    def training_photos(self):
+        """The LearntPhotos of all members, where they are known."""
+        return together([captioner.training_photos for captioner in self.captioners])
+
+    @property
+    def encoder_model(self):
+        """The encoder of all members, for a FeatureCache; a ValueError where they have different ones."""
+        if any(self.first_with_same_encoder):
+            raise ValueError(
+                "The captioners have different encoders: no cache has the features of all. Caption the photos instead. "
+                f"Received: encoders {self.encoder}"
+            )
+        return self.captioners[0].encoder_model
+
+    def rows_and_columns(self) -> tuple[int, int]:
+        """Return the shape of the attention maps: the finest grid of those that count."""
+        return max(self._grids.values(), key=np.prod)
+
+    @property
+    def _grids(self):
+        """The grids of the maps that count: dict from numbers of members, of those that choose regions, if any does."""
+        choosing = [number for number, captioner in enumerate(self.captioners) if captioner.decoder.chooses]
+        return {
+            number: self.captioners[number].rows_and_columns() for number in choosing or range(len(self.captioners))
+        }
+
+    def features_of(self, photos):
+        """Return the features of photos for each captioner, a tuple; equal encoders see them once."""
+        features = []
+        for captioner, first in zip(self.captioners, self.first_with_same_encoder):
+            is_first = first == len(features)
+            features.append(captioner.encode(photos[captioner.photo_sizes[0]]) if is_first else features[first])
+        return tuple(features)
+
+    @functools.cached_property
+    def first_with_same_encoder(self):
+        """For each captioner the number of the first one whose encoder gives the same features."""
+        encoders = [captioner.photo_encoder for captioner in self.captioners]
+        return [
+            next((first for first in range(number) if encoders[first].is_same_as(encoders[number])), number)
+            for number in range(len(encoders))
+        ]
+
+    def checked_features(self, features):
+        """Return a tuple with the features for each captioner, from such a list or from one array for all."""
+        if not isinstance(features, (list, tuple)):
+            features = [np.asarray(features)] * len(self.captioners)
+        if len(features) != len(self.captioners) or len({len(array) for array in features}) > 1:
+            raise ValueError(
+                f"Expected features of the same photos for each of the {len(self.captioners)} captioners, or one array "
+                f"for all. Received: {len(features)} arrays of {[len(array) for array in features]} photos"
+            )
+        return tuple(captioner.checked_features(given) for captioner, given in zip(self.captioners, features))
+
+    def _steps(self, features, rows_per_photo, region_noise=None):
+        both = zip(self.captioners, features)
+        members = [captioner.steps(captioner.adapt(given), rows_per_photo) for captioner, given in both]
+
+        def step(input_ids, states):
+            results = [step(input_ids, state) for (step, _), state in zip(members, states)]
+            extras = {name: [x.extras[name] for x in results if name in x.extras] for name in self.extra_dims}
+            return results[0]._replace(
+                logits=mean_of_probabilities([result.logits for result in results]),
+                state=tuple(result.state for result in results),
+                attention_weights=mean_map([results[n].attention_weights for n in self._grids], self._grids.values()),
+                extras={name: sum(values) / len(values) for name, values in extras.items()},
+            )
+
+        return step, tuple(state for _, state in members)
+
+
+def mean_of_probabilities(logits):
+    """Return the logarithm of the mean of the distributions that logits stand for, all (rows, vocabulary)."""
+    log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
+    return ops.logsumexp(ops.stack(log_probs), axis=0) - np.log(len(logits))
+
+
+def mean_map(maps, grids):
+    """Return the mean of maps (rows, regions), each of a grid of its own, on the finest of these grids."""
+    shape = max(grids, key=np.prod)
+    finest = []
+    for weights, grid in zip(maps, grids):
+        if grid != shape:
+            weights = ops.image.resize(ops.reshape(weights, (-1, *grid, 1)), shape, interpolation="bilinear")
+            weights = ops.reshape(weights, (-1, shape[0] * shape[1]))
+            weights = weights / ops.sum(weights, axis=-1, keepdims=True)
+        finest.append(weights)
+    return sum(finest) / len(finest)

@@ -1,0 +1,420 @@
+"""From photos to captions.
+
+photos -> features              `encode`: the encoder sees photos in its own size
+features -> SearchResult        `search`: tensors in, tensors out, one graph with the whole search in it
+SearchResult -> CaptionResult   `results_of`: ids become words, and maps get their rows and columns
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from data_utils.captions import words_of_captions
+from data_utils.images import load_image, photos_of, stands_for_many
+from keras_sat import equations
+from keras_sat.model.forks import refuse_fork
+from keras_sat.options import ANY_COUNT, SearchOptions, one_of, with_options
+from keras_sat.search.algorithms import follow, run_search, special_tokens
+from keras_sat.search.result import CaptionResult
+
+if TYPE_CHECKING:
+    from data_utils import FeatureCache, Vocabulary
+
+ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
+FOLLOWED_TOGETHER = 8  # captions whose lengths, rounded up to that, are the same share a graph
+
+
+class CaptionGenerator:
+    """Writes the captions of a captioner, which has one. A subclass may ask several captioners.
+
+    Args:
+        captioner: Captioner.
+
+    Attributes:
+        graphs: dict of the graphs that were made so far, see `_run`.
+    """
+
+    def __init__(self, captioner):
+        self.captioner = captioner
+        self.graphs = {}
+        self._process = os.getpid()
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.captioner.vocabulary
+
+    @property
+    def length_penalty(self) -> float:
+        return self.captioner.options.length_penalty
+
+    @property
+    def no_repeat_ngram(self) -> int:
+        return self.captioner.options.no_repeat_ngram
+
+    @property
+    def samples_attention(self) -> bool:
+        """Whether regions can be drawn from the attention weights."""
+        return self.captioner.samples_attention
+
+    @property
+    def extra_dims(self) -> dict[str, int]:
+        """What the decoder says of each step beyond the paper's: dict from names to dims."""
+        return self.captioner.decoder.extra_dims
+
+    @property
+    def confidence(self):
+        """What gives the probability that captions are right, or None."""
+        return self.captioner.confidence
+
+    @property
+    def photo_sizes(self) -> list[tuple[int, int]]:
+        """The sizes in which photos are seen: list of (height, width)."""
+        return [self.captioner.photo_encoder.photo_size]
+
+    def rows_and_columns(self) -> tuple[int, int]:
+        """Return the shape of the attention maps."""
+        return self.captioner.rows_and_columns()
+
+    @property
+    def num_regions(self) -> int:
+        """The length of the attention weights."""
+        return int(np.prod(self.rows_and_columns()))
+
+    # === Captions ===
+
+    @with_options(SearchOptions)
+    def caption(self, images: Any, *, recursive: bool = False, **options) -> Any:
+        """Return the CaptionResult of a photo, or the list of them for many.
+
+        Args:
+            images: a path, a PIL image, an array or tensor with values 0..255 or a CaptionedImage, or many: a list of
+                such, an array of four axes, a folder, or a pattern such as "photos/*.jpg". What a folder or a pattern
+                stands for, and in which order, `data_utils.find_pictures` says.
+            recursive: descend into the subfolders of folders.
+            **options: see `keras_sat.options.SearchOptions`.
+        """
+        options = SearchOptions.of("caption", options)
+        photos, many = photos_of(images, recursive=recursive)
+        results = [result for _, result in self._each(self._captions, options, photos, options.batch_size)]
+        return results if many else results[0]
+
+    @with_options(SearchOptions)
+    def caption_each(
+        self, images: Any, *, cache: FeatureCache | None = None, errors: str = "raise", **options
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield (image, CaptionResult) for each of many photos: a batch is read, encoded and searched at a time.
+
+        Args:
+            images: list of paths, PIL images, arrays or CaptionedImage.
+            cache: FeatureCache with the features of CaptionedImages; None reads and encodes the photos.
+            errors: "raise" what a photo that cannot be read raises, or "yield": (image, that error) in its turn.
+            **options: see `keras_sat.options.SearchOptions`.
+        """
+        options = SearchOptions.of("caption_each", options)
+        one_of("raise", "yield").check("errors", errors)
+        return self._each(self._captions, options, images, options.batch_size, cache, errors)
+
+    @with_options(SearchOptions)
+    def caption_features(self, features: Any, *, images: Any = None, **options) -> list[CaptionResult]:
+        """Return a list of CaptionResult, one for each photo, from features (photos, regions, feature_dim).
+
+        Args:
+            images: the photos, to be kept in the results.
+            **options: see `keras_sat.options.SearchOptions`.
+        """
+        options = SearchOptions.of("caption_features", options)
+        features = self.checked_features(features)
+        numbers = range(_num_photos(features))
+        results = []
+        for start in numbers[:: options.batch_size]:
+            some = slice(start, start + options.batch_size)
+            photos = None if images is None else images[some]
+            of_some = tf.nest.map_structure(lambda array, some=some: array[some], features)
+            results += self._captions(options, of_some, photos, numbers[some])
+        return results
+
+    def _captions(self, options, features, photos, numbers):
+        """Return the CaptionResults of a batch of photos.
+
+        Args:
+            options: SearchOptions.
+            features: (photos, regions, feature_dim).
+            photos: what `CaptionResult.image` is to be, for each photo, or None.
+            numbers: of the photos among all; each photo has its own noise.
+        """
+        if options.sample_attention and not self.samples_attention:
+            raise ValueError(
+                "Only a single captioner whose attention draws places, as attention='hard' does, can draw them. "
+                f"Received: sample_attention=True with attention={self.captioner.decoder.attention!r}"
+            )
+        arguments = self._arguments_of_search(options)
+        noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
+        found = self._run(self.search, features, *noise, **arguments)
+        confidences = None
+        if self.confidence is not None:
+            confidences = self.confidence(np.asarray(found.log_probs), np.asarray(found.lengths), features)
+        return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
+
+    def _arguments_of_search(self, options):
+        """Return the arguments of `search` that SearchOptions mean: another set of them makes another graph."""
+        names = ["max_length", "allow_unknown", "sample_attention"]
+        if options.temperature is not None:
+            names += ["temperature", "top_k", "top_p"]
+            further = {"num_samples": options.num_results}
+        else:
+            own, given = self.no_repeat_ngram, options.no_repeat_ngram
+            further = {"no_repeat_ngram": own if given is None else given}
+            if options.beams > 1:
+                own, given = self.length_penalty, options.length_penalty
+                further |= {"num_beams": options.beams, "num_results": options.num_results}
+                further |= {"length_penalty": own if given is None else given}
+        return {name: getattr(options, name) for name in names} | further
+
+    # === Captions that are given ===
+
+    def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64) -> Any:
+        """Return where it looks while it reads a caption that is given: a CaptionResult, or a list of them for many.
+
+        Args:
+            images: a path, a PIL image, an array or a CaptionedImage, or a list of such.
+            captions: a sentence, or a list with one for each image. `tokenise` cuts it into words; those that the
+                vocabulary does not know are read as `<unk>`, and stay in the result as they were given.
+            cache: see `caption_each`.
+            batch_size: photos at a time.
+
+        Returns: CaptionResult; its `log_prob` is that of the caption.
+        """
+        many = isinstance(images, (list, tuple)) or getattr(images, "ndim", 3) == 4
+        if not many and stands_for_many(images):
+            raise ValueError(f"Expected a photo, or a list of photos. Received: images={os.fspath(images)!r}")
+        images = list(images) if many else [images]
+        results = [result for _, result in self.attend_each(images, captions, cache=cache, batch_size=batch_size)]
+        return results if many else results[0]
+
+    def attend_each(
+        self,
+        images: Any,
+        captions: Any,
+        *,
+        cache: FeatureCache | None = None,
+        errors: str = "raise",
+        batch_size: int = 64,
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield (image, CaptionResult) for each of many photos, as `caption_each` does, of captions that are given."""
+        one_of("raise", "yield").check("errors", errors)
+        return self._each(self._followed, words_of_captions(captions, len(images)), images, batch_size, cache, errors)
+
+    def attend_features(self, features: Any, captions: Any, *, images: Any = None) -> list[CaptionResult]:
+        """Return the CaptionResults of captions that are given, from features (photos, regions, feature_dim)."""
+        features = self.checked_features(features)
+        numbers = range(_num_photos(features))
+        return self._followed(words_of_captions(captions, len(numbers)), features, images, numbers)
+
+    def _followed(self, captions, features, photos, numbers):
+        """Return the CaptionResults of a batch of photos, as `_captions` does, of captions that are lists of words."""
+        captions = [captions[number] for number in numbers]
+        ids = [[*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id] for words in captions]
+        longest = max(map(len, ids))
+        longest += -longest % FOLLOWED_TOGETHER
+        padded = [[*of_one, *[self.vocabulary.pad_token_id] * (longest - len(of_one))] for of_one in ids]
+        found = self._run(self.follow, features, np.array(padded, np.int32))
+        results = results_of(found, self.vocabulary, self.rows_and_columns(), photos)
+        return [
+            dataclasses.replace(result, words=words, caption=" ".join(words))
+            for result, words in zip(results, captions)
+        ]
+
+    # === Photos -> features ===
+
+    def _each(self, results_of_batch, asked, images, batch_size, cache=None, errors="raise"):
+        """Yield (image, CaptionResult or error) for each of many photos.
+
+        Args:
+            results_of_batch: `_captions` or `_followed`.
+            asked: its first argument.
+            images, batch_size, cache, errors: see `caption_each`.
+        """
+        for start in range(0, len(images), batch_size):
+            batch = images[start : start + batch_size]
+            problems, photos = [None] * len(batch), None
+            if cache is None:
+                photos, problems = self._read(batch, errors)
+                features = self.features_of(photos) if photos else None
+                photos = photos[max(photos)] if photos else []
+            else:
+                features = cache.features([image.image_id for image in batch]).astype(np.float32)
+                features = self.checked_features(features)
+            numbers = [start + place for place, problem in enumerate(problems) if problem is None]
+            results = iter(results_of_batch(asked, features, photos, numbers) if numbers else ())
+            for image, problem in zip(batch, problems):
+                yield image, problem or next(results)
+
+    def _read(self, images, errors):
+        """Return photos as `features_of` takes them, {} where there are none, and for each image None or its error."""
+        photos, problems = [], []
+        for image in images:
+            try:
+                photos.append([load_image(getattr(image, "image_path", image), size) for size in self.photo_sizes])
+                problems.append(None)
+            except (OSError, ValueError) as error:
+                if errors == "raise":
+                    raise
+                problems.append(error)
+        return {size: np.stack(of_size) for size, of_size in zip(self.photo_sizes, zip(*photos))}, problems
+
+    def features_of(self, photos):
+        """Return the features of photos, a dict from each of `photo_sizes` to uint8 (photos, height, width, 3)."""
+        (photos,) = photos.values()
+        return self.encode(photos)
+
+    def encode(self, photos):
+        """Return the features of photos of the encoder's size, as an array (photos, regions, feature_dim)."""
+        if not self.captioner.built:
+            self.captioner.build_once(photos.shape)
+        groups = (photos[start : start + ENCODED_TOGETHER] for start in range(0, len(photos), ENCODED_TOGETHER))
+        return np.concatenate([self._run(self.captioner.photo_encoder.__call__, group) for group in groups])
+
+    def checked_features(self, features):
+        """Return features as they are used here; a ValueError for those of another shape than it was built for."""
+        return self.captioner.checked_features(features)
+
+    # === Features -> SearchResult ===
+
+    def _run(self, function, *tensors, **options):
+        """Return what a method returns for tensors, run as a graph.
+
+        A graph is made once for each function, set of options and kind of tensors, and takes any number of photos.
+        """
+        if os.getpid() != self._process:
+            refuse_fork()
+        options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
+        specs = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), tensors)
+        key = function.__name__, tuple(options.items()), repr(specs)
+        if key not in self.graphs:
+            function = functools.partial(function, **options)
+            self.graphs[key] = tf.function(function, input_signature=specs, autograph=False)
+        return self.graphs[key](*tensors)
+
+    def search(self, features, word_noise=None, region_noise=None, *, sample_attention=False, **options):
+        """Return the SearchResult of a batch, tensors in, tensors out: this is the graph.
+
+        Args:
+            features: (photos, regions, feature_dim).
+            word_noise, region_noise: uniform noise that words, and the regions of attention that draws, are drawn with.
+            sample_attention: draw these regions.
+            **options: see `run_search`.
+        """
+        step, state = self._steps(features, _rows_per_photo(options), region_noise if sample_attention else None)
+        options["extra_dims"] = self.extra_dims
+        return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
+
+    def follow(self, features, token_ids):
+        """Return the SearchResult of captions that are given, (photos, max_length), tensors in, tensors out."""
+        step, state = self._steps(features, 1)
+        options = {"num_regions": self.num_regions, "max_length": token_ids.shape[1], "extra_dims": self.extra_dims}
+        return follow(step, state, token_ids, **options, **special_tokens(self.vocabulary))
+
+    def _steps(self, features, rows_per_photo, region_noise=None):
+        """Return the step and state of a search, see `steps_of`."""
+        features = self.captioner.adapter(features)
+        return steps_of(self.captioner.decoder, features, rows_per_photo, region_noise=region_noise)
+
+
+def steps_of(decoder, features, rows_per_photo, *, region_noise=None, drop=None):
+    """Return `step` and `state` as the searches of `keras_sat.search.algorithms` take them.
+
+    Args:
+        decoder: CaptionDecoder.
+        features: what the adapter made of features, (photos, regions, feature_dim).
+        rows_per_photo: captions in the making, for each photo.
+        region_noise: uniform noise (rows, max_length, regions) that attention draws regions with; None uses the
+            expectation.
+        drop: see `keras_sat.model.readout.Readout`.
+    """
+    known = {"features": features, "projected_features": decoder.project_features(features), "drop": drop}
+    step, state = functools.partial(decoder.step, **known), decoder.initial_state(features, rows_per_photo)
+    if region_noise is None:
+        return step, state
+
+    def draw(input_ids, state):
+        state, times = state
+        noise = equations.gumbel(ops.take(region_noise, times[0], axis=1))
+        result = step(input_ids, state, noise=noise)
+        return result._replace(state=(result.state, times + 1), attention_weights=result.selection)
+
+    times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")  # how many steps each row has made
+    return draw, (state, times)
+
+
+# === SearchResult -> CaptionResult ===
+
+
+def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=None):
+    """Return a list of CaptionResult, the best of each photo, with the others in its `alternatives`.
+
+    Args:
+        found: SearchResult.
+        vocabulary: Vocabulary.
+        rows_and_columns: the grid of the maps.
+        photos: what `CaptionResult.image` is to be, for each photo, or None.
+        confidences: of the captions, (photos, results), or None.
+    """
+    found = keras.tree.map_structure(np.asarray, found)
+    results = []
+    for photo in range(len(found.log_probs)):
+        of_photo = []
+        for number in np.flatnonzero(~np.isneginf(found.log_probs[photo])):  # fewer may be possible than asked for
+            of_words = photo, number, slice(found.lengths[photo, number] - found.is_finished[photo, number])
+            words = [vocabulary.tokens[token_id] for token_id in found.token_ids[of_words]]
+            extras = {name: values[of_words] for name, values in found.extras.items()}
+            of_photo.append(
+                CaptionResult(
+                    caption=" ".join(words),
+                    words=words,
+                    log_prob=float(found.log_probs[photo, number]),
+                    attention_weights=found.attention_weights[of_words].reshape(len(words), *rows_and_columns),
+                    extras={name: x[:, 0] if x.shape[1] == 1 else x for name, x in extras.items()},
+                    word_probs=found.word_probs[of_words],
+                    is_finished=bool(found.is_finished[photo, number]),
+                    confidence=None if confidences is None else float(confidences[photo, number]),
+                    image=None if photos is None else photos[photo],
+                )
+            )
+        results.append(dataclasses.replace(of_photo[0], alternatives=of_photo[1:]))
+    return results
+
+
+# === Noise ===
+
+
+def _num_photos(features):
+    return len(tf.nest.flatten(features)[0])
+
+
+def _rows_per_photo(arguments):
+    """Return how many captions are in the making for each photo."""
+    return arguments.get("num_beams", arguments.get("num_samples", 1))
+
+
+def _noise(options, numbers, rows, num_regions):
+    """Return uniform noise for words, (photos * rows, max_length), and for regions, (.., max_length, num_regions).
+
+    Each photo has its own, by its number: its caption does not depend on what else is in the batch. Without a seed it
+    is other noise at each call, and that again after `keras.utils.set_random_seed`, as with the layers of Keras.
+    """
+    draws = options.temperature is not None or options.sample_attention
+    seed = options.seed if options.seed is not None else random.randrange(ANY_COUNT) if draws else 0
+    chance = [np.random.default_rng([seed, options.first_photo + number]) for number in numbers]
+    time, num_regions = options.max_length, num_regions if options.sample_attention else 0
+    shapes = (rows, time), (rows if num_regions else 0, time, num_regions)
+    return [np.concatenate([of_photo.random(shape, dtype=np.float32) for of_photo in chance]) for shape in shapes]
