@@ -40,7 +40,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "pictures.display": ["AttentionDisplay", "plot_history"],
         "pictures.gallery": ["gallery"],
         "scoring.grounding": ["Grounding", "ground"],
-        "training.self_critical": ["SelfCritical"],
+        "beyond.self_critical": ["SelfCritical"],
         "beyond.ensemble": ["Ensemble"],
         "presets": ["PRESETS"],
         "training.recipe": ["fit"],

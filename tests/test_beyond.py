@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import keras_sat.beyond
-from keras_sat.beyond import HOOKS
-from keras_sat.options import CaptionerOptions, SelfCriticalOptions, SteadyOptions
+import keras_sat
+from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
+from keras_sat.options import CaptionerOptions
 
-IDEAS = [path for path in Path(keras_sat.beyond.__file__).parent.glob("*.py") if path.stem not in ("__init__", "hook")]
+FOLDER = Path(keras_sat.__file__).parent
+IDEAS = [path for path in (FOLDER / "beyond").glob("*.py") if path.stem not in ("__init__", "hook")]
 
 
 @pytest.mark.parametrize("path", IDEAS, ids=lambda path: path.stem)
@@ -19,5 +20,14 @@ def test_an_idea_says_where_it_is_from_and_what_it_brought(path):
 
 
 def test_hooks_are_options_of_fit():
-    assert HOOKS.keys() <= {*CaptionerOptions.names(), *SteadyOptions.names(), *SelfCriticalOptions.names()}
+    further = [name for epochs in FURTHER_EPOCHS.values() for name in epochs.options.names()]
+    assert HOOKS.keys() <= {*CaptionerOptions.names(), *further}
     assert all(any(part is not None for part in hook) for hook in HOOKS.values())
+    assert {name.replace("_epochs", "_rate") for name in FURTHER_EPOCHS} <= {*further}
+
+
+def test_training_names_no_idea_of_further_epochs():
+    """An idea with epochs of its own is its file and a line of HOOKS."""
+    for name in ("epochs", "plan"):
+        code = (FOLDER / "training" / f"{name}.py").read_text(encoding="utf-8")
+        assert not [option for option in FURTHER_EPOCHS if option.removesuffix("_epochs") in code]

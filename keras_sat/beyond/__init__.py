@@ -6,12 +6,14 @@ option finds its hook: the captioner and `fit` read it.
 
 from keras_sat.beyond.attend_after import AttendAfter
 from keras_sat.beyond.boxes import AttentionOnBoxes
+from keras_sat.beyond.consistency import FeatureConsistency
 from keras_sat.beyond.guide import Guide
-from keras_sat.beyond.hook import Hook
+from keras_sat.beyond.hook import FurtherEpochs, Hook
 from keras_sat.beyond.label_smoothing import LabelSmoothing
+from keras_sat.beyond.self_critical import SelfCritical
 from keras_sat.beyond.sentinel import WithSentinel
 from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.options import CaptionerOptions, DecoderOptions
+from keras_sat.options import CaptionerOptions, DecoderOptions, SelfCriticalOptions, SteadyOptions
 
 HOOKS = {
     "sentinel": Hook(decoder=WithSentinel),
@@ -19,13 +21,19 @@ HOOKS = {
     "label_smoothing": Hook(term=LabelSmoothing),
     "box_weight": Hook(term=AttentionOnBoxes, needs="boxes"),
     "guide_weight": Hook(term=Guide),
+    "steady_epochs": Hook(
+        epochs=FurtherEpochs(SteadyOptions, FeatureConsistency.of, schedule="cosine", encoder_alone=True)
+    ),
+    "self_critical_epochs": Hook(epochs=FurtherEpochs(SelfCriticalOptions, SelfCritical.of, keeps_before=True)),
 }
+
+FURTHER_EPOCHS = {option: hook.epochs for option, hook in HOOKS.items() if hook.epochs}  # in the order of training
 
 
 def hooks_of(options):
     """Return the hooks of those options, a dict as CaptionerOptions has them, that are not at their default."""
     defaults = CaptionerOptions.defaults()
-    return [hook for option, hook in HOOKS.items() if options.get(option, defaults[option]) != defaults[option]]
+    return [hook for option, hook in HOOKS.items() if option in options and options[option] != defaults.get(option)]
 
 
 def make_decoder(vocabulary_size, options, **of_keras):

@@ -9,11 +9,13 @@ class Hook(NamedTuple):
     Attributes:
         decoder: subclass of CaptionDecoder that takes its place.
         term: subclass of Term.
+        epochs: FurtherEpochs, of the option that says how many.
         needs: the argument of `fit` that it needs.
     """
 
     decoder: Any = None
     term: Any = None
+    epochs: Any = None
     needs: str | None = None
 
 
@@ -50,3 +52,22 @@ class Term:
             extra: list of what comes after input_ids in the batch.
         """
         raise NotImplementedError
+
+
+class FurtherEpochs(NamedTuple):
+    """Epochs with an objective of their own. They come after those on words, in a folder of their own.
+
+    Attributes:
+        options: subclass of Options; those that end in _epochs and _rate are their number and learning rate.
+        objective: function of the captioner from before, the captioner that is trained, the images to train on,
+            TrainingOptions and these options: the objective that the captioner is compiled with.
+        schedule: of the learning rate, "constant" or "cosine".
+        encoder_alone: whether nothing but the encoder is trained, on photos as they are.
+        keeps_before: whether the captioner from before stays where no epoch is better.
+    """
+
+    options: Any
+    objective: Any
+    schedule: str = "constant"
+    encoder_alone: bool = False
+    keeps_before: bool = False

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from data_utils.foreign_text import brief
+from keras_sat.beyond import HOOKS
 from keras_sat.files.saving import refuse_unbuilt
 from keras_sat.model.photo_encoder import BUNDLED
 
@@ -54,8 +55,8 @@ def _refuse_another_encoder(captioner, options):
 
 def _config_of(captioner, vocabulary, options):
     """Return the arguments that the new captioner is made with."""
-    # What leads attention is said anew for each training: detectors are not saved, and boxes belong to the photos.
-    not_kept = dict.fromkeys(("guide_weight", "box_weight"), 0.0)
+    # What guides attention belongs to a training: it has layers that are not saved, or needs more than captions.
+    not_kept = {option: 0.0 for option, hook in HOOKS.items() if hook.term and not hook.term.is_measured}
     config = {**captioner.get_config(), **not_kept, **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
     if captioner.photo_encoder.is_saved or captioner.trained_up_to is not None:
         config["encoder_weights"] = None  # they are taken over from the one before

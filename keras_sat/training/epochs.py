@@ -1,32 +1,29 @@
-"""The three kinds of epochs of a training: on words, to be steady, on rewards; each a training in a folder of its own.
+"""The epochs of a training: on words, and the further ones of keras_sat.beyond; each a training in a folder of its own.
 
-Each takes the `Plan`, and the latter two the captioner from before; each returns what `Training.run` does: captioner,
-whether the training has come to its end, and its figures.
+Both take the `Plan`, and return what `Training.run` does: captioner, whether the training has come to its end, and its
+figures.
 """
 
 import keras
 
 from data_utils.vocabulary import Vocabulary
+from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
 from keras_sat.captioner import Captioner
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.model.updates import WeightUpdates
 from keras_sat.training import callbacks as parts
 from keras_sat.training.run import Training
-from keras_sat.training.self_critical import SelfCritical
-from keras_sat.training.steady import SteadyFeatures
 from keras_sat.training.summary import summary
 
-SELF_CRITICAL_FOLDER, STEADY_FOLDER = "self_critical", "steady"  # within that of the training before
-
-# Options that are said anew for each kind of epochs: a captioner that was trained does not hold them.
-SAID_ANEW = "seed dtype box_weight"
+# Options that each kind of epochs is given: a captioner that was trained does not hold them.
+GIVEN_EACH_TIME = ["seed", "dtype", *(option for option, hook in HOOKS.items() if hook.needs)]
 
 
 def train_on_words(plan):
     """Train with cross-entropy; return what `Training.run` does."""
     options = plan.options
     training = Training(plan, plan.folder, options.epochs)
-    _refuse_if_others_follow(training, STEADY_FOLDER, SELF_CRITICAL_FOLDER)
+    _refuse_if_others_follow(training, FURTHER_EPOCHS)
     training.note(plan.record_of_words())
     if training.has_ended:
         return training.loaded()
@@ -50,91 +47,64 @@ def train_on_words(plan):
     return training.run(captioner, batches, steps)
 
 
-def train_to_be_steady(plan, before):
-    """Let the encoder learn to see the same in photos that changed; return what `Training.run` does."""
-    options, steady = plan.options, plan.steady
-    _check_changes(before, plan)
+def train_further(plan, name, before):
+    """Train a captioner for the epochs of a name in FURTHER_EPOCHS; return what `Training.run` does."""
+    options, epochs, own = plan.options, FURTHER_EPOCHS[name], plan.asked.further[name]
     keras.utils.set_random_seed(options.seed)
+    # What the epochs on words were given has been taken in, but for what is no part of a saved captioner.
     captioner = _trained_further(plan, before)
-    training = Training(plan, plan.folder / STEADY_FOLDER, steady.steady_epochs, "steady ", monitored="val_cider")
-    _refuse_if_others_follow(training, SELF_CRITICAL_FOLDER)
-    training.note(plan.record_of_steadiness(captioner))
+    if not epochs.encoder_alone:
+        WeightUpdates(options).check_rate(captioner)
+    _check_changes(captioner, plan)
+    folder = further_folder(plan.folder, name)
+    kind = f"{folder.name.replace('_', '-')} "
+    training = Training(plan, folder, plan.asked.num_further(name), kind, monitored="val_cider")
+    names = [*FURTHER_EPOCHS]
+    _refuse_if_others_follow(training, names[names.index(name) + 1 :])
+    training.note(plan.record_of_further(name, captioner))
     if training.has_ended:
         return training.loaded()
 
-    _prepare_further(plan, captioner, training)
-    batches = _batches_of_whole_photos(plan, captioner, training, changing=False)
-    num_steps = steady.steady_epochs * plan.team.num_steps(batches)
-    rate = _learning_rate(steady.steady_rate, "cosine", min(100, num_steps // 4), num_steps)
-    strength = options.photo_jitter or 1.0
-    objective = SteadyFeatures(before, strength=strength)
-    # Nothing but the encoder learns: the rest must not decay either.
-    rates = {**_optimizer_options(options), "encoder_rate": 1.0, "first_layer_rate": 1.0, "weight_decay": None}
+    if not options.epochs:  # they are the first
+        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.team))
+    plan.photos.prepare(captioner, num_views=1)
+    if epochs.keeps_before and not _begins_with(training, captioner):
+        return before, False, []
+    plan.photos.note_training(captioner)
+    of_batches = {"group_by": "image", "whole": True, "first_epoch": len(training.epochs)}
+    batches = plan.photos.batches("train", captioner, options, changing=not epochs.encoder_alone, **of_batches)
+    num_steps = training.num_epochs * plan.team.num_steps(batches)
+    warmup_steps = 0 if epochs.schedule == "constant" else min(100, num_steps // 4)
+    rate = _learning_rate(getattr(own, f"{folder.name}_rate"), epochs.schedule, warmup_steps, num_steps)
+    rates = _optimizer_options(options)
+    if epochs.encoder_alone:  # the rest must not decay either
+        rates |= {"encoder_rate": 1.0, "first_layer_rate": 1.0, "weight_decay": None}
+    objective = epochs.objective(before, captioner, plan.photos.of_split("train"), options, own)
     optimizer = _fresh(options.optimizer, learning_rate=rate)
     captioner.compile(optimizer, learning_rate=rate, training_objective=objective, **rates)
     return training.run(captioner, batches)
 
 
-def train_on_rewards(plan, before):
-    """Train a captioner on with CIDEr as its reward; return what `Training.run` does."""
-    options, rewards = plan.options, plan.rewards
-    keras.utils.set_random_seed(options.seed)
-    # What the first kind of epochs was given has been taken in, but for what is no part of a saved captioner.
-    captioner = _trained_further(plan, before)
-    WeightUpdates(options).check_rate(captioner)
-    _check_changes(captioner, plan)
-    folder = plan.folder / SELF_CRITICAL_FOLDER
-    training = Training(plan, folder, rewards.self_critical_epochs, kind="self-critical ", monitored="val_cider")
-    training.note(plan.record_of_rewards(captioner))
-    if training.has_ended:
-        return training.loaded()
-
-    _prepare_further(plan, captioner, training)
-    if not _begins_with(training, captioner):
-        return before, False, []
-    batches = _batches_of_whole_photos(plan, captioner, training)
-    objective = SelfCritical(
-        [image.captions for image in plan.photos.of_split("train")],
-        captioner.vocabulary,
-        num_drawn=rewards.num_drawn,
-        reward_baseline=rewards.reward_baseline,
-        temperature=rewards.drawing_temperature,
-        max_length=options.max_length,
-    )
-    rate = rewards.self_critical_rate
-    optimizer = _fresh(options.optimizer, learning_rate=rate)
-    captioner.compile(optimizer, learning_rate=rate, training_objective=objective, **_optimizer_options(options))
-    return training.run(captioner, batches)
+def further_folder(folder, name):
+    """Return the folder, within that of a training, of the epochs of a name in FURTHER_EPOCHS."""
+    return folder / name.removesuffix("_epochs")
 
 
 def _trained_further(plan, before):
     """Return a captioner that goes on from another, changed as was asked for where that has not been taken in yet."""
     changes = plan.captioner_options()
     return before.adapted(
-        **{name: changes[name] for name in changes if name in SAID_ANEW.split() or not plan.options.epochs}
+        **{name: changes[name] for name in changes if name in GIVEN_EACH_TIME or not plan.options.epochs}
     )
 
 
-def _prepare_further(plan, captioner, training):
-    """Get the photos ready for further epochs; where they are the first, say what is trained."""
-    if not plan.options.epochs:
-        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.team))
-    plan.photos.prepare(captioner, num_views=1)
-
-
-def _batches_of_whole_photos(plan, captioner, training, **options):
-    """Note that a captioner learns from the training photos, and return their batches for further epochs."""
-    plan.photos.note_training(captioner)
-    options |= {"group_by": "image", "whole": True, "first_epoch": len(training.epochs)}
-    return plan.photos.batches("train", captioner, plan.options, **options)
-
-
-def _refuse_if_others_follow(training, *folders):
+def _refuse_if_others_follow(training, names):
     """Refuse more epochs of a training where others have begun with the captioner that it has ended with."""
-    for name in folders:
-        further, _ = read_checkpoint(training.plan.folder / name / "checkpoint")
+    for name in names:
+        folder = further_folder(training.plan.folder, name)
+        further, _ = read_checkpoint(folder / "checkpoint")
         if further and not training.has_ended:
-            kind = "Steady" if name == STEADY_FOLDER else "Self-critical"
+            kind = folder.name.replace("_", "-").capitalize()
             raise ValueError(
                 f"{kind} training has begun here with the captioner of {len(training.epochs)} {training.kind}epochs. "
                 f"For more of them choose another output_dir, with initial_model={str(training.folder / 'model')!r}. "
@@ -157,7 +127,8 @@ def _begins_with(training, captioner, **options):
 
 def _check_changes(captioner, plan):
     """Refuse photos that change each time where the encoder is frozen: it sees each of them once."""
-    asked = {"photo_jitter": plan.options.photo_jitter, "steady_epochs": plan.steady.steady_epochs}
+    of_encoder = [name for name, epochs in FURTHER_EPOCHS.items() if epochs.encoder_alone]
+    asked = {"photo_jitter": plan.options.photo_jitter, **{name: plan.asked.num_further(name) for name in of_encoder}}
     for name, value in asked.items():
         if value and captioner.encoder_training == "frozen":
             raise ValueError(

@@ -6,17 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_utils.datasets.boxes import boxes_of
 from data_utils.files import exclusive_lock
+from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
 from keras_sat.model.precision import resolved_dtype
-from keras_sat.options import (
-    CaptionerOptions,
-    SelfCriticalOptions,
-    SteadyOptions,
-    TrainingOptions,
-    a_flag,
-    split_options,
-)
+from keras_sat.options import CaptionerOptions, TrainingOptions, a_flag, split_options
 from keras_sat.training.folder import describe
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.team import Team
@@ -31,12 +24,11 @@ USUAL = {
     **dict.fromkeys(CaptionerOptions.names()),
     "encoder_weights": CaptionerOptions.defaults()["encoder_weights"],
     **TrainingOptions.defaults(),
-    **SteadyOptions.defaults(),
-    **SelfCriticalOptions.defaults(),
+    **{name: default for epochs in FURTHER_EPOCHS.values() for name, default in epochs.options.defaults().items()},
 }
-# The options of training with words that further epochs, steady ones and those with rewards, follow too.
-WITH_REWARDS_TOO = "batch_size seed deterministic optimizer clip_norm weight_decay average_momentum encoder_rate "
-WITH_REWARDS_TOO += "first_layer_rate photo_jitter patience num_beams max_length dtype"
+# The options of training with words that further epochs follow too.
+OF_FURTHER_EPOCHS_TOO = "batch_size seed deterministic optimizer clip_norm weight_decay average_momentum encoder_rate "
+OF_FURTHER_EPOCHS_TOO += "first_layer_rate photo_jitter patience num_beams max_length dtype"
 
 
 def without_usual(options):
@@ -50,16 +42,14 @@ class Asked:
 
     Attributes:
         training: TrainingOptions.
-        steady: SteadyOptions.
-        rewards: SelfCriticalOptions.
+        further: dict from the names in FURTHER_EPOCHS to the options of these epochs.
         captioner: dict of those of Captioner: what is not in it stays as usual, or as it was before.
         encoder_weights: see Captioner; a captioner to begin from is loaded with them.
         given: dict of those of `training` that were given.
     """
 
     training: TrainingOptions
-    steady: SteadyOptions
-    rewards: SelfCriticalOptions
+    further: dict
     captioner: dict
     encoder_weights: Any
     given: dict
@@ -67,14 +57,19 @@ class Asked:
     @classmethod
     def of(cls, given):
         """Return the `**options` of `fit`, all checked, from those that were given (see `without_usual`)."""
-        kinds = (TrainingOptions, SteadyOptions, SelfCriticalOptions, CaptionerOptions)
-        training, steady, rewards, captioner, of_keras = split_options("fit", given, *kinds, beside=OF_KERAS)
+        classes = [epochs.options for epochs in FURTHER_EPOCHS.values()]
+        kinds = (TrainingOptions, CaptionerOptions, *classes)
+        training, captioner, *further, of_keras = split_options("fit", given, *kinds, beside=OF_KERAS)
         CaptionerOptions.check(**captioner)
         if "dtype" in training:  # what "auto" means here is kept: the training is resumed, and shared, as it began
             training["dtype"] = resolved_dtype(training["dtype"])
         encoder_weights = captioner.pop("encoder_weights", CaptionerOptions.defaults()["encoder_weights"])
-        further = SteadyOptions(**steady), SelfCriticalOptions(**rewards)
-        return cls(TrainingOptions(**training), *further, {**captioner, **of_keras}, encoder_weights, training)
+        further = {name: kind(**own) for name, kind, own in zip(FURTHER_EPOCHS, classes, further)}
+        return cls(TrainingOptions(**training), further, {**captioner, **of_keras}, encoder_weights, training)
+
+    def num_further(self, name):
+        """Return how many epochs there are of a kind in FURTHER_EPOCHS."""
+        return getattr(self.further[name], name)
 
     def check_beginning(self, initial_model, from_scratch):
         """Refuse what leaves it open what to begin from, or leaves nothing to do."""
@@ -89,24 +84,23 @@ class Asked:
                 "Word detectors learn from all captions of a photo together: pass group_by='image' (--group-by image) "
                 f"with `guide_weight`. Received: group_by={self.training.group_by!r}"
             )
-        epochs, further = self.training.epochs, self.steady.steady_epochs + self.rewards.self_critical_epochs
+        epochs, further = self.training.epochs, sum(map(self.num_further, FURTHER_EPOCHS))
         if epochs == 0 and (initial_model is None or not further):
             raise ValueError(
-                "`epochs` must be at least 1, or 0 where an initial_model is to be trained for self_critical_epochs or "
-                f"steady_epochs alone. Received: epochs={epochs} with {further} of these"
+                "`epochs` must be at least 1, or 0 where an initial_model is to be trained for "
+                f"{' or '.join(FURTHER_EPOCHS)} alone. Received: epochs={epochs} with {further} of these"
             )
 
-    def boxes_of(self, boxes, images):
-        """Return the Boxes that `box_weight` needs, of the photos to train on; None where it is 0."""
-        weight = self.captioner.get("box_weight")
-        if not weight or boxes is None:
-            if weight or boxes is not None:
+    def check_needs(self, **arguments):
+        """Refuse an argument of `fit` without the option that takes it, and the option without the argument."""
+        for option, hook in HOOKS.items():
+            weight, argument = self.captioner.get(option), arguments.get(hook.needs)
+            if hook.needs and bool(weight) != (argument is not None):
+                shown = argument if argument is None else str(argument)[:80]
                 raise ValueError(
-                    "`boxes` and `box_weight` go together: the boxes of phrases, and how much they count, such as .5. "
-                    f"Received: boxes={boxes if boxes is None else str(boxes)[:80]!r}, box_weight={weight}"
+                    f"`{hook.needs}` and `{option}` go together: pass both of them, or neither. "
+                    f"Received: {hook.needs}={shown!r}, {option}={weight}"
                 )
-            return None
-        return boxes_of(boxes, [image for image in images if image.split == "train"])
 
     def with_usual(self, usual):
         """Return the same with other options of training where none were given."""
@@ -154,16 +148,6 @@ class Plan:
         """The TrainingOptions."""
         return self.asked.training
 
-    @property
-    def steady(self):
-        """The SteadyOptions."""
-        return self.asked.steady
-
-    @property
-    def rewards(self):
-        """The SelfCriticalOptions."""
-        return self.asked.rewards
-
     def say(self, *lines):
         if self.show_progress:
             print(*lines, sep="\n")
@@ -183,20 +167,13 @@ class Plan:
         captioner["encoder_weights"] = self.asked.encoder_weights
         return describe({**self.noted, **captioner, **self.options.to_dict()}, self.images, self.initial_model)
 
-    def record_of_steadiness(self, captioner):
-        """Return the same of steady training, which begins from a captioner."""
-        steady = self.steady.to_dict()
-        followed = self._followed_further() | {"epochs": steady.pop("steady_epochs"), "schedule": "cosine"}
-        return describe({**followed, **steady}, self.images, captioner)
-
-    def _followed_further(self):
-        options = self.options.to_dict()
-        return {name: options[name] for name in WITH_REWARDS_TOO.split()}
-
-    def record_of_rewards(self, captioner):
-        """Return the same of training with rewards, which begins from a captioner."""
-        rewards = self.rewards.to_dict()
-        followed = self._followed_further()
-        followed |= {"epochs": rewards.pop("self_critical_epochs"), "schedule": "constant"}
-        followed |= {"boxes": self.noted["boxes"], "box_weight": self.asked.captioner.get("box_weight")}
-        return describe({**followed, **rewards}, self.images, captioner)
+    def record_of_further(self, name, captioner):
+        """Return the same of a kind in FURTHER_EPOCHS, which begins from a captioner."""
+        epochs, own = FURTHER_EPOCHS[name], self.asked.further[name].to_dict()
+        followed = {option: getattr(self.options, option) for option in OF_FURTHER_EPOCHS_TOO.split()}
+        followed |= {"epochs": own.pop(name), "schedule": epochs.schedule}
+        if not epochs.encoder_alone:
+            needing = {option: hook.needs for option, hook in HOOKS.items() if hook.needs}
+            followed |= {needed: self.noted[needed] for needed in needing.values()}
+            followed |= {option: self.asked.captioner.get(option) for option in needing}
+        return describe({**followed, **own}, self.images, captioner)

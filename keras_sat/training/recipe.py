@@ -5,21 +5,17 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from data_utils.datasets.boxes import boxes_of
 from data_utils.datasets.read import photos_of_split, read_data
+from keras_sat.beyond import FURTHER_EPOCHS
 from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
 from keras_sat.captioner import Captioner
 from keras_sat.files.saving import save_confidence
-from keras_sat.options import CaptionerOptions, SelfCriticalOptions, SteadyOptions, TrainingOptions, with_options
+from keras_sat.options import CaptionerOptions, TrainingOptions, with_options
 from keras_sat.presets import OWN_PHOTOS
 from keras_sat.scoring.evaluate import learnt_photos
 from keras_sat.training import callbacks as parts
-from keras_sat.training.epochs import (
-    SELF_CRITICAL_FOLDER,
-    STEADY_FOLDER,
-    train_on_rewards,
-    train_on_words,
-    train_to_be_steady,
-)
+from keras_sat.training.epochs import further_folder, train_further, train_on_words
 from keras_sat.training.folder import checksum
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import Asked, Plan, without_usual
@@ -28,7 +24,7 @@ from keras_sat.training.team import Team
 from keras_sat.training.usual import bundled_to_begin_from, encoder_or_usual, preset_or_usual, usual_output_dir
 
 
-@with_options(TrainingOptions, SteadyOptions, SelfCriticalOptions, CaptionerOptions)
+@with_options(TrainingOptions, *(epochs.options for epochs in FURTHER_EPOCHS.values()), CaptionerOptions)
 def fit(
     data,
     *,
@@ -82,12 +78,12 @@ def fit(
     In the end the captioner learns its `confidence` from the dev split, if that has 100 photos or more, see
     `keras_sat.beyond.calibration`.
 
-    `steady_epochs`, see `keras_sat.training.steady`, come behind the `epochs`: an encoder that is trained along learns
-    to give the same features of photos in another size and light. They are a training of their own in the folder steady
-    of `output_dir`; the best of them by CIDEr is kept.
+    `steady_epochs`, see `keras_sat.beyond.consistency`, come after the `epochs`: an encoder that is trained along
+    learns to give the same features of photos in another size and light. They are a training of their own in the
+    folder steady of `output_dir`; the best of them by CIDEr is kept.
 
     `self_critical_epochs` have CIDEr as the reward of whole captions, on whole photos, see
-    `keras_sat.training.self_critical`. They are a training of their own in the folder self_critical of `output_dir`:
+    `keras_sat.beyond.self_critical`. They are a training of their own in the folder self_critical of `output_dir`:
     the captioner from before stays where it is, and is returned where no epoch has a better CIDEr on the dev split. The
     attention penalty, label smoothing, and dropout of words and of word vectors have no place in them.
 
@@ -129,6 +125,7 @@ def fit(
     if preset not in (None, "default") and data == "folder" and initial_model is None:
         from_scratch = True  # which is what the settings of a preset are for
     asked.check_beginning(initial_model, from_scratch)
+    asked.check_needs(boxes=boxes)
     if line is not None:
         say(line)
     with team.in_turn():
@@ -151,8 +148,9 @@ def fit(
 
     folder = Path(output_dir or usual_output_dir(data_name, asked.captioner, initial_model)).expanduser()
     photos = TrainingPhotos(images, data_dir, cache_dir, folder, skip_unreadable, show_progress, team)
-    photos.boxes = asked.boxes_of(boxes, images)
-    photos.check_cache_dir(folder / "model", folder / SELF_CRITICAL_FOLDER / "model")
+    if boxes is not None:
+        photos.boxes = boxes_of(boxes, photos_of_split(images, "train"))
+    photos.check_cache_dir(*(each / "model" for each in (folder, *(further_folder(folder, n) for n in FURTHER_EPOCHS))))
     noted = {"split_seed": split_seed, "skip_unreadable": skip_unreadable}
     noted["boxes"] = None if photos.boxes is None else checksum(str(photos.boxes.phrases))
     plan = Plan(
@@ -165,17 +163,14 @@ def fit(
 
 
 def _train(plan):
-    """Train with words, to be steady, with rewards, each where it was asked for; return the captioner with history."""
-    kinds = (
-        (plan.options.epochs, lambda plan, _: train_on_words(plan), plan.folder),
-        (plan.steady.steady_epochs, train_to_be_steady, plan.folder / STEADY_FOLDER),
-        (plan.rewards.self_critical_epochs, train_on_rewards, plan.folder / SELF_CRITICAL_FOLDER),
-    )
+    """Train on words and then further, each where it was asked for; return the captioner with its history."""
     captioner, is_whole, figures, folder = plan.initial_model, True, [], plan.folder
-    for num_epochs, train, its_folder in kinds:
-        if num_epochs and is_whole:
-            captioner, is_whole, further = train(plan, captioner)
-            figures, folder = [*figures, *further], its_folder
+    if plan.options.epochs:
+        captioner, is_whole, figures = train_on_words(plan)
+    for name in FURTHER_EPOCHS:
+        if is_whole and plan.asked.num_further(name):
+            captioner, is_whole, further = train_further(plan, name, captioner)
+            figures, folder = [*figures, *further], further_folder(plan.folder, name)
     if is_whole:
         _calibrate(plan, captioner, folder / "model")
     captioner.history = parts.Curves(figures, was_interrupted=plan.was_interrupted)

@@ -11,10 +11,10 @@ from small_training import SELF_CRITICAL, At, run_training, train
 import keras_sat
 from data_utils import DATASETS, Vocabulary, make_batches
 from keras_sat import Captioner, SelfCritical, equations
+from keras_sat.beyond.self_critical import CaptionReward, DrawnDropout, mean_of_others
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.scoring.cider import DocumentFrequencies, cider
 from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
-from keras_sat.training.self_critical import CaptionReward, mean_of_others
 
 REGIONS, DIM, LENGTH = 3, 4, 2
 WORDS = ["red", "green", "blue"]
@@ -120,27 +120,28 @@ def test_the_mean_of_the_others():
 def test_what_is_read_is_what_was_drawn_with_dropout_too():
     captioner = make_captioner(dropout_before_readout=0.5, dropout_after_readout=0.5)
     (features, _), *_ = batch_of(CAPTIONS, captioner.vocabulary)
-    thinning = captioner.decoder.thin(3).of_rows(np.repeat(np.arange(3), 4))
-    assert set(np.unique(thinning.before_readout)) == {0.0, 2.0}
+    dropout = DrawnDropout(captioner.decoder, 3)
+    assert set(np.unique(dropout.masks[0])) == {0.0, 2.0}
     noise = np.random.default_rng(0).random((12, 5), dtype="float32")
 
-    def log_probs(thinning):
-        step, state = captioner.steps(features, 4, thinning=thinning)
+    def log_probs(dropout):
+        drop = None if dropout is None else dropout.of_photos(np.repeat(np.arange(3), 4))
+        step, state = captioner.steps(features, 4, drop=drop)
         options = {"num_samples": 4, "temperature": 1.0, "max_length": 5}
         found = run_search(step, state, captioner.vocabulary, REGIONS, noise, **options)
         token_ids = tf.reshape(found.token_ids, (12, 5))
         input_ids = np.concatenate([np.ones((12, 1), "int32"), token_ids[:, :-1]], axis=1)
         order = np.argsort(-(np.asarray(token_ids) > 0).sum(axis=1).reshape(3, 4), axis=1) + 4 * np.arange(3)[:, None]
         rows = order.ravel()
-        rowwise = None if thinning is None else thinning.of_rows(rows)
+        drop_of = None if dropout is None else lambda rows: dropout.of_photos(rows // 4)
         ids = input_ids[rows], np.asarray(token_ids)[rows], (np.asarray(token_ids)[rows] > 0).astype("float32")
-        read = captioner.read(features, *ids, thinning=rowwise)
+        read = captioner.read(features, *ids, drop_of=drop_of)
         received = equations.caption_log_prob(
             read.put_back(equations.word_log_probs(read.logits, read.targets)), ids[2]
         )
         return np.ravel(found.log_probs)[rows], np.asarray(received)
 
-    found, received = log_probs(thinning)
+    found, received = log_probs(dropout)
     np.testing.assert_allclose(received, found, rtol=1e-4)
     plain, _ = log_probs(None)
     assert not np.allclose(plain, found, rtol=1e-2)
@@ -217,7 +218,7 @@ def test_errors(scene_images, scene_cache):
     captioner.compile("adam", training_objective=objective)
     with pytest.raises(ValueError, match='group_by="image"'):
         captioner.fit(make_batches(scene_images, captioner.vocabulary, scene_cache), verbose=0)
-    with pytest.raises(ValueError, match="its reward is plain Python"):
+    with pytest.raises(ValueError, match="the reward of another may be plain Python"):
         captioner.compile("adam", training_objective=objective, jit_compile=True)
 
 

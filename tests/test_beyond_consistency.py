@@ -7,10 +7,10 @@ from small_training import train
 
 from data_utils import DATASETS, Vocabulary, make_batches
 from data_utils.jitter import jittered
+from keras_sat.beyond.consistency import EPSILON, FeatureConsistency, normalised
 from keras_sat.captioner import Captioner
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.checkpoint import read_checkpoint
-from keras_sat.training.steady import EPSILON, SteadyFeatures, normalised
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_normalised():
 
 def test_it_costs_how_far_features_move(captioner, images, monkeypatch):
     teacher = captioner.adapted()
-    objective = SteadyFeatures(teacher)
+    objective = FeatureConsistency(teacher)
     shifted = []
 
     def changed(photos, chance):
@@ -64,7 +64,7 @@ def test_it_costs_how_far_features_move(captioner, images, monkeypatch):
 
 
 def test_photos_change_by_their_own_chance(captioner):
-    objective = SteadyFeatures(captioner, strength=0.5)
+    objective = FeatureConsistency(captioner, strength=0.5)
     photos = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3)).astype(np.uint8)
     found = objective._changed(photos, np.array([[0.25, 0.5], [0.75, 0.125]], np.float32))
     for photo, seed, changed in zip(photos, ([2**22, 2**23], [3 * 2**22, 2**21]), found):
@@ -74,13 +74,13 @@ def test_photos_change_by_their_own_chance(captioner):
 def test_features_are_no_photos(captioner):
     batch = (np.zeros((2, 64, 66), np.float32), np.zeros((2, 5, 3))), np.zeros((2, 5, 3)), np.ones((2, 5, 3))
     with pytest.raises(ValueError, match="Steady training changes photos"):
-        SteadyFeatures(captioner)(captioner, batch)
+        FeatureConsistency(captioner)(captioner, batch)
 
 
 def test_only_the_encoder_learns(captioner, images):
     teacher = captioner.adapted()
     kept = [weight.numpy() for weight in teacher.weights]
-    captioner.compile(learning_rate=3e-4, training_objective=SteadyFeatures(teacher))
+    captioner.compile(learning_rate=3e-4, training_objective=FeatureConsistency(teacher))
     history = captioner.fit(batches_of(images, captioner), epochs=15, verbose=0).history["loss"]
     assert np.mean(history[-3:]) < 0.9 * np.mean(history[:3])
     for weight, before in zip(teacher.weights, kept):
