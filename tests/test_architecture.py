@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("data_utils", "keras_sat")
 FLOORS = (  # of keras_sat: a file imports from its own folder and from the floors above it in this list
-    ("equations", "checks", "installed"),
+    ("show_attend_tell", "equations", "checks", "installed"),
     ("options",),
     ("presets",),
     ("model",),

@@ -14,6 +14,7 @@ nbformat = pytest.importorskip("nbformat")
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 STORIES = [
+    "00_the_paper_on_two_screens",
     "01_words_and_ids",
     "02_an_image_as_196_vectors",
     "03_one_step_of_attention",
@@ -48,7 +49,7 @@ def code(cells):
     return [text for kind, text in cells if kind == "code"]
 
 
-def test_there_are_the_eleven_stories():
+def test_there_are_the_twelve_stories():
     assert [source.stem for source in SOURCES] == STORIES
     assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == STORIES
 
