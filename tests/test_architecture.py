@@ -88,6 +88,13 @@ def test_the_paper_does_not_know_what_goes_beyond_it(path):
     assert not [word for word in BEYOND if word in path.read_text(encoding="utf-8").lower()]
 
 
+@pytest.mark.parametrize(
+    "name, most", {"captioner": 330, "model/decoder": 180, "model/attention": 130, "model/objective": 110}.items()
+)
+def test_what_the_paper_stands_in_is_read_in_one_sitting(name, most):
+    assert (ROOT / "keras_sat" / f"{name}.py").read_text(encoding="utf-8").count("\n") <= most
+
+
 def test_no_imports_go_in_circles():
     """Within a folder too: a file is never needed by one that it needs."""
     needed = {module_name(path): ours(path) for path in [*MODULES, *INITS]}

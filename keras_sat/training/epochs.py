@@ -11,6 +11,7 @@ from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
 from keras_sat.captioner import Captioner
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.model.updates import WeightUpdates
+from keras_sat.options import OptimizerOptions
 from keras_sat.training import callbacks as parts
 from keras_sat.training.run import Training
 from keras_sat.training.summary import summary
@@ -139,8 +140,7 @@ def _check_changes(captioner, plan):
 
 
 def _optimizer_options(options):
-    names = ("clip_norm", "weight_decay", "average_momentum", "encoder_rate", "first_layer_rate")
-    return {name: getattr(options, name) for name in names}
+    return {name: getattr(options, name) for name in OptimizerOptions.names() if name != "learning_rate"}
 
 
 def _new_captioner(plan):
