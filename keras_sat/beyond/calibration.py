@@ -2,6 +2,10 @@
 
 A caption is counted as right where at least two of three of the words with which it names something (all but "a",
 "is", "with" and the like) are among those that people wrote of the photo.
+
+Source: the expected calibration error is that of Naeini et al., 2015, Obtaining Well Calibrated Probabilities Using
+Bayesian Binning.
+What it brought here: see `keras_sat.beyond.confidence`, which is what is learnt.
 """
 
 from __future__ import annotations

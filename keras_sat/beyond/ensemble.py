@@ -1,7 +1,8 @@
 """Several captioners that write one caption: the mean of their probabilities, and of their maps, for each word.
 
-The paper writes with one network. Means of several are as old as networks (Hansen and Salamon, "Neural Network
-Ensembles", 1990).
+Source: Hansen and Salamon, 1990, Neural Network Ensembles.
+What it brought here: CIDEr .614 instead of .597 and BLEU-4 26.3 instead of 24.9, of three captioners and the best of
+them (dev, 3 beams, length penalty .5), in benchmarks/flickr8k/tried.md.
 """
 
 from __future__ import annotations
