@@ -221,7 +221,7 @@ def test_a_batch_gives_what_single_photos_give():
     for photo in range(PHOTOS):
         state = tuple(x[3 * photo : 3 * photo + 3] for x in model.state(3))
         alone = beam_search(model.step, state, num_beams=3, num_results=2, **OPTIONS)
-        for one, other in zip(together, alone):
+        for one, other in zip(tf.nest.flatten(together), tf.nest.flatten(alone)):
             np.testing.assert_allclose(one[photo], other[0], rtol=1e-6)
 
 
@@ -230,7 +230,7 @@ def test_compiled_search_gives_the_same(xla):
     model = Model(4)
     eager = beam_search(model.step, model.state(3), num_beams=3, **OPTIONS)
     compiled = tf.function(beam_search, jit_compile=xla)(model.step, model.state(3), num_beams=3, **OPTIONS)
-    for one, other in zip(eager, compiled):
+    for one, other in zip(tf.nest.flatten(eager), tf.nest.flatten(compiled)):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
@@ -309,9 +309,9 @@ def test_words_are_left_where_the_most_probable_ones_are_blocked():
 
     def step(input_ids, state):
         seen = tf.zeros((tf.shape(input_ids)[0], 2 * WORDS))
-        return Step(tf.tile(logits, [tf.shape(input_ids)[0], 1]), state, seen, tf.ones((tf.shape(input_ids)[0], 1)))
+        return Step(tf.tile(logits, [tf.shape(input_ids)[0], 1]), state, seen, {})
 
-    options = {**OPTIONS, "max_length": 11, "no_repeat_ngram": 1}
+    options = {**OPTIONS, "extra_dims": {}, "max_length": 11, "no_repeat_ngram": 1}
     for rows, search in ((1, greedy_search), (2, functools.partial(beam_search, num_beams=2))):
         found = search(step, (tf.zeros((rows, 1)),), **options)
         tokens = [int(token) for token in found.token_ids[0, 0, : int(found.lengths[0, 0])]]
