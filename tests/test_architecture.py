@@ -195,12 +195,14 @@ def test_the_way_of_a_photo_to_its_caption_is_short(tmp_path):
     picture.write_bytes(draw_scenes(1)[0].png())
     captioner = Captioner.from_pretrained("scenes")
     folders = tuple(f"{ROOT / package}{os.sep}" for package in PACKAGES)
-    crossings = set()
+    crossings, checks = set(), []
 
     def note(frame, event, _):
         called, function = frame.f_code.co_filename, frame.f_code.co_name
         if event != "call" or not called.startswith(folders):
             return
+        if function == "check_together":
+            checks.append(called)
         below = frame.f_back
         while below is not None and not below.f_code.co_filename.startswith(folders):
             below = below.f_back
@@ -214,6 +216,7 @@ def test_the_way_of_a_photo_to_its_caption_is_short(tmp_path):
     finally:
         sys.setprofile(before)
     shown = "\n".join(" ".join(crossing) for crossing in sorted(crossings)).replace(f"{ROOT}{os.sep}", "")
+    assert len(checks) == 1, "options are checked once"
     assert 20 < len(crossings) <= 27, shown
     assert len({file for *files, _ in crossings for file in files}) <= 14, shown
 

@@ -88,6 +88,15 @@ def test_members_without_attention_are_left_out_of_the_maps(features):
         np.testing.assert_allclose(result.attention_weights.reshape(maps.shape), maps, rtol=1e-4)
 
 
+def test_what_some_members_tell_of_each_word_is_their_mean(features):
+    telling, silent = make_captioner(1, sentinel=True), make_captioner(2)
+    (result,) = Ensemble([telling, silent]).caption_features(features[:1], num_beams=1)
+    (alone,) = telling.attend_features(features[:1], result.caption)
+    np.testing.assert_allclose(result.from_photo, alone.from_photo, rtol=1e-4)
+    (result,) = Ensemble([silent, silent]).caption_features(features[:1], num_beams=1)
+    assert result.from_photo is None and result.extras == {}
+
+
 def test_grids_of_different_size_meet_on_the_finest():
     coarse, fine = (make_captioner(seed, encoder="tiny", image_size=size) for seed, size in ((1, 16), (2, 32)))
     coarse_grid, fine_grid = coarse.rows_and_columns(), fine.rows_and_columns()
