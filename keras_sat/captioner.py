@@ -48,8 +48,8 @@ class Captioner(Trainer):
 
     Args:
         vocabulary: Vocabulary, or its list of words.
-        **options: see `keras_sat.options.CaptionerOptions`; what the encoder is made of ENCODERS documents, what is
-            done to its features FeatureAdapter, and the rest CaptionDecoder. A `keras.Model` that is passed as
+        **options: see `keras_sat.options.CaptionerOptions`; ENCODERS documents what the encoder is made of,
+            FeatureAdapter what is done to its features, and CaptionDecoder the rest. A `keras.Model` that is passed as
             `encoder` to be frozen gets trainable=False. `expectation_probability` can be changed while training by the
             weight `expectation_share` (see `BeginWithExpectations`). `dtype` is that of the decoder: a name or policy
             of Keras, or "auto" (see `keras_sat.model.precision`).
@@ -119,7 +119,7 @@ class Captioner(Trainer):
     apply_gradients = staticmethod(apply_gradients)
 
     def option(self, name):
-        """Return the value of an option: those of the encoder are kept by it, which may change them."""
+        """Return the value of an option; one of the encoder is asked of it, since it may change after `__init__`."""
         of_encoder = self.photo_encoder.settings()
         return of_encoder[name] if name in of_encoder else getattr(self.options, name)
 
@@ -254,7 +254,7 @@ class Captioner(Trainer):
         saving.save(self, directory, overwrite, precision)
 
     def get_build_config(self):
-        """Keras asks for this when it writes a file of its own, which it could not read again: it is refused."""
+        """Refuse to be written or cloned by Keras: the copy could not be read again."""
         of_keras = "keras.saving.save_model or keras.models.clone_model"
         raise ValueError(f"{saving.NO_ONE_FILE} That makes a copy too. Received: a captioner for {of_keras}")
 

@@ -137,12 +137,12 @@ def attended_features(selection, features):
 
 
 def word_log_probs(logits, target_ids):
-    """Return log p(y_t | a, y_1 .. y_{t-1}) of each target word, (rows, time), from logits (rows, time, vocabulary)."""
+    """Return log p(y_t | a, y_1 .. y_{t-1}) of each target word, (...), from logits (..., vocabulary)."""
     return -ops.sparse_categorical_crossentropy(target_ids, logits, from_logits=True)
 
 
 def mean_log_probs(logits):
-    """Return the mean of log p over the whole vocabulary, (rows, time): the other part of label smoothing."""
+    """Return the mean of log p over the whole vocabulary, (...): the other part of label smoothing."""
     return ops.mean(logits, axis=-1) - ops.logsumexp(logits, axis=-1)
 
 

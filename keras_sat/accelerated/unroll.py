@@ -27,7 +27,7 @@ def read_words(decoder, projected_words, state, features, projected_features, no
     options = {"dense_layers": dense_layers, "summed_layers": summed_layers}
     options |= {"token_weights": token_weights, "photos": ops.shape(features)[0]}
 
-    if not decoder.context_varies:  # nothing but the cells is in the loop: attention follows, at all times at once
+    if not decoder.cells_read_context:  # nothing but the cells is in the loop: attention follows, at all times at once
 
         def advance(state, projected_inputs):
             state = decoder.advance(projected_inputs, state)
@@ -85,8 +85,8 @@ def _split(values, first):
 def _dense_layers_of_step(decoder):
     """Return the LoopDense layers that each step calls: all of the decoder, or of its cells, but those outside."""
     outside = [decoder.cells[0].input_projection]  # of all words at once
-    outside += [] if decoder.context_varies else [decoder.cells[0].context_projection]
-    parts = [decoder] if decoder.context_varies else decoder.cells
+    outside += [] if decoder.cells_read_context else [decoder.cells[0].context_projection]
+    parts = [decoder] if decoder.cells_read_context else decoder.cells
     layers = [layer for part in parts for layer in part._flatten_layers() if isinstance(layer, LoopDense)]
     return [layer for layer in layers if layer.built and layer not in outside]
 

@@ -23,7 +23,7 @@ class AttendAfter(CaptionDecoder):
 
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)
-        self.context_varies = False  # the recurrent layers see the mean annotation vector at all times
+        self.cells_read_context = False  # but the mean annotation vector, at all times
 
     def read_word(self, projected_word, state, features, projected_features, noise=None, sampled=None):
         overview = self.cells[0].context_projection(equations.mean_annotation(features))

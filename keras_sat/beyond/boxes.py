@@ -1,7 +1,7 @@
 """Boxes: attention learns to be where people drew boxes for what the words name.
 
 At each word that names something in a phrase with boxes, it costs minus the logarithm of the attention on these. With
-alpha_ti of equation (4), and c_ti, the share of region i that the boxes of word t cover,
+alpha_ti of equation (5), and c_ti, the share of region i that the boxes of word t cover,
 
     -log sum_i alpha_ti c_ti.
 

@@ -1,6 +1,6 @@
-"""Attention: score the regions, and select among them. The paper's score; what makes the choice is in `selections`.
+"""The attention layer, and the paper's additive scores; `selections` says how weights pick regions.
 
-For another scoring see `keras_sat.model.scorings`.
+Other scores are in `scorings`. Additive ones of many regions have a fast twin: keras_sat/accelerated/install.py.
 """
 
 import keras
@@ -23,13 +23,14 @@ class Attention(keras.layers.Layer):
         hidden_state: the top layer's state, (rows, hidden_dim): in the paper h_{t-1}, the one BEFORE this step.
         features: the annotation vectors a_i, (photos, regions, feature_dim); rows is a multiple of photos.
         projected_features: what `project` made of the features; None calls it. Pass it when there are many steps.
-        noise, sampled: see `hard`.
+        noise, sampled: see `selections.hard`.
 
     Returns: Attended.
     """
 
     def __init__(self, *, selection="soft", **kwargs):
-        super().__init__(**{"autocast": False, **kwargs})  # noise stays in float32
+        kwargs.setdefault("autocast", False)  # noise stays in float32
+        super().__init__(**kwargs)
         if selection not in ATTENTIONS:
             raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: selection={brief(selection)}")
         self.selection = selection

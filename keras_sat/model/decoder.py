@@ -47,8 +47,9 @@ class CaptionDecoder(layers.Layer):
         policy = {"dtype": self.dtype_policy}
         kind = self.attention, self.scoring, self.attention_dim
         self.attention_layer = make_attention(*kind, name="attention", **policy)
-        self.draws_places, self.chooses = ATTENTIONS[self.attention][1:]  # see Selection
-        self.context_varies = self.chooses  # the one that the cells read: then attention must be in their loop
+        selection = ATTENTIONS[self.attention]
+        self.draws_places, self.chooses = selection.draws_places, selection.chooses
+        self.cells_read_context = self.chooses  # one that changes: where they do not, attention can follow their loop
         self.embedding = layers.Embedding(vocabulary_size, self.embedding_dim, name="embedding", **policy)  # E
         cell, size = CELLS[self.cell], self.num_layers * self.hidden_dim
         self.has_cell_states = cell.has_cell_state
@@ -74,15 +75,13 @@ class CaptionDecoder(layers.Layer):
         self.attention_layer.build(state_shape, features_shape)
         self.embedding.build()
         for layer, cell in enumerate(self.cells):
-            cell.build_for(*((self.hidden_dim,) if layer else (self.embedding_dim, feature_dim)))
+            cell.build_for(self.hidden_dim if layer else self.embedding_dim, None if layer else feature_dim)
         self.initial_hidden.build((None, feature_dim))
         if self.has_cell_states:
             self.initial_cell.build((None, feature_dim))
         if self.has_gate:
             self.gate.build(state_shape)
         self.readout.build((None, self.embedding_dim), state_shape, (None, feature_dim))
-
-    # === One step ===
 
     def project_features(self, features):
         """Return W_a a_i + b, or whatever else the scoring needs of each photo once: `projected_features`."""
@@ -91,10 +90,11 @@ class CaptionDecoder(layers.Layer):
     def initial_state(self, features, rows_per_photo=1):
         """Return h_0 and c_0, made of the mean annotation vector by f_init,h and f_init,c."""
         mean = equations.mean_annotation(features)
-        layers = [self.initial_hidden, self.initial_cell] if self.has_cell_states else [self.initial_hidden]
-        states = [ops.repeat(layer(mean), rows_per_photo, axis=0) for layer in layers]
-        hidden_states, *cell_states = (tuple(ops.split(state, self.num_layers, axis=-1)) for state in states)
-        return DecoderState(hidden_states, *(cell_states or [()]))
+
+        def states(f_init):
+            return tuple(ops.split(ops.repeat(f_init(mean), rows_per_photo, axis=0), self.num_layers, axis=-1))
+
+        return DecoderState(states(self.initial_hidden), states(self.initial_cell) if self.has_cell_states else ())
 
     def step(self, input_ids, state, features, projected_features, training=False, noise=None, drop=None):
         """Return the Step from y_{t-1}, `input_ids` (rows,), and a DecoderState; noise: (rows, regions), or None.
@@ -110,10 +110,10 @@ class CaptionDecoder(layers.Layer):
     def embed(self, input_ids, training):
         """Return E y of the words, (..., embedding_dim)."""
         embedded = self.drop_embedding(self.embedding(input_ids), training=training)
-        if not (training and self.dropout_words):
-            return embedded
-        kept = self.drop_words(ops.ones_like(input_ids, dtype=embedded.dtype), training=True)
-        return embedded * ops.expand_dims(kept, -1)
+        if training and self.dropout_words:
+            kept = self.drop_words(ops.ones_like(input_ids, dtype=embedded.dtype), training=True)
+            embedded = embedded * ops.expand_dims(kept, -1)
+        return embedded
 
     def read_word(self, projected_word, state, features, projected_features, noise=None, sampled=None):
         """Return the next state, and the Attended: h_{t-1} says where to look, and z_t is read with the word."""
@@ -152,11 +152,12 @@ class CaptionDecoder(layers.Layer):
         features = ops.cast(features, self.compute_dtype)
         state = self.initial_state(features, ops.shape(input_ids)[0] // ops.shape(features)[0])
         embedded = self.embed(ops.transpose(input_ids), training)  # of all words at once, as their projection is
-        projected = self.cells[0].input_projection(embedded), state, features, self.project_features(features)
-        return Unrolled(embedded, *self.read_words(*projected, noise, sampled, token_weights))
+        start = self.cells[0].input_projection(embedded), state, features, self.project_features(features)
+        return Unrolled(embedded, *self.read_words(*start, noise, sampled, token_weights))
 
     def read_words(self, projected_words, state, features, projected_features, noise, sampled, token_weights):
         """Return h_t and the parts of Attended at all times, (time, rows, dim): `read_word` in a loop."""
+        # accelerated/install.py puts a fast twin in its place, which leaves out what `token_weights` says is padding.
         if projected_words.shape[0] is None:
             raise ValueError(
                 "The plain loop over the words needs captions of a known length: pass `run_eagerly=True` to `compile`. "
@@ -164,8 +165,8 @@ class CaptionDecoder(layers.Layer):
             )
         steps = []
         for t in range(projected_words.shape[0]):
-            now = projected_features, None if noise is None else noise[:, t], sampled
-            state, attended = self.read_word(projected_words[t], state, features, *now)
+            noise_t = None if noise is None else noise[:, t]
+            state, attended = self.read_word(projected_words[t], state, features, projected_features, noise_t, sampled)
             steps.append((state.hidden_states[-1], *attended))
         return keras.tree.map_structure(lambda *times: ops.stack(times), *steps)
 

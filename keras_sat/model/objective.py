@@ -14,9 +14,6 @@ from keras_sat.model.metrics import Objective
 from keras_sat.model.reading import as_rows
 from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_of_mean, sum_over_replicas
 
-OPTIONS = "attention_penalty_weight num_samples reward_weight entropy_weight expectation_probability expectation_for "
-OPTIONS += "use_baseline"
-
 
 class PaperObjective:
     """The paper's objective: equation (14), or (12) where attention draws places.
@@ -24,7 +21,7 @@ class PaperObjective:
     Args:
         add_weight: the captioner's method of that name: what the objective remembers belongs to the captioner.
         seed_generator: `keras.random.SeedGenerator` of sampled attention and coins.
-        options: CaptionerOptions, of which it takes those in OPTIONS.
+        options: CaptionerOptions.
         terms: further costs, see `keras_sat.beyond.hook.Term`.
 
     Attributes:
@@ -33,13 +30,11 @@ class PaperObjective:
     """
 
     def __init__(self, add_weight, seed_generator, options, terms=()):
-        self.seed_generator, self.terms = seed_generator, terms
-        for name in OPTIONS.split():
-            setattr(self, name, getattr(options, name))
+        self.options, self.seed_generator, self.terms = options, seed_generator, terms
         scalar = {"shape": (), "initializer": "zeros", "trainable": False, "aggregation": "only_first_replica"}
         self.baseline = add_weight(name="baseline", **scalar)
         self.expectation_share = add_weight(name="expectation_share", **scalar)
-        self.expectation_share.assign(self.expectation_probability)
+        self.expectation_share.assign(options.expectation_probability)
 
     def __call__(self, captioner, batch, training=True):
         """Return the Objective of ((features, input_ids, further inputs for terms), target_ids, token_weights).
@@ -48,11 +43,11 @@ class PaperObjective:
         """
         (features, input_ids, *extra), target_ids, token_weights = batch
         captioner.build_once(features.shape, input_ids.shape)
-        draws, chooses = training and captioner.samples_attention, captioner.decoder.chooses
+        draws, chooses = training and captioner.decoder.draws_places, captioner.decoder.chooses
         captions = [as_rows(x) for x in (input_ids, target_ids, token_weights)]
         chance = {}
         if draws:
-            captions = [ops.repeat(x, self.num_samples, axis=0) for x in captions]
+            captions = [ops.repeat(x, self.options.num_samples, axis=0) for x in captions]
             chance = self._chance(captioner, photos_with_words(token_weights, ops.shape(features)[0]), captions[0])
         adapted = captioner.adapter(captioner.features(features, training=training), training=training)
         read = captioner.read(adapted, *captions, training=training, **chance)
@@ -64,8 +59,9 @@ class PaperObjective:
         penalty = penalty if chooses else ops.zeros_like(penalty)  # nothing was chosen that could be punished
         entropy = equations.attention_entropy(read.attention_weights)
         gain = self._surrogate(log_prob, entropy, read, chance["sampled"]) if draws else log_prob
-        weighted_penalty = self.attention_penalty_weight * penalty
-        costs, loss = weighted_penalty - gain, weighted_penalty - log_prob  # the surrogate's value would say nothing
+        weighted_penalty = self.options.attention_penalty_weight * penalty
+        costs = weighted_penalty - gain
+        loss = weighted_penalty - log_prob  # what is shown: the surrogate's value says nothing
         figures = {
             "cross_entropy": (-word_log_probs, read.token_weights),
             "penalty": (penalty, is_caption),
@@ -90,18 +86,18 @@ class PaperObjective:
         photos, (rows, time) = ops.shape(is_photo)[0], ops.shape(input_ids)
         shape = (rows // photos, time, captioner.num_regions)
         uniform = ops.reshape(draw_for_photos(is_photo, shape, self.seed_generator), (rows, *shape[1:]))
-        one, seed = self.expectation_for == "pass", self.seed_generator
-        coins = keras.random.uniform((1,), seed=seed) if one else draw_for_photos(is_photo, (), seed)
+        one_coin, seed = self.options.expectation_for == "pass", self.seed_generator
+        coins = keras.random.uniform((1,), seed=seed) if one_coin else draw_for_photos(is_photo, (), seed)
         sampled = ops.cast(coins >= self.expectation_share, "float32")
         sampled = ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)
         return {"noise": equations.gumbel(uniform), "sampled": sampled}
 
     def _surrogate(self, log_prob, entropy, read, sampled):
         """Return for each row a number whose gradient is that of equation (12)."""
-        reward = log_prob - self.baseline if self.use_baseline else log_prob
+        reward = log_prob - self.baseline if self.options.use_baseline else log_prob
         location = equations.location_log_prob(read.attention_weights, read.selection, read.token_weights)
         entropy = ops.sum(entropy * read.token_weights, axis=-1)
-        kind = {"reward_weight": self.reward_weight, "entropy_weight": self.entropy_weight}
+        kind = {"reward_weight": self.options.reward_weight, "entropy_weight": self.options.entropy_weight}
         return equations.hard_attention_surrogate(log_prob, location, entropy, reward=reward, sampled=sampled, **kind)
 
     def _move_baseline(self, log_prob, sampled):

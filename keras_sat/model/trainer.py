@@ -1,7 +1,8 @@
 """How a captioner learns: compile, fit and the train step, on any objective.
 
 The step is `train_step`: TensorFlow's gradients of what the objective says that a batch costs, and an update by
-`WeightUpdates`. Keras runs it as a graph, on a GPU compiled by XLA, and on all devices of a strategy.
+`WeightUpdates`. Keras runs it as a graph, compiled by XLA where `compile` says so; `keras_sat.training.team` runs it on
+several devices.
 """
 
 import keras
@@ -20,8 +21,8 @@ class Trainer(keras.Model):
     """A Keras model that brings its own objective. A subclass makes what stands under Attributes, and `build_once`.
 
     Attributes:
-        decoder: CaptionDecoder.
-        photo_encoder: PhotoEncoder.
+        photo_encoder, adapter, decoder: the parts of the network.
+        feature_shape, num_regions: of what it is given and of what attention is paid to, None until it is built.
         paper_objective: PaperObjective, which is minimised where `compile` is given no other.
         term_layers: the layers of its terms, which only a training needs.
         apply_gradients: function of (optimizer, gradients, weights) that takes one step of the optimizer.
@@ -53,7 +54,7 @@ class Trainer(keras.Model):
             optimizer: a name, such as "adam" or "rmsprop", or a Keras optimizer, which is used as it is.
             training_objective: what a batch costs instead of the paper's loss: a function of captioner and batch that
                 returns an Objective.
-            jit_compile: compile with XLA. "auto" does so where there is one GPU and no training_objective.
+            jit_compile: compile with XLA. "auto" does so on a GPU, with one replica and no training_objective.
             **options: see OptimizerOptions; others are those of `keras.Model.compile`, without loss and metrics.
         """
         of_keras = {name: options.pop(name) for name in [*options] if name not in OptimizerOptions.names()}
@@ -74,8 +75,9 @@ class Trainer(keras.Model):
         self.training_objective = training_objective or self.paper_objective
         self.means = Means()
         if jit_compile == "auto":
-            jit_compile = training_objective is None and bool(tf.config.list_physical_devices("GPU"))
-            jit_compile = jit_compile and self.distribute_strategy.num_replicas_in_sync == 1
+            may = training_objective is None and not of_keras.get("run_eagerly")
+            may = may and self.distribute_strategy.num_replicas_in_sync == 1
+            jit_compile = may and bool(tf.config.list_physical_devices("GPU"))
         super().compile(optimizer=optimizer, jit_compile=jit_compile, **of_keras)
         self.build_terms()
 
@@ -90,7 +92,7 @@ class Trainer(keras.Model):
                 self.build_for(batches, name)
         if self.built and self.compiled:
             with self.distribute_strategy.scope():
-                self.make_training_state()  # averages begin anew, whatever it is that the batches come from
+                self.make_training_state()  # averages begin again, and where `x` is no tf.data.Dataset, all of it
         try:
             return super().fit(x, *args, shuffle=shuffle, **kwargs)
         finally:
@@ -155,7 +157,7 @@ class Trainer(keras.Model):
             loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
         weights = self.trainable_variables
         gradients = [
-            # None: of a term's layers, where another objective has no part for them. A word's rows of E add up.
+            # None: a term's layer under another objective. E's gradient comes as rows, of which those of a word add up.
             tf.zeros(weight.shape, weight.dtype) if gradient is None else tf.convert_to_tensor(gradient)
             for weight, gradient in zip(weights, tape.gradient(loss, weights))
         ]
