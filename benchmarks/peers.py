@@ -88,9 +88,9 @@ def carry_over(decoder, peer):
     put(peer.score, kernel=attention.score_vector.numpy()[:, None])
     dense(peer.initial_hidden, decoder.initial_hidden)
     dense(peer.initial_cell, decoder.initial_cell)
-    dense(peer.state_readout, decoder.state_readout)
-    dense(peer.context_readout, decoder.context_readout)
-    dense(peer.word_logits, decoder.word_logits)
+    dense(peer.state_readout, decoder.readout.state_readout)
+    dense(peer.context_readout, decoder.readout.context_readout)
+    dense(peer.word_logits, decoder.readout.word_logits)
     # One gate for all of the context: the same number in every place of the vector.
     feature_dim = peer.gate.out_features
     put(

@@ -77,8 +77,8 @@ W_h, v = plain(decoder.attention_layer.state_projection.kernel), plain(decoder.a
 f_h, f_c, f_beta = dense(decoder.initial_hidden), dense(decoder.initial_cell), dense(decoder.gate)
 T_y, T_bias = dense(cell.input_projection)
 T_h, T_z = plain(cell.recurrent_projection.kernel), plain(cell.context_projection.kernel)
-L_o, L_bias = dense(decoder.word_logits)
-L_h, L_z = plain(decoder.state_readout.kernel), plain(decoder.context_readout.kernel)
+L_o, L_bias = dense(decoder.readout.word_logits)
+L_h, L_z = plain(decoder.readout.state_readout.kernel), plain(decoder.readout.context_readout.kernel)
 
 
 def sigmoid(x):
