@@ -51,15 +51,16 @@ class Attention(keras.layers.Layer):
         raise NotImplementedError
 
     def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
-        hidden_state, features = (ops.cast(x, self.compute_dtype) for x in (hidden_state, features))
+        query = self.project_state(ops.cast(hidden_state, self.compute_dtype))
         projected_features = self.project(features) if projected_features is None else projected_features
-        return self.look(self.score(self.project_state(hidden_state), projected_features), features, noise, sampled)
+        return self.look(self.score(query, projected_features), features, noise, sampled)
 
     def look(self, attention_scores, features, noise=None, sampled=None):
         """Return the Attended of scores e_ti, (rows, regions): equations (5), (8) or (13), and the context."""
         attention_weights = equations.attention_weights(attention_scores)
         selection = ATTENTIONS[self.selection].select(attention_weights, noise, sampled)
-        return Attended(equations.attended_features(selection, features), attention_weights, selection)
+        context = equations.attended_features(selection, ops.cast(features, self.compute_dtype))
+        return Attended(context, attention_weights, selection)
 
     def get_config(self):
         return {**super().get_config(), "selection": self.selection}
