@@ -65,7 +65,7 @@ def assert_twins_agree(decoder, *, tolerance=1e-6, **options):
     found, cost, gradients = unrolled(decoder, **options)
     with without_fast_twins():
         plain_found, plain_cost, plain_gradients = unrolled(decoder, **options)
-    np.testing.assert_allclose(cost, plain_cost, rtol=tolerance)
+    np.testing.assert_allclose(cost, plain_cost, rtol=tolerance, atol=tolerance)
     for name, fast, plain in zip(NAMES, found, plain_found):
         assert fast.dtype == plain.dtype
         np.testing.assert_allclose(fast, plain, atol=tolerance, err_msg=name)
