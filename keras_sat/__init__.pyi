@@ -143,7 +143,7 @@ class CaptionDecoder(Any):
     vocabulary_size: Any
     attention_layer: Any
     draws_places: Any
-    context_varies: Any
+    cells_read_context: Any
     embedding: Any
     has_cell_states: Any
     cells: Any
