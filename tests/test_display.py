@@ -404,7 +404,7 @@ def test_the_share_from_the_photo_stands_below_each_panel(tmp_path):
 
 
 def test_the_share_comes_with_a_result_and_must_fit():
-    result = CaptionResult("a dog", ["a", "dog"], -1.0, np.full((2, 2, 2), 0.25), np.array([0.1, 0.9]))
+    result = CaptionResult("a dog", ["a", "dog"], -1.0, np.full((2, 2, 2), 0.25), {"from_photo": np.array([0.1, 0.9])})
     display = AttentionDisplay.from_result(result, image=np.zeros((8, 8, 3), np.uint8))
     np.testing.assert_array_equal(display.from_photo, [0.1, 0.9])
     with pytest.raises(ValueError, match=r"2 words, from_photo of shape \(3,\)"):

@@ -119,13 +119,11 @@ def test_each_twin_runs_where_it_is_meant_to(monkeypatch):
         raise StopIteration
 
     decoder = make_decoder()
-    monkeypatch.setattr(unroll, "unroll", taken)
+    monkeypatch.setattr(unroll, "read_words", taken)
     with pytest.raises(StopIteration):
         unrolled(decoder)
     with without_fast_twins():
         unrolled(decoder)
-    monkeypatch.setattr(keras.config, "backend", lambda: "another")
-    unrolled(decoder)
 
 
 def test_the_switch_goes_back_after_an_error():
@@ -163,7 +161,7 @@ def test_the_plain_loop_in_a_graph_knows_how_long_captions_are_or_says_so(length
     graph = tf.function(lambda *inputs: decoder(*inputs).logits, input_signature=specs, autograph=False)
     with without_fast_twins():
         if lengths is None:
-            with pytest.raises(ValueError, match=r"run_eagerly=True.* Received: input_ids of shape \(6, None\)"):
+            with pytest.raises(ValueError, match=r"run_eagerly=True.* Received: projected words of shape \(None, "):
                 graph(features, input_ids)
             return
         logits = graph(features, input_ids)

@@ -134,7 +134,7 @@ class CaptionDecoder(layers.Layer):
             before = state.cell_states[layer] if self.has_cell_states else None
             hidden_state, *cell_state = cell(inputs, state.hidden_states[layer], before)
             hidden_states.append(hidden_state)
-            cell_states += cell_state
+            cell_states += cell_state if self.has_cell_states else []
         return DecoderState(tuple(hidden_states), tuple(cell_states))
 
     # === A whole caption ===
