@@ -157,7 +157,7 @@ def test_the_shortest_one_runs():
 def test_the_check_knows_its_notebooks():
     command = [sys.executable, FOLDER / "check.py", "99"]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and "Expected the beginning of one of: 01_words_and_ids" in done.stderr
+    assert done.returncode == 2 and f"Expected the beginning of one of: {STORIES[0]}" in done.stderr
 
 
 # === notebooks/README.md ===

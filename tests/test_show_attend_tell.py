@@ -67,9 +67,9 @@ def weights_of_both(model, decoder):
         (model.state_projection, [attention.state_projection]),
         (model.gate, [decoder.gate]),
         (model.lstm_gates, [cell.input_projection, cell.recurrent_projection, cell.context_projection]),
-        (model.state_readout, [decoder.state_readout]),
-        (model.context_readout, [decoder.context_readout]),
-        (model.word_logits, [decoder.word_logits]),
+        (model.state_readout, [decoder.readout.state_readout]),
+        (model.context_readout, [decoder.readout.context_readout]),
+        (model.word_logits, [decoder.readout.word_logits]),
     ]
     pairs = [(layer.kernel, [its.kernel for its in theirs]) for layer, theirs in layers]
     pairs += [(layer.bias, [theirs[0].bias]) for layer, theirs in layers if layer.use_bias]
@@ -86,7 +86,7 @@ def make_both(vocabulary, features, attention="soft", **options):
         weight.assign(random.normal(scale=0.6, size=weight.shape))
     # A Captioner's search forbids three of the special tokens, and captions of random words would hardly ever end.
     bias = {"<pad>": -100.0, "<start>": -100.0, "<unk>": -100.0, "<end>": 3.0}
-    captioner.decoder.word_logits.bias.assign([bias.get(token, 0.0) for token in vocabulary.tokens])
+    captioner.decoder.readout.word_logits.bias.assign([bias.get(token, 0.0) for token in vocabulary.tokens])
 
     model = ShowAttendTell(len(vocabulary), attention, **SIZES)
     model(features[:1], np.zeros((1, 1), "int32"))
@@ -233,6 +233,7 @@ def test_padding_changes_nothing(scene_vocabulary, attention):
     assert not np.allclose(found[0][:2], found[2][:2], rtol=0.1)
 
 
+@pytest.mark.slow
 def test_as_a_graph_it_draws_anew_in_each_step():
     model = ShowAttendTell(9, "hard", **SIZES)
     model.dropout.rate, model.optimizer = 0, keras.optimizers.SGD(0.0)

@@ -32,7 +32,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from data_utils import CaptionedImage, FeatureCache, draw_scenes, is_true, make_batches, tokenise
-from keras_sat import AttentionDisplay, Captioner, show_attend_tell
+from keras_sat import AttentionDisplay, Captioner, CaptionResult, ground, show_attend_tell
 from keras_sat.show_attend_tell import ShowAttendTell, caption, objective, train_step
 
 plt.rcParams["figure.dpi"] = 80
@@ -45,8 +45,8 @@ def show(*parts):
 # %% [markdown]
 # ## Shapes, letters and weights
 #
-# The letters are the paper's, and numbers in parentheses are its equations. The names of the weights are ours; a comment
-# gives the paper's letter.
+# The letters are the paper's, and numbers in parentheses are its equations. Weights have longer names; a comment gives
+# the paper's letter.
 
 # %%
 print(inspect.getsource(show_attend_tell).partition("\n\n\nclass")[0])
@@ -102,7 +102,7 @@ show(objective)
 show(train_step, caption)
 
 # %% [markdown]
-# [06](06_soft_attention_trained.ipynb) does a training step by hand, and [08](08_words_out.ipynb) has beams and sampling.
+# [06](06_soft_attention_trained.ipynb) does a training step by hand. [08](08_words_out.ipynb) has beams and sampling.
 #
 # That was all of it. Now it learns.
 #
@@ -130,3 +130,117 @@ batches = make_batches(images, vocabulary, cache, batch_size=64)
 (features, input_ids), target_ids, token_weights = first_batch = next(iter(batches))
 print(len(images), "captions; features", features.shape, " input_ids", input_ids.shape)
 print(images[0].captions[0])
+
+# %% [markdown]
+# ## Soft attention learns
+#
+# The sizes are small, and so is the world of the scenes: dropout is off, and the learning rate is higher than for
+# photos. It rises first and falls later. The first call of `train_step` makes the weights; `tf.function` then compiles
+# it. This takes a minute or so.
+
+
+# %%
+def train(model, epochs, learning_rate):
+    """Train, and return the mean loss of each epoch."""
+    steps = epochs * len(batches)
+    rate = keras.optimizers.schedules.CosineDecay(0.0, steps - 50, warmup_target=learning_rate, warmup_steps=50)
+    model.optimizer = keras.optimizers.Adam(rate, global_clipnorm=5.0)
+    model.dropout.rate = 0
+    train_step(model, first_batch)
+    step = tf.function(train_step)
+    return [np.mean([step(model, batch) for batch in batches]) for _ in range(epochs)]
+
+
+keras.utils.set_random_seed(0)
+sizes = {"embedding_dim": 32, "hidden_dim": 128, "attention_dim": 64}
+soft = ShowAttendTell(len(vocabulary), "soft", **sizes)
+losses = {"soft": train(soft, 7, learning_rate=1e-2)}
+print(f"{soft.count_params():,} weights; loss of each epoch:", *(f"{loss:.1f}" for loss in losses["soft"]))
+
+# %% [markdown]
+# It has never seen these scenes.
+
+# %%
+unseen = [scene for scene in draw_scenes(400, seed=1502, twin_share=0) if len(scene.objects) == 2]
+grids = bundled.encode(np.stack([scene.image for scene in unseen]))
+captions, true = {"soft": caption(soft, grids, vocabulary)}, {}
+
+
+def check(name):
+    """Count the true captions. Return how often attention is on the object that a colour or a shape is said of."""
+    results = [CaptionResult(" ".join(words), words, 0.0, maps.reshape(-1, 8, 8)) for words, maps in captions[name]]
+    true[name] = np.mean([is_true(scene, result.caption) is True for scene, result in zip(unseen, results)])
+    return ground(results, unseen)
+
+
+grounding = check("soft")
+print(f"{true['soft']:.0%} of {len(unseen)} captions are true.")
+print(
+    f"In these, for {grounding.pointing:.0%} of the colours and shapes the peak is on the object or one cell around it,"
+)
+print(f"with {grounding.mass:.0%} of the attention. These cells are {grounding.uniform_mass:.0%} of the grid.")
+
+
+def draw(name, number):
+    words, maps = captions[name][number]
+    _, axes = plt.subplots(1, len(words) + 1, figsize=(1.05 * len(words) + 1, 1.5), layout="constrained")
+    AttentionDisplay(unseen[number].image, words, maps.reshape(-1, 8, 8)).plot(axes)
+
+
+for number in range(3):
+    draw("soft", number)
+
+# %% [markdown]
+# The light is where the attention was. It is spread widely, since the penalty asks that each of the 64 regions gets
+# some. Still, in true captions its peak is nearly always on or beside the object that a colour or shape names, although
+# nobody told it where that is. [05](05_without_attention.ipynb) has more of that measure, and
+# [09](09_how_good_is_it.ipynb) scores captions.
+#
+# ## Hard attention, briefly
+#
+# It starts from the weights of soft attention and trains for two more epochs, now with draws. First row: the weights
+# that it draws from. Second row: the regions that it drew while it read the same caption.
+
+# %%
+hard = ShowAttendTell(len(vocabulary), "hard", **sizes)
+hard(features, input_ids)  # makes the weights
+hard.set_weights(soft.get_weights())
+losses["hard"] = train(hard, 2, learning_rate=2e-3)
+captions["hard"] = caption(hard, grids, vocabulary)
+check("hard")
+print(f"{true['hard']:.0%} are true; baseline {float(hard.baseline):.1f}")
+
+# %%
+words, _ = captions["hard"][0]
+read = np.array([[vocabulary.start_token_id, *vocabulary.caption_to_ids(words)]])
+noise = np.random.default_rng(0).gumbel(size=(1, read.shape[1], 64)).astype("float32")
+_, _, drawn = hard(grids[:1], read, noise, np.ones(1, "float32"))
+captions["drawn"] = [(words, drawn[0, :-1].numpy())]
+draw("hard", 0)
+draw("drawn", 0)
+
+# %% [markdown]
+# ## Exercises
+#
+# 1. Let the gate see nothing but a constant: `self.gate(ops.zeros_like(h)) * z`. Are the captions still true?
+# 2. Set `show_attend_tell.PENALTY_WEIGHT = 0.0` before you train. What do the maps look like?
+# 3. Change one line of the file and run tests/test_show_attend_tell.py. Which test notices?
+#
+# ## Next
+#
+# [01 · Words and ids](01_words_and_ids.ipynb) begins at the beginning: how a caption becomes numbers.
+#
+# The last cell checks what this notebook has claimed.
+
+# %%
+source = inspect.getsource(show_attend_tell)
+assert len(source.splitlines()) <= 130 and "keras_sat.Captioner" in source.partition('"""\n\n')[0]
+assert {len(image.captions[0].split()) for image in images} == {10} and features.shape == (64, 64, 66)
+assert len(unseen) > 100 and not {scene.image_id for scene in unseen} & set(ids)
+assert losses["soft"][-1] < losses["soft"][0] - 5 and true["soft"] > 0.5
+assert grounding.pointing > 0.8 and grounding.mass > 1.3 * grounding.uniform_mass
+entropy = np.mean([-np.sum(maps * np.log(maps + 1e-30), axis=1).mean() for words, maps in captions["soft"]])
+assert 0.7 * np.log(64) < entropy < np.log(64)  # spread widely, but not evenly
+assert true["hard"] > 0.3 and float(hard.baseline) < -1 and float(soft.baseline) == 0
+np.testing.assert_allclose(captions["drawn"][0][1].max(axis=1), 1)  # one region for each word
+assert (captions["hard"][0][1].max(axis=1) < 1).all()
