@@ -4,14 +4,14 @@ A convolutional network turns a photo into a grid of L annotation vectors a_i (l
 the caption. Before each word it looks at the grid: at all of it, with weights ("soft" attention), or at one region that
 it draws ("hard" attention). Numbers in parentheses are the paper's equations. Shapes: B captions, C words, L regions, K
 words in the vocabulary; D, m, n: sizes of annotation vectors, word vectors, LSTM. `keras_sat.Captioner` computes the
-same, faster and with many options: tests/test_show_attend_tell.py holds it equal to this file.
+same from the same weights, faster and with many options: tests/test_show_attend_tell.py holds the two equal.
 """
 
 import keras
 import tensorflow as tf
 from keras import layers, ops
 
-PENALTY_WEIGHT, REWARD_WEIGHT, ENTROPY_WEIGHT = 0.33, 0.1, 0.002  # lambda of (14); lambda_r and lambda_e of section 4.1
+PENALTY_WEIGHT, REWARD_WEIGHT, ENTROPY_WEIGHT = 0.33, 0.1, 0.002  # lambda of (14), lambda_r and lambda_e: released code
 
 
 class ShowAttendTell(keras.Model):
@@ -71,11 +71,11 @@ class ShowAttendTell(keras.Model):
 
 
 def objective(model, batch, noise=None, sampled=None, training=False):
-    """Return the loss (14), what training minimises instead if regions are drawn (12), and the next baseline b."""
+    """Return the loss (14), what is minimised (the loss, or what has the gradient (12)), and the next baseline b."""
     (a, input_ids), target_ids, token_weights = batch  # as data_utils.make_batches yields it
     input_ids, target_ids, weights = (ops.reshape(x, (-1, x.shape[-1])) for x in (input_ids, target_ids, token_weights))
     a = ops.repeat(a, input_ids.shape[0] // a.shape[0], axis=0)  # a photo may have several captions
-    is_caption = weights[:, 0]  # weights are 1 for words and 0 for padding, of words and of captions
+    is_caption = weights[:, 0]  # 1 for a caption; 0 for a row of padding alone, which fills a batch up
     logits, alpha, s = model(a, input_ids, noise, sampled, training=training)
     word_log_p = -ops.sparse_categorical_crossentropy(target_ids, logits, from_logits=True)  # log p(y_t | ..), (B, C)
     log_p = ops.sum(word_log_p * weights, axis=1)  # (B,): log p(y | a), or log p(y | s, a) where s was drawn
@@ -85,7 +85,7 @@ def objective(model, batch, noise=None, sampled=None, training=False):
         return loss, loss, model.baseline
     b, num_drawn = model.baseline, ops.sum(sampled * is_caption)
     log_alpha = ops.log(alpha + 1e-30) * weights[:, :, None]  # 1e-30: finite where a weight has rounded to 0
-    log_p_s = ops.sum(s * log_alpha, axis=(1, 2))  # log p(s | a), (B,)
+    log_p_s = ops.sum(s * log_alpha, axis=(1, 2))  # log p(s | a), (B,), where s was drawn: `reward` is 0 elsewhere
     entropy = -ops.sum(alpha * log_alpha, axis=(1, 2))  # H[s], (B,)
     reward = sampled * ops.stop_gradient(log_p - b)
     surrogate = REWARD_WEIGHT * reward * log_p_s + ENTROPY_WEIGHT * entropy  # log p + this has the gradient (12)
@@ -114,7 +114,7 @@ def caption(model, a, vocabulary, max_length=20):
     """Return for each photo its words and where the model looked for them, (words, L): greedy search, expected z_t."""
     a = ops.cast(a, "float32")
     (h, c), steps = model.initial_state(a), []
-    y = ops.full(a.shape[:1], vocabulary.start_token_id)
+    y = ops.full(a.shape[:1], vocabulary.start_token_id, dtype="int32")
     for _ in range(max_length):
         logits, h, c, alpha, _ = model.step(a, y, h, c)
         y = ops.argmax(logits, axis=-1)

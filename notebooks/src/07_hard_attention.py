@@ -353,7 +353,7 @@ for name, captioner in (("scenes", soft_as_hard), ("scenes-hard", hard)):
 # 4. Gumbel-softmax. A place is drawn as the largest of $\log \alpha_{t,i} + g_i$, with Gumbel noise $g_i$
 #    (`equations.sample_locations`). Replace "the largest" by a softmax with a temperature $\tau$,
 #    $\mathrm{softmax}((\log \alpha_t + g) / \tau)$: it has a gradient, and for small $\tau$ it is nearly one-hot.
-#    Hint: write a function of `(attention_weights, noise, sampled)` like `keras_sat.model.attention.hard` that does it,
+#    Hint: write a function of `(attention_weights, noise, sampled)` like `selections.hard` that does it,
 #    name it in `keras_sat.ATTENTIONS` as a `Selection` that `draws_places`, and take
 #    `make_tiny(attention=..., reward_weight=0.0)`: the gradient goes through the draw. Is it that of $L_s$? How does
 #    its variance change with $\tau$?
