@@ -4,6 +4,7 @@ The model is small enough to list every path that attention can take. The variat
 L_s = sum_s p(s | a) log p(y | s, a), equation (10), a smooth function of the weights.
 """
 
+import dataclasses
 import itertools
 import re
 from pathlib import Path
@@ -89,6 +90,11 @@ def pairs(monkeypatch):
     exec(block.partition("captioner =")[0], {})
 
 
+def change(captioner, **options):
+    """Give the objective of a captioner other options."""
+    captioner.paper_objective.options = dataclasses.replace(captioner.options, **options)
+
+
 @pytest.mark.usefixtures("pairs")
 @pytest.mark.parametrize("attention, with_baseline, number", all_slow_but(KINDS[0], KINDS))
 def test_the_mean_of_sampled_gradients_is_the_exact_gradient(attention, with_baseline, number):
@@ -102,7 +108,7 @@ def test_the_mean_of_sampled_gradients_is_the_exact_gradient(attention, with_bas
     assert np.abs(z).max() < 5 and 0.5 < np.mean(z**2) < 1.6
     np.testing.assert_allclose(sampled.mean(axis=0)[~random], exact[~random], atol=1e-4)
     # A test that could not fail would be worth nothing: without the second term the gradient is far off.
-    captioner.paper_objective.reward_weight = 0.0
+    change(captioner, reward_weight=0.0)
     pathwise = sampled_gradients(captioner, number // 4)
     error = pathwise.std(axis=0, ddof=1) / np.sqrt(len(pathwise))
     assert np.abs((pathwise.mean(axis=0) - exact)[random] / error[random].clip(1e-6)).max() > 2 * np.sqrt(len(pathwise))
@@ -130,7 +136,7 @@ def test_more_draws_lower_the_variance_in_proportion(number, tolerance):
 def test_entropy_has_its_own_gradient():
     captioner = make_captioner(reward_weight=0.0, entropy_weight=0.0, num_samples=50)
     plain = sampled_gradients(captioner, 200).mean(axis=0)
-    captioner.paper_objective.entropy_weight = 2.0
+    change(captioner, entropy_weight=2.0)
     with_entropy = sampled_gradients(captioner, 200).mean(axis=0)
     names = [weight.name for weight in captioner.trainable_variables for _ in range(int(np.prod(weight.shape)))]
     score_vector = [i for i, name in enumerate(names) if name == "score_vector"]
