@@ -1,7 +1,8 @@
 """What goes beyond the paper: one idea a file, each with its source and what it brought here.
 
 They hang on hooks of the decoder, the objective and the epochs of a training, which never name them. HOOKS is where an
-option finds its hook: the captioner and `fit` read it.
+option finds its hook: the captioner and `fit` read it. Confidence, its calibration and ensembles take a captioner that
+is trained. Other scores than additive ones are in SCORINGS; what is done to photos and features is in keras_sat/model.
 """
 
 from keras_sat.beyond.attend_after import AttendAfter
