@@ -174,7 +174,7 @@ def test_the_peer_learns_from_the_same_loss(pair, peers):
     with tf.GradientTape() as tape:
         mean = captioner.objective(batch, training=False).mean
     assert loss == pytest.approx(float(mean), rel=1e-5)
-    ours = tape.gradient(mean, captioner.decoder.word_logits.kernel.value)
+    ours = tape.gradient(mean, captioner.decoder.readout.word_logits.kernel.value)
     assert {name for name, weight in peer.named_parameters() if not torch.equal(weight, before[name])} == set(before)
     theirs = (before["word_logits.weight"] - peer.word_logits.weight).detach().numpy().T / 1e-3
     factor = np.abs(theirs).max() / np.abs(ours).max()  # 1, or less where gradients were clipped

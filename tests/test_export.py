@@ -199,7 +199,7 @@ def built(**options):
         weight.assign(3 * weight)  # so that words and maps are not all alike
     bias = np.zeros(len(captioner.vocabulary))
     bias[[captioner.vocabulary.end_token_id, captioner.vocabulary.unk_token_id]] = -2, 2
-    captioner.decoder.word_logits.bias.assign(bias)
+    captioner.decoder.readout.word_logits.bias.assign(bias)
     return captioner
 
 

@@ -243,7 +243,7 @@ class LoseTheWeights(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         if epoch == self.epoch:
-            kernel = self.model.decoder.word_logits.kernel
+            kernel = self.model.decoder.readout.word_logits.kernel
             kernel.assign(kernel.numpy() * np.nan)
 
 
@@ -285,7 +285,7 @@ class LoseTheWeightsAtTheEnd(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         if self.epoch == 1 and batch == self.params["steps"] - 1:
-            bias = self.model.decoder.word_logits.bias
+            bias = self.model.decoder.readout.word_logits.bias
             bias.assign(bias.numpy() * np.nan)
 
     def on_epoch_begin(self, epoch, logs=None):
