@@ -74,7 +74,7 @@ def seeds_of_dropout(strategy):
         captioner = Captioner(["a"], encoder=None, attention="hard")
     for _ in range(2):  # the second time nothing changes
         Team(strategy).share_state(captioner)
-    generators = captioner.decoder.drop_before.seed_generator, captioner.random_generator
+    generators = captioner.decoder.readout.drop_before.seed_generator, captioner.random_generator
     copies = [strategy.experimental_local_results(generator.state.value) for generator in generators]
     return [[copy.numpy().tolist() for copy in of_generator] for of_generator in copies]
 
