@@ -53,7 +53,7 @@ LAYERS = {  # by name: what Keras' test is given
         "expected_output_shape": Decoded((ROWS, TIME, WORDS), MAPS, MAPS, {"from_photo": (ROWS, TIME, 1)}),
     },
     "Readout": {
-        "init_kwargs": {"vocabulary_size": WORDS},
+        "init_kwargs": {"vocabulary_size": WORDS, "embedding_dim": DIM},
         "input_shape": {"embedded_shape": STATE, "hidden_state_shape": STATE, "context_shape": STATE},
         "expected_output_shape": (ROWS, WORDS),
     },

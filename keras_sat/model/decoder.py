@@ -63,8 +63,8 @@ class CaptionDecoder(layers.Layer):
         self.drop_embedding = layers.Dropout(self.dropout_embedding, seed=self.seed + 2, **policy)
         self.drop_words = layers.Dropout(self.dropout_words, seed=self.seed + 4, **policy)
         rates = {"dropout_before": self.dropout_before_readout, "dropout_after": self.dropout_after_readout}
-        readout = {"deep_output": self.deep_output, "activation": self.readout_activation, **rates, "seed": self.seed}
-        self.readout = Readout(vocabulary_size, name="readout", **readout, **policy)
+        readout = {"embedding_dim": self.embedding_dim, "deep_output": self.deep_output, **rates, "seed": self.seed}
+        self.readout = Readout(vocabulary_size, activation=self.readout_activation, name="readout", **readout, **policy)
 
     @property
     def has_gate(self):

@@ -12,6 +12,7 @@ class Readout(layers.Layer):
 
     Args:
         vocabulary_size: number of tokens.
+        embedding_dim: length of a word's vector, m of the paper, and of the readout.
         deep_output: False puts state and context side by side instead, with one layer for both.
         activation: of the readout.
         dropout_before, dropout_after: of h_t, and of the readout before L_o.
@@ -29,6 +30,7 @@ class Readout(layers.Layer):
         self,
         vocabulary_size,
         *,
+        embedding_dim=512,
         deep_output=True,
         activation=None,
         dropout_before=0.5,
@@ -38,25 +40,27 @@ class Readout(layers.Layer):
     ):
         super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
+        self.embedding_dim = embedding_dim
         self.deep_output = deep_output
         self.activation = activation
         self.dropout_before, self.dropout_after = dropout_before, dropout_after
         self.seed = seed
         policy = {"dtype": self.dtype_policy}
+        if deep_output:
+            readout = {"units": embedding_dim, "use_bias": False, **policy}
+            self.state_readout = layers.Dense(name="state_readout", **readout)  # L_h
+            self.context_readout = layers.Dense(name="context_readout", **readout)  # L_z
         self.activate = layers.Activation(activation, name="activate", **policy)
         self.drop_before = layers.Dropout(dropout_before, seed=seed, name="drop_before", **policy)
         self.drop_after = layers.Dropout(dropout_after, seed=seed + 1, name="drop_after", **policy)
+        self.word_logits = layers.Dense(vocabulary_size, name="word_logits", **policy)  # L_o
 
     def build(self, embedded_shape, hidden_state_shape, context_shape):
-        dim = embedded_shape[-1] if self.deep_output else hidden_state_shape[-1] + context_shape[-1]
         if self.deep_output:
-            readout = {"units": dim, "use_bias": False, "dtype": self.dtype_policy}
-            self.state_readout = layers.Dense(name="state_readout", **readout)  # L_h
-            self.context_readout = layers.Dense(name="context_readout", **readout)  # L_z
             self.state_readout.build(hidden_state_shape)
             self.context_readout.build(context_shape)
-        self.word_logits = layers.Dense(self.vocabulary_size, name="word_logits", dtype=self.dtype_policy)  # L_o
-        self.word_logits.build((None, dim))
+        joined = hidden_state_shape[-1] + context_shape[-1]
+        self.word_logits.build((None, self.embedding_dim if self.deep_output else joined))
 
     def call(self, embedded, hidden_state, context, training=False, drop=None):
         drop_before, drop_after = drop or (self.drop_before, self.drop_after)
@@ -69,5 +73,13 @@ class Readout(layers.Layer):
         return ops.cast(self.word_logits(drop_after(self.activate(readout), training=training)), "float32")
 
     def get_config(self):
-        names = ("vocabulary_size", "deep_output", "activation", "dropout_before", "dropout_after", "seed")
+        names = (
+            "vocabulary_size",
+            "embedding_dim",
+            "deep_output",
+            "activation",
+            "dropout_before",
+            "dropout_after",
+            "seed",
+        )
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
