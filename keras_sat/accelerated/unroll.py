@@ -10,7 +10,7 @@ from keras import ops
 from keras_sat import equations
 from keras_sat.accelerated.loop import loop_over_time
 from keras_sat.model.cells import LoopDense, LSTMCell
-from keras_sat.model.states import Attended, DecoderState
+from keras_sat.model.states import DecoderState
 
 
 def read_words(decoder, projected_words, state, features, projected_features, noise, sampled, token_weights):
@@ -49,8 +49,8 @@ def read_words(decoder, projected_words, state, features, projected_features, no
     specs += [(dim, "float32") for dim in decoder.extra_dims.values()]
     noise = None if noise is None else ops.swapaxes(noise, 0, 1)
     sampled = None if sampled is None else ops.broadcast_to(sampled[:, None], (time, rows, 1))
-    *maps, extras = _split(loop_over_time(read_word, state, (projected_words, noise, sampled), specs, **options), 4)
-    return *maps, dict(zip(decoder.extra_dims, extras))
+    values = loop_over_time(read_word, state, (projected_words, noise, sampled), specs, **options)
+    return *values[:4], dict(zip(decoder.extra_dims, values[4:]))
 
 
 def attend_at_all_times(decoder, top_states, features, projected_features, noise=None, sampled=None):
@@ -72,14 +72,7 @@ def attend_at_all_times(decoder, top_states, features, projected_features, noise
     noise = None if noise is None else ops.reshape(noise, (-1, noise.shape[-1]))
     sampled = None if sampled is None else ops.repeat(sampled, time)
     attended = decoder.attend(states, features, projected_features, noise, sampled)
-    return keras.tree.map_structure(
-        lambda x: ops.swapaxes(ops.reshape(x, (rows, time, x.shape[-1])), 0, 1), Attended(*attended)
-    )
-
-
-def _split(values, first):
-    """Return the first values, and a list of the others."""
-    return *values[:first], values[first:]
+    return keras.tree.map_structure(lambda x: ops.swapaxes(ops.reshape(x, (rows, time, x.shape[-1])), 0, 1), attended)
 
 
 def _dense_layers_of_step(decoder):

@@ -33,5 +33,5 @@ class LabelSmoothing(Term):
         return cls(options.label_smoothing) if options.label_smoothing else None
 
     def __call__(self, features, target_ids, read, extra):
-        lost = equations.word_log_probs(read.logits, read.targets) - equations.mean_log_probs(read.logits)
+        lost = read.log_probs - equations.mean_log_probs(read.logits)
         return self.share * equations.caption_log_prob(read.put_back(lost), read.token_weights), {}

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_sat import equations
+
 
 class Reading(NamedTuple):
     """What the decoder makes of captions that are given.
@@ -12,6 +14,7 @@ class Reading(NamedTuple):
     Attributes:
         logits: of the words, without those for padding, (words, vocabulary).
         targets: the words themselves, (words,).
+        log_probs: log p of each, (words,).
         positions: where they stand, time * rows + row, (words,).
         token_weights: (rows, time), 0 for padding.
         attention_weights, selection: (rows, time, regions).
@@ -20,6 +23,7 @@ class Reading(NamedTuple):
 
     logits: Any
     targets: Any
+    log_probs: Any
     positions: Any
     token_weights: Any
     attention_weights: Any
@@ -76,7 +80,8 @@ def read_captions(
     logits = decoder.readout(embedded, hidden_states, context, training=training, drop=drop)
     targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), positions)
     maps = keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), unrolled[3:])
-    return Reading(logits, targets, positions, token_weights, *maps)
+    log_probs = equations.word_log_probs(logits, targets)
+    return Reading(logits, targets, log_probs, positions, token_weights, *maps)
 
 
 def _positions_of_words(token_weights, fixed_shapes):
