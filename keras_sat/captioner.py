@@ -296,8 +296,8 @@ class Captioner(Trainer):
         """Return a saved captioner, or one that is bundled with keras_sat. Nothing is downloaded.
 
         Args:
-            model: a folder that `save` wrote, or a bundled name: "flickr8k" or "flickr8k-hard", which speak of photos
-                (docs/model-card.md), or "scenes", "scenes-hard" or "scenes-none", which speak of the built-in scenes.
+            model: a folder that `save` wrote, or a bundled name: "flickr8k", "flickr8k-hard" or "flickr8k-paper",
+                for photos (docs/model-card.md), or "scenes", "scenes-hard" or "scenes-none", for the built-in scenes.
                 None: the bundled "flickr8k", even where the current folder has one of that name.
             **options: see `load`.
         """

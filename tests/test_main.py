@@ -258,7 +258,7 @@ def test_info_names_what_it_finds(tmp_path, capsys):
     assert main(["info", "--data-dir", str(tmp_path)]) == 0
     output = capsys.readouterr().out
     assert "data: folder: 1 photos, 1 captions" in output and "data: coco: No caption file found" in output
-    assert "bundled models: flickr8k, flickr8k-hard, scenes" in output
+    assert "bundled models: flickr8k, flickr8k-hard, flickr8k-paper, scenes" in output
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from data_utils import DATASETS
 from keras_sat import ENCODERS
 from keras_sat.__main__ import main
 from keras_sat.command_line.arguments import build_parser
-from keras_sat.model import attention
+from keras_sat.model import scorings, selections
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -229,8 +229,8 @@ def test_the_ways_through_the_house_run(in_empty_folder, monkeypatch):
 @pytest.mark.slow
 def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
     """The blocks of docs/extending.md."""
-    monkeypatch.setitem(attention.SCORINGS, "cosine", None)  # taken away again in the end
-    monkeypatch.setitem(attention.ATTENTIONS, "pairs", None)
+    monkeypatch.setitem(scorings.SCORINGS, "cosine", None)  # taken away again in the end
+    monkeypatch.setitem(selections.ATTENTIONS, "pairs", None)
     monkeypatch.setitem(DATASETS, "shades", None)
     names = {}
     for block in python_blocks(ROOT / "docs" / "extending.md"):
