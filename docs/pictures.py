@@ -66,6 +66,19 @@ def draw_photo():
     figure.savefig(HERE / "photo_attention.png", dpi=80)
 
 
+def draw_paper_and_beyond():
+    """Where the paper's own network, and the one that goes beyond it, look for words of the same sentence."""
+    displays = []
+    for name in ("flickr8k-paper", "flickr8k"):
+        read = keras_sat.Captioner.from_pretrained(name).attend(str(HERE / "photo.jpg"), "a man with a camera on grass")
+        named = [position for position, word in enumerate(read.words) if word in ("man", "camera", "grass")]
+        words = [read.words[position] for position in named]
+        displays.append(keras_sat.AttentionDisplay(read.image, words, read.attention_weights[named]))
+    figure = Figure(figsize=(8, 4.6), layout="constrained")
+    keras_sat.AttentionDisplay.compare(displays, names=["the paper", "beyond"], ax=figure.subplots(2, 4))
+    figure.savefig(HERE / "paper_and_beyond.png", dpi=80)
+
+
 def draw_cartoon():
     """The same scene as the shipped captioner with soft attention describes it, word by word."""
     scene = unseen_scene()
@@ -78,4 +91,5 @@ if __name__ == "__main__":
     save_scene()
     draw_attention()
     draw_photo()
+    draw_paper_and_beyond()
     draw_cartoon()
