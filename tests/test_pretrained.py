@@ -13,10 +13,12 @@ import keras_sat
 from data_utils import draw_scenes, photos_of_split, tokenise
 from data_utils.datasets.boxes import read_boxes
 from data_utils.files import read_json
+from keras_sat.beyond import HOOKS, hooks_of
 from keras_sat.beyond.calibration import SHARE_NAMED, share_named
 from keras_sat.command_line.demo import report_on
 from keras_sat.files.model_folder import ENCODERS, pretrained_directory, pretrained_names
 from keras_sat.model import encoder_weights
+from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.phrases import ground_phrases
@@ -142,10 +144,18 @@ def test_it_looks_at_what_it_names(name, flickr8k_images, real_data):
     assert met["small"]["mass"] > 0.25 and met["small"]["pointing"] > 0.35
 
 
+def test_one_is_the_papers_own_network():
+    captioner = keras_sat.Captioner.from_pretrained("flickr8k-paper")
+    assert hooks_of(captioner.options.to_dict()) == [HOOKS["label_smoothing"]], "nothing else goes beyond the paper"
+    assert type(captioner.decoder) is CaptionDecoder and captioner.decoder.has_gate
+    assert captioner.options.scoring == "additive" and captioner.options.attention_penalty_weight == 0.33
+
+
 @pytest.mark.slow
-def test_it_describes_photos_that_it_has_not_seen(flickr8k_captioner, flickr8k_images):
+@pytest.mark.parametrize("name", ["flickr8k", "flickr8k-paper"])
+def test_it_describes_photos_that_it_has_not_seen(name, flickr8k_images):
     chosen = photos_of_split(flickr8k_images, "dev")[:200]
-    captions = [result.caption for result in flickr8k_captioner.caption(chosen)]
+    captions = [result.caption for result in keras_sat.Captioner.from_pretrained(name).caption(chosen)]
     references = [image.captions for image in chosen]
     assert bleu(references, captions)["bleu_4"] > 0.2 and cider(references, captions)["cider"] > 0.5
     assert len(set(captions)) > 150  # the model card has the figures of all 1,000
