@@ -1,4 +1,4 @@
-"""What goes beyond the paper: each idea says where it is from and what it brought, and hangs on one line of HOOKS."""
+"""Beyond the paper: each idea names its source and its gain, and is one line of HOOKS."""
 
 import ast
 from pathlib import Path
@@ -14,9 +14,9 @@ IDEAS = [path for path in (FOLDER / "beyond").glob("*.py") if path.stem not in (
 
 
 @pytest.mark.parametrize("path", IDEAS, ids=lambda path: path.stem)
-def test_an_idea_says_where_it_is_from_and_what_it_brought(path):
+def test_an_idea_names_its_source_and_its_gain(path):
     described = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-    assert "Source: " in described and "What it brought here: " in described
+    assert "Source: " in described and "Gain here: " in described
 
 
 def test_hooks_are_options_of_fit():

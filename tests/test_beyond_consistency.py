@@ -73,7 +73,7 @@ def test_photos_change_by_their_own_chance(captioner):
 
 def test_features_are_no_photos(captioner):
     batch = (np.zeros((2, 64, 66), np.float32), np.zeros((2, 5, 3))), np.zeros((2, 5, 3)), np.ones((2, 5, 3))
-    with pytest.raises(ValueError, match="Steady training changes photos"):
+    with pytest.raises(ValueError, match="Feature consistency needs photos"):
         FeatureConsistency(captioner)(captioner, batch)
 
 

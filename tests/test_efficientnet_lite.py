@@ -101,7 +101,7 @@ def test_weights_that_do_not_fit_are_named(network, tmp_path):
     missing = {name: array for name, array in arrays.items() if name != "_blocks.3._bn1.bias"}
     with pytest.raises(ValueError, match=r"_blocks.3._bn1.bias is missing"):
         assign_torch_weights(network, missing)
-    with pytest.raises(ValueError, match=r"_blocks.99.weight is not known"):
+    with pytest.raises(ValueError, match=r"_blocks.99.weight is unknown"):
         assign_torch_weights(network, {**arrays, "_blocks.99.weight": np.zeros(3)})
     with pytest.raises(ValueError, match=r"_conv_stem and _bn0 have the shapes \[\(8, 3, 5, 5\)"):
         assign_torch_weights(network, {**arrays, "_conv_stem.weight": np.zeros((8, 3, 5, 5))})
@@ -110,7 +110,7 @@ def test_weights_that_do_not_fit_are_named(network, tmp_path):
             assign_torch_weights(network, {**arrays, "_conv_stem.weight": np.zeros(shape)})
     for wrong in (np.nan, np.inf):
         norm = np.full_like(arrays["_bn0.running_mean"], wrong)
-        with pytest.raises(ValueError, match="_conv_stem or _bn0 holds numbers that are not finite"):
+        with pytest.raises(ValueError, match="_conv_stem or _bn0 has values that are NaN or infinite"):
             assign_torch_weights(network, {**arrays, "_bn0.running_mean": norm})
     np.savez(tmp_path / "small.npz", **arrays)
     for name, other in (("efficientnet_lite0", r"instead of.*\.pth file"), ("vgg16", "for EfficientNet-Lite")):

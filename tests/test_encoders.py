@@ -222,7 +222,7 @@ def test_mobilenet_is_cut_between_blocks():
     top = make_encoder_top("mobilenet_v2", start="block_12_add", layer="out_relu", weights=None, image_size=64)
     assert top.input_shape == (None, 4, 4, 96) and top.output_shape == (None, 2, 2, 1280)
     for start in ("block_12_expand", "no_layer", "out_relu"):
-        with pytest.raises(ValueError, match=f"cannot be cut behind this layer.*Received: layer='{start}'"):
+        with pytest.raises(ValueError, match=f"cannot be cut after this layer.*Received: layer='{start}'"):
             make_encoder_top("mobilenet_v2", start=start, layer="block_15_add", weights=None, image_size=64)
 
 

@@ -110,7 +110,7 @@ def test_grids_of_different_size_meet_on_the_finest():
     member_maps = [tf.one_hot([3], int(np.prod(grid))) for grid in (coarse_grid, fine_grid)]
     mean = np.asarray(mean_map(member_maps, [coarse_grid, fine_grid]))
     assert mean.sum() == pytest.approx(1, abs=1e-5) and (mean > 0).sum() > 1
-    with pytest.raises(ValueError, match="different encoders: no cache"):
+    with pytest.raises(ValueError, match="different encoders, and a cache"):
         ensemble.encoder_model  # noqa: B018
 
 
@@ -155,7 +155,7 @@ def test_errors(features):
         ([], "at least one Captioner. Received: none"),
         (["scenes"], "Received: str"),
         ([captioner, make_captioner(2, [*WORDS, "zebra"])], "9 tokens in the first, 10 in number 2"),
-        ([Captioner(WORDS, encoder=None)], "has no weights"),
+        ([Captioner(WORDS, encoder=None)], "trained or loaded"),
     ):
         with pytest.raises(ValueError, match=message):
             Ensemble(members)

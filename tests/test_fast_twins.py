@@ -250,7 +250,7 @@ def test_a_cell_of_ones_own(cell, monkeypatch):
     assert_twins_agree(make_decoder(cell="mine", num_layers=2))
 
 
-@pytest.mark.parametrize("scoring, message", [(Twice, "called once in a step"), (Outside, "called in each step")])
+@pytest.mark.parametrize("scoring, message", [(Twice, "called only once in a step"), (Outside, "called in each step")])
 def test_a_loop_dense_that_is_not_called_once_in_each_step_is_refused(scoring, message, monkeypatch):
     monkeypatch.setitem(scorings_module.SCORINGS, "mine", scoring)
     decoder = make_decoder(scoring="mine")

@@ -1,15 +1,15 @@
-"""Additive scores again, with hardly any traffic to memory: the same numbers as `equations.additive_scores`.
+"""A fast twin of `equations.additive_scores` that hardly touches memory.
 
 At each step, tanh(W_a a_i + b + W_h h_{t-1}) is a tensor (photos, captions, regions, attention_dim): 25 million bytes
-for 64 captions of the paper's sizes. No processor's cache holds that, so that what costs time is to read and to write
-it, not to compute it. Here it is never written: XLA computes it wherever it is needed, and adds it up on the spot.
+for 64 captions of the paper's sizes. It does not fit into a processor's cache, and reading and writing it takes longer
+than computing it. Here it is never stored: XLA computes each value where it is needed and adds it up at once.
 
-That pays since it is cheap. With a and b for the two summands, x = e^(2a) and y = e^(2b),
+The computation is cheap. With a and b for the two summands, x = e^(2a) and y = e^(2b),
 
-    tanh(a + b) = 1 - 2 r,    1 - tanh^2(a + b) = 4 (r - r^2),    r = 1 / (1 + x y),
+    tanh(a + b) = 1 - 2 r,    1 - tanh^2(a + b) = 4 (r - r^2),    r = 1 / (1 + x y).
 
-so that a photo's x is computed once for all words, a state's y once for all regions, and what is left to do for each
-pair is a product, a sum and a quotient. XLA compiles each number of photos and captions once, in a third of a second.
+x is computed once for each photo and y once for each state. Each pair of them then takes a product, a sum and a
+quotient. XLA compiles each combination of photos and captions once, in a third of a second.
 """
 
 import functools
@@ -20,17 +20,17 @@ from keras import ops
 from keras_sat import equations
 from keras_sat.accelerated.switch import fast_twins_are_on, has_xla
 
-SMALL = 2**14  # numbers for each caption; where they are fewer, all captions of a batch fit into a cache
-LARGEST = 40.0  # |a| and |b| are cut off there, so that x y is never 0 times infinity; see `additive_scores`
-MOST_PARTS, FEWEST_PARTS = 32, 4  # of a sum, written one after the other
+SMALL = 2**14  # values for each caption; below this, all captions of a batch fit into the cache
+LARGEST = 40.0  # |a| and |b| are clipped to this, to keep x y from being 0 times infinity; see `additive_scores`
+MOST_PARTS, FEWEST_PARTS = 32, 4  # of a sum that is unrolled
 
 
 class Projected(NamedTuple):
-    """What the scores need of a photo.
+    """The part of the scores that depends on the photo alone.
 
     Attributes:
         projection: W_a a_i + b, (photos, regions, attention_dim).
-        exponential: x = e^(2 (W_a a_i + b)), float32. No gradient goes through it.
+        exponential: x = e^(2 (W_a a_i + b)), float32, without gradient.
     """
 
     projection: Any
@@ -38,9 +38,9 @@ class Projected(NamedTuple):
 
 
 def prepare(projected_features):
-    """Return the Projected of W_a a_i + b, (photos, regions, attention_dim), or the same tensor.
+    """Return Projected for W_a a_i + b, (photos, regions, attention_dim), or the tensor itself.
 
-    It is the same where it is small, or where one of its sizes, such as a prime, cannot be cut into even parts.
+    It returns the tensor if it is small, or if one of its sizes, such as a prime, has no equal parts.
     """
     _, regions, attention_dim = projected_features.shape
     can_be_cut = min(len(_parts(regions, shortest=1)), len(_parts(attention_dim, shortest=16))) >= FEWEST_PARTS
@@ -52,11 +52,11 @@ def prepare(projected_features):
 def additive_scores(projected_features, projected_state, score_vector):
     """Return e_ti = v . tanh(W_a a_i + b + W_h h_{t-1}), (rows, regions); see `equations.additive_scores`.
 
-    The numbers are those of the equation unless both summands are beyond 30 and cancel each other. The second cannot be
-    in a network that has learnt anything: h is between -1 and 1, and matrices are small.
+    Values are those of the equation unless both summands are beyond 30 and cancel. In a trained network the second
+    summand is far smaller: h is between -1 and 1, and weights are small.
 
     Args:
-        projected_features: what `prepare` returned.
+        projected_features: the output of `prepare`.
         projected_state: W_h h_{t-1}, (rows, attention_dim).
         score_vector: v, (attention_dim,).
     """
@@ -70,10 +70,10 @@ def _exponential(x):
 
 
 def _parts(size, shortest):
-    """Return slices that cut an axis into equal parts, at most MOST_PARTS if its length can be divided so.
+    """Return slices that cut an axis into equal parts, at most MOST_PARTS if its length allows.
 
-    XLA's own sums over an axis are slow on processors. A sum of parts that is written out is one loop over the places
-    of a part, each of which adds up its numbers in a register.
+    XLA's own reductions are slow on processors. A sum of parts that is written out becomes one loop over the positions
+    of a part, each of which accumulates in a register.
     """
     least = max(shortest, -(-size // MOST_PARTS))
     length = next(length for length in range(min(least, size), size + 1) if size % length == 0)
@@ -99,7 +99,7 @@ def _functions():
         v = ops.cast(score_vector, "float32")
         parts = _parts(v.shape[0], shortest=16)
         total = sum(v[part] / (1 + x[..., part] * y[..., part]) for part in parts)
-        # No product with a vector of ones: behind such sums, XLA's wrote past the end of its memory.
+        # Not a product with a vector of ones: after such sums, XLA wrote past the end of its buffer.
         return ops.sum(v) - 2 * ops.sum(total, axis=-1)
 
     @compiled
@@ -111,14 +111,14 @@ def _functions():
 
     @compiled
     def sums_over_regions(exponential, projected_state, of_scores):
-        """Return sum_i de_ti r and sum_i de_ti r^2 but for a last sum: (2, photos, captions, length of a part, dim)."""
+        """Return sum_i de_ti r and sum_i de_ti r^2 before their last sum: (2, photos, captions, part, dim)."""
         x, y = as_exponentials(exponential, projected_state)
         first, second = 0.0, 0.0
         for part in _parts(x.shape[2], shortest=1):
             r = 1 / (1 + x[:, :, part] * y)
             weighed = of_scores[:, :, part, None] * r
             first, second = first + weighed, second + weighed * r
-        return ops.stack([first, second])  # as one tensor, since XLA would compute all twice for two
+        return ops.stack([first, second])  # one tensor: for two, XLA would compute everything twice
 
     @tf.custom_gradient
     def additive_scores(projection, exponential, projected_state, score_vector):

@@ -1,4 +1,4 @@
-"""Put the fast twins in the place of a decoder's plain methods."""
+"""Replace plain methods of a decoder by their fast twins."""
 
 from keras import ops
 
@@ -9,13 +9,13 @@ from keras_sat.model.decoder import CaptionDecoder
 
 
 def accelerate(decoder, num_regions):
-    """Give a CaptionDecoder its fast twins, except where a subclass has methods of its own.
+    """Install the fast twins of a CaptionDecoder, except where a subclass overrides the plain methods.
 
-    Inside `keras_sat.accelerated.switch.without_fast_twins` they hand over to the plain methods.
+    Inside `keras_sat.accelerated.switch.without_fast_twins` they call the plain methods.
 
     Args:
         decoder: CaptionDecoder.
-        num_regions: of the grids that it will see. The scores of few regions have no twin: it would gain nothing.
+        num_regions: number of regions. With few of them, the twin of the scores would gain nothing and is left out.
     """
     attention, plain = decoder.attention_layer, decoder.read_words
     if type(decoder).read_words is CaptionDecoder.read_words:

@@ -1,9 +1,9 @@
-"""A loop over time for TensorFlow, and the gradients of the dense layers inside it, which are made after it.
+"""A loop over time for TensorFlow that computes the gradients of its dense layers after the loop.
 
-The gradient of a matrix W in a loop is a sum over the steps, of x_t^T dy_t. To add it up step by step takes a small
-product and a sum of large matrices at each; after the loop it is one product of all x_t with all dy_t, several times as
-fast. So inside the loop W is held constant, and zeros from outside are added to y_t = x_t W: their gradient is dy_t,
-from which the loop makes that of W.
+The gradient of a matrix W in a loop is a sum over steps of x_t^T dy_t. Accumulated step by step, that is a small
+product and a sum of large matrices at each step; after the loop it is one product of all x_t with all dy_t, several
+times as fast. Inside the loop W is therefore constant, and zeros from outside are added to y_t = x_t W: their gradient
+is dy_t, which gives the gradient of W.
 """
 
 import tensorflow as tf
@@ -13,28 +13,28 @@ from keras import ops
 def loop_over_time(
     step, state, inputs, output_specs, *, dense_layers=(), summed_layers=(), token_weights=None, photos=None
 ):
-    """Return what `step` gives out at each time, stacked: tensors (time, rows, dim).
+    """Return the outputs of `step` for all times, stacked: tensors (time, rows, dim).
 
-    It is TensorFlow's own loop: one graph for captions of any length, with a gradient that XLA can compile too. There,
-    `keras.ops.scan` wants outputs of the shapes of the state, and XLA cannot compile its gradient.
+    It is TensorFlow's own loop: one graph for captions of any length, with a gradient that XLA can compile. On
+    TensorFlow, `keras.ops.scan` needs outputs of the state's shape, and XLA cannot compile its gradient.
 
     Args:
         step: function of (state, *inputs at one time) that returns the next state and a tuple of outputs (rows, dim).
         state: the state before the first step, a nest of tensors (rows, dim).
-        inputs: tuple of tensors (time, rows, dim), or None, which is handed on as it is.
+        inputs: tuple of tensors (time, rows, dim), or None, which is passed on.
         output_specs: length and dtype of each output at one time.
-        dense_layers: every LoopDense that `step` calls, each of them once.
-        summed_layers: those of which `step` adds the outputs to the first of the inputs, which enters nothing else:
-            dy_t is its gradient then, and they need no zeros.
+        dense_layers: every LoopDense that `step` calls, each exactly once.
+        summed_layers: those whose outputs `step` only adds to the first input: dy_t is the gradient of that input, and
+            they need no zeros.
         token_weights: (rows, time), 0 for padding. With it, captions leave the loop when they have ended: at each time
-            `step` sees the first captions of each photo only, as many as have a word left in any of the photos. The
-            outputs of the others are 0. It saves work where the captions of a photo come longest first.
-        photos: how many photos there are; rows is a multiple of it.
+            `step` gets the first n captions of each photo, where n is the largest number that still has words in any
+            photo. The outputs of the others are 0. This saves work if the captions of a photo are sorted longest first.
+        photos: number of photos; rows is a multiple of it.
     """
     leaving = _NobodyLeaves() if token_weights is None else _TheEndedLeave(token_weights, photos)
 
     def in_turn(x):
-        """Return a function from a time, and what is left then, to x of that time."""
+        """Return a function from a time, and the number of captions left, to x at that time."""
         if x is None:
             return lambda t, left: None
         x = leaving.stored(x)
@@ -84,27 +84,27 @@ def loop_over_time(
 
 
 def _check_called(products, inputs):
-    """Refuse a step that did not call each LoopDense.
+    """Raise ValueError unless the step called each LoopDense.
 
     Args:
         products: list of _LateProduct.
-        inputs: what each of them was given in the step, or None.
+        inputs: the input of each in the step, or None.
     """
     for product, given in zip(products, inputs):
         if given is None:
             raise ValueError(
-                "A LoopDense must be called in each step of the loop. Use keras.layers.Dense for what is computed "
-                f"outside of it. Received: layer={product.layer.path!r}"
+                "A LoopDense must be called in each step of the loop. Use keras.layers.Dense outside the loop. "
+                f"Received: layer={product.layer.path!r}"
             )
 
 
-# === Who is in the loop ===
+# === Captions in the loop ===
 
 
 class _NobodyLeaves:
     """All captions stay in the loop to the end."""
 
-    shape = (None,)  # in which rows are stored
+    shape = (None,)  # of stored rows
 
     def stored(self, x):
         return x
@@ -140,15 +140,15 @@ class _TheEndedLeave:
         return ops.reshape(x, (*before, self.photos, self.captions, x.shape[-1]))
 
     def num_left(self, t):
-        """Return how many captions of each photo are left at a time, from the first on."""
+        """Return the number of captions of each photo that are left at a time."""
         return self.captions_left[t]
 
     def those_left(self, x, num_left):
-        """Return the rows of the captions that are left, (rows, dim), of (photos, captions, dim)."""
+        """Return the rows of the captions that are left, (rows, dim), from (photos, captions, dim)."""
         return tf.reshape(tf.slice(x, (0, 0, 0), (-1, num_left, -1)), (-1, x.shape[-1]))
 
     def filled_up(self, x, num_left):
-        """Return (photos, captions, dim), with 0 for the captions that have ended, of (rows, dim)."""
+        """Return (photos, captions, dim) from (rows, dim), with 0 for the captions that have ended."""
         by_photo = tf.reshape(x, (-1, num_left, x.shape[-1]))
         return tf.pad(by_photo, ((0, 0), (0, self.captions - num_left), (0, 0)))
 
@@ -157,11 +157,11 @@ class _TheEndedLeave:
 
 
 class _LateProduct:
-    """What one LoopDense computes in a loop, and the gradient of its matrix, which is made after the loop.
+    """The product of one LoopDense in a loop, and the gradient of its matrix after the loop.
 
     Attributes:
         layer: the LoopDense.
-        inputs: all that the layer was given, (time, rows, input_dim); to be set after the loop.
+        inputs: all inputs of the layer, (time, rows, input_dim); set after the loop.
     """
 
     def __init__(self, layer):
@@ -175,13 +175,13 @@ class _LateProduct:
             return tf.matmul(x, kernel), lambda upstream: tf.matmul(upstream, transposed)
 
         self._product = product
-        self._zeros = self._inputs = None  # of the step that is being made
+        self._zeros = self._inputs = None  # of the current step
 
     def with_gradient(self, summand):
-        """Return `summand` (time, rows, units), with a gradient that is that of the matrix too.
+        """Return `summand` (time, rows, units); its gradient sets the gradient of the matrix too.
 
         Args:
-            summand: what is added to the layer's outputs, so that it has the same gradient.
+            summand: a tensor that is added to the layer's outputs and therefore has the same gradient.
         """
 
         @tf.custom_gradient
@@ -201,15 +201,15 @@ class _LateProduct:
     def __call__(self, x):
         if self._inputs is not None:
             raise ValueError(
-                "A LoopDense may be called once in a step of the loop, since its gradient is that of one call. Use "
-                f"keras.layers.Dense instead. Received: layer={self.layer.path!r}"
+                "A LoopDense may be called only once in a step of the loop. Use keras.layers.Dense instead. "
+                f"Received: layer={self.layer.path!r}"
             )
         self._inputs = ops.stop_gradient(x)
         outputs = self._product(x)
         return outputs if self._zeros is None else outputs + self._zeros
 
     def end_step(self):
-        """Return what the layer was given in this step, or None if nobody called it."""
+        """Return the layer's input in this step, or None if it was not called."""
         self.layer.late_product = None
         inputs, self._inputs = self._inputs, None
         return inputs

@@ -1,8 +1,8 @@
-"""A step of the optimizer again, with fewer ways to memory: the same numbers as `optimizer.apply`.
+"""A fast twin of `optimizer.apply`: one step, compiled by XLA.
 
-An optimizer such as Adam is a dozen small operations on each weight, and TensorFlow carries every one of them through
-memory. Compiled by XLA they are a few passes. That pays where the weights are larger than a cache. An optimizer that
-keras_sat or a user has written is left as it is, since XLA may not be able to compile it.
+An optimizer such as Adam is a dozen small operations on each weight, and in TensorFlow each of them is a pass through
+memory. XLA makes a few passes of them. This pays off where the weights are larger than the cache. Optimizers that are
+not Keras' own are not compiled, since XLA may not support them.
 """
 
 import math
@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from keras_sat.accelerated.switch import fast_twins_are_on, has_xla
 
-SMALL = 2**22  # numbers in all weights together: those of fewer stay in a cache
-NOT_COMPILED = (keras.optimizers.LossScaleOptimizer,)  # it looks first whether all gradients are finite
+SMALL = 2**22  # total number of weights that fit into the cache
+NOT_COMPILED = (keras.optimizers.LossScaleOptimizer,)  # it checks first whether all gradients are finite
 
 
 def apply_gradients(optimizer, gradients, weights):
-    """Take one step of a Keras optimizer whose variables are made already.
+    """Take one step of a Keras optimizer that is built already.
 
     Args:
         optimizer: the optimizer.
@@ -26,7 +26,7 @@ def apply_gradients(optimizer, gradients, weights):
     """
     is_large = sum(math.prod(weight.shape) for weight in weights) >= SMALL
     is_plain = type(optimizer).__module__.startswith("keras.") and type(optimizer) not in NOT_COMPILED
-    in_graph = not tf.executing_eagerly() and not tf.distribute.has_strategy()  # which sums over its replicas here
+    in_graph = not tf.executing_eagerly() and not tf.distribute.has_strategy()  # `apply` sums over its replicas
     if not (is_large and is_plain and in_graph and fast_twins_are_on() and has_xla()):
         optimizer.apply(gradients, weights)
         return

@@ -1,4 +1,4 @@
-"""Whether the fast twins are used, or the plain code that they are held against."""
+"""The switch between the fast twins and the plain code that they are tested against."""
 
 import contextlib
 import contextvars
@@ -11,11 +11,11 @@ _are_on = contextvars.ContextVar("fast_twins_are_on", default=True)
 
 @contextlib.contextmanager
 def without_fast_twins():
-    """Inside the block the network is computed as its equations and its loop over the words are written.
+    """Inside this block the plain equations and the plain loop over the words are used.
 
-    The numbers are the same to rounding. Graphs that are made inside the block stay plain, and so run where there is no
-    XLA too, such as in TensorFlow Serving. In a graph, the plain loop needs to know how many words a caption has: train
-    with `compile(..., run_eagerly=True)`.
+    Values are equal up to rounding. Graphs traced inside the block stay plain, and run without XLA, such as in
+    TensorFlow Serving. In a graph, the plain loop needs captions of known length: train with
+    `compile(..., run_eagerly=True)`.
 
     >>> with without_fast_twins():
     ...     fast_twins_are_on()
@@ -29,7 +29,7 @@ def without_fast_twins():
 
 
 def fast_twins_are_on():
-    """Return whether code that is made now may use what is fast and less plain."""
+    """Return whether code that is traced now may use the fast twins."""
     return _are_on.get()
 
 

@@ -1,7 +1,7 @@
-"""Whole captions again, in TensorFlow's loop: the same numbers as the plain loop in `CaptionDecoder.read_words`.
+"""A fast twin of `CaptionDecoder.read_words`: the loop over whole captions, as TensorFlow's own loop.
 
-What does not change from step to step stays outside; captions leave the loop when they have ended; and the gradients of
-its matrices are made after it, see `loop`.
+Work that is the same at every step stays outside; captions leave the loop when they have ended; and the gradients of
+its matrices are computed after it, see `loop`.
 """
 
 import keras
@@ -18,7 +18,7 @@ def read_words(decoder, projected_words, state, features, projected_features, no
 
     Args:
         decoder: CaptionDecoder.
-        projected_words, state, features, projected_features, noise, sampled, token_weights: as of its `read_words`.
+        projected_words, state, features, projected_features, noise, sampled, token_weights: as for its `read_words`.
     """
     time, rows = ops.shape(projected_words)[:2]
     of_state = (decoder.hidden_dim, decoder.compute_dtype)
@@ -27,7 +27,7 @@ def read_words(decoder, projected_words, state, features, projected_features, no
     options = {"dense_layers": dense_layers, "summed_layers": summed_layers}
     options |= {"token_weights": token_weights, "photos": ops.shape(features)[0]}
 
-    if not decoder.cells_read_context:  # nothing but the cells is in the loop: attention follows, at all times at once
+    if not decoder.cells_read_context:  # only the cells are in the loop; attention follows, for all steps at once
 
         def advance(state, projected_inputs):
             state = decoder.advance(projected_inputs, state)
@@ -54,17 +54,17 @@ def read_words(decoder, projected_words, state, features, projected_features, no
 
 
 def attend_at_all_times(decoder, top_states, features, projected_features, noise=None, sampled=None):
-    """Return the Attended of all states of whole captions at once: its parts are (time, rows, dim).
+    """Return Attended for all steps of whole captions at once: its parts are (time, rows, dim).
 
     Args:
-        decoder: CaptionDecoder whose recurrent layers do not read what it gives.
-        top_states: h_t of the top layer and, of a cell that has one, c_t: tensors (time, rows, hidden_dim).
+        decoder: CaptionDecoder whose recurrent layers do not read the context.
+        top_states: h_t of the top layer and, for cells that have one, c_t: tensors (time, rows, hidden_dim).
         features, projected_features, sampled: see `CaptionDecoder.attend`.
         noise: (rows, time, regions), or None.
     """
     time, rows = ops.shape(top_states[0])[:2]
 
-    def by_photo(x):  # the rows of a photo side by side, each with its words
+    def by_photo(x):  # the rows of a photo stay consecutive, each with its words
         return ops.reshape(ops.swapaxes(x, 0, 1), (-1, x.shape[-1]))
 
     hidden_states, *cell_states = map(by_photo, top_states)
@@ -76,8 +76,8 @@ def attend_at_all_times(decoder, top_states, features, projected_features, noise
 
 
 def _dense_layers_of_step(decoder):
-    """Return the LoopDense layers that each step calls: all of the decoder, or of its cells, but those outside."""
-    outside = [decoder.cells[0].input_projection]  # of all words at once
+    """Return the LoopDense layers that each step calls: those of the decoder, or of its cells, inside the loop."""
+    outside = [decoder.cells[0].input_projection]  # applied to all words at once
     outside += [] if decoder.cells_read_context else [decoder.cells[0].context_projection]
     parts = [decoder] if decoder.cells_read_context else decoder.cells
     layers = [layer for part in parts for layer in part._flatten_layers() if isinstance(layer, LoopDense)]
@@ -85,7 +85,7 @@ def _dense_layers_of_step(decoder):
 
 
 def _summed_layers(decoder):
-    """Return the layers whose outputs are added to the projected words, and used for nothing else."""
+    """Return the layers whose outputs are only added to the projected words."""
     first = decoder.cells[0]
-    # The LSTM of the paper adds up what comes from the word, the context and h_{t-1}; another cell may not.
+    # The LSTM of the paper adds the projections of word, context and h_{t-1}; other cells may not.
     return [first.context_projection, *([first.recurrent_projection] if type(first) is LSTMCell else [])]

@@ -1,8 +1,8 @@
-"""What goes beyond the paper: one idea a file, each with its source and what it brought here.
+"""Beyond the paper: one idea in each file, with its source and what it gained here.
 
-They hang on hooks of the decoder, the objective and the epochs of a training, which never name them. HOOKS is where an
-option finds its hook: the captioner and `fit` read it. Confidence, its calibration and ensembles take a captioner that
-is trained. Other scores than additive ones are in SCORINGS; what is done to photos and features is in keras_sat/model.
+Each idea is a hook into decoder, objective or training, which never name it. HOOKS maps options to hooks; the captioner
+and `fit` read it. Confidence and ensembles work on a trained captioner. Other scorings are in SCORINGS, and
+preprocessing of photos and features is in keras_sat/model.
 """
 
 from keras_sat.beyond.attend_after import AttendAfter
@@ -28,20 +28,20 @@ HOOKS = {
     "self_critical_epochs": Hook(epochs=FurtherEpochs(SelfCriticalOptions, SelfCritical.of, keeps_before=True)),
 }
 
-FURTHER_EPOCHS = {option: hook.epochs for option, hook in HOOKS.items() if hook.epochs}  # in the order of training
+FURTHER_EPOCHS = {option: hook.epochs for option, hook in HOOKS.items() if hook.epochs}  # in training order
 
 
 def hooks_of(options):
-    """Return the hooks of those options, a dict as CaptionerOptions has them, that are not at their default."""
+    """Return the hooks of all options (a dict) that differ from their default."""
     defaults = CaptionerOptions.defaults()
     return [hook for option, hook in HOOKS.items() if option in options and options[option] != defaults.get(option)]
 
 
 def make_decoder(vocabulary_size, options, **of_keras):
-    """Return the paper's decoder, or one with what the options add to it.
+    """Return the paper's decoder, or the subclass that the options ask for.
 
     Args:
-        vocabulary_size, **of_keras: of CaptionDecoder.
+        vocabulary_size, **of_keras: see CaptionDecoder.
         options: dict of options of a captioner.
     """
     kinds = [hook.decoder for hook in hooks_of(options) if hook.decoder] or [CaptionDecoder]
@@ -51,6 +51,6 @@ def make_decoder(vocabulary_size, options, **of_keras):
 
 
 def terms_of(captioner, options):
-    """Return the list of further terms of the objective that a captioner with these CaptionerOptions asks for."""
+    """Return the further terms of the objective for these CaptionerOptions, a list."""
     terms = [hook.term.of(captioner, options) for hook in hooks_of(options.to_dict()) if hook.term]
     return [term for term in terms if term is not None]

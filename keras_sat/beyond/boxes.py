@@ -1,15 +1,15 @@
-"""Boxes: attention learns to be where people drew boxes for what the words name.
+"""Boxes: supervise attention with boxes that people drew for the phrases of captions.
 
-At each word that names something in a phrase with boxes, it costs minus the logarithm of the attention on these. With
-alpha_ti of equation (5), and c_ti, the share of region i that the boxes of word t cover,
+Each word that names something in a phrase with boxes costs minus the logarithm of the attention on them. With alpha_ti
+of equation (5), and c_ti, the fraction of region i that the boxes of word t cover,
 
     -log sum_i alpha_ti c_ti.
 
 Source: Liu et al., 2017, Attention Correctness in Neural Image Captioning. The boxes are those of Flickr30k Entities
-(Plummer et al., 2015), which a caption in five of Flickr8k has.
-What it brought here: the peak of attention is on the boxes of 51.0 % of the phrases instead of 46.7 %, and of 27.2 %
-instead of 21.8 % of those with small boxes (`box_weight` .5 and none, both with attention after reading, additive
-scores and guide .5; a frozen encoder, one seed). Measured with `keras-sat evaluate --grounding --boxes`, in
+(Plummer et al., 2015); one caption in five of Flickr8k has them.
+Gain here: the peak of attention is on the boxes of 51.0 % of the phrases instead of 46.7 %, and of 27.2 % instead of
+21.8 % of those with small boxes (`box_weight` .5 against none, both with attention after reading, additive scores and
+guide .5; a frozen encoder, one seed). Measured with `keras-sat evaluate --grounding --boxes`; see
 benchmarks/flickr8k/tried.md.
 """
 
@@ -20,10 +20,10 @@ from keras_sat.beyond.hook import Term
 
 
 class AttentionOnBoxes(Term):
-    """What it costs that attention is elsewhere, for a captioner with the option `box_weight`.
+    """The cost of attention outside the boxes, for the option `box_weight`.
 
     Args:
-        weight: of the cost.
+        weight: weight of the cost.
     """
 
     def __init__(self, weight):
@@ -34,19 +34,19 @@ class AttentionOnBoxes(Term):
         return cls(options.box_weight) if options.box_weight and captioner.decoder.chooses else None
 
     def __call__(self, features, target_ids, read, extra):
-        if not extra:  # `fit` was given boxes, this batch was made without
+        if not extra:  # this batch has no boxes
             return 0.0, {}
         covered, is_named = self._covered(read, extra)
         off_boxes = equations.box_loss(read.attention_weights, covered)
         return self.weight * ops.sum(off_boxes * is_named, axis=-1), {"off_boxes": (off_boxes, is_named)}
 
     def of_maps(self, maps, counts, read, extra):
-        """Return the cost of maps in the place of attention, (rows,).
+        """Return the cost of other maps than attention's, (rows,).
 
         Args:
             maps: (rows, time, regions).
             counts: (rows, time), 1 for a map that counts, else 0.
-            read, extra: as in a call.
+            read, extra: see Term.
         """
         if not extra:
             return 0.0
@@ -54,7 +54,7 @@ class AttentionOnBoxes(Term):
         return self.weight * ops.sum(equations.box_loss(maps, covered) * is_named * counts, axis=-1)
 
     def _covered(self, read, extra):
-        """Return the share of each region that boxes cover, (rows, time, regions), and which words have any."""
+        """Return the covered fraction of each region, (rows, time, regions), and 1 for each word with boxes."""
         (covered,) = extra  # (photos, captions, time, regions)
         covered = ops.reshape(ops.cast(covered, "float32"), (-1, *ops.shape(covered)[-2:]))
         covered = ops.repeat(covered, ops.shape(read.token_weights)[0] // ops.shape(covered)[0], axis=0)

@@ -1,20 +1,19 @@
-"""Feature consistency: the encoder learns to see the same in a photo that another camera or program has kept.
+"""Feature consistency: train the encoder to give the same features for another version of a photo.
 
-Captions that people wrote say nothing of how a photo was kept, and a network that learns from them alone lets noise
-that nobody sees change its features by a quarter. Here it learns from itself, without captions: for a photo x and
-another version of it x' (see `data_utils.jitter`), with the features f of the captioner that the training begins with,
+In a network trained on captions alone, invisible noise changes the features by a quarter. This phase needs no captions:
+for a photo x and an augmented version x' (see `data_utils.jitter`), with the features f of the captioner before this
+phase, the encoder g starts as f and minimises
 
-    gradient of mean((normalised(g(x')) - normalised(f(x))) ** 2)
+    mean((normalised(g(x')) - normalised(f(x))) ** 2).
 
-goes into the encoder g, which begins as f. Nothing else is trained: the decoder finds the features that it knows.
-These are the `steady_epochs` of `fit`.
+Nothing else is trained: the decoder gets the features it knows. These are the `steady_epochs` of `fit`.
 
-Source: Zheng et al., 2016, Improving the Robustness of Deep Neural Networks via Stability Training; there the output
-of the same network is held still, here the features of the one before.
-What it brought here: with `photo_blur`, 82 % of the captions of 1,000 dev photos stay the same under noise of 2 grey
-levels instead of 65 %, 66 % instead of 41 % at 70 % of the photos' size, and 77 % instead of 54 % at 150 %; CIDEr is
-.579 instead of .580. Measured with `benchmarks/flickr8k/steady.py` and `keras-sat evaluate`, in docs/model-card.md and
-benchmarks/flickr8k/tried.md, which has what the blur does alone.
+Source: Zheng et al., 2016, Improving the Robustness of Deep Neural Networks via Stability Training; there the target is
+the output of the same network, here the features of the one before. Gain here: with `photo_blur`, 82 % of the captions
+of 1,000 dev photos stay the same under noise of 2 grey levels instead of 65 %, 66 % instead of 41 % at 70 % of the
+photos' size, and 77 % instead of 54 % at 150 %; CIDEr is .579 instead of .580. Measured with
+`benchmarks/flickr8k/steady.py` and `keras-sat evaluate`; see docs/model-card.md, and benchmarks/flickr8k/tried.md for
+the effect of the blur alone.
 """
 
 import numpy as np
@@ -25,23 +24,23 @@ from data_utils.jitter import jittered
 from keras_sat.model.metrics import Objective
 from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_of_mean
 
-EPSILON = 1e-3  # of the normalisation: a region without any response stays near 0
+EPSILON = 1e-3  # of the normalisation: a region without response stays near 0
 
 
 class FeatureConsistency:
-    """How far a batch of photos moves the features: `Captioner.compile(training_objective=FeatureConsistency(...))`.
+    """The objective of feature consistency: `Captioner.compile(training_objective=FeatureConsistency(...))`.
 
-    The batches are those of make_batches with photos as they are; their captions have no part in it.
+    It takes batches of make_batches with photos, and ignores their captions.
 
     Args:
-        teacher: the Captioner whose features of a photo as it is are what is wanted. It stays as it is.
-        strength: how much the photos change, see `data_utils.jitter`.
+        teacher: the Captioner whose features of the original photo are the target. It is not trained.
+        strength: strength of the augmentation, see `data_utils.jitter`.
     """
 
     def __init__(self, teacher, *, strength=1.0):
         self.teacher = teacher
         self.strength = strength
-        self.teacher.encoder_model  # noqa: B018 its weights are read now, outside of any graph
+        self.teacher.encoder_model  # noqa: B018 load its weights now, outside of any graph
 
     @classmethod
     def of(cls, before, captioner, images, training, options):
@@ -53,7 +52,7 @@ class FeatureConsistency:
         (photos, *_), _, token_weights = batch
         if len(photos.shape) != 4:
             raise ValueError(
-                "Steady training changes photos: make_batches(..., image_size=...). "
+                "Feature consistency needs photos: make_batches(..., image_size=...). "
                 f"Received: features of shape {tuple(photos.shape)}"
             )
         is_photo = photos_with_words(token_weights, ops.shape(photos)[0])
@@ -66,13 +65,13 @@ class FeatureConsistency:
         return Objective(share_of_mean(difference, is_photo), {"loss": (difference, is_photo)})
 
     def _changed(self, photos, chance):
-        """Return each photo as another camera or program would have kept it, by two numbers from 0 to 1."""
+        """Return an augmented version of each photo; `chance` is two random numbers from 0 to 1 for each."""
         seeds = (chance * 2**24).astype(np.int64)
         return np.stack([jittered(x, np.random.default_rng(seed), self.strength) for x, seed in zip(photos, seeds)])
 
 
 def normalised(features):
-    """Return features of which those of each region have mean 0 and variance 1, (photos, regions, feature_dim)."""
+    """Normalise the features of each region to mean 0 and variance 1, (photos, regions, feature_dim)."""
     features = ops.cast(features, "float32")
     centred = features - ops.mean(features, axis=-1, keepdims=True)
     return centred / ops.sqrt(ops.mean(centred**2, axis=-1, keepdims=True) + EPSILON)

@@ -1,8 +1,8 @@
-"""Several captioners that write one caption: the mean of their probabilities, and of their maps, for each word.
+"""Ensembles: several captioners write one caption with the mean of their probabilities and maps.
 
 Source: Hansen and Salamon, 1990, Neural Network Ensembles.
-What it brought here: CIDEr .614 instead of .597 and BLEU-4 26.3 instead of 24.9, of three captioners and the best of
-them (dev, 3 beams, length penalty .5), in benchmarks/flickr8k/tried.md.
+Gain here: CIDEr .614 instead of .597 and BLEU-4 26.3 instead of 24.9, for three captioners against the best of them
+(dev, 3 beams, length penalty .5); see benchmarks/flickr8k/tried.md.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from keras_sat.search.generation import CaptionGenerator
 
 
 class Ensemble(CaptionGenerator):
-    """Captioners that agree on each word: its probability is the mean of theirs, within one search.
+    """One search whose word probabilities are the mean over several captioners.
 
-    It captions and is evaluated as a single captioner is. Its attention weights are the mean of those of its members,
-    on the finest of their grids; members without attention, which look at everything alike, are left out of that.
+    It captions and is evaluated like a single captioner. Its attention weights are the mean over its members, on the
+    finest of their grids; members without attention are left out of that mean.
 
     Args:
-        captioners: list of Captioner, all of one vocabulary. Encoders, sizes and attention may differ.
-        length_penalty: what `caption` uses where it is given none; None takes the mean of the members'.
+        captioners: list of Captioner with the same vocabulary. Encoders, sizes and attention may differ.
+        length_penalty: default of `caption`; None takes the mean of the members'.
     """
 
-    samples_attention = False  # places cannot be drawn from a mean of maps
-    confidence = None  # that of several captioners was not measured
+    samples_attention = False  # regions cannot be sampled from a mean of maps
+    confidence = None  # the confidence of ensembles was not measured
 
     def __init__(self, captioners: list, *, length_penalty: float | None = None):
         captioners = list(captioners) if isinstance(captioners, (list, tuple)) else [captioners]
@@ -36,12 +36,12 @@ class Ensemble(CaptionGenerator):
             kinds = [type(captioner).__name__ for captioner in captioners]
             raise ValueError(f"Expected a list of at least one Captioner. Received: {', '.join(kinds) or 'none'}")
         if not all(captioner.built for captioner in captioners):
-            raise ValueError("A captioner has no weights before it has seen its first batch. Received: one of these")
+            raise ValueError("Expected captioners that are trained or loaded. Received: one without weights")
         vocabularies = [captioner.vocabulary for captioner in captioners]
         for number, vocabulary in enumerate(vocabularies):
             if vocabulary != vocabularies[0]:
                 raise ValueError(
-                    "The captioners must have the same words in the same order, as trainings on the same data have. "
+                    "The captioners must have the same vocabulary. "
                     f"Received: {len(vocabularies[0])} tokens in the first, {len(vocabulary)} in number {number + 1}"
                 )
         super().__init__(captioners[0])
@@ -59,7 +59,7 @@ class Ensemble(CaptionGenerator):
 
     @property
     def no_repeat_ngram(self) -> int:
-        """The captioners' strictest, and 0 lets captions repeat anything."""
+        """The smallest of the captioners' values above 0, or 0."""
         sizes = (captioner.options.no_repeat_ngram for captioner in self.captioners)
         return min(filter(None, sizes), default=0)
 
@@ -78,33 +78,33 @@ class Ensemble(CaptionGenerator):
 
     @property
     def training_photos(self):
-        """The LearntPhotos of all members, where they are known."""
+        """The training photos of all members, where they are known."""
         return together([captioner.training_photos for captioner in self.captioners])
 
     @property
     def encoder_model(self):
-        """The encoder of all members, for a FeatureCache; a ValueError where they have different ones."""
+        """The encoder of all members, for a FeatureCache; ValueError if they differ."""
         if any(self.first_with_same_encoder):
             raise ValueError(
-                "The captioners have different encoders: no cache has the features of all. Caption the photos instead. "
+                "The captioners have different encoders, and a cache has the features of one. Pass photos instead. "
                 f"Received: encoders {self.encoder}"
             )
         return self.captioners[0].encoder_model
 
     def rows_and_columns(self) -> tuple[int, int]:
-        """Return the shape of the attention maps: the finest grid of those that count."""
+        """Return the shape of the attention maps: the finest grid."""
         return max(self._grids.values(), key=np.prod)
 
     @property
     def _grids(self):
-        """The grids of the maps that count: dict from numbers of members, of those that choose regions, if any does."""
+        """Grids by member number, of the members that choose regions, if any does; otherwise of all."""
         choosing = [number for number, captioner in enumerate(self.captioners) if captioner.decoder.chooses]
         return {
             number: self.captioners[number].rows_and_columns() for number in choosing or range(len(self.captioners))
         }
 
     def features_of(self, photos):
-        """Return the features of photos for each captioner, a tuple; equal encoders see them once."""
+        """Return the features of photos for each captioner, a tuple; equal encoders run once."""
         features = []
         for captioner, first in zip(self.captioners, self.first_with_same_encoder):
             is_first = first == len(features)
@@ -113,7 +113,7 @@ class Ensemble(CaptionGenerator):
 
     @functools.cached_property
     def first_with_same_encoder(self):
-        """For each captioner the number of the first one whose encoder gives the same features."""
+        """For each captioner, the number of the first one with an equal encoder."""
         encoders = [captioner.photo_encoder for captioner in self.captioners]
         return [
             next((first for first in range(number) if encoders[first].is_same_as(encoders[number])), number)
@@ -149,13 +149,13 @@ class Ensemble(CaptionGenerator):
 
 
 def mean_of_probabilities(logits):
-    """Return the logarithm of the mean of the distributions that logits stand for, all (rows, vocabulary)."""
+    """Return the log of the mean of several distributions given as logits, (rows, vocabulary)."""
     log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
     return ops.logsumexp(ops.stack(log_probs), axis=0) - np.log(len(logits))
 
 
 def mean_map(maps, grids):
-    """Return the mean of maps (rows, regions), each of a grid of its own, on the finest of these grids."""
+    """Return the mean of maps (rows, regions) of different grids, on the finest grid."""
     shape = max(grids, key=np.prod)
     finest = []
     for weights, grid in zip(maps, grids):

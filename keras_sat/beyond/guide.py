@@ -1,15 +1,15 @@
-"""The guide: word detectors learn from captions alone where on a photo a word is, and attention follows them.
+"""The guide: word detectors learn from captions alone where a word is in a photo, and supervise attention.
 
-A caption says that there is a dog on the photo, not where. A detector gives each cell of the grid a probability, and
-the photo the probability that at least one of the cells has the word; only that is held against the captions
-(multiple-instance learning). What it learns is where: the cells by which photos of dogs differ from all others. The map
-of each word of a caption then guides the attention that predicts it. Captions are written without detectors.
+A caption says that there is a dog in the photo, not where. A detector gives each cell of the grid a probability, and
+the photo the probability that at least one cell has the word; only the latter is compared with the captions
+(multiple-instance learning). The detector finds the cells by which photos of dogs differ from all others. Its map of
+each word of a caption is then the target of the attention that predicts this word. Captioning needs no detectors.
 
 Source: the detectors are those of Fang et al., 2015, From Captions to Visual Concepts and Back.
-What it brought here: with attention after reading and a sentinel, trained on captions alone, the peak of attention is
-on the boxes of 50.6 % of the phrases instead of 45.9 %, and of 27.7 % instead of 21.0 % of those with small boxes; the
-captions are worse (CIDEr .542 instead of .596). One training each, whose other options differ too. Measured with
-`keras-sat evaluate --grounding --boxes`, in docs/results.md and benchmarks/flickr8k/tried.md.
+Gain here: with attention after reading and a sentinel, trained on captions alone, the peak of attention is on the boxes
+of 50.6 % of the phrases instead of 45.9 %, and of 27.7 % instead of 21.0 % of those with small boxes; the captions are
+worse (CIDEr .542 instead of .596). One training each, whose other options differ too. Measured with `keras-sat evaluate
+--grounding --boxes`; see docs/results.md and benchmarks/flickr8k/tried.md.
 """
 
 from collections import Counter
@@ -24,29 +24,29 @@ from keras_sat.beyond.boxes import AttentionOnBoxes
 from keras_sat.beyond.hook import Term
 from keras_sat.model.replicas import photos_with_words
 
-MOST_WORDS = 1000  # that have a detector: the most frequent ones
+MOST_WORDS = 1000  # with a detector: the most frequent ones
 HIDDEN_DIM, DROPOUT = 256, 0.3
-FEW_CELLS = -7.0  # the first bias: at first no cell has any word
+FEW_CELLS = -7.0  # initial bias: at first no cell has any word
 
 
 def words_with_places(words):
-    """Return those of a list of words that say what is there to be seen."""
+    """Return the words of a list that name something visible."""
     return [word for word in words if word not in PLACELESS]
 
 
 @keras.saving.register_keras_serializable("keras_sat")
 class WordDetectors(layers.Layer):
-    """A detector for each of some words.
+    """Word detectors: for each word, a probability in each region.
 
     Args:
-        num_words: how many.
-        seed: of the dropout.
+        num_words: number of words.
+        seed: seed of the dropout.
 
     Call arguments:
-        features: what attention is paid to, (photos, regions, feature_dim).
+        features: the features that attention uses, (photos, regions, feature_dim).
         training: turns dropout on.
 
-    Returns: the logits of p_iw, that region i shows word w: (photos, regions, num_words).
+    Returns: the logits of p_iw, the probability that region i shows word w: (photos, regions, num_words).
     """
 
     def __init__(self, num_words, *, seed=0, **kwargs):
@@ -70,24 +70,24 @@ class WordDetectors(layers.Layer):
 
 
 class Guide(Term):
-    """What detectors cost, and attention that is not where they find its words, for the option `guide_weight`.
+    """The cost of the detectors, and of attention that differs from their maps, for the option `guide_weight`.
 
     Args:
         vocabulary: Vocabulary, the most frequent words first.
         weight: guide_weight.
-        boxes: AttentionOnBoxes that the maps of the detectors learn from too, or None.
+        boxes: AttentionOnBoxes that supervises the maps of the detectors too, or None.
         seed, dtype: of the detectors.
 
     Attributes:
         detectors: WordDetectors.
-        words: list of the words that have one.
+        words: list of the words with a detector.
     """
 
     def __init__(self, vocabulary, *, weight, boxes=None, seed=0, dtype=None):
         self.vocabulary = vocabulary
         self.weight = weight
         self.boxes = boxes
-        self._give_detectors_to(vocabulary.words)
+        self._assign_detectors(vocabulary.words)
         self.detectors = WordDetectors(len(self.words), seed=seed, dtype=dtype, name="detectors")
         self.layers = (self.detectors,)
 
@@ -97,35 +97,35 @@ class Guide(Term):
         if not options.guide_weight or not has_words:
             return None
         boxes = AttentionOnBoxes.of(captioner, options)
-        kind = {"seed": options.seed + 5, "dtype": captioner.decoder.dtype_policy}  # seeds below are taken
+        kind = {"seed": options.seed + 5, "dtype": captioner.decoder.dtype_policy}  # lower seeds are in use
         return cls(captioner.vocabulary, weight=options.guide_weight, boxes=boxes, **kind)
 
     def prepare(self, captions):
-        """Give the detectors to the words that are most frequent in captions.
+        """Assign the detectors to the most frequent words of these captions.
 
-        The vocabulary has its words in that order, but for those that were added to a captioner from before.
+        The vocabulary is in that order, except for words that were added to a pretrained captioner.
         """
         counts = Counter(word for caption in captions for word in tokenise(caption))
-        self._give_detectors_to(sorted(self.vocabulary.words, key=lambda word: -counts[word]))
+        self._assign_detectors(sorted(self.vocabulary.words, key=lambda word: -counts[word]))
 
-    def _give_detectors_to(self, words):
+    def _assign_detectors(self, words):
         self.words = words_with_places(words)[:MOST_WORDS]
         ids = self.vocabulary.caption_to_ids(self.words)
         numbers = {token_id: number for number, token_id in enumerate(ids)}
-        # Which detector a token has; the last number stands for none.
+        # The detector of each token; the last number means none.
         self.detector_of = [numbers.get(token_id, len(ids)) for token_id in range(len(self.vocabulary))]
 
     def check(self, batches):
         (_, input_ids, *_), *_ = batches.element_spec
         if len(input_ids.shape) == 2:
             raise ValueError(
-                'Word detectors learn from all captions of a photo together: make_batches(..., group_by="image"), or '
-                "captioner.adapted(), which trains without them. "
+                'Word detectors need all captions of a photo in a batch: make_batches(..., group_by="image"). Or train '
+                "without them: captioner.adapted(). "
                 f"Received: batches of captions by length, with guide_weight={self.weight}"
             )
 
     def __call__(self, features, target_ids, read, extra):
-        if not self.detectors.built:  # by a captioner that is not compiled: its objective alone is asked for
+        if not self.detectors.built:  # the captioner is not compiled
             return 0.0, {}
         cell_logits = self.detectors(features, training=True)
         photos, regions, num_words = ops.shape(cell_logits)

@@ -1,16 +1,16 @@
-"""Where an option of this folder takes effect: in the decoder, in the objective, or in epochs of its own."""
+"""Hooks: an option changes the decoder, adds a term to the objective, or adds a training phase."""
 
 from typing import Any, NamedTuple
 
 
 class Hook(NamedTuple):
-    """What an option adds; a part that is None adds nothing.
+    """The effect of an option; None means no effect.
 
     Attributes:
-        decoder: subclass of CaptionDecoder that takes its place.
+        decoder: subclass of CaptionDecoder that replaces it.
         term: subclass of Term.
-        epochs: FurtherEpochs, of the option that says how many.
-        needs: the argument of `fit` that it needs.
+        epochs: FurtherEpochs; the option is their number.
+        needs: an argument of `fit` that it requires.
     """
 
     decoder: Any = None
@@ -20,12 +20,12 @@ class Hook(NamedTuple):
 
 
 class Term:
-    """A further cost of captions, which the objective adds to equation (12) or (14).
+    """A further cost that the objective adds to equation (12) or (14).
 
     Attributes:
-        is_measured: True: it is a part of the metric "loss", in validation too. False: it is for attention alone, and
-            counts only in training, and only where attention has a choice.
-        layers: Keras layers of the features that attention is paid to: trained with the captioner, and not saved.
+        is_measured: True: it is part of the metric "loss", in validation too. False: it supervises attention, and
+            counts only in training, and only if attention chooses regions.
+        layers: Keras layers on the features, trained with the captioner but not saved.
     """
 
     is_measured = False
@@ -33,37 +33,37 @@ class Term:
 
     @classmethod
     def of(cls, captioner, options):
-        """Return the term of a captioner with these CaptionerOptions; None where they ask for none."""
+        """Return the term for a captioner with these CaptionerOptions, or None."""
         raise NotImplementedError
 
     def prepare(self, captions):
-        """Look at the captions to train on, a list, before the captioner is trained."""
+        """Prepare for training on these captions, a list."""
 
     def check(self, batches):
-        """Raise a ValueError for batches to train on, a tf.data.Dataset of make_batches, that it has no use for."""
+        """Raise ValueError for training batches, a tf.data.Dataset of make_batches, that it cannot use."""
 
     def __call__(self, features, target_ids, read, extra):
-        """Return what the captions of a batch cost, (rows,), and a dict from metrics to their values and weights.
+        """Return the cost of each caption, (rows,), and a dict from metrics to their values and weights.
 
         Args:
-            features: what attention is paid to, (photos, regions, feature_dim).
-            target_ids: (rows, time), rows being a multiple of photos.
-            read: the Reading of the captions.
-            extra: list of what comes after input_ids in the batch.
+            features: the features that attention uses, (photos, regions, feature_dim).
+            target_ids: (rows, time); rows is a multiple of photos.
+            read: Reading of the captions.
+            extra: list of the inputs after input_ids in the batch.
         """
         raise NotImplementedError
 
 
 class FurtherEpochs(NamedTuple):
-    """Epochs with an objective of their own. They come after those on words, in a folder of their own.
+    """A later training phase with an objective and a folder of its own.
 
     Attributes:
-        options: subclass of Options; those that end in _epochs and _rate are their number and learning rate.
-        objective: function of the captioner from before, the captioner that is trained, the images to train on,
-            TrainingOptions and these options: the objective that the captioner is compiled with.
-        schedule: of the learning rate, "constant" or "cosine".
-        encoder_alone: whether nothing but the encoder is trained, on photos as they are.
-        keeps_before: whether the captioner from before stays where no epoch is better.
+        options: subclass of Options; those that end in _epochs and _rate are its epochs and learning rate.
+        objective: function of the captioner before this phase, the captioner to train, the training images,
+            TrainingOptions and these options; it returns the objective to compile with.
+        schedule: "constant" or "cosine" learning rate.
+        encoder_alone: whether only the encoder is trained, on photos without augmentation.
+        keeps_before: whether the captioner before this phase is kept if no epoch is better.
     """
 
     options: Any

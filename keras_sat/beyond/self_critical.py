@@ -1,16 +1,17 @@
-"""Self-critical training: draw captions, score them as they will be scored, and make the better ones more probable.
+"""Self-critical training: sample captions, score them with CIDEr, and make the better ones more probable.
 
-Cross-entropy asks for the next word of a person's caption. Here the captioner writes whole captions by itself, and
-CIDEr is its reward. For a caption y drawn from p,
+Cross-entropy trains the next word of a person's caption. Here the captioner writes whole captions, and CIDEr is the
+reward. For a caption y sampled from p,
 
     gradient of E[reward(y)] = E[(reward(y) - b) gradient of log p(y)],
 
-with any b that does not depend on y: what the captioner gets for its greedy caption, or on average for the other
-captions that were drawn for the photo. A drawn caption that beats b becomes more probable, another one less.
+with any baseline b that does not depend on y: the reward of the greedy caption, or the mean reward of the other
+captions sampled for the photo. A sampled caption becomes more probable if its reward is above b, and less if it is
+below.
 
 Source: Rennie et al., 2017, Self-Critical Sequence Training for Image Captioning.
-What it brought here: CIDEr .580 instead of .557 and BLEU-4 23.7 instead of 22.7 on dev; METEOR is 20.6 instead of 20.9,
-and 827 instead of 876 of 1,000 captions are different (docs/training.md). One training of two epochs,
+Gain here: CIDEr .580 instead of .557 and BLEU-4 23.7 instead of 22.7 on dev; METEOR is 20.6 instead of 20.9, and 827
+instead of 876 of 1,000 captions are different (docs/training.md). One training of two epochs:
 
     keras-sat fit --data flickr8k --data-dir flickr8k --preset flickr8k-mobilenet_v2 --epochs 0 --initial-model
     runs/soft-0/model --self-critical-epochs 2 --reward-baseline others --output-dir runs/rewarded
@@ -31,25 +32,25 @@ from keras_sat.options import SearchOptions, SelfCriticalOptions
 from keras_sat.scoring.cider import DocumentFrequencies, cider_of_vectors
 from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
 
-KEPT_REFERENCES = 40_000  # captions of which the n-grams are kept: those of Flickr8k
+KEPT_REFERENCES = 40_000  # captions whose n-grams are cached: those of Flickr8k
 
 
 class SelfCritical:
-    """What a batch costs in self-critical training: `Captioner.compile(training_objective=SelfCritical(...))`.
+    """The objective of self-critical training: `Captioner.compile(training_objective=SelfCritical(...))`.
 
-    The batches are those of make_batches with group_by="image": the captions of a photo are the references. Words are
-    chosen with attention's expectation, hard attention's too. The attention penalty, label smoothing, word detectors,
-    and dropout of words and of word vectors have no part in it. With `box_weight`, boxes hold attention where it is:
-    people's captions are read beside those that are drawn, for what it costs to look beside their boxes.
+    It takes batches of make_batches with group_by="image": the captions of a photo are the references. Attention uses
+    its expectation, hard attention too. The attention penalty, label smoothing, word detectors, and dropout of words
+    and of word vectors are not used. With `box_weight`, the cost of attention outside the boxes is added, measured on
+    the reference captions, to keep attention where it is.
 
     Args:
-        captions: the captions of each training photo, a list of lists: they say how rare an n-gram is.
+        captions: the captions of each training photo, a list of lists, for the document frequencies of n-grams.
         vocabulary: Vocabulary.
-        num_drawn: captions that are drawn for each photo.
+        num_drawn: number of captions to sample for each photo.
         reward_baseline: "greedy": the reward of the greedy caption; "others": the mean reward of the other captions
-            that were drawn for the photo, which takes no search of its own.
-        temperature: captions are drawn from p ** (1 / temperature): below 1 they are closer to those of a search.
-        max_length: most words of a caption, `<end>` counted.
+            sampled for the photo, which needs no extra search.
+        temperature: captions are sampled from p ** (1 / temperature): below 1 they are closer to those of a search.
+        max_length: maximum number of words, `<end>` included.
     """
 
     def __init__(self, captions, vocabulary, *, num_drawn=5, reward_baseline="greedy", temperature=0.5, max_length=20):
@@ -64,7 +65,7 @@ class SelfCritical:
 
     @classmethod
     def of(cls, before, captioner, images, training, options):
-        """Return the objective of `self_critical_epochs`, see FurtherEpochs."""
+        """Return the objective for `self_critical_epochs`, see FurtherEpochs."""
         return cls(
             [image.captions for image in images],
             captioner.vocabulary,
@@ -77,12 +78,12 @@ class SelfCritical:
     def __call__(self, captioner, batch):
         """Return the Objective of ((features, input_ids), target_ids, token_weights).
 
-        Behind input_ids may stand what boxes cover, see `make_batches`.
+        The region covered by boxes may follow input_ids, see `make_batches`.
         """
         (features, input_ids, *extra), target_ids, token_weights = batch
         if len(target_ids.shape) != 3:
             raise ValueError(
-                'Self-critical training needs all captions of a photo together: make_batches(..., group_by="image"). '
+                'Self-critical training needs all captions of a photo in a batch: make_batches(..., group_by="image"). '
                 f"Received: target_ids of shape {tuple(target_ids.shape)}"
             )
         features = captioner.adapter(captioner.features(features, training=True), training=True)
@@ -117,9 +118,9 @@ class SelfCritical:
         return Objective(mean, figures)
 
     def _write(self, captioner, features, dropout, is_photo):
-        """Return the captions drawn for each photo, and the greedy one where it is the baseline: (photos, .., time).
+        """Return sampled captions, and the greedy one if it is the baseline: (photos, captions, time) each.
 
-        The longest caption of a photo comes first: the decoder leaves out those that have ended.
+        The longest caption of a photo comes first, since the decoder skips captions that have ended.
         """
         photos = ops.shape(features)[0]
         options = {"max_length": self.max_length}
@@ -140,7 +141,7 @@ class SelfCritical:
         return drawn, greedy
 
     def _read(self, captioner, features, token_ids, dropout):
-        """Return log p of captions (rows, time) as they were drawn: of words that a search may choose. (rows,)"""
+        """Return log p of sampled captions (rows, time), over the words that a search may choose: (rows,)."""
         special = special_tokens(self.vocabulary)
         token_weights = ops.cast(token_ids != special["pad_token_id"], "float32")
         starts = ops.full_like(token_ids[:, :1], special["start_token_id"])
@@ -156,11 +157,11 @@ class SelfCritical:
 
 
 class DrawnDropout:
-    """The readout's dropout, drawn once for each photo: the same for what is drawn and for what is learnt of it.
+    """Dropout masks of the readout, one for each photo: the same when captions are sampled and when they are scored.
 
     Args:
         decoder: CaptionDecoder.
-        photos: how many.
+        photos: number of photos.
     """
 
     def __init__(self, decoder, photos):
@@ -170,7 +171,7 @@ class DrawnDropout:
         self.masks = [drop(x, training=True) for drop, x in ones.items()]
 
     def of_photos(self, photos):
-        """Return what takes the place of the readout's dropout in rows of these photos, by number: see Readout."""
+        """Return the two functions that replace the readout's dropout in rows of these photos, see Readout."""
         return [functools.partial(_times, ops.take(mask, photos, axis=0)) for mask in self.masks]
 
 
@@ -179,7 +180,7 @@ def _times(mask, x, training=True):
 
 
 class CaptionReward:
-    """CIDEr of captions as word ids.
+    """CIDEr of captions given as word ids.
 
     Args:
         captions: the captions of each training photo, a list of lists.
@@ -197,7 +198,7 @@ class CaptionReward:
 
         Args:
             token_ids: (photos, captions, time), `<pad>` after `<end>`.
-            target_ids: the references, (photos, references, time); those of `<pad>` alone are none.
+            target_ids: the references, (photos, references, time); rows of `<pad>` alone are ignored.
         """
         rewards = np.zeros(token_ids.shape[:2], np.float32)
         for photo, (captions, references) in enumerate(zip(token_ids, target_ids)):
@@ -212,6 +213,6 @@ class CaptionReward:
 
 
 def mean_of_others(rewards):
-    """Return for each of a photo's captions the mean reward of the others, (photos, captions)."""
+    """Return for each caption the mean reward of the other captions of its photo, (photos, captions)."""
     count = rewards.shape[1]
     return (ops.sum(rewards, axis=1, keepdims=True) - rewards) / (count - 1)

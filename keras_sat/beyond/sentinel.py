@@ -1,13 +1,13 @@
-"""The sentinel: what attention may look at instead of the photo, the decoder's memory (Lu et al., 2017).
+"""The sentinel: attention may choose the decoder's memory instead of the photo (Lu et al., 2017).
 
-Words such as "of" are not on the photo. The sentinel is a vector made of the cell's memory that competes with the
-regions: a softmax over regions and sentinel says how much of the context comes from the photo (`from_photo`) and how
-much from memory. It takes the place of the paper's gate beta_t.
+Words such as "of" are not visible. The sentinel is a vector made from the cell's memory that competes with the regions:
+a softmax over regions and sentinel decides how much of the context comes from the photo (`from_photo`) and how much
+from memory. It replaces the paper's gate beta_t.
 
 Source: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a Visual Sentinel for Image Captioning.
-What it brought here: with a guide that counts what the sentinel takes, 97 % and more of "shirt", "red" and "grass" come
-from the photo, and 12 % of "of". Without that these three came from memory to 96 % and more. One training each, in
-benchmarks/flickr8k/tried.md; notebook 11 measures the same on scenes.
+Gain here: with a guide that counts the sentinel's share, 97 % and more of "shirt", "red" and "grass" come from the
+photo, and 12 % of "of". Without such a guide, 96 % and more of these three came from memory. One training each; see
+benchmarks/flickr8k/tried.md. Notebook 11 measures the same on scenes.
 """
 
 import keras
@@ -20,13 +20,13 @@ from keras_sat.model.decoder import CaptionDecoder
 
 @keras.saving.register_keras_serializable("keras_sat")
 class Sentinel(keras.layers.Layer):
-    """What takes the place of an annotation vector.
+    """The vector that competes with the annotation vectors.
 
     Args:
         feature_dim: length of an annotation vector.
 
     Call arguments:
-        hidden_state, memory: of the state that looks, (rows, hidden_dim), see `equations.sentinel`.
+        hidden_state, memory: of the attending state, (rows, hidden_dim), see `equations.sentinel`.
 
     Returns: (rows, feature_dim).
     """
@@ -52,9 +52,9 @@ class Sentinel(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_sat")
 class WithSentinel(CaptionDecoder):
-    """A CaptionDecoder whose attention may look at a sentinel; without attention that chooses there is none."""
+    """A CaptionDecoder with a sentinel, if its attention chooses regions."""
 
-    has_gate = False  # the softmax over regions and sentinel weighs the context
+    has_gate = False  # the softmax over regions and sentinel replaces it
 
     @property
     def extra_dims(self):
@@ -74,8 +74,8 @@ class WithSentinel(CaptionDecoder):
         query = attention.project_state(top_hidden)
         attention_scores = attention.score(query, projected_features)
         attended = attention.look(attention_scores, features, noise, sampled)
-        its_score = attention.score(query, attention.project(ops.expand_dims(sentinel, 1)))  # as of one region more
-        from_photo = equations.share_from_photo(attention_scores, its_score)
+        sentinel_score = attention.score(query, attention.project(ops.expand_dims(sentinel, 1)))  # like one more region
+        from_photo = equations.share_from_photo(attention_scores, sentinel_score)
         share = ops.cast(from_photo, attended.context.dtype)
         context = share * attended.context + (1 - share) * sentinel
         return attended._replace(context=context, extras={"from_photo": from_photo})

@@ -1,6 +1,7 @@
-"""The attention layer, and the paper's additive scores; `selections` says how weights pick regions.
+"""The attention layer with the paper's additive scores. How the weights select regions is in `selections`.
 
-Other scores are in `scorings`. Additive ones of many regions have a fast twin: keras_sat/accelerated/install.py.
+Other scores are in `scorings`. keras_sat/accelerated/install.py replaces additive scores of many regions by a fast
+twin.
 """
 
 import keras
@@ -14,7 +15,7 @@ from keras_sat.model.states import Attended
 
 
 class Attention(keras.layers.Layer):
-    """Scores, weights, selection, context: what all attentions share. Subclasses say how to score.
+    """The base class of all attention: scores, weights, selection, context. Subclasses define `score`.
 
     Args:
         selection: a name in ATTENTIONS.
@@ -22,7 +23,7 @@ class Attention(keras.layers.Layer):
     Call arguments:
         hidden_state: the top layer's state, (rows, hidden_dim): in the paper h_{t-1}, the one BEFORE this step.
         features: the annotation vectors a_i, (photos, regions, feature_dim); rows is a multiple of photos.
-        projected_features: what `project` made of the features; None calls it. Pass it when there are many steps.
+        projected_features: the output of `project`; None computes it. Pass it when there are many steps.
         noise, sampled: see `selections.hard`.
 
     Returns: Attended.
@@ -36,18 +37,18 @@ class Attention(keras.layers.Layer):
         self.selection = selection
 
     def build(self, hidden_state_shape, features_shape, **_):
-        """Make the weights of the scoring; there are none unless a subclass has some."""
+        """Create the weights of the scoring. The base class has none."""
 
     def project(self, features):
-        """Return the part of the scores that no step changes, computed once for each photo."""
+        """Return the part of the scores that is the same at every step, computed once for each photo."""
         return ops.cast(features, self.compute_dtype)
 
     def project_state(self, hidden_state):
-        """Return the part of the scores that no region changes, computed once for each state: (rows, dim)."""
+        """Return the part of the scores that is the same for every region, (rows, dim)."""
         return hidden_state
 
     def score(self, query, projected_features):
-        """Return the attention scores e_ti, (rows, regions), of what `project_state` and `project` returned."""
+        """Return the attention scores e_ti, (rows, regions), from the outputs of `project_state` and `project`."""
         raise NotImplementedError
 
     def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
@@ -56,7 +57,7 @@ class Attention(keras.layers.Layer):
         return self.look(self.score(query, projected_features), features, noise, sampled)
 
     def look(self, attention_scores, features, noise=None, sampled=None):
-        """Return the Attended of scores e_ti, (rows, regions): equations (5), (8) or (13), and the context."""
+        """Return Attended from the scores e_ti, (rows, regions): equations (5), (8) or (13), and the context."""
         attention_weights = equations.attention_weights(attention_scores)
         selection = ATTENTIONS[self.selection].select(attention_weights, noise, sampled)
         context = equations.attended_features(selection, ops.cast(features, self.compute_dtype))

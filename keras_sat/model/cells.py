@@ -1,4 +1,4 @@
-"""Recurrent cells: one layer of the network that writes the caption, and the dense layers that it is made of.
+"""Recurrent cells, LSTM and GRU, and the dense layer that they consist of.
 
 To add a cell, write a subclass of RecurrentCell and name it in CELLS.
 """
@@ -11,10 +11,10 @@ from keras_sat import equations
 
 @keras.saving.register_keras_serializable("keras_sat")
 class LoopDense(layers.Dense):
-    """A dense layer of the loop over the words, which may compute the product x W by itself.
+    """A dense layer inside the loop over the words.
 
     Attributes:
-        late_product: None, or what takes the place of x -> x W while a loop makes its step.
+        late_product: None, or a function that replaces x -> x W inside an accelerated loop.
     """
 
     def __init__(self, units, **kwargs):
@@ -31,14 +31,14 @@ class LoopDense(layers.Dense):
 class RecurrentCell(layers.Layer):
     """One layer of the recurrent network.
 
-    `input_projection` is for the word (and for the layer below), `context_projection` for z_t. Both are called from
-    outside, since the words of a whole caption can be projected at once.
+    `input_projection` is for the word (or the layer below), `context_projection` for z_t. Both are called from outside,
+    since the words of a whole caption can be projected at once.
 
     Call arguments:
         projected_inputs: the sum of the projections of all inputs, (rows, num_gates * hidden_dim).
         hidden_state, cell_state: (rows, hidden_dim); cell_state is None for a cell that has none.
 
-    Returns: (hidden_state, cell_state), or (hidden_state,) of a cell without cell states.
+    Returns: (hidden_state, cell_state), or (hidden_state,) for a cell without cell state.
     """
 
     num_gates = None
@@ -63,11 +63,11 @@ class RecurrentCell(layers.Layer):
         return ops.zeros(shape, dtype)
 
     def build(self, projected_inputs_shape, hidden_state_shape, cell_state_shape=None):
-        """Make the weights that `call` needs; whoever calls the two other projections calls `build_for`."""
+        """Create the weights that `call` needs. `build_for` creates those of the two projections too."""
         self.recurrent_projection.build(hidden_state_shape)
 
     def build_for(self, input_dim, context_dim=None):
-        """Make the weights; a layer above the first sees no context."""
+        """Create all weights; a layer above the first reads no context."""
         self.input_projection.build((None, input_dim))
         if context_dim is not None:
             self.context_projection.build((None, context_dim))
@@ -85,7 +85,7 @@ class LSTMCell(RecurrentCell):
     has_cell_state = True
 
     def initial_bias(self, shape, dtype=None):
-        """1 for the forget gate: remember, until something better is learnt."""
+        """1 for the forget gate, 0 elsewhere: start by remembering."""
         return ops.concatenate([ops.full((self.hidden_dim,), bias, dtype) for bias in (0.0, 1.0, 0.0, 0.0)])
 
     def call(self, projected_inputs, hidden_state, cell_state):
@@ -94,7 +94,7 @@ class LSTMCell(RecurrentCell):
 
 @keras.saving.register_keras_serializable("keras_sat")
 class GRUCell(RecurrentCell):
-    """A gated recurrent unit: no cell state, a quarter fewer weights."""
+    """A gated recurrent unit: no cell state, and a quarter fewer weights than an LSTM."""
 
     num_gates = 3
     has_cell_state = False

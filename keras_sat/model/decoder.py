@@ -1,7 +1,7 @@
 """The decoder: from features and the words so far to the next word. show_attend_tell.py has it without options.
 
-`step` is one step, for search and pictures. `call` is the same over a whole caption, for training: only what is
-recurrent (attention and cells) stays in its loop; word vectors and readout come before and after, of all words at once.
+`step` is one step, for search and pictures. `call` processes a whole caption, for training: only the recurrent part
+(attention and cells) is in its loop; embedding and readout run before and after it, on all words at once.
 """
 
 import keras
@@ -19,24 +19,24 @@ from keras_sat.options import DecoderOptions, count, with_options
 @keras.saving.register_keras_serializable("keras_sat")
 @with_options(DecoderOptions)
 class CaptionDecoder(layers.Layer):
-    """The decoder of the paper's section 3.1.2. What goes beyond it overrides `attend` or `read_word`.
+    """The decoder of the paper's section 3.1.2. Subclasses in beyond/ override `attend` or `read_word`.
 
     Args:
         vocabulary_size: number of tokens.
-        name, dtype, trainable: as of any Keras layer.
+        name, dtype, trainable: as for any Keras layer.
         **options: see DecoderOptions.
 
     Call arguments:
         features: annotation vectors a_i, (photos, regions, feature_dim).
-        input_ids: (rows, time); rows is a multiple of photos, with the rows of a photo side by side.
+        input_ids: (rows, time); rows is a multiple of photos, and the rows of a photo are consecutive.
         training: turns dropout on.
-        noise: Gumbel noise (rows, time, regions) for attention that draws places; None uses the expectation.
-        sampled: (rows,), 0 in rows that use the expectation all the same; None samples in all.
+        noise: Gumbel noise (rows, time, regions) for attention that samples regions; None uses the expectation.
+        sampled: (rows,), 0 in rows that use the expectation anyway; None samples in all rows.
 
     Returns: Decoded.
     """
 
-    extra_dims = {}  # the lengths of what `attend` returns in `Attended.extras`, by name
+    extra_dims = {}  # name and length of each vector that `attend` returns in `Attended.extras`
 
     def __init__(self, vocabulary_size, *, name=None, dtype=None, trainable=True, **options):
         super().__init__(name=name, dtype=dtype, trainable=trainable, autocast=False)  # noise stays in float32
@@ -49,7 +49,7 @@ class CaptionDecoder(layers.Layer):
         self.attention_layer = make_attention(*kind, name="attention", **policy)
         selection = ATTENTIONS[self.attention]
         self.draws_places, self.chooses = selection.draws_places, selection.chooses
-        self.cells_read_context = self.chooses  # one that changes: where they do not, attention can follow their loop
+        self.cells_read_context = self.chooses  # where it is False, attention can run after the recurrent loop
         self.embedding = layers.Embedding(vocabulary_size, self.embedding_dim, name="embedding", **policy)  # E
         cell, size = CELLS[self.cell], self.num_layers * self.hidden_dim
         self.has_cell_states = cell.has_cell_state
@@ -58,7 +58,7 @@ class CaptionDecoder(layers.Layer):
         if self.has_cell_states:
             self.initial_cell = layers.Dense(size, activation="tanh", name="initial_cell", **policy)
         if self.has_gate:
-            is_open = keras.initializers.Constant(3.0)  # closed, it would hide the features before attention knows them
+            is_open = keras.initializers.Constant(3.0)  # a closed gate would hide the features from the start
             self.gate = layers.Dense(1, activation="sigmoid", bias_initializer=is_open, name="gate", **policy)  # f_beta
         self.drop_embedding = layers.Dropout(self.dropout_embedding, seed=self.seed + 2, **policy)
         self.drop_words = layers.Dropout(self.dropout_words, seed=self.seed + 4, **policy)
@@ -84,11 +84,11 @@ class CaptionDecoder(layers.Layer):
         self.readout.build((None, self.embedding_dim), state_shape, (None, feature_dim))
 
     def project_features(self, features):
-        """Return W_a a_i + b, or whatever else the scoring needs of each photo once: `projected_features`."""
+        """Return `projected_features`: W_a a_i + b, or what else the scoring computes once for each photo."""
         return self.attention_layer.project(features)
 
     def initial_state(self, features, rows_per_photo=1):
-        """Return h_0 and c_0, made of the mean annotation vector by f_init,h and f_init,c."""
+        """Return h_0 and c_0: f_init,h and f_init,c of the mean annotation vector."""
         mean = equations.mean_annotation(features)
 
         def states(f_init):
@@ -99,7 +99,7 @@ class CaptionDecoder(layers.Layer):
     def step(self, input_ids, state, features, projected_features, training=False, noise=None, drop=None):
         """Return the Step from y_{t-1}, `input_ids` (rows,), and a DecoderState; noise: (rows, regions), or None.
 
-        `projected_features` is what `project_features` returned. See Readout for `training` and `drop`.
+        `projected_features` is the output of `project_features`. See Readout for `training` and `drop`.
         """
         embedded = self.embed(input_ids, training)
         projected_word = self.cells[0].input_projection(embedded)
@@ -108,7 +108,7 @@ class CaptionDecoder(layers.Layer):
         return Step(logits, state, *attended[1:])
 
     def embed(self, input_ids, training):
-        """Return E y of the words, (..., embedding_dim)."""
+        """Return the word vectors E y, (..., embedding_dim)."""
         embedded = self.drop_embedding(self.embedding(input_ids), training=training)
         if training and self.dropout_words:
             kept = self.drop_words(ops.ones_like(input_ids, dtype=embedded.dtype), training=True)
@@ -116,18 +116,18 @@ class CaptionDecoder(layers.Layer):
         return embedded
 
     def read_word(self, projected_word, state, features, projected_features, noise=None, sampled=None):
-        """Return the next state, and the Attended: h_{t-1} says where to look, and z_t is read with the word."""
+        """Return the next state and Attended: attend with h_{t-1}, then read the word together with z_t."""
         attended = self.attend(state, features, projected_features, noise, sampled)
         return self.advance(projected_word + self.cells[0].context_projection(attended.context), state), attended
 
     def attend(self, state, features, projected_features, noise=None, sampled=None):
-        """Return the Attended of a DecoderState, its context gated by beta_t."""
+        """Return Attended for a DecoderState, with the context gated by beta_t."""
         top_hidden = state.hidden_states[-1]
         attended = self.attention_layer(top_hidden, features, projected_features, noise=noise, sampled=sampled)
         return attended._replace(context=self.gate(top_hidden) * attended.context) if self.has_gate else attended
 
     def advance(self, projected_inputs, state):
-        """Return the state after the recurrent layers have seen the projected word and context."""
+        """Return the state after the recurrent layers have read the projected word and context."""
         hidden_states, cell_states = [], []
         for layer, cell in enumerate(self.cells):
             inputs = projected_inputs if layer == 0 else cell.input_projection(hidden_states[-1])
@@ -145,22 +145,22 @@ class CaptionDecoder(layers.Layer):
         return keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), decoded)
 
     def unroll(self, features, input_ids, noise=None, sampled=None, token_weights=None, training=False):
-        """Return the Unrolled captions: all that comes before the readout. See above for the arguments.
+        """Return Unrolled: everything before the readout. See the call arguments above.
 
-        Where `token_weights` (rows, time) is 0, behind a caption's end, nothing need be computed.
+        Where `token_weights` (rows, time) is 0, after the end of a caption, nothing need be computed.
         """
         features = ops.cast(features, self.compute_dtype)
         state = self.initial_state(features, ops.shape(input_ids)[0] // ops.shape(features)[0])
-        embedded = self.embed(ops.transpose(input_ids), training)  # of all words at once, as their projection is
+        embedded = self.embed(ops.transpose(input_ids), training)  # of all words at once, like their projection
         start = self.cells[0].input_projection(embedded), state, features, self.project_features(features)
         return Unrolled(embedded, *self.read_words(*start, noise, sampled, token_weights))
 
     def read_words(self, projected_words, state, features, projected_features, noise, sampled, token_weights):
-        """Return h_t and the parts of Attended at all times, (time, rows, dim): `read_word` in a loop."""
-        # accelerated/install.py puts a fast twin in its place, which leaves out what `token_weights` says is padding.
+        """Return h_t and the parts of Attended for all steps, (time, rows, dim): `read_word` in a loop."""
+        # accelerated/install.py replaces this loop by a fast twin, which skips padding.
         if projected_words.shape[0] is None:
             raise ValueError(
-                "The plain loop over the words needs captions of a known length: pass `run_eagerly=True` to `compile`. "
+                "The plain loop over the words needs captions of known length: pass `run_eagerly=True` to `compile`. "
                 f"Received: projected words of shape {tuple(projected_words.shape)}"
             )
         steps = []
@@ -171,7 +171,7 @@ class CaptionDecoder(layers.Layer):
         return keras.tree.map_structure(lambda *times: ops.stack(times), *steps)
 
     def compute_output_spec(self, features, input_ids, training=False, noise=None, sampled=None):
-        """Return what `call` gives, without its loop: float32 at any precision."""
+        """Return the shapes of what `call` returns, without running its loop. Always float32."""
         dims = Decoded(self.vocabulary_size, features.shape[1], features.shape[1], self.extra_dims)
         return keras.tree.map_structure(lambda dim: keras.KerasTensor((*input_ids.shape, dim), "float32"), dims)
 

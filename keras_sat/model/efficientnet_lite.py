@@ -1,8 +1,8 @@
-"""EfficientNet-Lite in Keras: a network of ImageNet without squeeze-and-excitation, which runs on any phone.
+"""EfficientNet-Lite in Keras: an ImageNet network without squeeze-and-excitation, made for phones.
 
-Tan and Le, "EfficientNet", ICML 2019, in Google's variant for small devices: ReLU6 takes the place of swish, and stem
-and head keep their size. Batch normalisation is folded into the convolutions: encoders never use the statistics of a
-batch (see PhotoEncoder), and layers that are not there cost no time.
+Tan and Le, "EfficientNet", ICML 2019, in Google's variant for small devices: ReLU6 instead of swish, and stem and head
+of fixed size. Batch normalisation is folded into the convolutions: encoders never use batch statistics (see
+PhotoEncoder), and this is faster.
 """
 
 import math
@@ -13,11 +13,11 @@ import numpy as np
 from keras import layers
 
 HEAD_FILTERS = 1280
-EPSILON = 1e-3  # of the batch normalisation that is folded
+EPSILON = 1e-3  # of the folded batch normalisation
 
 
 class Stage(NamedTuple):
-    """Blocks of one kind, of which the first has the stride."""
+    """Blocks of one kind; the first one has the stride."""
 
     repeats: int
     kernel_size: int
@@ -38,10 +38,10 @@ STAGES = (
 
 
 class EfficientNetLite:
-    """Makes networks of one size, as those of `keras.applications` are made.
+    """Creates networks of one size, as functions of `keras.applications` do.
 
     Args:
-        width, depth: factors of the filters and of the repeats of a stage; the first and the last one repeat nothing.
+        width, depth: factors of the filters and of the repeats of each stage but the first and the last.
     """
 
     def __init__(self, *, width, depth):
@@ -51,7 +51,7 @@ class EfficientNetLite:
     def __call__(self, *, input_shape, name=None):
         """Return the network with random weights: from pixels, (colour - 127) / 128, to the last grid.
 
-        Its layers are called after what they end: stem, block_0, block_1 ... and top.
+        The last layer of each part has its name: stem, block_0, block_1 ... and top.
         """
         images = keras.Input(input_shape, name="images")
         grid = layers.Conv2D(32, 3, strides=2, padding="same", name="stem_conv")(images)
@@ -69,13 +69,13 @@ class EfficientNetLite:
                 yield stage.kernel_size, 1 if repeat else stage.stride, stage.expansion, self._scaled(stage.filters)
 
     def _scaled(self, filters):
-        """Return filters times width, rounded to a multiple of 8, down by a tenth at most."""
+        """Return filters times width, rounded to a multiple of 8, but down by a tenth at most."""
         rounded = max(8, int(self.width * filters + 4) // 8 * 8)
         return rounded + 8 if rounded < 0.9 * self.width * filters else rounded
 
 
 def _block(grid, name, kernel_size, stride, expansion, filters):
-    """Widen each cell, look around it, narrow it again; add what came in where it has the same shape."""
+    """An inverted residual block: expand, depthwise convolution, project; add the input if it has the same shape."""
     inputs, filters_before = grid, grid.shape[-1]
     if expansion > 1:
         grid = layers.Conv2D(expansion * filters_before, 1, name=f"{name}_expand_conv")(grid)
@@ -89,20 +89,20 @@ def _block(grid, name, kernel_size, stride, expansion, filters):
 
 
 def is_efficientnet_lite(network):
-    """Return whether a network was made by an EfficientNetLite."""
+    """Return whether an EfficientNetLite created this network."""
     return network.layers[1].name == "stem_conv"
 
 
-# === Weights with the names of the PyTorch packages ===
+# === Weights of the PyTorch packages ===
 
 
 def assign_torch_weights(network, arrays):
-    """Give a network the weights that the PyTorch package of its size has, batch normalisation folded in.
+    """Assign the weights of the PyTorch package of the same size, with batch normalisation folded in.
 
     Args:
-        network: made by an EfficientNetLite.
-        arrays: dict from the names of the package to arrays, kernels being (out, in, height, width). A classifier,
-            `_fc`, is left out.
+        network: created by an EfficientNetLite.
+        arrays: dict from the names of the package to arrays; kernels are (out, in, height, width). A classifier,
+            `_fc`, is ignored.
     """
     convolutions = [layer for layer in network.layers if layer.weights]
     sources = {layer: _torch_names(layer.name) for layer in convolutions}
@@ -111,8 +111,8 @@ def assign_torch_weights(network, arrays):
     received = {name for name in arrays if not name.startswith("_fc.") and not name.endswith(".num_batches_tracked")}
     if missing := expected - received:
         raise ValueError(f"{min(missing)} is missing")
-    if strangers := received - expected:
-        raise ValueError(f"{min(strangers)} is not known")
+    if unknown := received - expected:
+        raise ValueError(f"{min(unknown)} is unknown")
     folded = {}
     for layer, (kernel, norm) in sources.items():
         given = [arrays[f"{kernel}.weight"], *(arrays[f"{norm}.{part}"] for part in NORM_PARTS)]
@@ -121,7 +121,7 @@ def assign_torch_weights(network, arrays):
             raise ValueError(f"{kernel} and {norm} have the shapes {shapes} instead of {wanted}")
         folded[layer] = _folded(*given)
         if not all(np.isfinite(array).all() for array in folded[layer]):
-            raise ValueError(f"{kernel} or {norm} holds numbers that are not finite")
+            raise ValueError(f"{kernel} or {norm} has values that are NaN or infinite")
     for layer, values in folded.items():
         layer.set_weights(values)
 
@@ -130,7 +130,7 @@ NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
 
 
 def _torch_names(name):
-    """Return what a convolution, and the normalisation behind it, are called in the PyTorch package."""
+    """Return the names of a convolution, and of the normalisation after it, in the PyTorch package."""
     if name in ("stem_conv", "top_conv"):
         return {"stem_conv": ("_conv_stem", "_bn0"), "top_conv": ("_conv_head", "_bn1")}[name]
     _, number, *part = name.split("_")
@@ -141,18 +141,18 @@ def _torch_names(name):
 
 
 def _torch_shapes(layer):
-    """Return the shapes of a kernel, (out, in, height, width), and of the NORM_PARTS behind it."""
+    """Return the shapes of a kernel, (out, in, height, width), and of the NORM_PARTS after it."""
     height, width, inputs, outputs = layer.kernel.shape
-    if isinstance(layer, layers.DepthwiseConv2D):  # of each channel alone: (height, width, channels, 1)
+    if isinstance(layer, layers.DepthwiseConv2D):  # (height, width, channels, 1)
         inputs, outputs = outputs, inputs
     return [(outputs, inputs, height, width), *[(outputs,)] * len(NORM_PARTS)]
 
 
 def _folded(kernel, scale, shift, mean, variance):
-    """Return kernel and bias, as Keras has them, of a convolution and the normalisation behind it."""
-    with np.errstate(all="ignore"):  # what is not finite is refused by who asks
+    """Return kernel and bias, in Keras' layout, of a convolution with the normalisation folded in."""
+    with np.errstate(all="ignore"):  # the caller rejects values that are not finite
         factor = scale / np.sqrt(variance + EPSILON)
     kernel = (kernel * factor[:, None, None, None]).transpose(2, 3, 1, 0)  # (height, width, in, out)
     if kernel.shape[2] == 1 and kernel.shape[:2] != (1, 1):
-        kernel = kernel.transpose(0, 1, 3, 2)  # of each channel alone: (height, width, channels, 1)
+        kernel = kernel.transpose(0, 1, 3, 2)  # depthwise: (height, width, channels, 1)
     return kernel, shift - mean * factor

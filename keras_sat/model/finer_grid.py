@@ -1,10 +1,10 @@
 """Finer grids from the same weights: the last strides of a network become dilation (Yu and Koltun, ICLR 2016).
 
-A layer with a stride of 2 gives a number for every second cell alone. Without the stride it gives one for every cell,
-and where the kernels behind it reach twice as far, each of them sees what it has seen before. So the cells of the
-coarse grid are there as before, and others between them. Nothing has to be learnt anew. That is exact for networks
-that look at neighbouring cells alone, at sizes that their strides divide: squeeze-and-excitation (EfficientNetB0) takes
-the mean of all cells, and a pooling at an odd size leaves a row out.
+A layer with a stride of 2 computes every second cell only. Without the stride it computes every cell, and if the
+kernels after it are dilated by 2, each of them sees what it saw before. The cells of the coarse grid keep their values,
+and new ones appear between them, without any training. This is exact for networks of local layers at sizes that their
+strides divide: squeeze-and-excitation (EfficientNetB0) takes the mean of all cells, and pooling at an odd size drops a
+row.
 """
 
 import re
@@ -18,7 +18,7 @@ STRIDED = (layers.Conv2D, layers.DepthwiseConv2D, layers.MaxPooling2D, layers.Av
 
 
 def rows_and_columns_of(grid):
-    """Return (rows, columns) of a grid that is written "14x14", or is a pair of numbers already."""
+    """Return (rows, columns) of a grid such as "14x14", or of a pair."""
     written = "x".join(map(str, grid)) if isinstance(grid, (list, tuple)) else grid
     match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", written) if isinstance(written, str) else None
     if match is None:
@@ -27,11 +27,11 @@ def rows_and_columns_of(grid):
 
 
 def with_grid(network, grid):
-    """Return a network with the same weights whose last grid has so many rows and columns.
+    """Return a network with the same weights and a last grid of this size.
 
     Args:
         network: a functional `keras.Model` that ends with a grid.
-        grid: "ROWSxCOLUMNS", or a pair: the grid that it has, or a finer one that it has without its last strides.
+        grid: "ROWSxCOLUMNS" or a pair: its own grid, or a finer one that it has without its last strides.
     """
     wanted, found = rows_and_columns_of(grid), []
     for factor in (1, 2, 4):
@@ -43,29 +43,29 @@ def with_grid(network, grid):
         if finer.output_shape[1:3] == wanted:
             return finer
     raise ValueError(
-        f"This encoder cannot have that grid at this size of photos. Expected one of: {', '.join(found)}. "
+        f"This encoder does not support that grid for photos of this size. Expected one of: {', '.join(found)}. "
         f"Received: grid={brief(grid)}"
     )
 
 
 def without_last_strides(network, factor):
-    """Return a network with the same weights that skips no cells where it would thin its grid out for the last time.
+    """Return a network with the same weights, its last strides replaced by dilation.
 
     Args:
         network: a functional `keras.Model` that ends with a grid.
-        factor: how many times as many rows and columns its last grid shall have: 1, 2, 4 ...
+        factor: of rows and columns: 1, 2, 4 ...
 
-    Returns: `keras.Model`; None where the network does not thin out that often, or a pooling would need gaps.
+    Returns: `keras.Model`; None where the network has too few strides, or pooling would have to be dilated.
     """
     if factor == 1:
         return network
-    before, behind = _thinning(network)
-    finest = max(behind.values()) / factor  # how far apart cells may come to lie, in pixels
+    before, behind = _strides(network)
+    finest = max(behind.values()) / factor  # the final stride in pixels
     changes = {}
     for layer in network.layers:
         if isinstance(layer, STRIDED) and behind[layer.name] > finest:
             dilation = max(1, int(before[layer.name] / finest))
-            changes[layer.name] = {"strides": 1, **_with_gaps(layer, dilation)}
+            changes[layer.name] = {"strides": 1, **_dilated(layer, dilation)}
             if finest < 1 or (_kernel_size(layer) > 1 and dilation > 1 and "dilation_rate" not in changes[layer.name]):
                 return None
             for source in _sources(layer):
@@ -80,8 +80,8 @@ def without_last_strides(network, factor):
     return finer
 
 
-def _thinning(network):
-    """Return dicts from the names of layers to the pixels between neighbouring cells, before and behind each."""
+def _strides(network):
+    """Return dicts from layer names to the pixels between neighbouring cells, before and after each layer."""
     before, behind = {}, {}
     for layer in network.layers:
         before[layer.name] = max([behind[source.name] for source in _sources(layer)], default=1)
@@ -91,7 +91,7 @@ def _thinning(network):
 
 
 def _sources(layer):
-    """Return the layers whose outputs a layer of a functional model takes."""
+    """Return the layers whose outputs are the inputs of a layer in a functional model."""
     return [tensor._keras_history.operation for tensor in keras.tree.flatten(layer.input) if not _is_input(layer)]
 
 
@@ -103,8 +103,8 @@ def _kernel_size(layer):
     return (layer.kernel_size if hasattr(layer, "kernel_size") else layer.pool_size)[0]
 
 
-def _with_gaps(layer, dilation):
-    """Return the settings of a layer whose kernel looks at every so manieth cell, and whose grid stays as large."""
+def _dilated(layer, dilation):
+    """Return the settings of a layer with a dilated kernel and no stride."""
     if isinstance(layer, (layers.MaxPooling2D, layers.AveragePooling2D)):
         is_padded = any(isinstance(source, layers.ZeroPadding2D) for source in _sources(layer))
         return {} if is_padded else {"padding": "same"}

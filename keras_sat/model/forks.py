@@ -1,6 +1,6 @@
-"""A process that was forked from one in which TensorFlow ran: it is told so, instead of waiting forever.
+"""An error instead of a deadlock in a process that was forked from one in which TensorFlow ran.
 
-A fork has none of the threads of its parent, and TensorFlow waits for its own.
+A fork has none of its parent's threads, and TensorFlow waits for them forever.
 """
 
 import functools
@@ -9,16 +9,16 @@ import os
 
 @functools.cache
 def _first_process():
-    """Return the process that asked first; its forks inherit the answer."""
+    """Return the id of the process that called this first; forks inherit the answer."""
     return os.getpid()
 
 
 def refuse_fork():
-    """Raise ValueError in a fork of the process that called this first, which is the first one to run TensorFlow."""
+    """Raise ValueError in a fork of the process that called this first, the first one to run TensorFlow."""
     if _first_process() != os.getpid():
         raise ValueError(
-            "This process was forked from one that has used TensorFlow, which would hang here. Start processes with "
-            'multiprocessing.get_context("spawn"), or make the first captioner in each of them instead of before the '
-            "fork; a captioner of keras_sat.load_fast, without TensorFlow, can be forked while no thread captions. "
+            "This process was forked from one that has used TensorFlow, and would hang. Start processes with "
+            'multiprocessing.get_context("spawn"), or create the first captioner after the fork. Captioners of '
+            "keras_sat.load_fast, which need no TensorFlow, can be forked. "
             f"Received: process {os.getpid()}, forked from {_first_process()}"
         )

@@ -1,4 +1,4 @@
-"""What an objective says of a batch, and the means of its figures over an epoch and all devices: Keras' metrics."""
+"""The value of an objective for a batch, and its metrics: means over an epoch and all devices."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,15 +16,15 @@ def nothing():
 
 
 class Objective(NamedTuple):
-    """What a batch costs.
+    """The value of an objective for a batch.
 
     Attributes:
-        mean: what is minimised: the mean over the captions of all replicas.
-        figures: for each metric, its values and their weights.
+        mean: the value to minimise: the mean over the captions of all replicas.
+        figures: the values and weights of each metric.
         log_prob: log p(y | s, a) of each row (a caption, or one sample of its attention).
-        sampled: 1 for each row in which attention drew regions, else 0.
+        sampled: 1 for each row in which attention sampled regions, else 0.
         after_step: called when the weights have been updated.
-        variables: for each further metric, a variable that is shown as it stands after the step.
+        variables: variables shown as further metrics, with their values after the step.
     """
 
     mean: Any
@@ -36,17 +36,17 @@ class Objective(NamedTuple):
 
 
 class Means:
-    """The means of an objective's figures over the batches of an epoch: Keras' metrics, by name.
+    """The means of an objective's metrics over the batches of an epoch, by name.
 
     Args:
-        names: of those that are there before the first batch.
+        names: metrics that exist before the first batch.
     """
 
     def __init__(self, names=("loss", "cross_entropy", "penalty", "token_accuracy", "attention_entropy")):
         self.by_name = {name: keras.metrics.Mean(name=name) for name in names}
 
     def update(self, objective):
-        """Take in the figures of a batch; return the means so far, for each caption or for each word."""
+        """Add the metrics of a batch; return the means so far, by caption or by word."""
         figures = objective.figures.values()
         sums = ops.stack([ops.sum(part) for values, weights in figures for part in (values * weights, weights)])
         sums = ops.unstack(sum_over_replicas(sums), num=2 * len(figures))
@@ -57,7 +57,7 @@ class Means:
         return {name: mean.result() for name, mean in means.items()} | further
 
     def _mean(self, name):
-        """Return the metric of that name, which is made when an objective first needs it."""
+        """Return the metric of that name, created at first use."""
         if name not in self.by_name:
             with tf.init_scope():
                 self.by_name[name] = keras.metrics.Mean(name=name)

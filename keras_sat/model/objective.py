@@ -1,7 +1,7 @@
-"""What captions cost: the paper's objective for a batch, equations (12) and (14).
+"""The training objective: the paper's loss for a batch, equations (12) and (14).
 
 An objective is a function of captioner and batch that returns an Objective; `Captioner.compile(training_objective=)`
-takes any. The paper's is `PaperObjective`; what goes beyond the paper is a term of it, see `keras_sat.beyond`.
+takes any. `PaperObjective` is the paper's; extensions are terms added to it, see `keras_sat.beyond`.
 """
 
 import functools
@@ -16,17 +16,17 @@ from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_o
 
 
 class PaperObjective:
-    """The paper's objective: equation (14), or (12) where attention draws places.
+    """The paper's objective: equation (14), or (12) where attention samples regions.
 
     Args:
-        add_weight: the captioner's method of that name: what the objective remembers belongs to the captioner.
-        seed_generator: `keras.random.SeedGenerator` of sampled attention and coins.
+        add_weight: the captioner's method of that name: the objective's state is part of the captioner.
+        seed_generator: `keras.random.SeedGenerator` for sampled attention and coin tosses.
         options: CaptionerOptions.
         terms: further costs, see `keras_sat.beyond.hook.Term`.
 
     Attributes:
         baseline: b, the moving average of log p, a weight.
-        expectation_share: how often the expectation replaces the sample now, a weight.
+        expectation_share: the current probability that the expectation replaces the sample, a weight.
     """
 
     def __init__(self, add_weight, seed_generator, options, terms=()):
@@ -37,9 +37,9 @@ class PaperObjective:
         self.expectation_share.assign(options.expectation_probability)
 
     def __call__(self, captioner, batch, training=True):
-        """Return the Objective of ((features, input_ids, further inputs for terms), target_ids, token_weights).
+        """Return the Objective of ((features, input_ids, inputs of terms), target_ids, token_weights).
 
-        Without `training` it is measured with attention's expectation and without dropout.
+        Without `training`, attention uses its expectation and there is no dropout.
         """
         (features, input_ids, *extra), target_ids, token_weights = batch
         captioner.build_once(features.shape, input_ids.shape)
@@ -56,12 +56,12 @@ class PaperObjective:
         word_log_probs = read.put_back(read.log_probs)
         log_prob = equations.caption_log_prob(word_log_probs, read.token_weights)
         penalty = equations.attention_penalty(read.attention_weights, read.token_weights)
-        penalty = penalty if chooses else ops.zeros_like(penalty)  # nothing was chosen that could be punished
+        penalty = penalty if chooses else ops.zeros_like(penalty)  # there was no choice to penalise
         entropy = equations.attention_entropy(read.attention_weights)
         gain = self._surrogate(log_prob, entropy, read, chance["sampled"]) if draws else log_prob
         weighted_penalty = self.options.attention_penalty_weight * penalty
         costs = weighted_penalty - gain
-        loss = weighted_penalty - log_prob  # what is shown: the surrogate's value says nothing
+        loss = weighted_penalty - log_prob  # the metric: the surrogate's own value is meaningless
         figures = {
             "cross_entropy": (-word_log_probs, read.token_weights),
             "penalty": (penalty, is_caption),
@@ -82,7 +82,7 @@ class PaperObjective:
         return Objective(mean, figures, log_prob, sampled, move_baseline, {"baseline": self.baseline})
 
     def _chance(self, captioner, is_photo, input_ids):
-        """Return what attention draws with: the noise (rows, time, regions), and which rows are sampled (rows,)."""
+        """Return the randomness of attention: noise (rows, time, regions), and which rows are sampled (rows,)."""
         photos, (rows, time) = ops.shape(is_photo)[0], ops.shape(input_ids)
         shape = (rows // photos, time, captioner.num_regions)
         uniform = ops.reshape(draw_for_photos(is_photo, shape, self.seed_generator), (rows, *shape[1:]))
@@ -93,7 +93,7 @@ class PaperObjective:
         return {"noise": equations.gumbel(uniform), "sampled": sampled}
 
     def _surrogate(self, log_prob, entropy, read, sampled):
-        """Return for each row a number whose gradient is that of equation (12)."""
+        """Return a value for each row whose gradient is that of equation (12)."""
         reward = log_prob - self.baseline if self.options.use_baseline else log_prob
         location = equations.location_log_prob(read.attention_weights, read.selection, read.token_weights)
         entropy = ops.sum(entropy * read.token_weights, axis=-1)
@@ -101,6 +101,6 @@ class PaperObjective:
         return equations.hard_attention_surrogate(log_prob, location, entropy, reward=reward, sampled=sampled, **kind)
 
     def _move_baseline(self, log_prob, sampled):
-        """Move b towards log p of the sampled rows, after it was used; without any it stays."""
+        """Update the baseline b with log p of the sampled rows, after its use; without such rows it is unchanged."""
         moved = equations.next_baseline(self.baseline, sum_over_replicas(share_of_mean(log_prob, sampled)))
         self.baseline.assign(ops.where(sum_over_replicas(ops.sum(sampled)) > 0, moved, self.baseline))

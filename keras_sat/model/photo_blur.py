@@ -1,8 +1,8 @@
-"""Photos blurred before an encoder sees them: its first stride aliases detail that is finer than that.
+"""Blur photos before the encoder, against aliasing in its first stride.
 
-The first layer of an encoder takes every second pixel. Detail that changes from one pixel to the next then turns into
-patterns that depend on where the pixels happen to lie (aliasing: Zhang, "Making Convolutional Networks Shift-Invariant
-Again", ICML 2019), so that noise which nobody sees, or another size of the same photo, changes what it says of it.
+The first layer of an encoder takes every second pixel. Finer detail then aliases into patterns that depend on the exact
+position of the pixels (Zhang, "Making Convolutional Networks Shift-Invariant Again", ICML 2019). Invisible noise, or
+another size of the same photo, then changes its caption.
 """
 
 import keras
@@ -15,7 +15,7 @@ class BlurPhotos(layers.Layer):
     """Blur photos with a Gaussian.
 
     Args:
-        sigma: its standard deviation in pixels.
+        sigma: standard deviation in pixels.
 
     Call arguments:
         photos: (photos, height, width, channels), floating point.
@@ -46,7 +46,7 @@ class BlurPhotos(layers.Layer):
 
 
 def gaussian(sigma):
-    """Return the weights of a Gaussian at whole pixels, out to three of its standard deviations; they add up to 1."""
+    """Return the weights of a Gaussian at whole pixels, up to three standard deviations; they sum to 1."""
     reach = int(np.ceil(3 * sigma))
     weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
     return weights / weights.sum()
@@ -57,14 +57,14 @@ def with_blur(encoder, sigma):
 
     Args:
         encoder: a `keras.Model` from photos to a grid.
-        sigma: of BlurPhotos, in pixels of the encoder's own size of photos; 0 returns it as it is.
+        sigma: see BlurPhotos, in pixels of the encoder's input size; 0 returns the encoder unchanged.
     """
     if not sigma:
         return encoder
     reach, smaller = len(gaussian(sigma)) // 2, min(encoder.input_shape[1:3])
     if reach > smaller:
         raise ValueError(
-            f"A Gaussian reaches three times as far as it is wide, and photos are {smaller} pixels wide or high. "
+            f"The blur is wider than the photos, whose shorter side has {smaller} pixels. Expected: a smaller sigma. "
             f"Received: photo_blur={sigma}"
         )
     images = keras.Input(encoder.input_shape[1:], name="images")

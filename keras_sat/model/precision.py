@@ -1,19 +1,19 @@
-"""Which numbers the decoder computes with, where the choice is left to the machine: `dtype="auto"`."""
+"""The dtype policy of `dtype="auto"`: mixed bfloat16 where the device is fast at it."""
 
 from pathlib import Path
 
 import tensorflow as tf
 
 AUTO = "auto"
-PROCESSOR_FLAGS = {"avx512_bf16", "amx_bf16"}  # of processors that multiply bfloat16 as such
-GPU_CAPABILITY = (8, 0)  # of NVIDIA GPUs that do
+PROCESSOR_FLAGS = {"avx512_bf16", "amx_bf16"}  # of processors with bfloat16 instructions
+GPU_CAPABILITY = (8, 0)  # of NVIDIA GPUs with bfloat16
 
 
 def resolved_dtype(dtype):
-    """Return a dtype or policy, "auto" as the name of the one that is fast here.
+    """Return a dtype or policy, with "auto" resolved for this device.
 
-    "auto" is "mixed_bfloat16" where the device multiplies bfloat16 as such: products take half the time, weights and
-    what is saved are float32 all the same. Elsewhere it is "float32".
+    "auto" is "mixed_bfloat16" where the device has bfloat16 instructions: matrix products take half the time; weights
+    and saved files remain float32. Elsewhere it is "float32".
     """
     if dtype != AUTO:
         return dtype
@@ -21,7 +21,7 @@ def resolved_dtype(dtype):
 
 
 def multiplies_bfloat16():
-    """Return whether the device that TensorFlow computes on multiplies bfloat16 as such, as far as that is known."""
+    """Return whether TensorFlow's device is known to have bfloat16 instructions."""
     gpus = tf.config.get_visible_devices("GPU")
     if gpus:
         details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
@@ -30,7 +30,7 @@ def multiplies_bfloat16():
 
 
 def _processor_flags(path="/proc/cpuinfo"):
-    """Return the processor's flags as Linux tells them; an empty set elsewhere."""
+    """Return the processor's flags as reported by Linux; an empty set elsewhere."""
     try:
         lines = Path(path).read_text(errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Reading captions that are given: how probable the decoder finds each of their words after those before it."""
+"""Teacher forcing: the probability of each word of a given caption, after the given words before it."""
 
 from typing import Any, NamedTuple
 
@@ -9,13 +9,13 @@ from keras_sat import equations
 
 
 class Reading(NamedTuple):
-    """What the decoder makes of captions that are given.
+    """The decoder's output for given captions. "words" counts the words of all captions, without padding.
 
     Attributes:
-        logits: of the words, without those for padding, (words, vocabulary).
-        targets: the words themselves, (words,).
-        log_probs: log p of each, (words,).
-        positions: where they stand, time * rows + row, (words,).
+        logits: (words, vocabulary).
+        targets: the word ids, (words,).
+        log_probs: log p of each word, (words,).
+        positions: time * rows + row of each word, (words,).
         token_weights: (rows, time), 0 for padding.
         attention_weights, selection: (rows, time, regions).
         extras: (rows, time, dim), see `keras_sat.model.states`.
@@ -31,13 +31,13 @@ class Reading(NamedTuple):
     extras: dict
 
     def put_back(self, values):
-        """Return values of the words, (words,), where the words stand: (rows, time), with 0 for padding."""
+        """Return values (words,) unpacked to (rows, time), with 0 for padding."""
         rows, time = ops.shape(self.token_weights)
         by_time = ops.reshape(ops.scatter(self.positions[:, None], values, (time * rows,)), (time, rows))
         return ops.transpose(by_time)
 
     def are_right(self):
-        """Return 1 for each word that the decoder finds the most probable one, (rows, time)."""
+        """Return 1 for each word that is the most probable one, (rows, time)."""
         of_targets = ops.squeeze(ops.take_along_axis(self.logits, self.targets[:, None], axis=-1), -1)
         return self.put_back(ops.cast(of_targets >= ops.max(self.logits, axis=-1), "float32"))
 
@@ -59,12 +59,12 @@ def read_captions(
 
     Args:
         decoder: CaptionDecoder.
-        features: what the adapter made of features, (photos, regions, feature_dim).
+        features: output of the adapter, (photos, regions, feature_dim).
         input_ids, target_ids, token_weights: (rows, time), as make_batches has them.
         training, noise, sampled: see CaptionDecoder.
-        drop_of: function from the rows of the words, (words,), to what takes the place of the readout's dropout, see
+        drop_of: function from the row of each word, (words,), to functions that replace the readout's dropout, see
             `keras_sat.model.readout.Readout`.
-        fixed_shapes: keep padding in the work: XLA cannot leave out what only the values say to be padding.
+        fixed_shapes: compute padding too: XLA cannot skip it, since its position depends on values.
     """
     unrolled = decoder.unroll(
         features,
@@ -85,7 +85,7 @@ def read_captions(
 
 
 def _positions_of_words(token_weights, fixed_shapes):
-    """Return the positions of the real words, t * rows + row: only these need logits. (words,)"""
+    """Return the positions of the real words, t * rows + row, (words,): only these need logits."""
     is_word = ops.reshape(ops.transpose(token_weights), (-1,)) > 0
     if fixed_shapes:
         return ops.arange(ops.shape(is_word)[0])
@@ -93,10 +93,10 @@ def _positions_of_words(token_weights, fixed_shapes):
 
 
 def _take(x, positions):
-    """Return (words, dim) of (time, rows, dim)."""
+    """Return the words at these positions, (words, dim), from (time, rows, dim)."""
     return ops.take(ops.reshape(x, (-1, x.shape[-1])), positions, axis=0)
 
 
 def as_rows(token_ids):
-    """Return (photos, captions, time) as (rows, time)."""
+    """Reshape (photos, captions, time) to (rows, time)."""
     return token_ids if len(token_ids.shape) == 2 else ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))

@@ -1,4 +1,4 @@
-"""The readout: from word, state and context to the next word, equation (7)."""
+"""The readout: the logits of the next word from word, state and context, equation (7)."""
 
 import keras
 from keras import layers, ops
@@ -12,16 +12,16 @@ class Readout(layers.Layer):
 
     Args:
         vocabulary_size: number of tokens.
-        embedding_dim: length of a word's vector, m of the paper, and of the readout.
-        deep_output: False puts state and context side by side instead, with one layer for both.
-        activation: of the readout.
-        dropout_before, dropout_after: of h_t, and of the readout before L_o.
-        seed: of the dropout.
+        embedding_dim: length of a word vector, m in the paper, and of the readout.
+        deep_output: False concatenates state and context instead, followed by one dense layer.
+        activation: activation of the readout.
+        dropout_before, dropout_after: dropout rates of h_t, and of the readout before L_o.
+        seed: seed of the dropout.
 
     Call arguments:
         embedded, hidden_state, context: E y_{t-1}, h_t and z_t of one step or of many, (..., dim).
         training: turns dropout on.
-        drop: two functions (x, training=) that take the place of the dropout before and after.
+        drop: two functions (x, training=) that replace the dropout before and after.
 
     Returns: logits (..., vocabulary_size), float32.
     """

@@ -1,4 +1,4 @@
-"""The scorings: from features and state to a score for each region, and what has none.
+"""The scorings, from features and state to a score for each region, and the attention without any.
 
 To add one, write a subclass of `Attention` with a `score` method, and name it in SCORINGS.
 """
@@ -16,7 +16,7 @@ from keras_sat.model.states import Attended
 
 @keras.saving.register_keras_serializable("keras_sat")
 class DotAttention(Attention):
-    """e_ti = a_i . h_{t-1}, on the raw features: feature_dim and hidden_dim must be equal. No weights."""
+    """e_ti = a_i . h_{t-1}, without weights: feature_dim and hidden_dim must be equal."""
 
     def __init__(self, attention_dim=None, **kwargs):
         super().__init__(**kwargs)
@@ -26,8 +26,8 @@ class DotAttention(Attention):
         hidden_dim, feature_dim = hidden_state_shape[-1], features_shape[-1]
         if hidden_dim != feature_dim:
             raise ValueError(
-                "Dot attention multiplies annotation vectors with states, so both must be equally long. Make them so "
-                "with `hidden_dim`, or use scoring='bilinear', which has a matrix between the two. "
+                "Dot attention needs features and hidden states of the same length. Set `hidden_dim` to it, or use "
+                "scoring='bilinear', which has a matrix between the two. "
                 f"Received: feature_dim={feature_dim}, hidden_dim={hidden_dim}"
             )
 
@@ -40,14 +40,14 @@ class DotAttention(Attention):
 
 @keras.saving.register_keras_serializable("keras_sat")
 class BilinearAttention(Attention):
-    """e_ti = a_i . W h_{t-1}. W h_{t-1} is made at each step: that is less work than multiplying all a_i with W."""
+    """e_ti = a_i . W h_{t-1}. Computing W h_{t-1} at each step is less work than multiplying all a_i by W."""
 
     def __init__(self, attention_dim=None, **kwargs):
         super().__init__(**kwargs)
         self.attention_dim = attention_dim
 
     def build(self, hidden_state_shape, features_shape, **_):
-        # Products of long vectors are large: with an ordinary W attention would be sharp before it knows where to look.
+        # Dot products of long vectors are large: with the usual W, attention would be sharp before any training.
         near_even = keras.initializers.VarianceScaling(0.01, mode="fan_avg", distribution="uniform")
         kernel = {"use_bias": False, "kernel_initializer": near_even, "dtype": self.dtype_policy}
         self.state_projection = LoopDense(features_shape[-1], name="state_projection", **kernel)
@@ -68,7 +68,7 @@ SCORINGS = {"additive": BahdanauAttention, "dot": DotAttention, "bilinear": Bili
 
 @keras.saving.register_keras_serializable("keras_sat")
 class NoAttention(Attention):
-    """The vanilla encoder-decoder: every region weighs 1 / regions, so that the context is always the mean feature."""
+    """The vanilla encoder-decoder: every region has the weight 1 / regions; the context is the mean feature."""
 
     def __init__(self, **kwargs):
         super().__init__(**{"selection": "none", **kwargs})
@@ -87,14 +87,14 @@ class NoAttention(Attention):
 
 
 def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):
-    """Return the attention layer of two names: one of ATTENTIONS, one of SCORINGS (if it chooses)."""
+    """Return the attention layer for a name in ATTENTIONS and, if that one chooses, a name in SCORINGS."""
     if attention not in ATTENTIONS:
         raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: attention={brief(attention)}")
     if scoring not in SCORINGS:
         raise ValueError(f"Expected one of: {', '.join(SCORINGS)}. Received: scoring={brief(scoring)}")
     if not isinstance(ATTENTIONS[attention], Selection):
         raise ValueError(
-            "An entry of ATTENTIONS is a Selection, which says whether it draws places: "
+            "Expected a Selection as entry of ATTENTIONS, such as "
             f"Selection(function, draws_places=True). Received: ATTENTIONS[{attention!r}]={ATTENTIONS[attention]!r}"
         )
     if not ATTENTIONS[attention].chooses:

@@ -1,6 +1,6 @@
-"""The selections: from attention weights to what the context is made from.
+"""The selections: from attention weights to the weights that the context uses, soft or sampled.
 
-To add one, write a function of (attention_weights, noise, sampled), and name the `Selection` that it is in ATTENTIONS.
+To add one, write a function of (attention_weights, noise, sampled), and add a `Selection` of it to ATTENTIONS.
 """
 
 from collections.abc import Callable
@@ -12,17 +12,17 @@ from keras_sat import equations
 
 
 def soft(attention_weights, noise, sampled):
-    """Look everywhere at once, each region weighed by alpha_ti: the expectation of equation (13)."""
+    """Use all regions, weighted by alpha_ti: the expectation of equation (13)."""
     return attention_weights
 
 
 def hard(attention_weights, noise, sampled):
-    """Look at one region, drawn from alpha_t; without noise, and in rows that are not `sampled`, at the expectation.
+    """Use one region, sampled from alpha_t; without noise, or in rows that are not `sampled`, the expectation.
 
     Args:
         attention_weights: (rows, regions).
         noise: Gumbel noise (rows, regions), or None.
-        sampled: (rows,), 1 where a sample is wanted, 0 where the expectation is; None wants samples everywhere.
+        sampled: (rows,), 1 for a sample, 0 for the expectation; None samples in all rows.
     """
     if noise is None:
         return attention_weights
@@ -31,12 +31,12 @@ def hard(attention_weights, noise, sampled):
 
 
 class Selection(NamedTuple):
-    """An entry of ATTENTIONS: what depends on the kind of attention asks these, never for its name.
+    """An entry of ATTENTIONS. Code that depends on the kind of attention reads these, never its name.
 
     Attributes:
         select: function of (attention_weights, noise, sampled), see `hard`; returns (rows, regions).
-        draws_places: whether it draws regions: equation (12) takes the place of log p then.
-        chooses: whether it prefers some regions to others. One that does not has NoAttention as its layer.
+        draws_places: whether it samples regions. The objective is then equation (12).
+        chooses: whether it weights regions differently. If not, its layer is NoAttention.
     """
 
     select: Callable

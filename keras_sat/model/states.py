@@ -1,26 +1,26 @@
-"""What attention and decoder hand on: named tuples of tensors.
+"""The outputs of attention and decoder: named tuples of tensors.
 
-Each ends with `extras`: what an attention that goes beyond the paper tells besides, a dict from names to tensors, see
-`CaptionDecoder.extra_dims`. The paper's tells nothing: {}.
+Each ends with `extras`, a dict of further outputs by name, see `CaptionDecoder.extra_dims`. The paper's attention has
+none: {}.
 """
 
 from typing import Any, NamedTuple
 
 
 class DecoderState(NamedTuple):
-    """What the decoder remembers: h_t and c_t of each layer, (rows, hidden_dim); a GRU has no cells."""
+    """The recurrent state: h_t and c_t of each layer, (rows, hidden_dim); a GRU has no cell states."""
 
     hidden_states: tuple
     cell_states: tuple
 
 
 class Attended(NamedTuple):
-    """What attention gives for one step.
+    """The output of attention for one step.
 
     Attributes:
         context: sum_i s_ti a_i, (rows, feature_dim).
         attention_weights: the distribution alpha_t over the regions, (rows, regions), float32.
-        selection: what the context was made from, (rows, regions): alpha_t itself, or a one-hot sample of it.
+        selection: the weights used in the context, (rows, regions): alpha_t itself, or a one-hot sample of it.
         extras: (rows, dim), float32.
     """
 
@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
 
 class Unrolled(NamedTuple):
-    """What the loop over a whole caption gives, time first.
+    """The output of the loop over a whole caption, time first.
 
     Attributes:
         embedded: E y_{t-1}, (time, rows, embedding_dim).
@@ -66,7 +66,7 @@ class Unrolled(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """A whole caption: logits (rows, time, vocabulary), twice (rows, time, regions), and extras (rows, time, dim)."""
+    """The output for whole captions: logits (rows, time, vocabulary), maps (rows, time, regions), extras."""
 
     logits: Any
     attention_weights: Any
