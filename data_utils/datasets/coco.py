@@ -21,9 +21,9 @@ def coco(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[
     """Read MS COCO.
 
     Args:
-        data_dir: the folder that holds train2014 and val2014 (or 2017; they may lie in a folder `images`) and either
-            Karpathy's dataset_coco.json, whose "restval" counts as train, or the captions_*.json of COCO itself (they
-            may lie in a folder `annotations`), where captions_train* is train and captions_val* is dev.
+        data_dir: the folder that holds train2014 and val2014 (or 2017; perhaps in a folder `images`) and either
+            Karpathy's dataset_coco.json, whose "restval" is train, or COCO's own captions_*.json (perhaps in a folder
+            `annotations`), where captions_train* is train and captions_val* is dev.
         split_seed: draw a split of 80/10/10 by photo with this seed instead.
 
     Returns: list of CaptionedImage in the order of the caption file.

@@ -23,7 +23,7 @@ def flickr8k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> l
         data_dir: the folder that holds the photos (a folder Flicker8k_Dataset or Images, or the photos themselves) and
             one of: Flickr8k.token.txt; captions.txt, the copy with the header "image,caption"; Karpathy's
             dataset_flickr8k.json. The splits are the official lists Flickr_8k.trainImages.txt and so on, or those of
-            Karpathy's JSON, beside it; without either every photo has the split None.
+            Karpathy's JSON; without either every photo has the split None.
         split_seed: draw a split of 80/10/10 by photo with this seed instead.
 
     Returns: list of CaptionedImage in the order of the caption file.
@@ -49,7 +49,7 @@ def flickr30k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> 
         data_dir: the folder that holds the photos (a folder flickr30k-images, flickr30k_images or Images, or the
             photos themselves) and one of: results_20130124.token; results.csv, the copy with "|"; Karpathy's
             dataset_flickr30k.json. The splits are the lists train.txt, val.txt and test.txt, or those of Karpathy's
-            JSON, beside it; without either every photo has the split None.
+            JSON; without either every photo has the split None.
         split_seed: draw a split of 80/10/10 by photo with this seed instead.
 
     Returns: list of CaptionedImage in the order of the caption file.

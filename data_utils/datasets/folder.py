@@ -21,11 +21,10 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
 
     Args:
         data_dir: a folder with the pictures and captions.csv (columns image and caption, one caption a row) or
-            captions.jsonl (an object with image and caption, or captions, a line). `image` is a path from that folder;
-            capital letters and small ones count as the same where no other picture has that name.
-            A column split with train, dev or test is used if it is there.
-        split_seed: draw a split of 80/10/10 by photo with this seed. Without it and without a column split, every
+            captions.jsonl (an object with image and caption, or captions, a line). `image` is a path from that folder,
+            whatever its case where that is unambiguous. A column split may have train, dev or test; without it every
             photo has the split None.
+        split_seed: draw a split of 80/10/10 by photo with this seed.
 
     Returns: list of CaptionedImage in the order of the caption file.
     """
@@ -41,7 +40,7 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
     captions, photos, splits, split_lines = {}, {}, {}, {}
     own, *deeper = pictures_by_folder(str(data_dir), only_to_count=True)
     deeper = [path for paths in deeper for path in paths]
-    known = {}  # names of pictures in small letters -> those names
+    known = {}  # lower-case names of pictures -> those names
     for path in [*own, *deeper]:
         name = Path(path).relative_to(data_dir).as_posix()
         known.setdefault(name.casefold(), []).append(name)

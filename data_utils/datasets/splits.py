@@ -1,4 +1,4 @@
-"""Which photo is for training, which for choosing (dev), and which is kept for the end (test)."""
+"""Splits: train, dev (validation) and test."""
 
 import random
 
