@@ -903,7 +903,7 @@ def test_searching_compiles_once(eight):
     features = eight[2].features([str(number) for number in range(8)])
     for photos in (1, 3, 8):
         captioner.caption_features(features[:photos])
-    (compiled,) = captioner.generator.graphs.values()
+    (compiled,) = captioner.graphs.values()
     assert compiled.experimental_get_tracing_count() == 1
 
 

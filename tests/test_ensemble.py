@@ -164,7 +164,7 @@ def test_errors(features):
         ensemble.caption_features([features])
     with pytest.raises(ValueError, match="built for features of shape"):
         ensemble.caption_features(features[:, :2])
-    with pytest.raises(ValueError, match="Only a single captioner.*Received: .*attention='soft'"):
+    with pytest.raises(ValueError, match="Only a single captioner.*Received: .*attention=Ensemble"):
         ensemble.caption_features(features, sample_attention=True)
 
 

@@ -44,8 +44,8 @@ class Ensemble(CaptionGenerator):
                     "The captioners must have the same words in the same order, as trainings on the same data have. "
                     f"Received: {len(vocabularies[0])} tokens in the first, {len(vocabulary)} in number {number + 1}"
                 )
-        super().__init__(captioners[0])
         self.captioners = captioners
+        self.vocabulary = vocabularies[0]
         self._length_penalty = length_penalty
 
     def __repr__(self):
@@ -94,6 +94,11 @@ class Ensemble(CaptionGenerator):
     def rows_and_columns(self) -> tuple[int, int]:
         """Return the shape of the attention maps: the finest grid of those that count."""
         return max(self._grids.values(), key=np.prod)
+
+    @property
+    def num_regions(self) -> int:
+        """The length of the attention weights."""
+        return int(np.prod(self.rows_and_columns()))
 
     @property
     def _grids(self):

@@ -1,8 +1,7 @@
-"""The gallery: one page with a player for each photo and, with references, its own scores, to be sorted by.
+"""The gallery: one page with a player for each photo, to search by words and, with references, to sort by scores.
 
-The page holds everything itself, as players do. Words stand in it as they are; photos and maps wait as JSON, which a
-browser neither decodes nor draws, and become players when the reader comes near. Some photos are shown at a time, and
-a few words find those that have them: a thousand photos stay usable on a phone.
+The page needs nothing else. Photos and maps wait in it as JSON and become players when the reader comes near: a
+thousand photos stay usable on a phone.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).with_name("gallery.html")
 LARGEST_SIDE, QUALITY = 192, 70  # pixels, and of the JPEG: photos are small here
-CONFIDENCE = "confidence"  # of each photo's caption, beside its scores
+CONFIDENCE = "confidence"  # of each photo's caption, shown with its scores
 SHOWN = 50  # photos at a time
 EMPTY_FIGURE = dict.fromkeys(("aspect", "photo", "rows", "columns", "buttons", "note", "maps"), "")
 EMPTY_FIGURE |= {"opacity": str(round(100 * OPACITY))}
@@ -61,8 +60,8 @@ def gallery(
         images: list of the photos: paths, PIL images or arrays; None takes those that the results have.
         names: list of what the photos are called; None numbers them.
         references: list of a list of captions for each photo, that people wrote. With them each photo has its own
-            BLEU-4 and CIDEr, and the page can be sorted by them. Each photo's BLEU-4 is 0 as long as it has no four
-            words in a row right; CIDEr depends on how rare words are in all of these references.
+            BLEU-4 and CIDEr, and the page can be sorted by them. BLEU-4 of a photo without four right words in a row is
+            0; CIDEr depends on how rare words are in all of these references.
         title: of the page.
 
     Returns: the path of the page.

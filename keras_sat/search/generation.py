@@ -1,6 +1,6 @@
 """From photos to captions.
 
-photos -> features              `encode`: the encoder sees photos in its own size
+photos -> features              `features_of`: the encoder sees photos in its own size
 features -> SearchResult        `search`: tensors in, tensors out, one graph with the whole search in it
 SearchResult -> CaptionResult   `results_of`: ids become words, and maps get their rows and columns
 """
@@ -28,67 +28,23 @@ from keras_sat.search.algorithms import follow, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
 
 if TYPE_CHECKING:
-    from data_utils import FeatureCache, Vocabulary
+    from data_utils import FeatureCache
 
-ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
-FOLLOWED_TOGETHER = 8  # captions whose lengths, rounded up to that, are the same share a graph
+FOLLOWED_TOGETHER = 8  # lengths of given captions are rounded up to that, and share a graph
 
 
 class CaptionGenerator:
-    """Writes the captions of a captioner, which has one. A subclass may ask several captioners.
+    """The base class of what captions photos: a captioner, or several of them.
 
-    Args:
-        captioner: Captioner.
-
-    Attributes:
-        graphs: dict of the graphs that were made so far, see `_run`.
+    A subclass has the attributes `vocabulary`, `photo_sizes` (a list of the (height, width) in which photos are seen),
+    `num_regions` (of the maps), `extra_dims` (of the decoder), `samples_attention`, `confidence`, `length_penalty` and
+    `no_repeat_ngram`, and the methods `rows_and_columns`, `features_of`, `checked_features` and `_steps`.
     """
 
-    def __init__(self, captioner):
-        self.captioner = captioner
-        self.graphs = {}
-        self._process = os.getpid()
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self.captioner.vocabulary
-
-    @property
-    def length_penalty(self) -> float:
-        return self.captioner.options.length_penalty
-
-    @property
-    def no_repeat_ngram(self) -> int:
-        return self.captioner.options.no_repeat_ngram
-
-    @property
-    def samples_attention(self) -> bool:
-        """Whether regions can be drawn from the attention weights."""
-        return self.captioner.samples_attention
-
-    @property
-    def extra_dims(self) -> dict[str, int]:
-        """What the decoder says of each step beyond the paper's: dict from names to dims."""
-        return self.captioner.decoder.extra_dims
-
-    @property
-    def confidence(self):
-        """What gives the probability that captions are right, or None."""
-        return self.captioner.confidence
-
-    @property
-    def photo_sizes(self) -> list[tuple[int, int]]:
-        """The sizes in which photos are seen: list of (height, width)."""
-        return [self.captioner.photo_encoder.photo_size]
-
-    def rows_and_columns(self) -> tuple[int, int]:
-        """Return the shape of the attention maps."""
-        return self.captioner.rows_and_columns()
-
-    @property
-    def num_regions(self) -> int:
-        """The length of the attention weights."""
-        return int(np.prod(self.rows_and_columns()))
+    @functools.cached_property
+    def graphs(self):
+        """The graphs that were made so far, a dict; see `_run`."""
+        return {}
 
     # === Captions ===
 
@@ -98,9 +54,9 @@ class CaptionGenerator:
 
         Args:
             images: a path, a PIL image, an array or tensor with values 0..255 or a CaptionedImage, or many: a list of
-                such, an array of four axes, a folder, or a pattern such as "photos/*.jpg". What a folder or a pattern
-                stands for, and in which order, `data_utils.find_pictures` says.
-            recursive: descend into the subfolders of folders.
+                such, an array of four axes, a folder, or a pattern such as "photos/*.jpg" (see
+                `data_utils.find_pictures`).
+            recursive: descend into subfolders.
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption", options)
@@ -117,7 +73,7 @@ class CaptionGenerator:
         Args:
             images: list of paths, PIL images, arrays or CaptionedImage.
             cache: FeatureCache with the features of CaptionedImages; None reads and encodes the photos.
-            errors: "raise" what a photo that cannot be read raises, or "yield": (image, that error) in its turn.
+            errors: where a photo cannot be read, "raise" the error, or "yield" (image, error).
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_each", options)
@@ -129,7 +85,7 @@ class CaptionGenerator:
         """Return a list of CaptionResult, one for each photo, from features (photos, regions, feature_dim).
 
         Args:
-            images: the photos, to be kept in the results.
+            images: the photos, for `CaptionResult.image`.
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_features", options)
@@ -149,13 +105,13 @@ class CaptionGenerator:
         Args:
             options: SearchOptions.
             features: (photos, regions, feature_dim).
-            photos: what `CaptionResult.image` is to be, for each photo, or None.
-            numbers: of the photos among all; each photo has its own noise.
+            photos: `CaptionResult.image` of each, or None.
+            numbers: of the photos among all, which determine their noise.
         """
         if options.sample_attention and not self.samples_attention:
             raise ValueError(
                 "Only a single captioner whose attention draws places, as attention='hard' does, can draw them. "
-                f"Received: sample_attention=True with attention={self.captioner.decoder.attention!r}"
+                f"Received: sample_attention=True with attention={getattr(self, 'attention', self)!r}"
             )
         arguments = self._arguments_of_search(options)
         noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
@@ -166,7 +122,7 @@ class CaptionGenerator:
         return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
 
     def _arguments_of_search(self, options):
-        """Return the arguments of `search` that SearchOptions mean: another set of them makes another graph."""
+        """Return the arguments of `search` for SearchOptions, a dict. Each set of them makes a graph."""
         names = ["max_length", "allow_unknown", "sample_attention"]
         if options.temperature is not None:
             names += ["temperature", "top_k", "top_p"]
@@ -183,12 +139,12 @@ class CaptionGenerator:
     # === Captions that are given ===
 
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64) -> Any:
-        """Return where it looks while it reads a caption that is given: a CaptionResult, or a list of them for many.
+        """Return where it looks while it reads a given caption: a CaptionResult, or a list of them for many photos.
 
         Args:
             images: a path, a PIL image, an array or a CaptionedImage, or a list of such.
-            captions: a sentence, or a list with one for each image. `tokenise` cuts it into words; those that the
-                vocabulary does not know are read as `<unk>`, and stay in the result as they were given.
+            captions: a sentence, or a list with one for each image. Words that are not in the vocabulary are read as
+                `<unk>`, and stay in the result as they were given.
             cache: see `caption_each`.
             batch_size: photos at a time.
 
@@ -210,18 +166,18 @@ class CaptionGenerator:
         errors: str = "raise",
         batch_size: int = 64,
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult) for each of many photos, as `caption_each` does, of captions that are given."""
+        """Yield (image, CaptionResult) for each of many photos, as `caption_each` does, of given captions."""
         one_of("raise", "yield").check("errors", errors)
         return self._each(self._followed, words_of_captions(captions, len(images)), images, batch_size, cache, errors)
 
     def attend_features(self, features: Any, captions: Any, *, images: Any = None) -> list[CaptionResult]:
-        """Return the CaptionResults of captions that are given, from features (photos, regions, feature_dim)."""
+        """Return the CaptionResults of given captions, from features (photos, regions, feature_dim)."""
         features = self.checked_features(features)
         numbers = range(_num_photos(features))
         return self._followed(words_of_captions(captions, len(numbers)), features, images, numbers)
 
     def _followed(self, captions, features, photos, numbers):
-        """Return the CaptionResults of a batch of photos, as `_captions` does, of captions that are lists of words."""
+        """Return the CaptionResults of a batch of photos, as `_captions` does, of given captions, lists of words."""
         captions = [captions[number] for number in numbers]
         ids = [[*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id] for words in captions]
         longest = max(map(len, ids))
@@ -260,7 +216,7 @@ class CaptionGenerator:
                 yield image, problem or next(results)
 
     def _read(self, images, errors):
-        """Return photos as `features_of` takes them, {} where there are none, and for each image None or its error."""
+        """Return photos as `features_of` takes them, {} for none, and for each image None or its error."""
         photos, problems = [], []
         for image in images:
             try:
@@ -272,31 +228,11 @@ class CaptionGenerator:
                 problems.append(error)
         return {size: np.stack(of_size) for size, of_size in zip(self.photo_sizes, zip(*photos))}, problems
 
-    def features_of(self, photos):
-        """Return the features of photos, a dict from each of `photo_sizes` to uint8 (photos, height, width, 3)."""
-        (photos,) = photos.values()
-        return self.encode(photos)
-
-    def encode(self, photos):
-        """Return the features of photos of the encoder's size, as an array (photos, regions, feature_dim)."""
-        if not self.captioner.built:
-            self.captioner.build_once(photos.shape)
-        groups = (photos[start : start + ENCODED_TOGETHER] for start in range(0, len(photos), ENCODED_TOGETHER))
-        return np.concatenate([self._run(self.captioner.photo_encoder.__call__, group) for group in groups])
-
-    def checked_features(self, features):
-        """Return features as they are used here; a ValueError for those of another shape than it was built for."""
-        return self.captioner.checked_features(features)
-
     # === Features -> SearchResult ===
 
     def _run(self, function, *tensors, **options):
-        """Return what a method returns for tensors, run as a graph.
-
-        A graph is made once for each function, set of options and kind of tensors, and takes any number of photos.
-        """
-        if os.getpid() != self._process:
-            refuse_fork()
+        """Run a method as a graph, which is made once for each function, set of options and kind of tensors."""
+        refuse_fork()
         options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
         specs = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), tensors)
         key = function.__name__, tuple(options.items()), repr(specs)
@@ -306,12 +242,12 @@ class CaptionGenerator:
         return self.graphs[key](*tensors)
 
     def search(self, features, word_noise=None, region_noise=None, *, sample_attention=False, **options):
-        """Return the SearchResult of a batch, tensors in, tensors out: this is the graph.
+        """Return the SearchResult of a batch: this is the graph.
 
         Args:
             features: (photos, regions, feature_dim).
-            word_noise, region_noise: uniform noise that words, and the regions of attention that draws, are drawn with.
-            sample_attention: draw these regions.
+            word_noise, region_noise: uniform noise that words, and the regions of attention, are drawn with.
+            sample_attention: draw regions.
             **options: see `run_search`.
         """
         step, state = self._steps(features, _rows_per_photo(options), region_noise if sample_attention else None)
@@ -319,15 +255,10 @@ class CaptionGenerator:
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
 
     def follow(self, features, token_ids):
-        """Return the SearchResult of captions that are given, (photos, max_length), tensors in, tensors out."""
+        """Return the SearchResult of given captions, (photos, max_length)."""
         step, state = self._steps(features, 1)
         options = {"num_regions": self.num_regions, "max_length": token_ids.shape[1], "extra_dims": self.extra_dims}
         return follow(step, state, token_ids, **options, **special_tokens(self.vocabulary))
-
-    def _steps(self, features, rows_per_photo, region_noise=None):
-        """Return the step and state of a search, see `steps_of`."""
-        features = self.captioner.adapter(features)
-        return steps_of(self.captioner.decoder, features, rows_per_photo, region_noise=region_noise)
 
 
 def steps_of(decoder, features, rows_per_photo, *, region_noise=None, drop=None):
@@ -335,8 +266,8 @@ def steps_of(decoder, features, rows_per_photo, *, region_noise=None, drop=None)
 
     Args:
         decoder: CaptionDecoder.
-        features: what the adapter made of features, (photos, regions, feature_dim).
-        rows_per_photo: captions in the making, for each photo.
+        features: from the adapter, (photos, regions, feature_dim).
+        rows_per_photo: beams or samples of each photo.
         region_noise: uniform noise (rows, max_length, regions) that attention draws regions with; None uses the
             expectation.
         drop: see `keras_sat.model.readout.Readout`.
@@ -366,7 +297,7 @@ def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=Non
         found: SearchResult.
         vocabulary: Vocabulary.
         rows_and_columns: the grid of the maps.
-        photos: what `CaptionResult.image` is to be, for each photo, or None.
+        photos: `CaptionResult.image` of each, or None.
         confidences: of the captions, (photos, results), or None.
     """
     found = keras.tree.map_structure(np.asarray, found)
@@ -402,15 +333,15 @@ def _num_photos(features):
 
 
 def _rows_per_photo(arguments):
-    """Return how many captions are in the making for each photo."""
+    """Return how many beams or samples a photo has."""
     return arguments.get("num_beams", arguments.get("num_samples", 1))
 
 
 def _noise(options, numbers, rows, num_regions):
     """Return uniform noise for words, (photos * rows, max_length), and for regions, (.., max_length, num_regions).
 
-    Each photo has its own, by its number: its caption does not depend on what else is in the batch. Without a seed it
-    is other noise at each call, and that again after `keras.utils.set_random_seed`, as with the layers of Keras.
+    The noise of a photo depends on its number, not on the batch. Without a seed it is different at each call, and
+    reproducible by `keras.utils.set_random_seed`.
     """
     draws = options.temperature is not None or options.sample_attention
     seed = options.seed if options.seed is not None else random.randrange(ANY_COUNT) if draws else 0
