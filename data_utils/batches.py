@@ -121,7 +121,7 @@ def make_batches(
         raise ValueError(f"There is no caption to make a batch of. Received: split={split!r}")
     source = _CachedFeatures(views, images) if image_size is None else _Photos(images, image_size, keep_images)
     num_views = len(views) or num_views
-    grouping = {"length": _OneLength, "image": _WholeImages}[group_by](captions, batch_size, vocabulary)
+    grouping = {"length": _OneLength, "image": _WholeImages}[group_by](captions, batch_size)
     epochs = itertools.count(first_epoch)
 
     def batch_members():
@@ -134,35 +134,41 @@ def make_batches(
                 yield members, chosen, number, epoch
 
     def arrays(members, chosen, number, epoch):
+        places = grouping.places(members)
+        longest = max(len(captions[image][caption]) for image, caption in filter(None, itertools.chain(*places)))
         rows = np.array_split(np.arange(len(members)), count)[number]
-        weighs = len(rows) > 0
-        rows = rows if weighs else [-1]
-        image_numbers, *ids_and_weights = grouping.arrays(members, rows)
-        ids_and_weights[-1] *= weighs
+        weight = float(len(rows) > 0)
+        rows = rows if weight else [-1]
+        places = [places[row] for row in rows]
+        every = list(itertools.chain(*places))
+        ids = [[] if place is None else captions[place[0]][place[1]] for place in every]
+        input_ids, target_ids, token_weights = inputs_and_targets(ids, vocabulary, longest)
+        no_caption = np.array([place is None for place in every])  # <pad>, weight 0
+        of_words = [input_ids, target_ids, token_weights]
+        for array in of_words:
+            array[no_caption] = 0
+        token_weights *= weight
         if boxes is not None:
-            ids_and_weights.append(covered(members, rows, chosen, ids_and_weights[0]))
-        photos = source.rows(image_numbers, chosen[rows])
+            captioned = [place and (images[place[0]], numbers_of_captions[place[0]][place[1]]) for place in every]
+            shown = np.repeat(chosen[rows], len(every) // len(rows))
+            of_words.append(covered_cells(captioned, shown, boxes, grid_shape, input_ids.shape))
+        of_words = [array.reshape(len(rows), *grouping.captions, longest + 1, *array.shape[2:]) for array in of_words]
+        photos = source.rows(np.array([place[0][0] for place in places]), chosen[rows])
         if jitter:
             chance = [np.random.default_rng([seed, epoch, 2, member]) for member in members[rows]]
             photos = np.stack([jittered(photo, of_photo, jitter) for photo, of_photo in zip(photos, chance)])
-        return photos, *ids_and_weights
-
-    def covered(members, rows, chosen, input_ids):
-        of_rows = grouping.captions_of(members, rows)
-        views = np.repeat(chosen[rows], len(of_rows) // len(rows))
-        of_rows = [None if row is None else (images[row[0]], numbers_of_captions[row[0]][row[1]]) for row in of_rows]
-        found = covered_cells(of_rows, views, boxes, grid_shape, (len(of_rows), input_ids.shape[-1]))
-        return found.reshape(*input_ids.shape, -1)
+        return photos, *of_words
 
     def tensors(members, chosen, number, epoch):
         dtypes = (tf.as_dtype(source.dtype), tf.int32, tf.int32, tf.float32, *([] if boxes is None else [tf.float32]))
         features, *ids_and_weights = tf.numpy_function(arrays, [members, chosen, number, epoch], dtypes, stateful=False)
         features.set_shape((None, *source.shape))
+        shape = (None, None, *(None for _ in grouping.captions))
         input_ids, target_ids, token_weights, *of_words = ids_and_weights
         for tensor in (input_ids, target_ids, token_weights):
-            tensor.set_shape(grouping.shape)
+            tensor.set_shape(shape)
         for tensor in of_words:
-            tensor.set_shape((*grouping.shape, grid_shape[0] * grid_shape[1]))
+            tensor.set_shape((*shape, grid_shape[0] * grid_shape[1]))
         return (features, input_ids, *of_words), target_ids, token_weights
 
     signature = [tf.TensorSpec(shape, tf.int64) for shape in ((None,), (None,), (), ())]
@@ -229,16 +235,13 @@ def _readable(images, cache):
 class _OneLength:
     """Batches of captions of one length: `members` are numbers of captions."""
 
-    shape = (None, None)
+    captions = ()  # of a row
 
-    def __init__(self, captions, batch_size, vocabulary):
-        self.captions = [ids for caption_ids in captions for ids in caption_ids]
-        self.places = [(image, number) for image, of_image in enumerate(captions) for number in range(len(of_image))]
-        self.image_numbers = np.repeat(np.arange(len(captions)), [len(caption_ids) for caption_ids in captions])
-        lengths = np.array([len(ids) for ids in self.captions])
+    def __init__(self, captions, batch_size):
+        self.every = [(image, number) for image, of_image in enumerate(captions) for number in range(len(of_image))]
+        lengths = np.array([len(captions[image][number]) for image, number in self.every])
         self.same_length = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
         self.batch_size = batch_size
-        self.vocabulary = vocabulary
 
     def plan(self, rng):
         """Return the list of batches of an epoch; rng None leaves everything in order."""
@@ -248,15 +251,9 @@ class _OneLength:
             batches += [members[i : i + self.batch_size] for i in range(0, len(members), self.batch_size)]
         return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
-    def arrays(self, members, rows):
-        """Return the numbers of the photos, and the ids and weights, of some rows of a batch."""
-        members = members[rows]
-        captions = [self.captions[member] for member in members]
-        return self.image_numbers[members], *inputs_and_targets(captions, self.vocabulary)
-
-    def captions_of(self, members, rows):
-        """Return for some rows of a batch a list of (number of the photo, number of the caption)."""
-        return [self.places[member] for member in members[rows]]
+    def places(self, members):
+        """Return for each row of a batch the list of its captions, as (number of the photo, number of the caption)."""
+        return [[self.every[member]] for member in members]
 
 
 class _WholeImages:
@@ -266,26 +263,22 @@ class _WholeImages:
     longest first: a decoder can leave out those that have ended.
     """
 
-    shape = (None, None, None)
+    captions = (-1,)
 
-    def __init__(self, captions, batch_size, vocabulary):
-        self.order = [
-            sorted(range(len(caption_ids)), key=lambda number: -len(caption_ids[number])) for caption_ids in captions
-        ]
-        self.captions = [[ids[number] for number in order] for ids, order in zip(captions, self.order)]
-        self.num_captions = np.array([len(caption_ids) for caption_ids in captions])
-        self.longest = np.array([len(caption_ids[0]) for caption_ids in self.captions])
-        self.num_words = np.array([sum(map(len, caption_ids)) for caption_ids in captions])
+    def __init__(self, captions, batch_size):
+        lengths = [[len(ids) for ids in of_photo] for of_photo in captions]
+        self.order = [sorted(range(len(of_photo)), key=lambda number: -of_photo[number]) for of_photo in lengths]
+        self.num_captions = np.array([len(of_photo) for of_photo in lengths])
+        self.longest = np.array([max(of_photo) for of_photo in lengths])
+        self.num_words = np.array([sum(of_photo) for of_photo in lengths])
         self.batch_size = batch_size
-        self.vocabulary = vocabulary
 
     def plan(self, rng):
         """Return the list of batches of an epoch; rng None leaves everything in order."""
         # Sorted by number of captions first: every epoch has as many batches. The noise mixes them over 8 words.
-        noise = 0.0 if rng is None else rng.uniform(0, 8, len(self.captions))
-        order = np.lexsort((self.num_words + noise, self.longest, self.num_captions))
+        noise = 0.0 if rng is None else rng.uniform(0, 8, len(self.order))
         batches, batch, size = [], [], 0
-        for number in order:
+        for number in np.lexsort((self.num_words + noise, self.longest, self.num_captions)):
             if batch and size + self.num_captions[number] > self.batch_size:
                 batches.append(np.array(batch))
                 batch, size = [], 0
@@ -294,26 +287,11 @@ class _WholeImages:
         batches.append(np.array(batch))
         return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
-    def arrays(self, members, rows):
-        """Return the numbers of the photos, and the ids and weights, of some rows of a batch, padded as it is."""
-        most, longest = self.num_captions[members].max(), self.longest[members].max()
-        members = members[rows]
-        every = [ids for member in members for ids in self.captions[member] + [[]] * (most - self.num_captions[member])]
-        shifted = inputs_and_targets(every, self.vocabulary, longest)
-        no_caption = np.array([not ids for ids in every])
-        for array in shifted:
-            array[no_caption] = 0  # a row that no caption fills: <pad>, weight 0
-        return members, *(array.reshape(len(members), most, -1) for array in shifted)
-
-    def captions_of(self, members, rows):
-        """Return the same as `_OneLength.captions_of`, None for a row that no caption fills."""
+    def places(self, members):
+        """Return the same as `_OneLength.places`, with None where a photo has fewer captions than others."""
         most = self.num_captions[members].max()
-        return [
-            place
-            for member in members[rows]
-            for place in [(member, number) for number in self.order[member]]
-            + [None] * (most - self.num_captions[member])
-        ]
+        of_photos = [[(member, number) for number in self.order[member]] for member in members]
+        return [captions + [None] * (most - len(captions)) for captions in of_photos]
 
 
 # === What the model sees of each photo ===

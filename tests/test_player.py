@@ -15,7 +15,6 @@ from keras_sat.pictures.player import (
     data_uri,
     encoded_maps,
     figure_data,
-    figure_values,
     fill,
     player_page,
     where,
@@ -78,7 +77,7 @@ class Elements(HTMLParser):
 
 
 def test_a_page_has_the_hooks_that_programs_read(photo):
-    elements = Elements(player_page(photo, ["a", "dog"], maps_of(2, 3, 5)))
+    elements = Elements(player_page(AttentionDisplay(photo, ["a", "dog"], maps_of(2, 3, 5))))
     ((root, _),) = elements("figure")
     assert root["class"] == "sat-player" and root["data-step"] == "-1"
     assert [(found["data-step"], text) for found, text in elements("button", type="button")[:2]] == [
@@ -93,7 +92,7 @@ def test_a_page_has_the_hooks_that_programs_read(photo):
 
 
 def test_a_page_is_small_and_needs_nothing_else(photo):
-    page = player_page(photo, ["word"] * 16, maps_of(16))  # of noise, which no file format makes small
+    page = player_page(AttentionDisplay(photo, ["word"] * 16, maps_of(16)))  # noise, which no file format makes small
     assert len(page.encode()) < 60_000
     without_data = re.sub(r'base64,[^"]*|"maps": "[^"]*"', "", page)
     assert not re.search(r"https?:|//[a-z]|@import|url\(|\beval\b|innerHTML|\{\{", without_data)
@@ -105,16 +104,17 @@ def test_a_page_is_small_and_needs_nothing_else(photo):
 
 
 def test_whatever_is_written_into_a_page_is_escaped(photo):
-    page = player_page(photo, HOSTILE, maps_of(5), title=HOSTILE_NAME)
+    page = player_page(AttentionDisplay(photo, HOSTILE, maps_of(5)), title=HOSTILE_NAME)
     elements = Elements(page)
     assert len(elements("script")) == 2 and len(elements("img")) == 1
     assert [text for _, text in elements("button")[:5]] == HOSTILE
     assert elements("title")[0][1] == HOSTILE_NAME
     assert json.loads(elements("script", type="application/json")[0][1])["rows"] == 14
-    assert "a\udcffb" not in player_page(photo, ["a\udcffb"], maps_of(1)), "a byte that is no letter can be written"
+    assert "a\udcffb" not in player_page(AttentionDisplay(photo, ["a\udcffb"], maps_of(1))), "an undecodable byte"
     frame = AttentionDisplay(photo, HOSTILE, maps_of(5))._repr_html_()
     ((attributes, _),) = Elements(frame)("iframe")
-    assert attributes["srcdoc"] == player_page(photo, HOSTILE, maps_of(5)) and attributes["sandbox"] == "allow-scripts"
+    assert attributes["srcdoc"] == player_page(AttentionDisplay(photo, HOSTILE, maps_of(5)))
+    assert attributes["sandbox"] == "allow-scripts"
 
 
 def test_maps_are_bytes_and_nan_is_told_apart():
@@ -135,7 +135,7 @@ def test_where_a_map_looks_in_words():
     assert where(np.full((4, 4), 1 / 16)) == "looks everywhere alike."
     assert where(np.zeros((4, 4))) == "looks nowhere."
     lost = {"from_photo": [np.nan, 0.25]}  # of a captioner that has gone wrong
-    data = figure_data(np.zeros((4, 4, 3), np.uint8), ["a", "b"], np.full((2, 1, 2), 0.5), **lost)
+    data = figure_data(AttentionDisplay(np.zeros((4, 4, 3), np.uint8), ["a", "b"], np.full((2, 1, 2), 0.5), **lost))
     assert data["maps"]["fromPhoto"] == [None, 25] and data["maps"]["notes"][0] == "looks everywhere alike."
     assert where(np.array([[np.nan, 0.5]])) == "the attention is NaN in 1 of 2 cells."
     assert where(np.array([[0.3, 0.7]])).startswith("looks most at the right")
@@ -152,7 +152,7 @@ def test_small_drawings_stay_as_they_are_and_large_photos_are_shrunk(photo):
     np.testing.assert_array_equal(np.array(decoded(data_uri(drawing))), drawing)
     large = decoded(data_uri(np.tile(photo, (4, 8, 1))))
     assert large.format == "JPEG" and large.size == (640, 320)
-    strip = figure_values(np.zeros((2, 900, 3), np.uint8), ["a"], maps_of(1))
+    strip = figure_data(AttentionDisplay(np.zeros((2, 900, 3), np.uint8), ["a"], maps_of(1)))
     assert strip["aspect"] == "5.0000"
 
 

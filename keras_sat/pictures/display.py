@@ -301,14 +301,10 @@ class AttentionDisplay:
         if path.suffix.lower() not in ("", *PAGE_ENDINGS) or path.is_dir():
             raise ValueError(f"Expected the name of a page, ending in .html. Received: {str(path)!r}")
         _check_options(1, opacity)
-        write_whole(path, self._page(title=title, opacity=opacity))
-
-    def _page(self, **options):
-        options |= {"from_photo": self.from_photo, "confidence": self.confidence, "aspect": self.aspect}
-        return player_page(self.image, self.words, self.attention_weights, **options)
+        write_whole(path, player_page(self, title=title, opacity=opacity))
 
     def _repr_html_(self):
-        return player_frame(self._page(), self.words, shown_aspect(self.image))
+        return player_frame(player_page(self), self.words, shown_aspect(self.image))
 
 
 def plot_history(history: Any, ax=None) -> Any:

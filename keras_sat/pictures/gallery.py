@@ -81,7 +81,9 @@ def gallery(
         scores = {**(scores or {}), CONFIDENCE: are_sure}
     photos = []
     for number, result in enumerate(results):
-        display = AttentionDisplay.from_result(result, image=None if images is None else images[number])
+        image = result.image if images is None else images[number]
+        from_photo = getattr(result, "from_photo", None)
+        display = AttentionDisplay(image, result.words, result.attention_weights, from_photo)
         its_references = [] if references is None else references[number]
         its_scores = {} if scores is None else {name: values[number] for name, values in scores.items()}
         name = f"photo {number + 1}" if names is None else names[number]
@@ -117,13 +119,7 @@ def _scores(results, references):
 
 def _photo(number, name, display, references, scores):
     """Return the <article> of one photo."""
-    options = {
-        "from_photo": display.from_photo,
-        "aspect": display.aspect,
-        "largest_side": LARGEST_SIDE,
-        "quality": QUALITY,
-    }
-    data = figure_data(display.image, display.words, display.attention_weights, **options)
+    data = figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
     keys = {"order": number, **scores}
     attributes = "".join(f' data-{key}="{value:.6f}"' for key, value in keys.items())
     shown = [

@@ -30,25 +30,23 @@ NAN_BYTE = 255
 TEMPLATE = Path(__file__).with_name("player.html")
 
 
-def player_page(
-    image, words, attention_weights, *, from_photo=None, confidence=None, title=None, opacity=OPACITY, aspect=None
-):
+def player_page(display, *, title=None, opacity=OPACITY):
     """Return a whole page, as text.
 
     Args:
-        image: the photo, uint8 (height, width, 3).
-        words: list of the caption's words.
-        attention_weights: (words, rows, columns); NaN is shown as such.
-        from_photo: how much of each word came from the photo, (words,), shown as a bar below the word; or None.
-        confidence: the probability that the caption is right, or None.
-        title: of the page; None takes the caption.
-        opacity: of the map at first, from 0 to 1.
-        aspect: the photo's aspect ratio, width by height, where `image` was shrunk.
+        display: AttentionDisplay.
+        title, opacity: see `AttentionDisplay.to_html`.
     """
-    title = " ".join(words) if title is None else title
-    options = {"from_photo": from_photo, "confidence": confidence, "opacity": opacity, "aspect": aspect}
-    values = figure_values(image, words, attention_weights, **options)
-    return fill(template(), {**values, "title": escaped(title), "policy": policy(template_part("script"))})
+    data = figure_data(display)
+    maps = data["maps"]
+    buttons = (
+        f'<button type="button" data-step="{step}">{escaped(word)}</button>' for step, word in enumerate(data["words"])
+    )
+    values = {name: data[name] for name in ("aspect", "photo", "note")}
+    values |= {"rows": str(maps["rows"]), "columns": str(maps["columns"]), "maps": as_json(maps)}
+    values |= {"buttons": " ".join(buttons), "opacity": str(round(100 * opacity))}
+    values["title"] = escaped(" ".join(data["words"]) if title is None else title)
+    return fill(template(), {**values, "policy": policy(template_part("script"))})
 
 
 def player_frame(page, words, aspect):
@@ -61,40 +59,14 @@ def player_frame(page, words, aspect):
     )
 
 
-def figure_values(image, words, attention_weights, *, from_photo=None, confidence=None, opacity=OPACITY, aspect=None):
-    """Return the escaped texts that fill the player's <figure>, a dict; see `player_page`."""
-    options = {"from_photo": from_photo, "confidence": confidence, "aspect": aspect}
-    data = figure_data(image, words, attention_weights, **options)
-    return {
-        "aspect": data["aspect"],
-        "photo": data["photo"],
-        "rows": str(data["maps"]["rows"]),
-        "columns": str(data["maps"]["columns"]),
-        "buttons": " ".join(
-            f'<button type="button" data-step="{step}">{escaped(word)}</button>' for step, word in enumerate(words)
-        ),
-        "note": data["note"],
-        "opacity": str(round(100 * opacity)),
-        "maps": as_json(data["maps"]),
-    }
-
-
-def figure_data(
-    image,
-    words,
-    attention_weights,
-    *,
-    from_photo=None,
-    confidence=None,
-    aspect=None,
-    largest_side=LARGEST_SIDE,
-    quality=QUALITIES[0],
-):
+def figure_data(display, *, largest_side=LARGEST_SIDE, quality=QUALITIES[0]):
     """Return what one player shows, unescaped: a dict for JSON; `quality` is that of the JPEG at best."""
+    image, words, attention_weights, from_photo = (
+        getattr(display, name) for name in ("image", "words", "attention_weights", "from_photo")
+    )
     _, rows, columns = attention_weights.shape
-    sure = None if confidence is None else confidence_in_words(confidence)
-    stretched = stretch_note(image.shape[1] / image.shape[0] if aspect is None else aspect)
-    alone = "; ".join(filter(None, ("The photo alone", stretched, sure)))
+    sure = None if display.confidence is None else confidence_in_words(display.confidence)
+    alone = "; ".join(filter(None, ("The photo alone", stretch_note(display.aspect), sure)))
     notes = [where(attention_map) for attention_map in attention_weights]
     maps = {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights, from_photo), "notes": notes}
     if from_photo is not None:
