@@ -343,9 +343,10 @@ def test_an_encoder_rate_without_an_encoder_is_refused(eight):
 
 @pytest.mark.parametrize("precision", ["float16", "int8"])
 def test_a_rounded_model_is_about_the_same(eight, precision, tmp_path):
-    captioner = make_captioner(eight[1])
+    captioner = make_captioner(eight[1], attention_penalty_weight=np.float32(0.25))
     captioner.save(tmp_path / "model", precision=precision)
     loaded = Captioner.load(tmp_path / "model")
+    assert loaded.attention_penalty_weight == 0.25, "numbers of numpy are saved too"
     for weight, other in zip(captioner.trainable_variables, loaded.trainable_variables):
         np.testing.assert_allclose(other.numpy(), weight.numpy(), atol=0.01)
     features = eight[2].features([str(number) for number in range(8)])
@@ -420,14 +421,11 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
         Captioner(eight[1], encoder="tiny", trained_up_to="coordinates")
 
 
-@pytest.mark.parametrize("grid", [(8, 8), [8, 8], "8x8"])
-def test_a_grid_is_written_in_one_way(eight, grid):
-    captioner = Captioner(eight[1], encoder="tiny", image_size=64, grid=grid, **SMALL)
-    assert captioner.grid == captioner.get_config()["grid"] == "8x8"
-
-
-def test_a_grid_is_checked_when_a_captioner_is_made(eight):
-    for grid in ("8", "0x8", (8,), (8, -8), (8, "b")):
+def test_a_grid_is_checked_and_written_in_one_way(eight):
+    for grid in ((8, 8), "8x8"):
+        captioner = Captioner(eight[1], encoder="tiny", image_size=64, grid=grid, **SMALL)
+        assert captioner.grid == captioner.get_config()["grid"] == "8x8"
+    for grid in ("0x8", (8,), (8, "b")):
         with pytest.raises(ValueError, match='such as "14x14". Received: grid='):
             Captioner(eight[1], encoder="tiny", grid=grid)
     with pytest.raises(ValueError, match="Received: grid='8x8' with encoder=None"):
@@ -565,11 +563,6 @@ def test_a_frozen_encoder_is_made_when_photos_come(eight):
         assert not {id(w) for w in captioner.encoder_model.weights} & {id(w) for w in captioner.weights}
 
 
-def test_a_captioner_without_an_encoder_says_so(eight):
-    with pytest.raises(ValueError, match=r"only be given features.*Received: encoder=None"):
-        make_captioner(eight[1]).caption(eight[0][0].image_path)
-
-
 # === Captions ===
 
 
@@ -672,13 +665,6 @@ def test_chance_belongs_to_the_photo_not_to_the_batch(eight, options):
     assert len({result.log_prob for result in together}) > 1  # the same photo eight times, each with its own chance
 
 
-def test_max_length_and_words_that_never_come(eight, untrained):
-    for image in eight[0]:
-        for result in (untrained.caption(image.image_path, max_length=2), untrained.caption(image.image_path)):
-            assert not {"<pad>", "<start>", "<end>", "<unk>"} & set(result.words)
-        assert len(untrained.caption(image.image_path, max_length=2).words) <= 2
-
-
 @pytest.mark.parametrize("attention", ["hard", "drawn"])
 def test_attention_that_draws_can_draw_its_places(eight, attention):
     captioner = make_captioner(eight[1], attention=attention)
@@ -758,12 +744,6 @@ def test_impossible_options(options, message):
         Captioner(["dog"], **{"encoder": None, **options})
 
 
-@pytest.mark.parametrize("vocabulary", [None, "a dog runs", {"dog": 4}])
-def test_a_vocabulary_is_needed(vocabulary):
-    with pytest.raises(ValueError, match=r"Expected a Vocabulary.*Received: vocabulary="):
-        Captioner(vocabulary, encoder=None)
-
-
 def test_impossible_requests(eight, tmp_path):
     captioner = make_captioner(eight[1])
     features = eight[2].features(["0"])
@@ -772,22 +752,13 @@ def test_impossible_requests(eight, tmp_path):
     with pytest.raises(ValueError, match=r"num_results=4, num_beams=3"):
         captioner.caption_features(features, num_beams=3, num_results=4)
     assert len(captioner.caption_features(features, num_results=4)[0].alternatives) == 3, "as many beams as that"
-    for name in ("num_beams", "num_results", "max_length", "batch_size"):
-        with pytest.raises(ValueError, match=rf"at least 1.*{name}=0"):
-            captioner.caption_features(features, **{name: 0})
     assert captioner.caption_features(features, num_beams=np.int64(1), temperature=np.float32(0.5))
-    for options, received in (({"num_beams": 2}, "num_beams=2"), ({"length_penalty": 0.5}, "length_penalty=0.5")):
-        with pytest.raises(ValueError, match=rf"leave out one or the other. Received: temperature=1.0 with {received}"):
-            captioner.caption_features(features, temperature=1.0, **options)
-    with pytest.raises(ValueError, match=r"`length_penalty` must be a number of at least 0. Received: .*='x'"):
-        captioner.caption_features(features, num_beams=1, length_penalty="x")
-    with pytest.raises(ValueError, match=r"Pass `temperature`.*top_k=3"):
-        captioner.caption_features(features, top_k=3)
+    with pytest.raises(ValueError, match=r"only be given features.*Received: encoder=None"):
+        captioner.caption(eight[0][0].image_path)
     with pytest.raises(ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"):
         captioner.caption_features(features[:, :, :5])
-    for wrong in (None, eight[0], np.zeros((2, 3))):
-        with pytest.raises(ValueError, match=r"Expected batches, as make_batches.*Received: x of type"):
-            captioner.fit(wrong)
+    with pytest.raises(ValueError, match=r"Expected batches, as make_batches.*Received: x of type"):
+        captioner.fit(eight[0])
     with pytest.raises(ValueError, match=r"Received: validation_data of type list"):
         captioner.fit(make_batches(*eight), validation_data=eight[0])
     with pytest.raises(ValueError, match=r"photos of 32 x 32 pixels.*made for 16 x 16.*same image_size"):
@@ -799,24 +770,20 @@ def test_impossible_requests(eight, tmp_path):
         captioner.compile(loss="mse")
     with pytest.raises(ValueError, match=r"nothing to save"):
         Captioner(["dog"], encoder=None).save(tmp_path)
+    with pytest.raises(ValueError, match=r"Expected a Vocabulary.*Received: vocabulary="):
+        Captioner("a dog runs", encoder=None)
     captioner.save(tmp_path / "model")
     captioner.save(tmp_path / "model")
     with pytest.raises(ValueError, match=r"a model in this folder already"):
         captioner.save(tmp_path / "model", overwrite=False)
 
 
-@pytest.mark.parametrize("copy_of", [copy.copy, copy.deepcopy, pickle.dumps, keras.models.clone_model])
+@pytest.mark.parametrize("copy_of", [copy.deepcopy, pickle.dumps, keras.models.clone_model])
 def test_a_copy_is_made_by_saving_and_loading(copy_of):
     made = Captioner(["dog"], encoder=None)
     with pytest.raises(ValueError, match=r"cop(y|ied).*Received: a captioner for ") as caught:
         copy_of(made)
     assert "captioner.save(folder)" in str(caught.value) and "keras_sat.Captioner.load(folder)" in str(caught.value)
-
-
-def test_numbers_of_numpy_are_saved_too(eight, tmp_path):
-    captioner = make_captioner(eight[1], attention_penalty_weight=np.float32(0.25))
-    captioner.save(tmp_path / "model")
-    assert Captioner.load(tmp_path / "model").attention_penalty_weight == 0.25
 
 
 def test_weights_of_another_model_are_refused(eight, tmp_path):

@@ -130,15 +130,13 @@ class AttentionDisplay:
 
         Returns: the array of axes.
         """
-        num_panels = len(self.words) + 1
-        columns = self._columns(columns)
-        _check_options(columns, opacity)
+        _check_opacity(opacity)
         if ax is None:
             import matplotlib.pyplot as plt
 
-            _, ax = plt.subplots(*self._grid(columns), figsize=self._size(columns), layout="constrained", squeeze=False)
+            ax = self._new_axes(plt.figure, columns)
         check_axes(ax)
-        panels = np.asarray(ax).ravel()
+        panels, num_panels = np.asarray(ax).ravel(), len(self.words) + 1
         if len(panels) < num_panels:
             raise ValueError(f"A caption of {len(self.words)} words needs {num_panels} axes. Received: {len(panels)}")
         for panel in panels:
@@ -186,7 +184,7 @@ class AttentionDisplay:
             import matplotlib.pyplot as plt
 
             columns = max(len(display.words) for display in displays) + 1
-            height = sum(display._size(columns, rows=1)[1] for display in displays)
+            height = sum(display._size(columns, 1)[1] for display in displays)
             _, ax = plt.subplots(
                 len(displays), columns, figsize=(2 * columns, height), layout="constrained", squeeze=False
             )
@@ -206,12 +204,9 @@ class AttentionDisplay:
         if path.is_dir():
             raise ValueError(f"Expected the name of a picture file, not a folder. Received: {str(path)!r}")
         path = path if path.suffix else path.with_suffix(".png")
-        columns = self._columns(columns)
-        _check_options(columns, 0)
-        figure = Figure(figsize=self._size(columns), layout="constrained")
-        self.plot(figure.subplots(*self._grid(columns), squeeze=False), **options)
+        axes = self.plot(self._new_axes(Figure, columns), **options)
         drawing = io.BytesIO()
-        figure.savefig(drawing, format=path.suffix[1:].lower())
+        axes[0, 0].figure.savefig(drawing, format=path.suffix[1:].lower())
         write_whole(path, drawing.getvalue())
 
     def _note(self, position):
@@ -244,19 +239,19 @@ class AttentionDisplay:
         height, width = self.image.shape[:2]
         return width / height / shown_aspect(self.image)
 
-    def _columns(self, columns):
-        if columns is not None:
-            return columns
-        aspect = shown_aspect(self.image)
-        return 1 if aspect > STRIP else min(len(self.words) + 1, 10) if aspect < 1 / STRIP else 5
+    def _new_axes(self, make_figure, columns):
+        """Return the axes of a new figure, (rows, columns)."""
+        if columns is None:
+            aspect, num_panels = shown_aspect(self.image), len(self.words) + 1
+            columns = 1 if aspect > STRIP else min(num_panels, 10) if aspect < 1 / STRIP else 5
+        count().check("columns", columns)
+        rows = math.ceil((len(self.words) + 1) / columns)
+        figure = make_figure(figsize=self._size(columns, rows), layout="constrained")
+        return figure.subplots(rows, columns, squeeze=False)
 
-    def _grid(self, columns):
-        return math.ceil((len(self.words) + 1) / columns), columns
-
-    def _size(self, columns, rows=None):
+    def _size(self, columns, rows):
         """Return width and height of a figure in inches."""
         aspect = shown_aspect(self.image)
-        rows = self._grid(columns)[0] if rows is None else rows
         width = max(2, 8 / columns) if aspect > STRIP else 1.3 if aspect < 1 / STRIP else 2
         return width * columns, rows * (width / aspect + 0.6)
 
@@ -280,7 +275,7 @@ class AttentionDisplay:
         """
         from keras_sat.pictures.cartoon import write_cartoon
 
-        _check_options(1, opacity)
+        _check_opacity(opacity)
         if width is None:
             aspect = shown_aspect(self.image)
             width = 480 if aspect > STRIP else 120 if aspect < 1 / STRIP else 240
@@ -300,7 +295,7 @@ class AttentionDisplay:
         path = Path(path).expanduser()
         if path.suffix.lower() not in ("", *PAGE_ENDINGS) or path.is_dir():
             raise ValueError(f"Expected the name of a page, ending in .html. Received: {str(path)!r}")
-        _check_options(1, opacity)
+        _check_opacity(opacity)
         write_whole(path, player_page(self, title=title, opacity=opacity))
 
     def _repr_html_(self):
@@ -387,7 +382,6 @@ def _write_below(panel, text):
     panel.text(0.5, -0.03, text, transform=panel.transAxes, ha="center", va="top", fontsize="small", parse_math=False)
 
 
-def _check_options(columns, opacity):
-    count().check("columns", columns)
+def _check_opacity(opacity):
     if not 0 <= opacity <= 1:
         raise ValueError(f"Expected a number from 0 to 1. Received: opacity={opacity}")
