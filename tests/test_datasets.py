@@ -305,8 +305,8 @@ def test_folder_counts_what_it_leaves_out(tmp_path):
     with pytest.warns(UserWarning) as warned:
         assert splits_of(folder(tmp_path)) == {"a": None}
     message = str(warned[0].message)
-    assert "rows without a caption left out: 1 (first: captions.csv, line 3)" in message
-    assert "rows without an image left out: 1" in message and "rows with too few columns left out: 1" in message
+    assert "empty captions left out: 1 (first: captions.csv, line 3)" in message
+    assert "captions of no photo left out: 1" in message and "rows with too few columns left out: 1" in message
     assert "captions without a photo left out: 1 (first: c)" in message
     assert "photos without a caption left out: 1 (first: b)" in message
 

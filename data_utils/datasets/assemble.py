@@ -36,6 +36,14 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
     ]
 
 
+def add_caption(captions, image_id, text, skipped, where):
+    """Add a caption to those of its photo, or count it as left out."""
+    if image_id and text.strip():
+        captions.setdefault(image_id, []).append(" ".join(text.split()))
+    else:
+        skipped.add(f"{'empty captions' if image_id else 'captions of no photo'} left out", where)
+
+
 def existing_folder(data_dir):
     data_dir = Path(data_dir).expanduser()
     if not data_dir.is_dir():

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from data_utils.captions import Skipped, image_id_of
-from data_utils.datasets.assemble import assemble, existing_folder, find_file, photos_in
+from data_utils.datasets.assemble import add_caption, assemble, existing_folder, find_file, photos_in
 from data_utils.datasets.karpathy import read_karpathy
 from data_utils.datasets.splits import SPLIT_NAMES
 from data_utils.files import read_json
@@ -59,15 +59,11 @@ def _read_coco_files(paths, skipped):
         try:
             names = {image["id"]: image_id_of(image["file_name"]) for image in content["images"]}
             for annotation in content["annotations"]:
-                text = " ".join(annotation["caption"].split())
                 image_id = names.get(annotation["image_id"])
-                if not text or image_id is None:
-                    reason = "empty captions left out" if image_id else "captions of unlisted photos left out"
-                    skipped.add(reason, f"{path.name}, annotation {annotation.get('id')}")
-                    continue
-                if splits.setdefault(image_id, split) != split:
+                where = f"{path.name}, annotation {annotation.get('id')}"
+                add_caption(captions, image_id, annotation["caption"], skipped, where)
+                if image_id in captions and splits.setdefault(image_id, split) != split:
                     raise ValueError(f"{path}: the photo {brief(image_id)} is also in the split {splits[image_id]!r}.")
-                captions.setdefault(image_id, []).append(text)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{path}: this is not a COCO caption file ({type(error).__name__}: {error}). "

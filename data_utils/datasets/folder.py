@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_utils.captions import Skipped, image_id_of, pictures_by_folder, refuse_outside
-from data_utils.datasets.assemble import assemble, existing_folder, photos_in
+from data_utils.datasets.assemble import add_caption, assemble, existing_folder, photos_in
 from data_utils.datasets.splits import split_of
 from data_utils.datasets.tables import read_csv, read_jsonl
 from data_utils.foreign_text import brief, shortened
@@ -53,15 +53,14 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
         elif alike and Path(name).as_posix() not in alike:
             skipped.add(f"names that may mean {' or '.join(alike)}", f"{where}: {name}")
         image_id, path = image_id_of(name), str(data_dir / name)
+        add_caption(captions, name and image_id, caption, skipped, where)
         if not name or not caption:
-            skipped.add("rows without a caption left out" if name else "rows without an image left out", where)
             continue
         if photos.setdefault(image_id, path) != path:
             raise ValueError(
                 f"{where}: two pictures share the image id {brief(image_id)} (the file's name without folder and "
                 f"ending): {shortened(photos[image_id])} and {shortened(path)}. Rename one of them."
             )
-        captions.setdefault(image_id, []).append(caption)
         if split:
             split = split_of(split, where)
             if splits.setdefault(image_id, split) != split:

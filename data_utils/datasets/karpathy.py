@@ -1,6 +1,7 @@
 """Karpathy's JSON files, which hold the captions and splits that most papers use."""
 
 from data_utils.captions import image_id_of, refuse_outside
+from data_utils.datasets.assemble import add_caption
 from data_utils.datasets.splits import split_of
 from data_utils.files import read_json
 from data_utils.foreign_text import brief
@@ -22,11 +23,7 @@ def read_karpathy(path, skipped):
             folders.append(image.get("filepath", "") + "")  # must be text
             refuse_outside(folders[-1], where)
             for sentence in image["sentences"]:
-                text = " ".join(sentence["raw"].split())
-                if text:
-                    captions.setdefault(image_id, []).append(text)
-                else:
-                    skipped.add("empty captions left out", where)
+                add_caption(captions, image_id, sentence["raw"], skipped, where)
             if image_id not in captions:
                 del splits[image_id]
     except (KeyError, TypeError, AttributeError) as error:

@@ -55,8 +55,8 @@ def read_csv(path, skipped):
                         'A caption with a comma in it needs quotes: "a dog, running".'
                     )
                 row[caption] = delimiter.join(row[caption:])  # a comma in a caption that was not quoted
-            text = " ".join(text_of(row[caption]).split())
-            yield rows.line_num, text_of(row[image]).strip(), text, row[split].strip() if split is not None else None
+            its_split = None if split is None else row[split].strip()
+            yield rows.line_num, text_of(row[image]).strip(), " ".join(text_of(row[caption]).split()), its_split
     except csv.Error as error:
         raise ValueError(
             f'{path}, line {rows.line_num}: {error}. Quotes must be closed, and doubled inside a caption: "a ""dog""".'
