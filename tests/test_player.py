@@ -15,7 +15,6 @@ from keras_sat.pictures.player import (
     data_uri,
     encoded_maps,
     figure_data,
-    fill,
     player_page,
     where,
 )
@@ -154,12 +153,6 @@ def test_small_drawings_stay_as_they_are_and_large_photos_are_shrunk(photo):
     assert large.format == "JPEG" and large.size == (640, 320)
     strip = figure_data(AttentionDisplay(np.zeros((2, 900, 3), np.uint8), ["a"], maps_of(1)))
     assert strip["aspect"] == "5.0000"
-
-
-def test_templates_are_filled_once():
-    assert fill("{{a}} {{b}}", {"a": "{{b}}", "b": "<"}) == "{{b}} <"
-    with pytest.raises(KeyError):
-        fill("{{c}}", {})
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
@@ -365,24 +358,6 @@ def test_a_screen_reader_finds_names_for_everything(page):
     ):
         assert expected in named
     assert page.find("[data-role=note]").get_attribute("aria-live") == "polite"
-
-
-def test_light_and_dark(page):
-    colours = "const style = getComputedStyle(document.body); return [style.color, style.backgroundColor]"
-
-    def brightness():
-        return [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in page.browser.execute_script(colours)]
-
-    def prefer(scheme):
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-
-    prefer("light")
-    ink, paper = brightness()
-    assert paper > 700 > 150 > ink
-    prefer("dark")
-    ink, paper = brightness()
-    assert ink > 600 > 150 > paper
 
 
 @pytest.mark.parametrize("wish", ["reduce", "no-preference"])
