@@ -78,12 +78,10 @@ class Boxes(Mapping):
     Attributes:
         phrases: dict from an image id to a list of Phrase.
         unsure: ids of photos of unknown aspect ratio: their boxes may be a little off.
-        left_out: dict from a reason to a count.
     """
 
     phrases: dict = field(repr=False)
     unsure: frozenset = frozenset()
-    left_out: dict = field(default_factory=dict)
 
     def __getitem__(self, image_id):
         return self.phrases[image_id]
@@ -120,7 +118,7 @@ def read_boxes(path: str | os.PathLike, images: list[CaptionedImage]) -> Boxes:
         counted = "".join(f"; {reason}: {count}" for reason, count in skipped.counts.items())
         raise ValueError(f"{path}: no phrase with boxes of these {len(images)} photos{counted}. Expected: {EXPECTED}.")
     skipped.warn(path)
-    return Boxes(phrases, frozenset(unsure), dict(skipped.counts))
+    return Boxes(phrases, frozenset(unsure))
 
 
 def boxes_of(boxes: Any, images: list[CaptionedImage]) -> Boxes:
