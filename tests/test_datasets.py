@@ -290,7 +290,7 @@ def test_folder_refuses_what_would_mix_pictures_up(tmp_path):
     write_photos(tmp_path, ("a.jpg", "a.png"))
     for text, message in (
         ("a.jpg,A dog,train\na.png,A cat,train\n", "line 3: two pictures share the image id 'a'"),
-        ("a.jpg,A dog,train\na.jpg,A cat,dev\n", "line 3: .*'dev' here and 'train' in line 2"),
+        ("a.jpg,A dog,train\na.jpg,A cat,dev\n", "line 3: .*'dev' here and in 'train' in captions.csv, line 2"),
         ("a.jpg,A dog,holiday\n", "line 2: unknown split.*Received: split='holiday'"),
         ("a.jpg,A dog,train,more\n", "line 2: 4 columns where the header has 3"),
     ):

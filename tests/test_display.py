@@ -103,7 +103,7 @@ def test_from_a_result_and_errors(photo, maps):
     assert AttentionDisplay.from_result(without, image=photo).image is photo
     with pytest.raises(ValueError, match="one map"):
         AttentionDisplay(photo, ["a"], maps)
-    for words, shown in (("abc", "'abc'"), (np.array([b"a", b"dog", b"runs"]), r"\[b?.*b'dog'")):
+    for words, shown in (("abc", "'abc'"), (np.array([b"a", b"dog", b"runs"]), r".*b'dog'")):
         with pytest.raises(ValueError, match=f"a list of words as text.*Received: words={shown}"):
             AttentionDisplay(photo, words, maps)
     AttentionDisplay(photo, np.array(["a", "dog", "runs"]), maps)._repr_html_()

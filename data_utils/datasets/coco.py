@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from data_utils.captions import Skipped, image_id_of
 from data_utils.datasets.assemble import add_caption, assemble, existing_folder, find_file, photos_in
 from data_utils.datasets.karpathy import read_karpathy
-from data_utils.datasets.splits import SPLIT_NAMES
+from data_utils.datasets.splits import SPLIT_NAMES, Splits
 from data_utils.files import read_json
-from data_utils.foreign_text import brief
 
 if TYPE_CHECKING:
     from data_utils.captions import CaptionedImage
@@ -50,7 +49,7 @@ def coco(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[
 
 def _read_coco_files(paths, skipped):
     """Read COCO's own captions_*.json files; the split is in the file's name."""
-    captions, splits, folders = {}, {}, []
+    captions, splits, folders = {}, Splits(), []
     for path in paths:
         content = read_json(path, "COCO's JSON with images and annotations")
         year_and_split = re.match(r"captions_(([a-z]+)\d*)", path.name)
@@ -62,8 +61,8 @@ def _read_coco_files(paths, skipped):
                 image_id = names.get(annotation["image_id"])
                 where = f"{path.name}, annotation {annotation.get('id')}"
                 add_caption(captions, image_id, annotation["caption"], skipped, where)
-                if image_id in captions and splits.setdefault(image_id, split) != split:
-                    raise ValueError(f"{path}: the photo {brief(image_id)} is also in the split {splits[image_id]!r}.")
+                if image_id in captions:
+                    splits.note(image_id, split, where)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{path}: this is not a COCO caption file ({type(error).__name__}: {error}). "

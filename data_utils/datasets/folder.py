@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from data_utils.captions import Skipped, image_id_of, pictures_by_folder, refuse_outside
 from data_utils.datasets.assemble import add_caption, assemble, existing_folder, photos_in
-from data_utils.datasets.splits import split_of
+from data_utils.datasets.splits import Splits, split_of
 from data_utils.datasets.tables import read_csv, read_jsonl
 from data_utils.foreign_text import brief, shortened
 
@@ -37,7 +37,7 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
             f"Received: data_dir={str(data_dir)!r}"
         )
     rows = read_jsonl(table) if table.suffix == ".jsonl" else read_csv(table, skipped)
-    captions, photos, splits, split_lines = {}, {}, {}, {}
+    captions, photos, splits = {}, {}, Splits()
     own, *deeper = pictures_by_folder(str(data_dir), only_to_count=True)
     deeper = [path for paths in deeper for path in paths]
     known = {}  # lower-case names of pictures -> those names
@@ -62,13 +62,7 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
                 f"ending): {shortened(photos[image_id])} and {shortened(path)}. Rename one of them."
             )
         if split:
-            split = split_of(split, where)
-            if splits.setdefault(image_id, split) != split:
-                raise ValueError(
-                    f"{where}: the picture {brief(name)} has the split {split!r} here and {splits[image_id]!r} in line "
-                    f"{split_lines[image_id]}. A picture belongs to one split."
-                )
-            split_lines.setdefault(image_id, line)
+            splits.note(image_id, split_of(split, where), where)
     photos = {image_id: path for image_id, path in photos.items() if os.path.isfile(path)}
     named = set(photos.values())
     unnamed = [path for path in deeper if path not in named]
