@@ -202,16 +202,6 @@ def test_search_stops_when_every_caption_has_ended():
         assert result.token_ids.shape == (PHOTOS, 1, 50)
 
 
-def test_a_batch_gives_what_single_photos_give():
-    model = Model(3)
-    together = beam_search(model.step, model.state(3), num_beams=3, num_results=2, **OPTIONS)
-    for photo in range(PHOTOS):
-        state = tuple(x[3 * photo : 3 * photo + 3] for x in model.state(3))
-        alone = beam_search(model.step, state, num_beams=3, num_results=2, **OPTIONS)
-        for one, other in zip(tf.nest.flatten(together), tf.nest.flatten(alone)):
-            np.testing.assert_allclose(one[photo], other[0], rtol=1e-6)
-
-
 @pytest.mark.parametrize("xla", [False, True])
 def test_compiled_search_gives_the_same(xla):
     model = Model(4)
