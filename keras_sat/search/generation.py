@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils.captions import words_of_captions
-from data_utils.images import load_image, photos_of, stands_for_many
+from data_utils.images import load_image, photos_of
 from keras_sat import equations
 from keras_sat.model.forks import refuse_fork
 from keras_sat.options import ANY_COUNT, SearchOptions, one_of, with_options
@@ -142,19 +141,16 @@ class CaptionGenerator:
         """Return where it looks while it reads a given caption: a CaptionResult, or a list of them for many photos.
 
         Args:
-            images: a path, a PIL image, an array or a CaptionedImage, or a list of such.
-            captions: a sentence, or a list with one for each image. Words that are not in the vocabulary are read as
+            images: see `caption`.
+            captions: a sentence, or a list with one for each photo. Words that are not in the vocabulary are read as
                 `<unk>`, and stay in the result as they were given.
             cache: see `caption_each`.
             batch_size: photos at a time.
 
         Returns: CaptionResult; its `log_prob` is that of the caption.
         """
-        many = isinstance(images, (list, tuple)) or getattr(images, "ndim", 3) == 4
-        if not many and stands_for_many(images):
-            raise ValueError(f"Expected a photo, or a list of photos. Received: images={os.fspath(images)!r}")
-        images = list(images) if many else [images]
-        results = [result for _, result in self.attend_each(images, captions, cache=cache, batch_size=batch_size)]
+        photos, many = photos_of(images)
+        results = [result for _, result in self.attend_each(photos, captions, cache=cache, batch_size=batch_size)]
         return results if many else results[0]
 
     def attend_each(
