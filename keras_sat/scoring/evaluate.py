@@ -31,7 +31,7 @@ TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper cuts them
 BESIDE = ("paper", "human")
 USUAL_MAX_LENGTH = 20
-MOST_ALIKE = 0.01  # of the photos of a split may be in a data set twice, as one of Flickr8k's 7,000 is
+MOST_ALIKE = 0.01  # of the photos of a split: so many may be in a data set twice, as one of Flickr8k's 7,000 is
 
 
 # === Scoring a captioner, or captions ===
@@ -186,11 +186,19 @@ def evaluate_captions(
     return _score_table(images, [texts[key] for key in keys], settings, every, beside)
 
 
-def _settings(data, split, encoder=None, num_beams=None, length_penalty=None, max_length=None, split_seed=None):
+def _settings(
+    data,
+    split,
+    encoder=None,
+    num_beams=None,
+    length_penalty=None,
+    max_length=USUAL_MAX_LENGTH,
+    split_seed=None,
+):
     searched = {"encoder": encoder, "num_beams": num_beams, "length_penalty": length_penalty}
     settings = {"data": _name(data), "split": split, **searched, "tokenisation": TOKENISATION}
-    further = {"max_length": None if max_length == USUAL_MAX_LENGTH else max_length, "split_seed": split_seed}
-    return settings | {name: value for name, value in further.items() if value is not None}
+    unusual = {"max_length": max_length} if max_length != USUAL_MAX_LENGTH else {}
+    return {**settings, **unusual, **({} if split_seed is None else {"split_seed": split_seed})}
 
 
 def _score_table(images, captions, settings, every_image, beside):
