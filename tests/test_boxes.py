@@ -42,8 +42,8 @@ def test_flickr30k_entities(tmp_path):
     objects = [thing(0, 0, 100, 50), thing(100, 50, 200, 100, names=("1", "3")), "<object><name>2</name></object>"]
     boxes = read_boxes(write_entities(tmp_path, objects), [GIRL])
     right = (0.5, 0.5, 1.0, 1.0)
-    assert boxes["12_ab"] == [Phrase(1, 0, 2, ((0.0, 0.0, 0.5, 0.5), right)), Phrase(1, 6, 2, (right,))]
-    assert list(boxes) == ["12_ab"] and len(boxes) == 1 and not boxes.unsure
+    assert boxes.phrases["12_ab"] == [Phrase(1, 0, 2, ((0.0, 0.0, 0.5, 0.5), right)), Phrase(1, 6, 2, (right,))]
+    assert list(boxes.phrases) == ["12_ab"] and not boxes.unsure
 
 
 def test_the_json_form(tmp_path):
@@ -55,7 +55,10 @@ def test_the_json_form(tmp_path):
     path.write_text(json.dumps({"12_ab.jpg": {"caption": 1, "size_known": False, "phrases": phrases}}))
     with pytest.warns(UserWarning, match=UNSURE_SIZE):
         boxes = read_boxes(path, [GIRL])
-    assert boxes["12_ab"] == [Phrase(1, 3, 2, ((0.1, 0.2, 0.3, 0.4),)), Phrase(1, 6, 2, ((0.5, 0.5, 0.6, 0.7),))]
+    assert boxes.phrases["12_ab"] == [
+        Phrase(1, 3, 2, ((0.1, 0.2, 0.3, 0.4),)),
+        Phrase(1, 6, 2, ((0.5, 0.5, 0.6, 0.7),)),
+    ]
     assert boxes.unsure == {"12_ab"}
 
 
@@ -68,7 +71,7 @@ def test_what_does_not_fit_is_counted(tmp_path):
     other = CaptionedImage("13", "13.jpg", ["A girl in a T-shirt holds the kite ."])
     with pytest.warns(UserWarning) as caught:
         boxes = read_boxes(folder, [GIRL, other, CaptionedImage("14", "14.jpg", ["A cat ."])])
-    assert boxes["12_ab"] == [Phrase(1, 0, 2, ((0.75, 0.0, 1.0, 0.5),))]
+    assert boxes.phrases["12_ab"] == [Phrase(1, 0, 2, ((0.75, 0.0, 1.0, 0.5),))]
     counts = {NOT_IN_CAPTION: 1, NO_FIT: 2, NO_SIZE: 1, HALF: 1}
     assert all(f"{reason}: {count} (first: " in str(caught[0].message) for reason, count in counts.items())
 

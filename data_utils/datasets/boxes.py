@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,25 +71,16 @@ class Phrase:
 
 
 @dataclass(frozen=True)
-class Boxes(Mapping):
-    """A mapping from the ids of photos to their Phrases: lists, in the order of captions and words.
+class Boxes:
+    """The phrases of photos and their boxes.
 
     Attributes:
-        phrases: dict from an image id to a list of Phrase.
+        phrases: dict from an image id to a list of Phrase, in the order of captions and words.
         unsure: ids of photos of unknown aspect ratio: their boxes may be a little off.
     """
 
     phrases: dict = field(repr=False)
     unsure: frozenset = frozenset()
-
-    def __getitem__(self, image_id):
-        return self.phrases[image_id]
-
-    def __iter__(self):
-        return iter(self.phrases)
-
-    def __len__(self):
-        return len(self.phrases)
 
 
 def read_boxes(path: str | os.PathLike, images: list[CaptionedImage]) -> Boxes:
@@ -301,7 +291,7 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
         if row is None:
             continue
         image, caption = row
-        of_caption = [phrase for phrase in boxes.get(image.image_id, ()) if phrase.caption == caption]
+        of_caption = [phrase for phrase in boxes.phrases.get(image.image_id, ()) if phrase.caption == caption]
         words = tokenise(image.captions[caption]) if of_caption else []
         for phrase in of_caption:
             seen = boxes_in_view(phrase.boxes, view, image.image_id)

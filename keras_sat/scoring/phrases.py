@@ -124,7 +124,7 @@ def ground_captions(results, images, boxes) -> PhraseGrounding:
 
 def _measured(boxes, image):
     """Return the phrases of a photo on which attention is measured."""
-    return [] if image.image_id in boxes.unsure else boxes.get(image.image_id, [])
+    return [] if image.image_id in boxes.unsure else boxes.phrases.get(image.image_id, [])
 
 
 def _last_content_word(words, phrase):
