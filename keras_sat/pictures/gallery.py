@@ -10,7 +10,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_utils.captions import tokenise
 from data_utils.files import write_whole
 from keras_sat.checks import check_list_of_results
 from keras_sat.pictures.display import AttentionDisplay
@@ -106,11 +105,7 @@ def gallery(
 
 def _scores(results, references):
     """Return the dict of a list with a score for each photo."""
-    for number, captions in enumerate(references):
-        if isinstance(captions, str):
-            raise ValueError(f"Expected a list of captions for each photo. Received: references[{number}]={captions!r}")
-    references = [[tokenise(caption) for caption in captions] for captions in references]
-    candidates = [tokenise(result.caption) for result in results]
+    candidates = [result.caption for result in results]
     return {
         "bleu_4": bleu_of_counts(bleu_counts(references, candidates))["bleu_4"].tolist(),
         "cider": cider_of_photos(references, candidates).tolist(),
