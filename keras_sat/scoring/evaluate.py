@@ -267,7 +267,7 @@ def _refuse_training_photos(captioner, images, split, allowed, noted):
     by_name = {*learnt_photos(captioner, images)}
     renamed = [image_id for image_id in learnt if image_id not in by_name]
     if by_name:
-        found = f"The captioner has learnt from {len(learnt)} of the {len(images)} photos in {split!r}"
+        found = f"The captioner was trained on {len(learnt)} of the {len(images)} photos in {split!r}"
     else:
         found = f"{len(learnt)} of the {len(images)} photos in {split!r} look like photos of the captioner's training"
     found += f" ({renamed[0]!r}, for example, under another name)" if renamed else f" ({learnt[0]!r}, for example)"
@@ -275,13 +275,12 @@ def _refuse_training_photos(captioner, images, split, allowed, noted):
         warnings.warn(f"{found}: the scores do not show how good it is on other photos.", stacklevel=3)
         return
     way_out = (
-        "Pass the split_seed (--split-seed) of the training; where that is so already, the captioner that it began "
-        "from had learnt them. Choose other photos; with"
+        "Pass the split_seed (--split-seed) of the training, or choose other photos. With"
         if by_name
-        else "If they are copies, choose other photos. If they are other photos that look alike, pass"
+        else "If they are copies, choose other photos; if they only look alike, pass"
     )
     raise ValueError(
-        f"{found}, so that scores would not show how good it is on other photos. {way_out} allow_training_photos=True "
+        f"{found}: the scores would not show how good it is on other photos. {way_out} allow_training_photos=True "
         f"(--allow-training-photos){' they are scored all the same' if by_name else ''}. Received: split={split!r}"
     )
 
