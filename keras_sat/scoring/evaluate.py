@@ -274,14 +274,10 @@ def _refuse_training_photos(captioner, images, split, allowed, noted):
     if split == "train" or allowed or not are_too_many(captioner, learnt, images):
         warnings.warn(f"{found}: the scores do not show how good it is on other photos.", stacklevel=3)
         return
-    way_out = (
-        "Pass the split_seed (--split-seed) of the training, or choose other photos. With"
-        if by_name
-        else "If they are copies, choose other photos; if they only look alike, pass"
-    )
     raise ValueError(
-        f"{found}: the scores would not show how good it is on other photos. {way_out} allow_training_photos=True "
-        f"(--allow-training-photos){' they are scored all the same' if by_name else ''}. Received: split={split!r}"
+        f"{found}: the scores would not show how good it is on other photos. Pass the split_seed (--split-seed) of the "
+        "training, or choose other photos. allow_training_photos=True (--allow-training-photos) scores them anyway. "
+        f"Received: split={split!r}"
     )
 
 
