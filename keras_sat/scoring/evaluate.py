@@ -19,7 +19,7 @@ from data_utils.learnt_photos import learnt_of, warn_of_copies
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from keras_sat.checks import with_known_options
-from keras_sat.scoring.phrases import GROUNDING, ground_captions, ground_phrases
+from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES
 from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
@@ -138,9 +138,9 @@ def _with_grounding(table, captioner, images, results, boxes, reading):
     of_people = ground_phrases(captioner, images, boxes, **reading)
     return dataclasses.replace(
         table,
-        grounding=of_people.to_dict(),
-        grounding_generated=ground_captions(results, images, boxes).to_dict(),
-        photos={**table.photos, GROUNDING.contributions: of_people.of_photos.round(10).tolist()},
+        grounding=figures_of(of_people),
+        grounding_generated=figures_of(ground_captions(results, images, boxes)),
+        photos={**table.photos, GROUNDING.contributions: of_people.round(10).tolist()},
     )
 
 

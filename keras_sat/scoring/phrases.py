@@ -8,7 +8,6 @@ cell with the greatest weight. Two baselines never saw the photo: a uniform map,
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,30 +22,19 @@ SMALL = 0.25  # of the photo: boxes that cover less are counted separately too
 FIGURES = ("mass", "pointing", "uniform_mass", "uniform_pointing", "centre_mass", "centre_pointing")
 
 
-@dataclass(frozen=True)
-class PhraseGrounding:
-    """How well attention meets the boxes of phrases. Printed, it is a table.
+def figures_of(of_photos) -> dict[str, Any]:
+    """Return {"num_phrases": .., "mass": .., .., "small": {the same}}; None where there is no phrase.
 
-    Attributes:
+    Args:
         of_photos: what each photo contributes, (photos, 2, 7): for all phrases and for those with small boxes, their
             number and the sums of FIGURES.
-        title: what was measured.
     """
-
-    of_photos: np.ndarray
-    title: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return {"num_phrases": .., "mass": .., .., "small": {the same}}; None where there is no phrase."""
-        every, small = (_means(sums) for sums in self.of_photos.sum(axis=0))
-        return {**every, "small": small}
-
-    def __str__(self):
-        return as_table({self.title: self.to_dict()})
+    every, small = (_means(sums) for sums in of_photos.sum(axis=0))
+    return {**every, "small": small}
 
 
 def as_table(rows):
-    """Return the figures of `PhraseGrounding.to_dict` as text, from a dict from a title to them."""
+    """Return a table as text, from a dict from a title to what `figures_of` returns."""
     lines = [
         f"{'percent':24}{'phrases':>8}{'attention on the boxes':>26}{'peak on the boxes':>27}",
         " " * 32 + f"{'here':>8}{'uniform':>9}{'middle':>9}" + f"{'here':>9}{'uniform':>9}{'middle':>9}",
@@ -69,8 +57,8 @@ def _means(sums):
 # === Captions that people wrote, and its own ===
 
 
-def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False) -> PhraseGrounding:
-    """Return the PhraseGrounding of captions that people wrote, which the captioner reads word by word.
+def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False) -> np.ndarray:
+    """Return what each photo contributes to `figures_of` captions that people wrote, which the captioner reads.
 
     Args:
         captioner: Captioner or Ensemble.
@@ -96,11 +84,11 @@ def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_
                 if word is not None:
                     _add(of_photos[number], result.attention_weights[word], phrase.boxes)
             progress.advance(1)
-    return PhraseGrounding(of_photos, "captions of people")
+    return of_photos
 
 
-def ground_captions(results, images, boxes) -> PhraseGrounding:
-    """Return the PhraseGrounding of captions that a captioner wrote.
+def ground_captions(results, images, boxes) -> np.ndarray:
+    """Return what each photo contributes to `figures_of` captions that a captioner wrote.
 
     A word counts if it is the last content word of a phrase that people wrote of the photo. It is compared with the
     boxes of all phrases that end with it.
@@ -119,7 +107,7 @@ def ground_captions(results, images, boxes) -> PhraseGrounding:
         for word, attention_map in zip(result.words, result.attention_weights):
             if word in named:
                 _add(sums, attention_map, tuple(named[word]))
-    return PhraseGrounding(of_photos, "its own captions")
+    return of_photos
 
 
 def _measured(boxes, image):

@@ -42,8 +42,7 @@ class ScoreTable:
         captions: list with a dict of image_id and caption for each photo.
         photos: what each photo contributes to each of SCORES: dict of lists, "bleu_counts" (see `bleu.bleu_counts`),
             "rouge_l", "cider" and "meteor" (None where it cannot be computed), and "grounding" where it was measured.
-        grounding, grounding_generated: with boxes, `PhraseGrounding.to_dict` of captions that people wrote, and of
-            these captions.
+        grounding, grounding_generated: with boxes, `phrases.figures_of` captions that people wrote, and these captions.
         beside: dict from a label to scores of others, which are printed below.
         images, results: list of CaptionedImage and list of CaptionResult (without the photo); empty unless `evaluate`
             was asked to keep them. Files do not have them.
@@ -72,7 +71,8 @@ class ScoreTable:
             lines.append("A person's caption has one reference less.")
         kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
         lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
-        lines += [self._counts(), ", ".join(f"{name} {visible(value)}" for name, value in self._known())]
+        known = [f"{name} {visible(value)}" for name, value in self.settings.items() if value is not None]
+        lines += [self._counts(), ", ".join(known)]
         if self.grounding is not None:
             grounded = {"captions of people": self.grounding, "these captions": self.grounding_generated}
             lines += ["", grounding_table(grounded)]
@@ -121,9 +121,6 @@ class ScoreTable:
         text += f", {learnt} training photos" if (learnt := counts.get("training_photos")) else ""
         seen = counts["seen_in_training"]
         return text if seen is None else f"{text}, {100 * seen:.1f} % of the captions are in the data's train split"
-
-    def _known(self):
-        return [(name, value) for name, value in self.settings.items() if value is not None]
 
     def to_json(self, path: str | os.PathLike) -> None:
         """Write scores, settings, statistics, captions, and what each photo contributes, as JSON; not `beside`."""
