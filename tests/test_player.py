@@ -390,16 +390,6 @@ def test_a_phone_and_a_wide_screen(page):
         assert photo == pytest.approx(canvas) and photo[2] == pytest.approx(photo[3], abs=1)
 
 
-def test_a_hostile_caption_does_no_harm(browser, photo, tmp_path):
-    AttentionDisplay(photo, HOSTILE, maps_of(5)).to_html(tmp_path / "hostile.html", title=HOSTILE_NAME)
-    browser.get((tmp_path / "hostile.html").as_uri())
-    page = Page(browser)
-    page.hover(page.word(1))
-    assert page.step == 1 and page.current() == [HOSTILE[1]]
-    assert browser.execute_script("return document.title") == HOSTILE_NAME
-    assert browser.execute_script("return document.querySelectorAll('img').length") == 1
-
-
 def test_an_empty_caption_and_cells_without_a_number(browser, photo, tmp_path):
     AttentionDisplay(photo, [], np.zeros((0, 7, 7))).to_html(tmp_path / "empty.html")
     browser.get((tmp_path / "empty.html").as_uri())
