@@ -140,7 +140,7 @@ class ScoreTable:
                 if contributions.size and not (contributions.shape == shape and np.isfinite(contributions).all()):
                     raise ValueError
             str(table), [entry["image_id"] for entry in table.captions]
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             raise ValueError(
                 f"{path}: expected an object with {', '.join(_PARTS)}, as `keras-sat evaluate --json` writes it."
             ) from None
