@@ -30,7 +30,6 @@ from keras_sat.options import CaptionerOptions, readable_options, split_options,
 from keras_sat.search.generation import CaptionGenerator, steps_of
 
 OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
-ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
 
 
 @readable_options(CaptionerOptions)
@@ -150,12 +149,6 @@ class Captioner(CaptionGenerator, Trainer):
         """Return what the attention sees, (photos, regions, dim), from photos or features."""
         return self.adapter(self.features(features))
 
-    def encode(self, photos: np.ndarray) -> np.ndarray:
-        """Return features (photos, regions, feature_dim) of photos of the encoder's size, as an array."""
-        self.build_once(photos.shape)
-        groups = (photos[start : start + ENCODED_TOGETHER] for start in range(0, len(photos), ENCODED_TOGETHER))
-        return np.concatenate([self._run(self.photo_encoder.__call__, group) for group in groups])
-
     def checked_features(self, features):
         """Return features as an array; a ValueError for those of another shape than it was built for."""
         features = np.asarray(features)
@@ -197,20 +190,9 @@ class Captioner(CaptionGenerator, Trainer):
 
     # === Captions: see CaptionGenerator ===
 
-    photo_sizes = property(lambda self: [self.photo_encoder.photo_size])
-    extra_dims = property(lambda self: self.decoder.extra_dims)
-
-    def features_of(self, photos):
-        """Return the features of photos, a dict from each of `photo_sizes` to uint8 (photos, height, width, 3)."""
-        (photos,) = photos.values()
-        return self.encode(photos)
-
     def steps(self, features, rows_per_photo, **options):
         """Return `step` and `state` as searches take them; see `keras_sat.search.generation.steps_of`."""
         return steps_of(self.decoder, features, rows_per_photo, **options)
-
-    def _steps(self, features, rows_per_photo, region_noise=None):
-        return self.steps(self.adapter(features), rows_per_photo, region_noise=region_noise)
 
     # === Files ===
 

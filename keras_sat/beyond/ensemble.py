@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from data_utils.learnt_photos import together
+from keras_sat.options import SearchOptions
 from keras_sat.search.generation import CaptionGenerator
 
 
@@ -46,22 +47,25 @@ class Ensemble(CaptionGenerator):
                 )
         self.captioners = captioners
         self.vocabulary = vocabularies[0]
-        self._length_penalty = length_penalty
+        of_members = [captioner.options for captioner in captioners]
+        mean = float(np.mean([options.length_penalty for options in of_members]))
+        self.options = SearchOptions(
+            length_penalty=mean if length_penalty is None else length_penalty,
+            no_repeat_ngram=min(filter(None, (options.no_repeat_ngram for options in of_members)), default=0),
+        )
 
     def __repr__(self):
         return f"Ensemble({len(self.captioners)} captioners)"
 
     @property
     def length_penalty(self) -> float:
-        if self._length_penalty is not None:
-            return self._length_penalty
-        return float(np.mean([captioner.options.length_penalty for captioner in self.captioners]))
+        """The given one, or the mean of the captioners'."""
+        return self.options.length_penalty
 
     @property
     def no_repeat_ngram(self) -> int:
-        """The captioners' strictest, and 0 lets captions repeat anything."""
-        sizes = (captioner.options.no_repeat_ngram for captioner in self.captioners)
-        return min(filter(None, sizes), default=0)
+        """The captioners' strictest; 0 lets captions repeat anything."""
+        return self.options.no_repeat_ngram
 
     @property
     def extra_dims(self) -> dict[str, int]:

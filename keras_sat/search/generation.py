@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -29,16 +30,28 @@ from keras_sat.search.result import CaptionResult
 if TYPE_CHECKING:
     from data_utils import FeatureCache
 
+PROCESS = os.getpid()  # that imports this; a fork is another one
+ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
 FOLLOWED_TOGETHER = 8  # lengths of given captions are rounded up to that, and share a graph
 
 
 class CaptionGenerator:
-    """The base class of what captions photos: a captioner, or several of them.
+    """How a captioner, which is one, captions photos; a subclass may ask several captioners.
 
-    A subclass has the attributes `vocabulary`, `photo_sizes` (a list of the (height, width) in which photos are seen),
-    `num_regions` (of the maps), `extra_dims` (of the decoder), `samples_attention`, `confidence`, `length_penalty` and
-    `no_repeat_ngram`, and the methods `rows_and_columns`, `features_of`, `checked_features` and `_steps`.
+    Attributes, of a subclass:
+        vocabulary, options, num_regions, samples_attention, confidence: see Captioner.
+        rows_and_columns, checked_features: see Captioner.
     """
+
+    @property
+    def photo_sizes(self) -> list[tuple[int, int]]:
+        """The sizes in which photos are seen: list of (height, width)."""
+        return [self.photo_encoder.photo_size]
+
+    @property
+    def extra_dims(self) -> dict[str, int]:
+        """The figures of each step beyond the paper's: dict from names to dims."""
+        return self.decoder.extra_dims
 
     @functools.cached_property
     def graphs(self):
@@ -127,10 +140,10 @@ class CaptionGenerator:
             names += ["temperature", "top_k", "top_p"]
             further = {"num_samples": options.num_results}
         else:
-            own, given = self.no_repeat_ngram, options.no_repeat_ngram
+            own, given = self.options.no_repeat_ngram, options.no_repeat_ngram
             further = {"no_repeat_ngram": own if given is None else given}
             if options.beams > 1:
-                own, given = self.length_penalty, options.length_penalty
+                own, given = self.options.length_penalty, options.length_penalty
                 further |= {"num_beams": options.beams, "num_results": options.num_results}
                 further |= {"length_penalty": own if given is None else given}
         return {name: getattr(options, name) for name in names} | further
@@ -224,11 +237,24 @@ class CaptionGenerator:
                 problems.append(error)
         return {size: np.stack(of_size) for size, of_size in zip(self.photo_sizes, zip(*photos))}, problems
 
+    def features_of(self, photos):
+        """Return the features of photos, a dict from each of `photo_sizes` to uint8 (photos, height, width, 3)."""
+        (photos,) = photos.values()
+        return self.encode(photos)
+
+    def encode(self, photos: np.ndarray) -> np.ndarray:
+        """Return features (photos, regions, feature_dim) of photos of the encoder's size, as an array."""
+        if not self.built:
+            self.build_once(photos.shape)
+        groups = (photos[start : start + ENCODED_TOGETHER] for start in range(0, len(photos), ENCODED_TOGETHER))
+        return np.concatenate([self._run(self.photo_encoder.__call__, group) for group in groups])
+
     # === Features -> SearchResult ===
 
     def _run(self, function, *tensors, **options):
         """Run a method as a graph, which is made once for each function, set of options and kind of tensors."""
-        refuse_fork()
+        if os.getpid() != PROCESS:
+            refuse_fork()
         options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
         specs = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), tensors)
         key = function.__name__, tuple(options.items()), repr(specs)
@@ -255,6 +281,10 @@ class CaptionGenerator:
         step, state = self._steps(features, 1)
         options = {"num_regions": self.num_regions, "max_length": token_ids.shape[1], "extra_dims": self.extra_dims}
         return follow(step, state, token_ids, **options, **special_tokens(self.vocabulary))
+
+    def _steps(self, features, rows_per_photo, region_noise=None):
+        """Return the step and state of a search, see `steps_of`."""
+        return steps_of(self.decoder, self.adapter(features), rows_per_photo, region_noise=region_noise)
 
 
 def steps_of(decoder, features, rows_per_photo, *, region_noise=None, drop=None):
