@@ -30,17 +30,16 @@ from keras_sat.search.result import CaptionResult
 if TYPE_CHECKING:
     from data_utils import FeatureCache
 
-PROCESS = os.getpid()  # that imports this; a fork is another one
+PROCESS = os.getpid()  # a fork has another one
 ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
 FOLLOWED_TOGETHER = 8  # lengths of given captions are rounded up to that, and share a graph
 
 
 class CaptionGenerator:
-    """How a captioner, which is one, captions photos; a subclass may ask several captioners.
+    """Captions photos: the base class of Captioner, and of Ensemble, which overrides what is of a single captioner.
 
-    Attributes, of a subclass:
-        vocabulary, options, num_regions, samples_attention, confidence: see Captioner.
-        rows_and_columns, checked_features: see Captioner.
+    A subclass has `vocabulary`, `options`, `num_regions`, `samples_attention`, `confidence`, `rows_and_columns` and
+    `checked_features`.
     """
 
     @property
