@@ -1,4 +1,4 @@
-"""Batches for training: nowhere else are captions shifted, padded, weighted and grouped.
+"""Batches for training: the one place where captions are shifted, padded, weighted and grouped.
 
 A batch is ((features, input_ids), target_ids, token_weights). For "a dog runs":
 
@@ -6,15 +6,14 @@ A batch is ((features, input_ids), target_ids, token_weights). For "a dog runs":
     target_ids     a        dog  runs  <end>
     token_weights  1        1    1     1
 
-so that each word is predicted from those before it, and the model learns to end. Where captions of several lengths
-share a batch, the shorter ones are filled up with `<pad>`, whose weight is 0.
+Each word is predicted from those before it, and the model learns when to end. Where captions of several lengths share a
+batch, the shorter ones are padded with `<pad>`, whose weight is 0.
 """
 
 from __future__ import annotations
 
 import itertools
 import warnings
-from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,36 +57,35 @@ def make_batches(
 ) -> tf.data.Dataset:
     """Return a tf.data.Dataset of ((features, input_ids), target_ids, token_weights).
 
-    Every caption appears exactly once in an epoch. Each pass over the dataset is the next epoch, shuffled anew; the
-    order depends on the seed and the number of the epoch alone.
+    Every caption appears once in an epoch. Each pass over the dataset is the next epoch, in another order, which
+    depends on the seed and the number of the epoch alone.
 
     Args:
         captioned_images: list of CaptionedImage.
         vocabulary: Vocabulary.
-        cache: FeatureCache that has the features of the photos. Captions of photos that it lists as unreadable are
-            left out, with a warning that says how many. A list of caches, each of another view of the photos (see
-            `data_utils.views`): each time a photo is shown, one of them is chosen at random. None: the batches hold
-            the photos themselves, uint8 (batch, height, width, 3), for an encoder that is trained too.
+        cache: FeatureCache with the features of the photos. Captions of photos that it lists as unreadable are left
+            out, with a warning that counts them. With a list of caches, each of another view of the photos (see
+            `data_utils.views`), one is chosen at random each time a photo is shown. None: the batches hold the photos
+            themselves, uint8 (batch, height, width, 3), for an encoder that is trained too.
         batch_size: captions in a batch.
-        split: take only the photos of this split, "train", "dev" or "test"; None takes all that are given.
+        split: take only the photos of this split, "train", "dev" or "test"; None takes all.
         group_by: "length" makes batches of captions of one length, as the paper does: features (batch, regions,
-            feature_dim), the others (batch, time), no padding. "image" keeps all captions of a photo together, so that
-            a model can project its features once: features (photos, regions, feature_dim), the others (photos,
-            captions, time); as many whole photos as have `batch_size` captions, at least one.
+            feature_dim), the others (batch, time), no padding. "image" keeps all captions of a photo together, and the
+            model projects its features once: features (photos, regions, feature_dim), the others (photos, captions,
+            time); as many whole photos as have `batch_size` captions, at least one.
         image_size: without a cache, the size that photos are stretched to: a side, or (height, width).
         keep_images: without a cache, decode each photo once and keep it in memory.
-        num_views: without a cache, each time a photo is shown one of so many views of it is chosen at random.
-        jitter: without a cache, how much photos are changed at random each time, from 0 to 1: see `data_utils.jitter`.
+        num_views: without a cache, choose one of so many views at random each time a photo is shown.
+        jitter: without a cache, the strength of photo augmentation, from 0 to 1: see `data_utils.jitter`.
         shuffle: False keeps one order, by length, in every epoch.
         seed: of the shuffling.
-        first_epoch: the number of the first pass, to resume a training where it stopped.
-        shares: for training on several devices, (numbers, count): cut each batch into `count` shares, one for each
-            device, and yield those of these numbers, one after another. So the devices see every caption once, and all
-            of them as many shares. A share is never empty: where there are more devices than rows, it has a row of
-            weight 0. None: whole batches.
+        first_epoch: the number of the first pass, to resume a training.
+        shares: for several devices, (numbers, count): cut each batch into `count` shares, one for each device, and
+            yield those of these numbers. All devices get as many shares: where there are more devices than rows, a
+            share has one row of weight 0. None: whole batches.
         boxes: Boxes of the phrases of captions, see `data_utils.datasets.boxes.read_boxes`. With it the batches are
-            ((features, input_ids, covered), target_ids, token_weights): covered has for each target word which share of
-            each region the boxes of what it names cover, (.., time, regions), 0 where it has none.
+            ((features, input_ids, covered), target_ids, token_weights): covered is the fraction of each region that the
+            boxes of each target word cover, (.., time, regions), 0 where it has none.
         grid_shape: with `boxes`, (rows, columns) of these regions.
     """
     tf = import_tensorflow()
@@ -96,36 +94,26 @@ def make_batches(
         raise ValueError(f"Expected one of: {', '.join(GROUPINGS)}. Received: group_by={group_by!r}")
     if (boxes is None) != (grid_shape is None):
         raise ValueError(
-            "What boxes cover is a share of each region: pass `boxes` and `grid_shape` together. "
+            "Pass `boxes` and `grid_shape` together. "
             f"Received: boxes {'of photos' if boxes is not None else '= None'}, grid_shape={grid_shape!r}"
         )
-    if batch_size < 1:
-        raise ValueError(f"A batch holds at least one caption. Received: batch_size={batch_size}")
-    if (cache is None) == (image_size is None):
+    if batch_size < 1 or num_views < 1:
+        raise ValueError(f"Both must be at least 1. Received: batch_size={batch_size}, num_views={num_views}")
+    views = cache if isinstance(cache, (list, tuple)) else [] if cache is None else [cache]
+    if bool(views) != (image_size is None):
         raise ValueError(
             "Pass either a FeatureCache as `cache`, or `image_size` to get the photos themselves. "
             f"Received: cache={cache}, image_size={image_size}"
         )
-    if not isinstance(num_views, Integral) or isinstance(num_views, bool) or num_views < 1:
-        raise ValueError(f"`num_views` must be a whole number of at least 1. Received: num_views={num_views!r}")
-    if not isinstance(jitter, Real) or not 0 <= jitter <= 1:
-        raise ValueError(f"`jitter` must be a number from 0 to 1. Received: jitter={jitter!r}")
-    if jitter and cache is not None:
-        raise ValueError(f"Features are of photos as they are. Received: jitter={jitter} with a cache")
+    if not 0 <= jitter <= 1 or views and (jitter or num_views > 1):
+        raise ValueError(
+            "`jitter` is a number from 0 to 1. It and `num_views` are for photos; of features, pass a list of caches. "
+            f"Received: jitter={jitter!r}{' with a cache' if views else ''}, num_views={num_views}"
+        )
     numbers, count = ([0], 1) if shares is None else shares
     if not len(numbers) or not all(0 <= number < count for number in numbers):
-        raise ValueError(
-            f"Expected the numbers of shares, and how many there are of each batch. Received: shares={shares!r}"
-        )
+        raise ValueError(f"Expected the numbers of shares, and their count. Received: shares={shares!r}")
     images = [image for image in captioned_images if split is None or image.split == split]
-    if cache is not None and num_views != 1:
-        raise ValueError(
-            "Views of photos that are encoded already are given as a list of caches. "
-            f"Received: num_views={num_views} with a cache"
-        )
-    views = [] if cache is None else list(cache) if isinstance(cache, (list, tuple)) else [cache]
-    if cache is not None and not views:
-        raise ValueError("Expected at least one FeatureCache. Received: cache=[]")
     for view in views:
         images = _readable(images, view)
     images, captions, numbers_of_captions = _captions_as_ids(images, vocabulary)
@@ -133,7 +121,7 @@ def make_batches(
         raise ValueError(f"There is no caption to make a batch of. Received: split={split!r}")
     source = _CachedFeatures(views, images) if image_size is None else _Photos(images, image_size, keep_images)
     num_views = len(views) or num_views
-    grouping = {"length": _OneLength, "image": _WholeImages}[group_by](captions, batch_size, vocabulary)
+    grouping = {"length": _OneLength, "image": _WholeImages}[group_by](captions, batch_size)
     epochs = itertools.count(first_epoch)
 
     def batch_members():
@@ -146,35 +134,41 @@ def make_batches(
                 yield members, chosen, number, epoch
 
     def arrays(members, chosen, number, epoch):
+        places = grouping.places(members)
+        longest = max(len(captions[image][caption]) for image, caption in filter(None, itertools.chain(*places)))
         rows = np.array_split(np.arange(len(members)), count)[number]
-        weighs = len(rows) > 0
-        rows = rows if weighs else [-1]
-        image_numbers, *ids_and_weights = grouping.arrays(members, rows)
-        ids_and_weights[-1] *= weighs
+        weight = float(len(rows) > 0)
+        rows = rows if weight else [-1]
+        places = [places[row] for row in rows]
+        every = list(itertools.chain(*places))
+        ids = [[] if place is None else captions[place[0]][place[1]] for place in every]
+        input_ids, target_ids, token_weights = inputs_and_targets(ids, vocabulary, longest)
+        no_caption = np.array([place is None for place in every])  # <pad>, weight 0
+        of_words = [input_ids, target_ids, token_weights]
+        for array in of_words:
+            array[no_caption] = 0
+        token_weights *= weight
         if boxes is not None:
-            ids_and_weights.append(covered(members, rows, chosen, ids_and_weights[0]))
-        photos = source.rows(image_numbers, chosen[rows])
+            captioned = [place and (images[place[0]], numbers_of_captions[place[0]][place[1]]) for place in every]
+            shown = np.repeat(chosen[rows], len(every) // len(rows))
+            of_words.append(covered_cells(captioned, shown, boxes, grid_shape, input_ids.shape))
+        of_words = [array.reshape(len(rows), *grouping.captions, longest + 1, *array.shape[2:]) for array in of_words]
+        photos = source.rows(np.array([place[0][0] for place in places]), chosen[rows])
         if jitter:
             chance = [np.random.default_rng([seed, epoch, 2, member]) for member in members[rows]]
             photos = np.stack([jittered(photo, of_photo, jitter) for photo, of_photo in zip(photos, chance)])
-        return photos, *ids_and_weights
-
-    def covered(members, rows, chosen, input_ids):
-        of_rows = grouping.captions_of(members, rows)
-        views = np.repeat(chosen[rows], len(of_rows) // len(rows))
-        of_rows = [None if row is None else (images[row[0]], numbers_of_captions[row[0]][row[1]]) for row in of_rows]
-        found = covered_cells(of_rows, views, boxes, grid_shape, (len(of_rows), input_ids.shape[-1]))
-        return found.reshape(*input_ids.shape, -1)
+        return photos, *of_words
 
     def tensors(members, chosen, number, epoch):
         dtypes = (tf.as_dtype(source.dtype), tf.int32, tf.int32, tf.float32, *([] if boxes is None else [tf.float32]))
         features, *ids_and_weights = tf.numpy_function(arrays, [members, chosen, number, epoch], dtypes, stateful=False)
         features.set_shape((None, *source.shape))
+        shape = (None, None, *(None for _ in grouping.captions))
         input_ids, target_ids, token_weights, *of_words = ids_and_weights
         for tensor in (input_ids, target_ids, token_weights):
-            tensor.set_shape(grouping.shape)
+            tensor.set_shape(shape)
         for tensor in of_words:
-            tensor.set_shape((*grouping.shape, grid_shape[0] * grid_shape[1]))
+            tensor.set_shape((*shape, grid_shape[0] * grid_shape[1]))
         return (features, input_ids, *of_words), target_ids, token_weights
 
     signature = [tf.TensorSpec(shape, tf.int64) for shape in ((None,), (None,), (), ())]
@@ -192,7 +186,7 @@ def inputs_and_targets(captions, vocabulary, longest=None):
     Args:
         captions: list of lists of word ids, without special tokens.
         vocabulary: Vocabulary.
-        longest: the number of words to leave room for; None: of the longest of these captions.
+        longest: pad to so many words; None: to the longest of these captions.
     """
     time = (max(map(len, captions), default=0) if longest is None else longest) + 1
     input_ids = np.full((len(captions), time), vocabulary.pad_token_id, dtype=np.int32)
@@ -206,7 +200,7 @@ def inputs_and_targets(captions, vocabulary, longest=None):
 
 
 def _captions_as_ids(images, vocabulary):
-    """Return the images that have a caption with a word in it, and the ids and the numbers of these captions."""
+    """Return the images that have a caption with a word, and the ids and the numbers of these captions."""
     as_ids = [list(map(vocabulary.caption_to_ids, image.captions)) for image in images]
     numbers = [[number for number, ids in enumerate(of_image) if ids] for of_image in as_ids]
     num_empty = sum(len(of_image) - len(its_numbers) for of_image, its_numbers in zip(as_ids, numbers))
@@ -241,16 +235,13 @@ def _readable(images, cache):
 class _OneLength:
     """Batches of captions of one length: `members` are numbers of captions."""
 
-    shape = (None, None)
+    captions = ()  # of a row
 
-    def __init__(self, captions, batch_size, vocabulary):
-        self.captions = [ids for caption_ids in captions for ids in caption_ids]
-        self.places = [(image, number) for image, of_image in enumerate(captions) for number in range(len(of_image))]
-        self.image_numbers = np.repeat(np.arange(len(captions)), [len(caption_ids) for caption_ids in captions])
-        lengths = np.array([len(ids) for ids in self.captions])
+    def __init__(self, captions, batch_size):
+        self.every = [(image, number) for image, of_image in enumerate(captions) for number in range(len(of_image))]
+        lengths = np.array([len(captions[image][number]) for image, number in self.every])
         self.same_length = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
         self.batch_size = batch_size
-        self.vocabulary = vocabulary
 
     def plan(self, rng):
         """Return the list of batches of an epoch; rng None leaves everything in order."""
@@ -260,46 +251,34 @@ class _OneLength:
             batches += [members[i : i + self.batch_size] for i in range(0, len(members), self.batch_size)]
         return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
-    def arrays(self, members, rows):
-        """Return the numbers of the photos, and the ids and weights, of some rows of a batch."""
-        members = members[rows]
-        captions = [self.captions[member] for member in members]
-        return self.image_numbers[members], *inputs_and_targets(captions, self.vocabulary)
-
-    def captions_of(self, members, rows):
-        """Return for some rows of a batch a list of (number of the photo, number of the caption)."""
-        return [self.places[member] for member in members[rows]]
+    def places(self, members):
+        """Return for each row of a batch the list of its captions, as (number of the photo, number of the caption)."""
+        return [[self.every[member]] for member in members]
 
 
 class _WholeImages:
     """Batches of photos with all their captions: `members` are numbers of photos.
 
-    Photos share a batch if their longest captions are as long, and all their captions together about as long, which
-    keeps the padding small. The captions of a photo come longest first: so a decoder can leave out those that have
-    ended.
+    Photos whose captions are about as long share a batch, which keeps the padding small. The captions of a photo come
+    longest first: a decoder can leave out those that have ended.
     """
 
-    shape = (None, None, None)
+    captions = (-1,)
 
-    def __init__(self, captions, batch_size, vocabulary):
-        self.order = [
-            sorted(range(len(caption_ids)), key=lambda number: -len(caption_ids[number])) for caption_ids in captions
-        ]
-        self.captions = [[ids[number] for number in order] for ids, order in zip(captions, self.order)]
-        self.num_captions = np.array([len(caption_ids) for caption_ids in captions])
-        self.longest = np.array([len(caption_ids[0]) for caption_ids in self.captions])
-        self.num_words = np.array([sum(map(len, caption_ids)) for caption_ids in captions])
+    def __init__(self, captions, batch_size):
+        lengths = [[len(ids) for ids in of_photo] for of_photo in captions]
+        self.order = [sorted(range(len(of_photo)), key=lambda number: -of_photo[number]) for of_photo in lengths]
+        self.num_captions = np.array([len(of_photo) for of_photo in lengths])
+        self.longest = np.array([max(of_photo) for of_photo in lengths])
+        self.num_words = np.array([sum(of_photo) for of_photo in lengths])
         self.batch_size = batch_size
-        self.vocabulary = vocabulary
 
     def plan(self, rng):
         """Return the list of batches of an epoch; rng None leaves everything in order."""
-        # The photos are sorted by number of captions first, so that the number of batches is the same in each epoch.
-        # The noise mixes them anew in each epoch, over a range of 8 words.
-        noise = 0.0 if rng is None else rng.uniform(0, 8, len(self.captions))
-        order = np.lexsort((self.num_words + noise, self.longest, self.num_captions))
+        # Sorted by number of captions first: every epoch has as many batches. The noise mixes them over 8 words.
+        noise = 0.0 if rng is None else rng.uniform(0, 8, len(self.order))
         batches, batch, size = [], [], 0
-        for number in order:
+        for number in np.lexsort((self.num_words + noise, self.longest, self.num_captions)):
             if batch and size + self.num_captions[number] > self.batch_size:
                 batches.append(np.array(batch))
                 batch, size = [], 0
@@ -308,26 +287,11 @@ class _WholeImages:
         batches.append(np.array(batch))
         return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
-    def arrays(self, members, rows):
-        """Return the numbers of the photos, and the ids and weights, of some rows of a batch, padded as it is."""
-        most, longest = self.num_captions[members].max(), self.longest[members].max()
-        members = members[rows]
-        every = [ids for member in members for ids in self.captions[member] + [[]] * (most - self.num_captions[member])]
-        shifted = inputs_and_targets(every, self.vocabulary, longest)
-        no_caption = np.array([not ids for ids in every])
-        for array in shifted:
-            array[no_caption] = 0  # a row that no caption fills: <pad>, weight 0
-        return members, *(array.reshape(len(members), most, -1) for array in shifted)
-
-    def captions_of(self, members, rows):
-        """Return the same as `_OneLength.captions_of`, None for a row that no caption fills."""
+    def places(self, members):
+        """Return the same as `_OneLength.places`, with None where a photo has fewer captions than others."""
         most = self.num_captions[members].max()
-        return [
-            place
-            for member in members[rows]
-            for place in [(member, number) for number in self.order[member]]
-            + [None] * (most - self.num_captions[member])
-        ]
+        of_photos = [[(member, number) for number in self.order[member]] for member in members]
+        return [captions + [None] * (most - len(captions)) for captions in of_photos]
 
 
 # === What the model sees of each photo ===

@@ -1,6 +1,6 @@
 """Captions: read them, clean them, cut them into words, save them.
 
-The functions are plain steps that a notebook can walk through:
+The steps:
 
     document = load_document("Flickr8k.token.txt")        # the text of a file
     descriptions = load_descriptions(document)            # image id -> list of descriptions
@@ -29,23 +29,9 @@ from data_utils.foreign_text import brief, shortened
 
 MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may hold several captions
 MOST_FOLDERS = 10_000  # that are searched only to count the pictures in them
-MOST_LETTERS_IN_CAPTION = 10_000  # a longer one is not a caption: it would take hours, and all memory
-
-IMAGE_ENDINGS = (
-    ".jpg",
-    ".jpeg",
-    ".jpe",
-    ".jfif",
-    ".png",
-    ".webp",
-    ".gif",
-    ".bmp",
-    ".tif",
-    ".tiff",
-    ".heic",
-    ".heif",
-    ".avif",
-)
+MOST_LETTERS_IN_CAPTION = 10_000  # a longer one would take hours, and all memory
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+IMAGE_ENDINGS += (".heic", ".heif", ".avif")
 
 
 @dataclass(frozen=True)
@@ -54,8 +40,8 @@ class CaptionedImage:
 
     Attributes:
         image_id: the file's name without folder and ending.
-        image_path: the path of the file, as a string; or the picture itself, an array (height, width, 3), RGB 0..255.
-        captions: list of captions as they were written; `tokenise` makes words of them.
+        image_path: the path of the file, as a string; or the picture, an array (height, width, 3), RGB 0..255.
+        captions: list of captions as they were written.
         split: "train", "dev", "test", or None for a photo that is on no list.
     """
 
@@ -66,7 +52,7 @@ class CaptionedImage:
 
 
 class Skipped:
-    """Counts what a reader leaves out, and warns of it once: how often for each reason, and where first."""
+    """Counts what a reader leaves out, by reason, and warns of it once."""
 
     def __init__(self):
         self.counts = Counter()
@@ -77,7 +63,7 @@ class Skipped:
         self.first_seen.setdefault(reason, shortened(str(where)))
 
     def warn(self, source):
-        """Say what was skipped, if anything was, in one warning."""
+        """Warn of what was skipped, if anything was."""
         if self.counts:
             parts = [f"{reason}: {n} (first: {self.first_seen[reason]})" for reason, n in self.counts.items()]
             frame, level = sys._getframe(1), 2
@@ -93,11 +79,10 @@ def load_document(path: str | os.PathLike) -> str:
     """Return a text file's content as one string, lines ended by "\\n".
 
     Byte order marks, UTF-16 and the line ends of any system are handled. Lines that are not UTF-8 are read as
-    Windows-1252, the usual reason, and counted in a warning. A file, or a line, that is far too long to be one of
-    captions is refused.
+    Windows-1252 and counted in a warning. A file, or a line, that is far too long for captions is rejected.
     """
     path = Path(path).expanduser()
-    document = _unix_lines(_decoded(read_bytes(path), path))
+    document = _decoded(read_bytes(path), path).replace("\r\n", "\n").replace("\r", "\n")
     if len(document) > MOST_LETTERS_IN_LINE:
         for number, line in enumerate(document.split("\n"), start=1):
             if len(line) > MOST_LETTERS_IN_LINE:
@@ -109,7 +94,7 @@ def load_document(path: str | os.PathLike) -> str:
 
 
 def refuse_long_caption(text, image_id, source):
-    """Raise ValueError if a caption is far too long to be one; the source is what the message calls its file."""
+    """Raise ValueError if a caption is far too long; `source` names its file."""
     if len(text) > MOST_LETTERS_IN_CAPTION:
         raise ValueError(
             f"{source}: a caption is too long to be one. Expected: at most {MOST_LETTERS_IN_CAPTION} letters. "
@@ -140,18 +125,14 @@ def _decoded(content, path):
         return "\n".join(lines)
 
 
-def _unix_lines(text):
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
 def pictures_by_folder(folder, *, only_to_count=False):
-    """Yield the paths of a folder's pictures, sorted, and then, a list each, those of its subfolders.
+    """Yield the paths of a folder's pictures, sorted, and then a list for each of its subfolders.
 
-    Links to folders, and subfolders whose names begin with a dot, are left out.
+    Links to folders and hidden subfolders are left out.
 
     Args:
         folder: the folder.
-        only_to_count: look into so many subfolders only, and pass over those that cannot be read.
+        only_to_count: look into MOST_FOLDERS at most, and skip those that cannot be read.
     """
 
     def refuse(error):
@@ -161,7 +142,7 @@ def pictures_by_folder(folder, *, only_to_count=False):
     def walk():
         for parent, subfolders, names in os.walk(folder, onerror=refuse):
             subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-            # macOS leaves files ._NAME beside pictures; they are not pictures
+            # macOS leaves files ._NAME, which are not pictures
             names = [name for name in names if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith("._")]
             yield sorted(os.path.join(parent, name) for name in names)
 
@@ -181,7 +162,7 @@ def image_id_of(name):
 
 def refuse_outside(name, where):
     """Raise ValueError for a name in a file that leads out of the data folder; `where` names the file and the line."""
-    path = PureWindowsPath(name)  # knows drives, / and \\, so that a table means the same on every system
+    path = PureWindowsPath(name)  # knows drives, / and \\: a table means the same on every system
     if path.drive or path.root or ".." in path.parts:
         raise ValueError(
             f"{where}: this would lead out of the data folder. Expected: a path from that folder, without '..'. "
@@ -196,12 +177,12 @@ def load_descriptions(document: str, *, source: str = "the document") -> dict[st
     """Return the map from image id to list of descriptions that a document holds.
 
     Each line is `name.jpg#0<TAB>description`, as in Flickr8k.token.txt and Flickr30k's .token, or
-    `image_id<TAB>description`, as `save_descriptions` writes it; a blank separates in a document without
-    tabs. Lines that hold no description are left out, counted, and said in one warning.
+    `image_id<TAB>description`, as `save_descriptions` writes it. In a document without tabs a blank separates. Lines
+    without a description are left out, and counted in one warning.
 
     Args:
         document: the text, from `load_document`.
-        source: what to call the document in a warning.
+        source: the document's name in a warning.
     """
     descriptions: dict[str, list[str]] = {}
     skipped = Skipped()
@@ -211,29 +192,25 @@ def load_descriptions(document: str, *, source: str = "the document") -> dict[st
         if not line:
             continue
         name, separator, text = line.partition("\t")
-        if not separator:  # no tab: the first blank separates, where what stands before it can be a name
+        if not separator and (not has_tabs or _NUMBERED_NAME.match(line.partition(" ")[0])):
             name, separator, text = line.partition(" ")
-            if not separator or (has_tabs and not _NUMBERED_NAME.match(name)):
-                only_a_name = not separator and _NUMBERED_NAME.match(name)
-                reason = "empty captions" if only_a_name else "lines without a separator"
-                skipped.add(f"{reason} left out", f"line {number}")
-                continue
         name, text = name.strip(), " ".join(text.split())
-        if not name or not text:
-            reason = "empty captions" if name else "lines without an image name"
-            skipped.add(f"{reason} left out", f"line {number}")
-            continue
         numbered = _NUMBERED_NAME.match(name)
-        descriptions.setdefault(image_id_of(numbered[1] if numbered else name), []).append(text)
+        if name and text:
+            descriptions.setdefault(image_id_of(numbered[1] if numbered else name), []).append(text)
+            continue
+        reason = (
+            "empty captions" if numbered else "lines without a separator" if name else "lines without an image name"
+        )
+        skipped.add(f"{reason} left out", f"line {number}")
     skipped.warn(source)
     return descriptions
 
 
 def clean_descriptions(descriptions: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return the same map with every description cut into words by `tokenise` and joined by single blanks.
+    """Return the same map with every description cut into words by `tokenise`, and joined by single blanks.
 
-    A description of which no word is left, and a photo of which no description is left, are dropped, and counted in
-    a warning.
+    Descriptions without a word, and photos without a description, are dropped, and counted in a warning.
     """
     cleaned = {}
     skipped = Skipped()
@@ -257,8 +234,8 @@ def vocabulary_words(descriptions: dict[str, list[str]]) -> set[str]:
 def save_descriptions(descriptions: dict[str, list[str]], path: str | os.PathLike) -> None:
     """Save a map of descriptions, one a line: `image_id<TAB>description`.
 
-    `load_descriptions(load_document(path))` returns the same map; one for which that would not hold (an empty
-    description, a line break inside one) is refused and nothing is written.
+    `load_descriptions(load_document(path))` returns the same map. One for which that would not hold (an empty
+    description, a line break inside one) is rejected.
     """
     for image_id, texts in descriptions.items():
         for text in texts or [""]:
@@ -285,7 +262,7 @@ _STRAIGHT_QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"'
 
 @functools.cache
 def _token_pattern():
-    # \w knows letters and digits of every alphabet, but not the marks that Devanagari, Thai or Arabic hang on them.
+    # \w knows letters and digits of every alphabet, but not the combining marks of Devanagari, Thai or Arabic.
     marks = "".join(chr(code) for code in range(0x300, 0xFE30) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
     letter = rf"[\w{marks}\u200c\u200d]"
     contraction = r"(?:n't|'(?:s|m|d|re|ve|ll))"
@@ -308,8 +285,8 @@ def _token_pattern():
 def tokenise(text: str) -> list[str]:
     """Cut a caption into words: the one tokeniser for training text, references and candidates.
 
-    Lower case; punctuation removed; words, numbers, "a" and the letters of any alphabet kept. Contractions are cut as
-    the Penn Treebank does, because the usual caption scores count words that way.
+    Lower case, without punctuation; words, numbers and the letters of any alphabet are kept. Contractions are cut as in
+    the Penn Treebank, as caption scores count words.
 
     >>> tokenise("A man's snow-covered dog isn't here .")
     ['a', 'man', "'s", 'snow-covered', 'dog', 'is', "n't", 'here']
@@ -320,7 +297,7 @@ def tokenise(text: str) -> list[str]:
 
 
 def words_of_captions(captions, num_images):
-    """Return the words of captions, one for each image; a ValueError where there is none, or no word in it.
+    """Return the words of captions, one for each image.
 
     Args:
         captions: list of texts, or one text for all images.

@@ -1,10 +1,10 @@
-"""Text that others wrote, such as names of files, words and settings, as it can be shown: visible, and not too long."""
+"""Text that others wrote, such as file names, words and settings, made safe to print: visible, and not too long."""
 
 import re
 
 MOST_SHOWN = 200  # letters of one value in a message
-# Control characters, line ends, halves of surrogate pairs, and what is not seen but changes how the rest is read, such
-# as U+202E, which turns it around. U+200C and U+200D, which also join letters, are in words of many languages.
+# Control characters, line ends, lone surrogates, and invisible characters such as U+202E, which reverses the text after
+# it. U+200C and U+200D are left: words of many languages have them.
 UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -12,7 +12,7 @@ UNSEEN = re.compile(
 
 
 def visible(text):
-    """Return a text, such as a path, with escapes for what would break its line, steer the terminal or not be seen.
+    """Return a text, such as a path, with escapes for line breaks, control characters and invisible characters.
 
     >>> visible("c\\u202egnp.exe")
     'c\\\\u202egnp.exe'
@@ -21,7 +21,7 @@ def visible(text):
 
 
 def visible_json(text):
-    """Return JSON that has the same content, and shows the same characters as escapes.
+    """Return the same JSON with escapes for these characters.
 
     >>> visible_json('"c\\u202egnp.exe\\x7f"')
     '"c\\\\u202egnp.exe\\\\u007f"'

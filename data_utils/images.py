@@ -1,4 +1,4 @@
-"""Open the pictures that people have: any usual format, any orientation, any mode, as RGB."""
+"""Read pictures of the common formats, of any orientation and any mode, as RGB."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "HEIF", "JPEG2000", "PPM", "TGA", "ICO"]
 MOST_BYTES = 2**30  # of memory for one picture
 MANY_BYTES = 200_000_000  # pictures that take more are decoded one at a time, however many threads read
-# While a picture is decoded, measured; other formats take Pillow's own 4.
+# Measured while a picture is decoded and made RGB. Other formats take 4 as Pillow has it, and 4 of the result.
 BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 8}
 BLOCK_BYTES = 2**26  # above 2**25, memory goes back to the system at once
-STRIP_PIXELS = 10_000_000  # larger pictures are made RGB strip by strip, with the same result
-REDUCED_PIXELS = 40_000_000  # still larger ones are averaged before they are resized
+STRIP_PIXELS = 10_000_000  # are made RGB at a time
 _one_at_a_time = threading.Lock()
 
 
 def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> np.ndarray:
     """Return a picture as a uint8 array (height, width, 3), RGB 0..255.
 
-    Turned upright as its EXIF data says; transparent parts over white; the first frame of an animation; 16 bits
-    brought to 8; stretched to `image_size`, so that every part of the photo is seen.
+    It is turned upright as its EXIF data says. Transparent parts are shown over white. Of an animation the first frame
+    is taken. 16 bits become 8. With `image_size` it is stretched, not cropped.
 
     Args:
         image: a path, a PIL image, or an array or tensor (height, width, 3) or (height, width) with values 0..255.
         image_size: the side of a square, or (height, width); None keeps the picture's own size.
 
     Raises:
-        ValueError: the file cannot be read as a picture; the message names the file and what is wrong.
-        FileNotFoundError: there is no such file.
-        IsADirectoryError: it is a folder.
+        ValueError: the file cannot be read as a picture.
+        FileNotFoundError, IsADirectoryError: there is no such file, or it is a folder.
     """
     from PIL import Image
 
-    size = None if image_size is None else _usable_size(image_size)
+    size = None if image_size is None else tuple(map(int, height_and_width(image_size)))
+    if size is not None and min(size) < 1:
+        raise ValueError(f"A picture needs at least one pixel each way. Received: image_size={image_size}")
     if isinstance(image, Image.Image):
         return _decoded(image, size, "the picture")
     if hasattr(image, "__array__"):
@@ -68,7 +68,7 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
 
 
 def height_and_width(size):
-    """Return (height, width) of a size that is the side of a square, or these two already.
+    """Return (height, width) of a size: the side of a square, or these two.
 
     >>> height_and_width(224), height_and_width([96, 128])
     ((224, 224), (96, 128))
@@ -79,14 +79,13 @@ def height_and_width(size):
 def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
     """Return the paths of the pictures that files, folders and patterns stand for, each of them once.
 
-    A folder stands for the pictures in it, in the order of their names; with `recursive` for those of its subfolders
-    too, which come after its own. A pattern such as "photos/*.jpg" stands for the files that it matches. Links to
-    folders, and folders whose names begin with a dot, are not descended into. A path that does not exist,
-    and a folder without a picture, are returned as they are: opening them says what is wrong.
+    A folder stands for its pictures, sorted by name, and with `recursive` for those of its subfolders after them. A
+    pattern such as "photos/*.jpg" stands for the files that it matches. Links to folders and hidden folders are not
+    followed. A missing path, and a folder without a picture, are returned as they are: opening them fails.
 
     Args:
         paths: a path, or a list of paths: files, folders and patterns.
-        recursive: descend into subfolders. Without it, one warning counts the pictures that lie deeper.
+        recursive: descend into subfolders. Without it, one warning counts the pictures in them.
     """
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     found: list[str] = []
@@ -117,11 +116,11 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
 
 
 def photos_of(images, *, recursive=False):
-    """Return a list of what `load_image` takes, and whether many photos were meant, or a single one.
+    """Return a list of what `load_image` takes, and whether many photos were asked for.
 
     Args:
-        images: a picture, as `load_image` takes it, or a CaptionedImage; many of them, as a list, an iterator, or an
-            array of four axes; or a folder or pattern, see `find_pictures`.
+        images: a picture, as `load_image` takes it, or a CaptionedImage. Or many: a list, an iterator, an array of four
+            axes, a folder or a pattern, see `find_pictures`.
         recursive: descend into subfolders.
     """
     is_list = isinstance(images, (list, tuple)) or hasattr(images, "__next__") or getattr(images, "ndim", 3) == 4
@@ -135,7 +134,7 @@ def photos_of(images, *, recursive=False):
 
 
 def stands_for_many(path):
-    """Return whether something is a folder, or a pattern and no file of that very name."""
+    """Return whether something is a folder, or a pattern that is not the name of a file."""
     if not isinstance(path, (str, os.PathLike)):
         return False
     path = os.path.expanduser(os.fspath(path))
@@ -145,11 +144,11 @@ def stands_for_many(path):
 def readable_photos(
     captioned_images: list[CaptionedImage], *, skip: bool = False, show_progress: bool = True, noted: dict | None = None
 ) -> list[CaptionedImage]:
-    """Return the captioned photos that can be read, before long work with them begins.
+    """Return the captioned photos that can be read.
 
     Args:
         captioned_images: list of CaptionedImage.
-        skip: leave out those that cannot be read, with a warning that counts them. False refuses the first one.
+        skip: leave out those that cannot be read, with a warning that counts them. False raises at the first.
         show_progress: show progress on standard error.
         noted: a dict that gets what is noted of each photo by its id, see `data_utils.photo_digests`.
     """
@@ -178,8 +177,8 @@ def readable_photos(
     return readable
 
 
-class _Refused(ValueError):
-    """The picture is whole, and cannot be read all the same; the message says why."""
+class _Rejected(ValueError):
+    """The picture is not damaged, but cannot be read; the message says why."""
 
 
 def _decoded(image, size, name):
@@ -189,14 +188,14 @@ def _decoded(image, size, name):
         width, height = image.size  # before a JPEG is drafted
         needed_bytes = _prepared(image, size)
         if needed_bytes > MOST_BYTES:
-            raise _Refused(
+            raise _Rejected(
                 "the picture is too large. Save it with fewer pixels, and a JPEG not as progressive. Expected: at most "
                 f"{MOST_BYTES / 1e9:.1f} GB of memory for one. Received: {width} x {height} pixels, "
                 f"{needed_bytes / 1e9:.1f} GB"
             )
         if needed_bytes <= MANY_BYTES:
             return _upright_rgb(image, size)
-        # In smaller blocks, as Pillow has them, the C library keeps the memory for itself, for each thread.
+        # The C library would keep memory in smaller blocks for itself, for each thread.
         with _one_at_a_time:
             before = Image.core.get_block_size()
             Image.core.set_block_size(BLOCK_BYTES)
@@ -204,53 +203,41 @@ def _decoded(image, size, name):
                 return _upright_rgb(image, size)
             finally:
                 Image.core.set_block_size(before)
-    except _Refused as error:
+    except _Rejected as error:
         raise ValueError(f"{name}: {error}") from None
     except Exception as error:  # Pillow's readers of damaged files raise errors of many kinds
         raise ValueError(f"{name}: the picture is damaged or incomplete ({error}).") from None
 
 
 def _prepared(image, size):
-    """Get a PIL image ready to be decoded; return how many bytes of memory that takes, 0 for one that is decoded."""
+    """Prepare a PIL image for decoding; return how many bytes of memory that takes, 0 where it is decoded already."""
     if image.format is None:
         return 0
     # All coefficients of a progressive JPEG, 16 bits each, stay in memory until its last scan has been read.
     coefficients = 2 * len(image.getbands()) * image.width * image.height if image.info.get("progressive") else 0
     if size is not None and image.format == "JPEG":
         image.draft(None, (2 * max(size), 2 * max(size)))  # large JPEGs are decoded at a fraction of their size
-    num_pixels = image.width * image.height
-    decoding = (14 if image.mode == "F" else BYTES_OF_A_PIXEL.get(image.format, 4)) * num_pixels + coefficients
-    return max(decoding, 7 * num_pixels) if size is None else decoding  # 4 as Pillow has it, and 3 of the result
-
-
-def _usable_size(image_size):
-    height, width = height_and_width(image_size)
-    if height < 1 or width < 1:
-        raise ValueError(f"A picture needs at least one pixel each way. Received: image_size={image_size}")
-    return int(height), int(width)
+    of_a_pixel = 14 if image.mode == "F" else BYTES_OF_A_PIXEL.get(image.format, 4 if image.mode == "RGB" else 8)
+    return max(of_a_pixel, 7 if size is None else 0) * image.width * image.height + coefficients
 
 
 def _as_uint8(array):
+    """Return an image array with values 0..255 as uint8, (height, width) or (height, width, channels)."""
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)) or array.size == 0:
         raise ValueError(
             "An image array must be (height, width) or (height, width, channels) with 1, 3 or 4 channels. "
             f"Received: shape={array.shape}"
         )
-    if array.dtype == bool:
-        raise ValueError("An image array must hold values 0..255, and these are true and false: multiply them by 255.")
     if array.dtype != np.uint8:
-        if np.issubdtype(array.dtype, np.floating) and -1 <= array.min() < 0 and array.max() <= 1:
-            raise ValueError(
-                "An image array must hold values 0..255, and these are between -1 and 1: make them 0..255 again, as "
-                f"before a network's preprocessing. Received: {array.min()} to {array.max()}"
-            )
-        if not np.isfinite(array).all() or array.min() < 0 or array.max() > 255:
-            raise ValueError(f"An image array must hold values 0..255. Received: {array.min()} to {array.max()}")
-        if np.issubdtype(array.dtype, np.floating) and 0 < array.max() <= 1:
-            raise ValueError(
-                "An image array must hold values 0..255, and these look like 0..1: multiply them by 255. "
-                f"Received: {array.min()} to {array.max()}"
-            )
+        low, high, hint = array.min(), array.max(), ""
+        if array.dtype == bool:
+            hint = ", and these are true and false: multiply them by 255"
+        elif np.issubdtype(array.dtype, np.floating) and -1 <= low < 0 and high <= 1:
+            hint = ", and these are between -1 and 1: make them 0..255 again, as before a network's preprocessing"
+        elif np.issubdtype(array.dtype, np.floating) and low >= 0 and 0 < high <= 1:
+            hint = ", and these look like 0..1: multiply them by 255"
+        if hint or not (low >= 0 and high <= 255):  # NaN neither
+            raise ValueError(f"An image array must hold values 0..255{hint}. Received: {low} to {high}")
         array = np.rint(array).astype(np.uint8)
     return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
 
@@ -267,7 +254,7 @@ def _identified(file, path):
         _register_heif(path)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of large pictures first, and refuses at twice that size
+            warnings.simplefilter("ignore")  # Pillow warns of large pictures first, and rejects twice that size
             Image.init()
             return Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
     except UnidentifiedImageError:
@@ -291,44 +278,29 @@ def _register_heif(path):
     pillow_heif.register_heif_opener()
 
 
-def _orientation(image):
-    """Return how the camera was held, as EXIF says it; 1, upright, where that part of the file is damaged, or odd."""
-    from PIL import ExifTags
-
-    try:
-        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-        return orientation if orientation in range(1, 9) else 1
-    except Exception:  # Pillow's reader of damaged metadata raises errors of many kinds, and the pixels are whole
-        return 1
-
-
 def _upright_rgb(image, size):
     """Decode a PIL image; return it as an array: upright, RGB, over white, resized."""
-    from PIL import Image, ImageOps
+    from PIL import ExifTags, Image, ImageOps
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow warns of odd metadata, which does not touch the pixels
+        warnings.simplefilter("ignore")  # Pillow warns of odd metadata
         image.load()
-        orientation = _orientation(image)
-        is_large = image.width * image.height > STRIP_PIXELS
-        if orientation != 1 and not is_large:
+        try:
+            orientation = image.getexif().get(ExifTags.Base.Orientation)
+        except Exception:  # metadata may be damaged where the pixels are not
+            orientation = None
+        if orientation in range(2, 9):
             image = ImageOps.exif_transpose(image)
     if image.mode == "F":
         numbers = np.array(image)
         try:
             image = Image.fromarray(_as_uint8(numbers))
         except ValueError:
-            raise _Refused(
-                "pictures of floating-point numbers are not read, unless they are 0..255 as in one of 8 bits. Save it "
-                f"with 8 bits. Received: {numbers.min()} to {numbers.max()}"
+            raise _Rejected(
+                "pictures of floating-point numbers are read only where these are 0..255. Save it with 8 bits. "
+                f"Received: {numbers.min()} to {numbers.max()}"
             ) from None
-    if not is_large:
-        image = _rgb(image)
-    else:
-        array = _rgb_in_strips(image, size, orientation)
-        if size is None:
-            return array
-        image = Image.fromarray(array)
+    image = _rgb(image)
     if size is not None:
         # In one call, Pillow takes the sides in an order that depends on its version, and so do the last bits.
         for shape in ((size[1], image.height), size[::-1]):
@@ -337,36 +309,28 @@ def _upright_rgb(image, size):
 
 
 def _rgb(image):
-    """Return a PIL image of any mode, with 16 bits too, as RGB over white; each pixel depends on itself alone."""
+    """Return a PIL image as RGB. Only the strip that is being converted is in memory more than twice."""
+    from PIL import Image
+
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    rows = max(1, STRIP_PIXELS // image.width)
+    if rows >= image.height:
+        return _strip_as_rgb(image)
+    whole = Image.new("RGB", image.size)
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        whole.paste(_strip_as_rgb(strip), (0, top))
+    return whole
+
+
+def _strip_as_rgb(image):
+    """Return a PIL image of any mode, with 16 bits too, as RGB over white."""
     from PIL import Image
 
     if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
         image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
     if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
         image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image)
-    return image if image.mode == "RGB" else image.convert("RGB")
-
-
-def _rgb_in_strips(image, size, orientation):
-    """Return a large PIL image as an array: RGB, upright, reduced to no less than twice the size if it is very large.
-
-    Only the strip that is being converted is in memory twice.
-    """
-    num_rows, num_columns = image.height, image.width
-    factor = 1
-    if size is not None and num_rows * num_columns > REDUCED_PIXELS:
-        height, width = size[::-1] if orientation >= 5 else size  # 5 to 8 exchange rows and columns
-        factor = max(1, min(num_rows // (2 * height), num_columns // (2 * width)))
-    shape = [-(-num_rows // factor), -(-num_columns // factor)]
-    upright = np.empty((*(shape[::-1] if orientation >= 5 else shape), 3), np.uint8)
-    rows = upright.swapaxes(0, 1) if orientation >= 5 else upright  # the same memory, as the file has it
-    rows = rows[::-1] if orientation in (3, 4, 6, 7) else rows
-    rows = rows[:, ::-1] if orientation in (2, 3, 7, 8) else rows
-    of_strip = max(1, STRIP_PIXELS // (8 * num_columns * factor))  # rows of the result
-    for first in range(0, shape[0], of_strip):
-        below = min((first + of_strip) * factor, num_rows)
-        strip = _rgb(image.crop((0, first * factor, num_columns, below)))
-        rows[first : first + of_strip] = strip.reduce(factor) if factor > 1 else strip
-    return upright
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB")

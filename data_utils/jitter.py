@@ -1,24 +1,21 @@
-"""Jitter: a training photo as another camera or program would have kept it, so that captions do not hang on that.
-
-What a photo shows stays the same, and where it shows it; see `data_utils.views` for other cuts.
-"""
+"""Photo augmentation: other sizes, light and noise. It moves nothing in the photo; `data_utils.views` does that."""
 
 import numpy as np
 from PIL import Image
 
-SMALLEST = 0.5  # the share of its size that a photo is brought down to, at most, before it is brought back
+SMALLEST = 0.5  # of its size, to which a photo is shrunk before it is enlarged again
 FILTERS = (Image.Resampling.BOX, Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.LANCZOS)
 MOST_NOISE = 5.0  # standard deviation, of 255 grey levels
 MOST_LIGHT = 0.15  # how much brighter or darker, in all and by colour; and more or less contrast
 
 
 def jittered(photo, chance, strength=1.0):
-    """Return a photo with detail lost as in another size, in another light, and with noise.
+    """Return a photo with less detail, in another light, and with noise.
 
     Args:
         photo: uint8 (height, width, 3).
         chance: numpy.random.Generator.
-        strength: 1 is usual; 0 leaves the photo as it is.
+        strength: 0 leaves the photo as it is, 1 is the default.
 
     Returns: uint8 (height, width, 3).
     """

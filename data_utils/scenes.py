@@ -1,25 +1,23 @@
 """The built-in data set: drawn scenes, true captions of them, and the place of every word.
 
 A scene has one or two coloured shapes (three as an option) on a soft background. Its captions come from a small
-grammar, so that it can be decided whether any sentence of that grammar is true of a scene, and which pixels each of
-its words speaks of:
+grammar. Of any sentence of that grammar it can be decided whether it is true, and which pixels each word refers to:
 
     caption := [INTRO] object                                  of one object
              | [INTRO] object ["is"] RELATION object           of two different objects
-             | [INTRO] "two" [SIZE] COLOUR SHAPE"s"            of twins, which differ only in where they stand
+             | [INTRO] "two" [SIZE] COLOUR SHAPE"s"            of twins, which differ only in their position
              | [INTRO] object "and" ("another" | ARTICLE) [SIZE] COLOUR SHAPE    of twins likewise
              | [INTRO] object ["is"] RELATION object "and" RELATION object       of three objects
     object  := ARTICLE [SIZE] COLOUR SHAPE
-
-Both orders of mention occur: four of five captions begin with the colour that stands first in COLOURS, one of five
-with the other one.
 """
 
 from __future__ import annotations
 
 import functools
 import io
+import itertools
 import random
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +37,7 @@ COLOURS = {
 }
 SHAPES = ("circle", "square", "triangle", "star")
 SIZES = {"small": 0.20, "big": 0.34}
-"""The width of an object as a share of the picture's shorter side."""
+"""The width of an object, as a fraction of the picture's shorter side."""
 
 SIZE_WORDS = {"small": "small", "little": "small", "big": "big", "large": "big"}
 RELATION_PHRASES = {
@@ -56,7 +54,6 @@ RELATION_WORDS = ("left", "right", "above", "over", "below", "under")
 INTRODUCTIONS = ((), ("there", "is"), ("you", "can", "see"), ("a", "picture", "of"))
 _INTRODUCTION_WEIGHTS = (6, 1, 1, 1)
 ARTICLES = ("a", "an", "one", "the")
-_OPPOSITES = {"left": "right", "right": "left", "above": "below", "below": "above"}
 _BACKGROUNDS = ((236, 240, 247), (247, 241, 230), (233, 244, 236), (245, 235, 241), (240, 240, 240))
 
 
@@ -76,13 +73,13 @@ class SceneObject:
 
 @dataclass(frozen=True)
 class WordPlace:
-    """Where a word of a caption lies in the picture.
+    """Where in the picture is what a word of a caption refers to.
 
     Attributes:
         position: the word's index in the caption's words.
         word: the word.
         word_class: "colour", "shape", "size", "relation" or "number".
-        boxes: the boxes of the objects that it speaks of, each (left, top, right, bottom) in pixels.
+        boxes: the boxes of the objects that it refers to, each (left, top, right, bottom) in pixels.
         image_size: (height, width) of the picture in pixels.
     """
 
@@ -97,7 +94,7 @@ class WordPlace:
 
         Args:
             grid_shape: (rows, columns) of the grid.
-            enlarge: take in so many cells more on each side.
+            enlarge: add so many cells on each side.
         """
         rows, columns = grid_shape
         height, width = self.image_size
@@ -146,48 +143,31 @@ def draw_scenes(
     image_size=64,
     *,
     max_objects: int = 2,
-    num_colours: int = len(COLOURS),
-    num_shapes: int = len(SHAPES),
-    num_sizes: int = len(SIZES),
     twin_share: float = 0.1,
 ) -> list[Scene]:
     """Draw scenes with true captions: the same seed gives the same pixels and the same captions.
 
-    Scene number i does not depend on `num_scenes`, so that a longer list begins with the shorter one.
+    Scene number i does not depend on `num_scenes`: a longer list begins with the shorter one.
 
     Args:
         num_scenes: how many.
-        seed: an int; scenes of another seed are other scenes.
+        seed: an int.
         image_size: the side of the square pictures in pixels, or (height, width).
         max_objects: 1, 2 or 3; each number of objects is equally frequent.
-        num_colours, num_shapes, num_sizes: use so many of COLOURS, SHAPES and SIZES.
-        twin_share: the share of the scenes with two objects in which the two are twins.
+        twin_share: the fraction of twins among the scenes with two objects.
 
     Returns: list of Scene.
     """
     height, width = height_and_width(image_size)
     if min(height, width) < 32:
         raise ValueError(f"Scenes need at least 32 pixels each way. Received: image_size={image_size}")
-    for name, value, limit in (
-        ("max_objects", max_objects, 3),
-        ("num_colours", num_colours, len(COLOURS)),
-        ("num_shapes", num_shapes, len(SHAPES)),
-        ("num_sizes", num_sizes, len(SIZES)),
-    ):
-        if not 1 <= value <= limit:
-            raise ValueError(f"`{name}` must be at least 1 and at most {limit}. Received: {name}={value}")
-    if max_objects > 1 and num_colours * num_shapes * num_sizes < 3:
-        raise ValueError("Scenes of several objects need at least 3 different looks: more colours, shapes or sizes.")
-    looks = [
-        (size, colour, shape)
-        for size in list(SIZES)[:num_sizes]
-        for colour in list(COLOURS)[:num_colours]
-        for shape in SHAPES[:num_shapes]
-    ]
+    if not 1 <= max_objects <= 3:
+        raise ValueError(f"`max_objects` must be at least 1 and at most 3. Received: max_objects={max_objects}")
+    looks = list(itertools.product(SIZES, COLOURS, SHAPES))
     scenes = []
     for index in range(num_scenes):
         image_id = f"scene-{seed}-{index:06d}"
-        rng = random.Random(f"{image_id} {height}x{width}")  # seeded by text: the same stream on every machine
+        rng = random.Random(f"{image_id} {height}x{width}")  # a text gives the same stream on every machine
         objects = _place_objects(rng, looks, rng.randint(1, max_objects), twin_share, height, width)
         split = {8: "dev", 9: "test"}.get(index % 10, "train")
         scenes.append(Scene(image_id, _draw(rng, objects, height, width), objects, _captions(rng, objects), split))
@@ -198,10 +178,10 @@ def draw_scenes(
 
 
 def _place_objects(rng, looks, num_objects, twin_share, height, width):
-    """Return objects that stand apart, two of them on exactly one axis, so that exactly one relation holds."""
+    """Return objects that are apart, two of them on one axis only: exactly one relation holds."""
     side = min(height, width)
     gap = side // 12
-    while True:  # rejection: a placement that is not clear is thrown away
+    while True:  # rejection sampling
         chosen = rng.sample(looks, num_objects)
         if num_objects == 2 and rng.random() < twin_share:
             chosen[1] = chosen[0]
@@ -232,11 +212,11 @@ def _relations(first, second, gap=0):
 
 
 _STAR = [(50, 0), (62, 36), (100, 38), (70, 61), (81, 98), (50, 76), (19, 98), (30, 61), (0, 38), (38, 36)]
-_SMOOTHING = 4  # shapes are drawn so many times larger and averaged down
+_SMOOTHING = 4  # shapes are drawn so many times larger, and averaged
 
 
 def _draw(rng, objects, height, width):
-    """Return the picture: a soft gradient, and each object with a faint shadow. Only whole numbers are used."""
+    """Return the picture: a soft gradient, and each object with a faint shadow, in integers only."""
     from PIL import Image
 
     first, second = (np.array(colour) for colour in rng.sample(_BACKGROUNDS, 2))
@@ -306,10 +286,9 @@ def _sentence(rng, objects):
 
 
 def _order_of_mention(rng, objects):
-    """Bright colours catch the eye: four of five captions name objects in the order of COLOURS, one in the reverse.
+    """Four of five captions name objects in the order of COLOURS, one in the reverse order.
 
-    Attention has to settle on the first object before a word names it. If both orders were equally likely, it could
-    only guess.
+    Attention must find the first object before a word names it. With equally likely orders it could only guess.
     """
     colours = list(COLOURS)
     order = sorted(objects, key=lambda item: colours.index(item.colour))
@@ -340,156 +319,80 @@ def _twin_phrase(rng, item, introduction):
 # === Reading captions ===
 
 
-@dataclass(frozen=True)
-class _NounPhrase:
-    """What a noun phrase says (None: nothing about the size), and where its words stand."""
-
-    size: str | None
-    colour: str
-    shape: str
-    positions: tuple  # of (position, word class)
-
-    def fits(self, item):
-        return (self.colour, self.shape) == (item.colour, item.shape) and self.size in (None, item.size)
+def _looks(number):
+    words = {"size": SIZE_WORDS, "colour": COLOURS, "shape": SHAPES}
+    size, colour, shape = (f"(?P<{name}{number}>{'|'.join(words[name])})" for name in words)
+    return f"(?:{size} )?{colour} {shape}"
 
 
-def _parse(words):
-    """Return what a sentence of the grammar says, or None for any other sentence.
-
-    Returns: (noun phrases, relations of the first to each other one, positions of each relation's words, number):
-        `number` is "two" for twins in the plural, "and" for twins named one after the other, otherwise None.
-    """
-    for introduction in sorted(INTRODUCTIONS, key=len, reverse=True):
-        if tuple(words[: len(introduction)]) == introduction:
-            parsed = _parse_from(words, len(introduction), introduction)
-            if parsed is not None:
-                return parsed
-    return None
+def _object(number, articles=ARTICLES):
+    return f"(?:{'|'.join(articles)}) {_looks(number)}"
 
 
-def _parse_from(words, start, introduction):
-    if words[start : start + 1] == ["two"]:
-        phrase, end = _parse_looks(words, start + 1, plural=True)
-        if phrase is None or end != len(words):
-            return None
-        return [phrase], [], [((start, "number"),)], "two"
-    phrase, position = _parse_noun_phrase(words, start)
-    if phrase is None:
-        return None
-    if position == len(words):
-        return [phrase], [], [], None
-    if words[position] == "and":
-        second, end = _parse_noun_phrase(words, position + 1, articles=(*ARTICLES, "another"))
-        return ([phrase, second], [], [], "and") if second is not None and end == len(words) else None
-    if words[position] == "is":
-        if introduction:
-            return None
-        position += 1
-    phrases, relations, relation_positions = [phrase], [], []
-    while True:
-        relation, length = _parse_relation(words, position)
-        if relation is None:
-            return None
-        relation_positions.append(
-            tuple((position + i, "relation") for i in range(length) if words[position + i] in RELATION_WORDS)
-        )
-        other, position = _parse_noun_phrase(words, position + length)
-        if other is None:
-            return None
-        phrases.append(other)
-        relations.append(relation)
-        if position == len(words):
-            return phrases, relations, relation_positions, None
-        if words[position] != "and" or len(phrases) == 3:
-            return None
-        position += 1
+def _relation(number):
+    return f"(?P<relation{number}>{'|'.join(map(' '.join, RELATION_PHRASES))}) {_object(number)}"
 
 
-def _parse_relation(words, position):
-    for phrase, relation in RELATION_PHRASES.items():
-        if tuple(words[position : position + len(phrase)]) == phrase:
-            return relation, len(phrase)
-    return None, 0
+_INTRODUCTION = f"(?P<introduction>(?:{'|'.join(map(' '.join, INTRODUCTIONS[1:]))}) )?"
+_SENTENCES = [  # "is" follows only where there is no introduction
+    re.compile(f"{_INTRODUCTION}(?P<number0>two) {_looks(0)}s"),
+    re.compile(f"{_INTRODUCTION}{_object(0)}(?: and {_object(1, [*ARTICLES, 'another'])})?"),
+    re.compile(f"{_INTRODUCTION}{_object(0)}(?(introduction)|(?: is)?) {_relation(1)}(?: and {_relation(2)})?"),
+]
 
 
-def _parse_noun_phrase(words, position, articles=ARTICLES):
-    if words[position : position + 1] and words[position] in articles:
-        return _parse_looks(words, position + 1)
-    return None, position
+def _parsed(caption):
+    """Return the words of a caption as a match of one of the grammar's sentences, or None."""
+    text = " ".join(tokenise(caption))
+    return next(filter(None, (sentence.fullmatch(text) for sentence in _SENTENCES)), None)
 
 
-def _parse_looks(words, position, plural=False):
-    size, positions = None, []
-    if position < len(words) and words[position] in SIZE_WORDS:
-        size = SIZE_WORDS[words[position]]
-        positions.append((position, "size"))
-        position += 1
-    looks = words[position : position + 2]
-    if len(looks) < 2 or looks[0] not in COLOURS:
-        return None, position
-    shape = looks[1].removesuffix("s") if plural and looks[1].endswith("s") else None if plural else looks[1]
-    if shape not in SHAPES:
-        return None, position
-    positions += [(position, "colour"), (position + 1, "shape")]
-    return _NounPhrase(size, looks[0], shape, tuple(positions)), position + 2
-
-
-def _assignments(scene, parsed):
+def _assignments(scene, said):
     """Return every choice of objects, one for each noun phrase, for which the sentence is true."""
-    phrases, relations, _, number = parsed
-    if number == "two":
-        fitting = tuple(item for item in scene.objects if phrases[0].fits(item))
-        return [fitting] if len(fitting) == 2 else []
-    choices = [()]
-    for index, phrase in enumerate(phrases):
-        choices = [
-            (*chosen, item)
-            for chosen in choices
-            for item in scene.objects
-            if phrase.fits(item)
-            and item not in chosen
-            and (index == 0 or not relations or relations[index - 1] in _relations(chosen[0], item))
-        ]
-    return choices
+    said, fitting = said.groupdict(), []
+    for number in range(3):
+        if colour := said.get(f"colour{number}"):
+            sizes = SIZES if said[f"size{number}"] is None else [SIZE_WORDS[said[f"size{number}"]]]
+            looks = [(size, colour, said[f"shape{number}"]) for size in sizes]
+            fitting.append([item for item in scene.objects if item.looks in looks])
+    if "number0" in said:
+        return [tuple(fitting[0])] if len(fitting[0]) == 2 else []
+    relations = [RELATION_PHRASES[tuple(said[name].split())] for name in ("relation1", "relation2") if said.get(name)]
+    return [
+        chosen
+        for chosen in itertools.product(*fitting)
+        if len(set(chosen)) == len(chosen)
+        and all(relation in _relations(chosen[0], other) for relation, other in zip(relations, chosen[1:]))
+    ]
 
 
 def is_true(scene: Scene, caption: str) -> bool | None:
     """Return whether a caption is true of a scene: True, False, or None if it is not a sentence of the grammar.
 
-    A sentence is true if objects can be found that look as it says and stand as it says: "a red circle" is true of a
-    scene with a red circle and something else; "two red circles" needs exactly two; "a red circle and a red circle"
-    needs two different ones.
+    "a red circle" is true of a scene with a red circle and something else; "two red circles" needs exactly two; "a red
+    circle and a red circle" needs two different ones.
     """
-    parsed = _parse(tokenise(caption))
-    return None if parsed is None else bool(_assignments(scene, parsed))
-
-
-def mentions_relation(caption):
-    """Return whether a caption is a sentence of the grammar that says how two objects stand to each other."""
-    parsed = _parse(tokenise(caption))
-    return parsed is not None and bool(parsed[1])
+    said = _parsed(caption)
+    return None if said is None else bool(_assignments(scene, said))
 
 
 def word_places(scene: Scene, caption: str) -> list[WordPlace]:
     """Return a WordPlace for each content word of a caption that is true of the scene, in their order.
 
-    Words for colour, shape and size speak of their object, words for a relation of both its objects, "two" of both.
+    Words for colour, shape and size refer to their object, words for a relation to both its objects, "two" to both.
     For a caption that is not true, or is not a sentence of the grammar, the list is empty.
     """
-    words = tokenise(caption)
-    parsed = _parse(words)
-    assignments = _assignments(scene, parsed) if parsed else []
-    if not assignments:
-        return []
-    phrases, _, other_positions, number = parsed
-    spoken_of = []  # (positions, which entries of an assignment they speak of)
-    for index, phrase in enumerate(phrases):
-        spoken_of.append((phrase.positions, range(2) if number == "two" else [index]))
-    for index, positions in enumerate(other_positions):
-        spoken_of.append((positions, range(2) if number == "two" else [0, index + 1]))
-    places = []
-    for positions, entries in spoken_of:
+    said = _parsed(caption)
+    assignments = _assignments(scene, said) if said else []
+    words, places = said.string.split() if said else [], []
+    for name, phrase in said.groupdict().items() if assignments else ():
+        if phrase is None or name == "introduction":
+            continue
+        word_class, number = name[:-1], int(name[-1])
+        entries = (0, 1) if "number0" in said.groupdict() else (0, number) if word_class == "relation" else (number,)
         boxes = tuple(dict.fromkeys(chosen[entry].box for chosen in assignments for entry in entries))
-        for position, word_class in positions:
-            places.append(WordPlace(position, words[position], word_class, boxes, scene.image.shape[:2]))
+        first = said.string.count(" ", 0, said.start(name))
+        for position in range(first, first + len(phrase.split())):
+            if word_class != "relation" or words[position] in RELATION_WORDS:
+                places.append(WordPlace(position, words[position], word_class, boxes, scene.image.shape[:2]))
     return sorted(places, key=lambda place: place.position)

@@ -1,7 +1,7 @@
-"""Views of a photo: mirrored, and cut out in other ways, so that few photos teach as much as many.
+"""Views of a photo: mirrored and random crops, as data augmentation whose features can be cached.
 
-View 0 is the photo itself. Odd views are mirrored, and from view 2 on a part of the photo is cut out and stretched to
-its size. Which part depends on the photo and the number of the view alone, so that features can be kept.
+View 0 is the photo itself. Odd views are mirrored. From view 2 on, a part of the photo is cropped and stretched to its
+size. The crop depends only on the photo's id and the number of the view.
 """
 
 import zlib
@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 MIN_AREA = 0.5  # of the photo that a view shows
-MAX_ASPECT = 4 / 3  # of the part that is cut out, relative to the photo's
+MAX_ASPECT = 4 / 3  # of the crop, relative to the photo's
 
 
 def view_of(image, view, image_id):
@@ -19,7 +19,7 @@ def view_of(image, view, image_id):
     Args:
         image: uint8 (height, width, 3).
         view: its number, 0 for the photo itself.
-        image_id: the photo's id, which decides what is cut out.
+        image_id: the photo's id, which determines the crop.
     """
     if view >= 2:
         height, width, _ = image.shape
@@ -29,13 +29,13 @@ def view_of(image, view, image_id):
 
 
 def boxes_in_view(boxes, view, image_id):
-    """Return where boxes are in a view of a photo; those that it does not show are left out.
+    """Return where boxes are in a view of a photo, without those that it does not show.
 
     Args:
-        boxes: list of (left, top, right, bottom), as shares of the photo's sides.
+        boxes: list of (left, top, right, bottom), as fractions of the photo's sides.
         view, image_id: see `view_of`.
 
-    Returns: tuple of (left, top, right, bottom), as shares of the view's sides.
+    Returns: tuple of (left, top, right, bottom), as fractions of the view's sides.
     """
     left, top, right, bottom = part_of_photo(view, image_id)
     origin, size = np.array([left, top, left, top]), np.array([right - left, bottom - top] * 2)
@@ -47,7 +47,7 @@ def boxes_in_view(boxes, view, image_id):
 
 
 def part_of_photo(view, image_id):
-    """Return left, top, right and bottom of what a view shows, each from 0 to 1."""
+    """Return left, top, right and bottom of a view's crop, each from 0 to 1."""
     if view < 2:
         return np.array([0.0, 0.0, 1.0, 1.0])
     chance = np.random.default_rng([zlib.crc32(image_id.encode()), view])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 FORMAT_VERSION = 1
-MOST_LETTERS_IN_WORD = 1_000  # a longer one is not a word: it would not fit into any picture
+MOST_LETTERS_IN_WORD = 1_000  # a longer one would not fit into any picture
 
 
 class Vocabulary:
@@ -26,7 +26,7 @@ class Vocabulary:
 
     Attributes:
         words: the same.
-        tokens: the special tokens and the words: the place in this list is the id.
+        tokens: the special tokens and the words; the id is the index in this list.
         pad_token_id, start_token_id, end_token_id, unk_token_id: the ids of the special tokens.
     """
 
@@ -41,19 +41,11 @@ class Vocabulary:
         words = list(words)
         if not all(isinstance(word, str) and word for word in words) or len(set(words)) != len(words):
             raise ValueError("A vocabulary needs words that are different and not empty.")
-        if any(word.split() != [word] for word in words):
-            spaced = next(word for word in words if word.split() != [word])
-            raise ValueError(f"A word has no blank and no line break in it. Received: {spaced[:80]!r}")
         for word in words:
-            if UNSEEN.search(word):  # `tokenise` leaves them out
+            if word.split() != [word] or UNSEEN.search(word) or len(word) > MOST_LETTERS_IN_WORD:
                 raise ValueError(
-                    "A word has no control character in it, nothing that is not seen, and no half of a surrogate pair. "
-                    f"Received: {word[:80]!r}"
-                )
-            if len(word) > MOST_LETTERS_IN_WORD:
-                raise ValueError(
-                    f"A word has at most {MOST_LETTERS_IN_WORD} letters. "
-                    f"Received: {len(word)} letters, {word[:80]!r} and so on"
+                    f"A word has no blank, line break or control character in it, and at most {MOST_LETTERS_IN_WORD} "
+                    f"letters. Received: {word[:80]!r}, {len(word)} letters"
                 )
         if set(words) & set(SPECIAL_TOKENS):
             raise ValueError(f"The special tokens {', '.join(SPECIAL_TOKENS)} are added by the vocabulary itself.")
@@ -69,12 +61,12 @@ class Vocabulary:
         """Count the words of the training captions, and keep the most frequent.
 
         Args:
-            captioned_images: list of CaptionedImage; only those with the split "train" are counted.
+            captioned_images: list of CaptionedImage; only those of the split "train" are counted.
             min_count: a word must occur at least this often.
             max_size: keep at most so many words (the special tokens not counted); None keeps all.
 
-        Words of equal frequency are ordered by the alphabet, so that every machine builds the same vocabulary. Those of
-        more than MOST_LETTERS_IN_WORD letters are left out.
+        Words of equal frequency are in alphabetical order. Words of more than MOST_LETTERS_IN_WORD
+        letters are left out.
         """
         if min_count < 1 or (max_size is not None and max_size < 1):
             raise ValueError(f"Both must be at least 1. Received: min_count={min_count}, max_size={max_size}")
@@ -88,13 +80,12 @@ class Vocabulary:
         )
         if not counts:
             raise ValueError(
-                "No training caption to build the vocabulary from: no photo has the split 'train'. "
-                "`read_data` draws a split by photo when it is given split_seed=0."
+                "No photo with captions has the split 'train'. `read_data` draws a split by photo with split_seed=0."
             )
         if max(counts.values()) < min_count:
             raise ValueError(
-                f"No word of the training captions occurs so often; the most frequent one does {max(counts.values())} "
-                f"times. Received: min_count={min_count}"
+                f"No word of the training captions occurs so often; the most frequent one occurs "
+                f"{max(counts.values())} times. Received: min_count={min_count}"
             )
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return cls([word for word, count in ordered if count >= min_count][:max_size])
@@ -139,7 +130,7 @@ class Vocabulary:
         return " ".join(self.ids_to_words(token_ids))
 
     def unknown_share(self, captions: list[str]) -> float:
-        """Return the share of the captions' words that the vocabulary does not know, 0 where there are no words."""
+        """Return the fraction of the captions' words that are not in the vocabulary, 0 where there are no words."""
         ids = [token_id for caption in captions for token_id in self.caption_to_ids(caption)]
         return ids.count(self.unk_token_id) / len(ids) if ids else 0.0
 
@@ -149,16 +140,15 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Vocabulary:
-        """Load what `save` wrote; anything else is one clear error."""
+        """Load what `save` wrote."""
         expected = "a vocabulary that Vocabulary.save wrote"
-        content = read_sealed_json(path, expected, "Copy it again, or build it anew from the captions.")
-        if content.get("format") != "vocabulary" or content.get("version") != FORMAT_VERSION:
+        content = read_sealed_json(path, expected, "Copy it again, or build it again from the captions.")
+        is_whole = isinstance(content.get("words"), list)
+        if (content.get("format"), content.get("version"), is_whole) != ("vocabulary", FORMAT_VERSION, True):
             raise ValueError(
                 f"{path}: this is not a vocabulary of version {FORMAT_VERSION}. Expected: {expected}. "
                 f"Received: format={brief(content.get('format'))}, version={brief(content.get('version'))}"
             )
-        if not isinstance(content.get("words"), list):
-            raise ValueError(f"{path}: there is no list of words in it. Expected: {expected}.")
         try:
             return cls(content["words"])
         except ValueError as error:

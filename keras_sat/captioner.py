@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -27,23 +26,14 @@ from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.reading import as_rows
 from keras_sat.model.trainer import Trainer
-from keras_sat.options import (
-    CaptionerOptions,
-    SearchOptions,
-    readable_options,
-    split_options,
-    with_options,
-)
+from keras_sat.options import CaptionerOptions, readable_options, split_options, with_options
 from keras_sat.search.generation import CaptionGenerator, steps_of
-
-if TYPE_CHECKING:
-    from keras_sat.search.result import CaptionResult
 
 OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
 
 
 @readable_options(CaptionerOptions)
-class Captioner(Trainer):
+class Captioner(CaptionGenerator, Trainer):
     """Show, Attend and Tell.
 
     Args:
@@ -77,7 +67,7 @@ class Captioner(Trainer):
         self.options = options = CaptionerOptions(**own)
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.decoder = make_decoder(len(self.vocabulary), own, name="decoder", **of_keras)
-        self.confidence = None  # what `keras_sat.beyond.calibration.calibrate` has learnt
+        self.confidence = None  # see `keras_sat.beyond.calibration.calibrate`
         self.training_photos = None  # LearntPhotos, where they are known
         arrays, blur = None, options.photo_blur
         if options.encoder_weights == BUNDLED:
@@ -112,7 +102,6 @@ class Captioner(Trainer):
         self.term_layers = [layer for term in terms for layer in term.layers]  # Keras finds their weights here
         self.paper_objective = PaperObjective(self.add_weight, self.random_generator, options, terms)
         self.training_objective = self.paper_objective
-        self.generator = CaptionGenerator(self)
         self.feature_shape = None  # (regions, feature_dim) of the features that it is given, known when it is built
         self.num_regions = None  # of the grid that attention is paid to, known when it is built
 
@@ -126,7 +115,6 @@ class Captioner(Trainer):
     baseline = property(lambda self: self.paper_objective.baseline)
     expectation_share = property(lambda self: self.paper_objective.expectation_share)
     encoder_model = property(lambda self: self.photo_encoder.network)
-    photo_sizes = property(lambda self: self.generator.photo_sizes)
 
     def get_config(self):
         options = {name: getattr(self, name) for name in CaptionerOptions.names()}
@@ -137,11 +125,11 @@ class Captioner(Trainer):
         return cls(**config)
 
     def note_training_photos(self, image_ids: list[str], noted: dict[str, Any] | None = None) -> None:
-        """Note that it learns from these photos, beside those before; `save` keeps that, and `evaluate` looks at it.
+        """Note that it is trained on these photos too, which `save` keeps and `evaluate` reads.
 
         Args:
             image_ids: of the photos.
-            noted: what `data_utils.readable_photos` notes of photos, with which they are recognised under other names.
+            noted: what `data_utils.readable_photos` notes of photos, to recognise them under other names.
         """
         self.training_photos = together([self.training_photos, digests_of(image_ids, noted)])
 
@@ -153,17 +141,13 @@ class Captioner(Trainer):
     # === From photos to features ===
 
     def features(self, inputs, training=False):
-        """Return annotation vectors (photos, regions, feature_dim), of photos or of features, which stay the same."""
+        """Return annotation vectors (photos, regions, feature_dim) of photos; features are returned as they are."""
         is_photos = len(inputs.shape) == 4
         return ops.cast(self.photo_encoder(inputs, training) if is_photos else inputs, self.compute_dtype)
 
     def adapt(self, features):
-        """Return what attention is paid to, (photos, regions, dim), made of features."""
+        """Return what the attention sees, (photos, regions, dim), from photos or features."""
         return self.adapter(self.features(features))
-
-    def encode(self, photos: np.ndarray) -> np.ndarray:
-        """Return features (photos, regions, feature_dim) of photos of the encoder's size, as an array."""
-        return self.generator.encode(photos)
 
     def checked_features(self, features):
         """Return features as an array; a ValueError for those of another shape than it was built for."""
@@ -195,7 +179,7 @@ class Captioner(Trainer):
         self.build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
-        """Make the weights, if there are none yet, for features or photos of a shape."""
+        """Make the weights, if there are none yet, for features or photos of this shape."""
         if not self.built:
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
@@ -204,34 +188,7 @@ class Captioner(Trainer):
         features = self.adapter(self.features(features, training), training=training)
         return self.decoder(features, as_rows(input_ids), training=training, noise=noise, sampled=sampled)
 
-    # === Captions ===
-
-    @with_options(SearchOptions)
-    def caption(self, images: Any, **options) -> Any:
-        """Return the CaptionResult of a photo, or the list of them for many; see `CaptionGenerator.caption`."""
-        return self.generator.caption(images, **options)
-
-    @with_options(SearchOptions)
-    def caption_each(self, images: Any, **options) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult) for each of many photos; see `CaptionGenerator.caption_each`."""
-        return self.generator.caption_each(images, **options)
-
-    @with_options(SearchOptions)
-    def caption_features(self, features: Any, **options) -> list[CaptionResult]:
-        """Return a list of CaptionResult from features; see `CaptionGenerator.caption_features`."""
-        return self.generator.caption_features(features, **options)
-
-    def attend(self, images: Any, captions: Any, **options) -> Any:
-        """Return where it looks while it reads captions that are given; see `CaptionGenerator.attend`."""
-        return self.generator.attend(images, captions, **options)
-
-    def attend_each(self, images: Any, captions: Any, **options) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult) of captions that are given; see `CaptionGenerator.attend_each`."""
-        return self.generator.attend_each(images, captions, **options)
-
-    def attend_features(self, features: Any, captions: Any, *, images: Any = None) -> list[CaptionResult]:
-        """Return CaptionResults of captions that are given, from features; see `CaptionGenerator.attend_features`."""
-        return self.generator.attend_features(features, captions, images=images)
+    # === Captions: see CaptionGenerator ===
 
     def steps(self, features, rows_per_photo, **options):
         """Return `step` and `state` as searches take them; see `keras_sat.search.generation.steps_of`."""
@@ -244,22 +201,22 @@ class Captioner(Trainer):
 
         Args:
             directory: made if it is not there.
-            overwrite: replace the model that is there; False refuses to.
-            precision: "float32", or to take less room "float16", or "int8" (convolutions get 16 bits there).
+            overwrite: replace the model that is there; False raises a ValueError.
+            precision: "float32", or smaller "float16", or "int8" (with 16 bits for convolutions).
 
         A frozen encoder is saved by its name and layer: its weights are those that Keras downloads, or the file of
-        `encoder_weights`. One that was trained, or begun with random weights, is saved whole. A frozen `keras.Model`
-        of your own is not saved: pass it to `load`. The optimizer is not saved.
+        `encoder_weights`. One that was trained, or has random weights, is saved whole. A frozen `keras.Model` of your
+        own is not saved: pass it to `load`. The optimizer is not saved.
         """
         saving.save(self, directory, overwrite, precision)
 
     def get_build_config(self):
-        """Refuse to be written or cloned by Keras: the copy could not be read again."""
+        """Raise ValueError: what Keras writes or clones could not be read again."""
         of_keras = "keras.saving.save_model or keras.models.clone_model"
         raise ValueError(f"{saving.NO_ONE_FILE} That makes a copy too. Received: a captioner for {of_keras}")
 
     def __reduce__(self):
-        """Copies and pickles, which Keras would make of a file of its own, are refused."""
+        """Raise ValueError for copies and pickles, which Keras would make of a file of its own."""
         raise ValueError(
             "A captioner is copied, and passed to another process, in a folder: captioner.save(folder), and then "
             "keras_sat.Captioner.load(folder). Received: a captioner for copy, deepcopy or pickle"
@@ -286,7 +243,7 @@ class Captioner(Trainer):
 
         Args:
             directory: the folder.
-            encoder: the encoder, where it was none of ENCODERS.
+            encoder: the encoder, where it was not one of ENCODERS.
             encoder_weights: a weights file for the frozen encoder, instead of Keras' download.
         """
         return saving.load(cls, directory, encoder, encoder_weights)
@@ -304,12 +261,12 @@ class Captioner(Trainer):
         return cls.load(model_directory(model), **options)
 
     def adapted(self, vocabulary: Vocabulary | None = None, **options) -> Captioner:
-        """Return a new captioner that begins with the weights of this one.
+        """Return a new captioner with the weights of this one.
 
         Args:
-            vocabulary: Vocabulary. Words that both have keep their weights, new ones begin with random weights.
-            **options: see Captioner. Those that would change the shape of the weights are refused. With another `grid`
-                the same encoder, decoder and weights look at finer or coarser cells, without training.
+            vocabulary: Vocabulary. Words that both have keep their weights, new ones get random weights.
+            **options: see Captioner. Those that would change the shape of the weights are rejected. With another `grid`
+                the same weights look at finer or coarser cells, without training.
         """
         return transfer.adapted(self, vocabulary, options)
 

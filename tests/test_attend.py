@@ -44,16 +44,6 @@ def test_it_is_what_the_whole_caption_at_once_gives(photos, attention):
     assert result.is_finished and np.array_equal(result.image, photos[0])
 
 
-def test_a_caption_that_it_wrote_is_read_alike(photos):
-    captioner = make_captioner()
-    for written, photo in zip(captioner.caption(photos, num_beams=2), photos):
-        if not written.words or not written.is_finished:
-            continue
-        read = captioner.attend(photo, written.caption)
-        assert read.log_prob == pytest.approx(written.log_prob, rel=1e-4)
-        np.testing.assert_allclose(read.attention_weights, written.attention_weights, rtol=1e-3, atol=1e-5)
-
-
 def test_many_photos_and_captions_of_any_length(photos):
     captioner = make_captioner()
     captions = ["a dog", "a cat sleeps a dog runs a cat sleeps a dog runs", "cat"]
@@ -109,7 +99,7 @@ def test_what_is_no_photo_or_no_sentence_is_refused(tmp_path):
     for captions in (None, 3, ["a star", None], ["a star"] * 2):
         with pytest.raises(ValueError, match="Expected one caption, as text, for each of 1 images"):
             captioner.attend(one.image, captions)
-    with pytest.raises(ValueError, match="Expected a photo, or a list of photos. Received: images="):
+    with pytest.raises(ValueError, match="no picture in this folder. Received: images="):
         captioner.attend(tmp_path, "a star")
     together = captioner.attend(np.stack([one.image, other.image]), "a star")
     assert [result.caption for result in together] == ["a star"] * 2

@@ -1,6 +1,5 @@
 import copy
 import inspect
-import itertools
 import json
 import os
 import pickle
@@ -18,18 +17,15 @@ import tensorflow as tf
 from conftest import all_slow_but, write_photos
 
 import keras_sat
-from data_utils import DATASETS, CaptionedImage, FeatureCache, Vocabulary, draw_scenes, load_image, make_batches
-from keras_sat import ATTENTIONS, SCORINGS, Captioner, equations
+from data_utils import CaptionedImage, FeatureCache, Vocabulary, draw_scenes, load_image, make_batches
+from keras_sat import ATTENTIONS, Captioner, equations
 from keras_sat.files import saving
 from keras_sat.files.model_folder import read_model, write_model
-from keras_sat.model.cells import CELLS
 from keras_sat.model.encoders import ENCODERS
 
-KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
 pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
-PAIRS = [  # any two of an attention, a scoring and a cell
-    ("soft", "additive", "lstm"), ("soft", "dot", "gru"), ("soft", "bilinear", "lstm"), ("hard", "additive", "gru"),
-    ("hard", "dot", "lstm"), ("hard", "bilinear", "gru"), ("none", "additive", "lstm"), ("none", "additive", "gru"),
+KINDS = [  # each attention, scoring and cell
+    ("soft", "additive", "lstm"), ("soft", "bilinear", "gru"), ("hard", "dot", "gru"), ("none", "additive", "lstm"),
 ]  # fmt: skip
 CAPTIONS = [
     "a red dog runs", "two cats sleep on a sofa", "a man rides", "the sea at night", "snow on a green hill",
@@ -76,7 +72,7 @@ def first_batch(eight, **options):
 # === Training ===
 
 
-@pytest.mark.parametrize("attention, scoring, cell", all_slow_but(PAIRS[0], PAIRS))
+@pytest.mark.parametrize("attention, scoring, cell", all_slow_but(KINDS[0], KINDS))
 def test_every_kind_learns_its_captions_by_heart(eight, attention, scoring, cell, tmp_path):
     images, vocabulary, cache = eight
     captioner = Captioner(vocabulary, encoder=None, attention=attention, scoring=scoring, cell=cell, **SMALL, **QUIET)
@@ -123,42 +119,7 @@ def test_the_loss_is_that_of_the_paper(eight):
     assert float(captioner.objective(batch, training=False).mean) == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-def gradients(captioner, batch):
-    with tf.GradientTape() as tape:
-        mean = captioner.objective(batch, training=False).mean
-    return float(mean), [tf.convert_to_tensor(g) for g in tape.gradient(mean, captioner.trainable_variables)]
-
-
-@pytest.mark.parametrize("attention", all_slow_but("soft", ATTENTIONS))
-def test_padding_changes_neither_loss_nor_gradients(eight, attention):
-    captioner = make_captioner(eight[1], attention=attention, **QUIET)
-    (features, input_ids), target_ids, token_weights = first_batch(eight, group_by="image")
-    whole = (features, input_ids), target_ids, token_weights
-    loss, expected = gradients(captioner, whole)
-    # The same captions without any padding, one by one.
-    alone = []
-    for photo in range(8):
-        length = int(np.sum(token_weights[photo]))
-        ids = input_ids[photo, :, :length], target_ids[photo, :, :length], token_weights[photo, :, :length]
-        alone.append(gradients(captioner, ((features[photo : photo + 1], ids[0]), *ids[1:])))
-    assert loss == pytest.approx(np.mean([one for one, _ in alone]), rel=1e-5)
-    for i, gradient in enumerate(expected):
-        np.testing.assert_allclose(gradient, np.mean([g[i] for _, g in alone], axis=0), atol=1e-5)
-
-    # More padding, filled with words, and a row without any caption.
-    def pad(ids, filler):
-        ids = np.pad(ids, ((0, 0), (0, 0), (0, 2)), constant_values=filler)
-        ids = np.where(np.pad(token_weights, ((0, 0), (0, 0), (0, 2))) > 0, ids, filler)
-        return np.pad(ids, ((0, 0), (0, 1), (0, 0)), constant_values=filler)
-
-    padded = (features, pad(input_ids, 5)), pad(target_ids, 6), pad(token_weights, 0).astype("float32")
-    loss_padded, padded = gradients(captioner, padded)
-    assert loss_padded == pytest.approx(loss, rel=1e-5)
-    for one, other in zip(expected, padded):
-        np.testing.assert_allclose(one, other, atol=1e-5)
-
-
-@pytest.mark.parametrize("attention", [*ATTENTIONS, "drawn", "even"])
+@pytest.mark.parametrize("attention", [*ATTENTIONS, "drawn"])
 def test_what_is_left_out_moves_nothing(attention, monkeypatch):
     """Training leaves out padding in the loop and in the readout; `call` and the equations leave out nothing."""
     random = np.random.default_rng(5)
@@ -209,30 +170,9 @@ def test_what_is_left_out_moves_nothing(attention, monkeypatch):
         assert np.abs(other).max() > 1e-4, variable.path
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.slow
-def test_batches_by_image_train_too(eight, attention):
-    images, vocabulary, cache = eight
-    captioner = make_captioner(vocabulary, attention=attention, num_samples=2)
-    batches = make_batches(images, vocabulary, cache, batch_size=3, group_by="image")
-    history = captioner.fit(batches, epochs=15, verbose=0).history
-    assert history["cross_entropy"][-1] < 0.8 * history["cross_entropy"][0]
-
-
 def test_train_step_reads_on_one_screen():
     source = inspect.getsource(Captioner.train_step).strip().split("\n")
     assert len(source) <= 25 and any("GradientTape" in line for line in source)
-
-
-def test_one_train_step_is_gradient_descent(eight):
-    captioner = make_captioner(eight[1], **QUIET)
-    captioner.compile(keras.optimizers.SGD(0.5))
-    batch = first_batch(eight)
-    before = [weight.numpy() for weight in captioner.trainable_variables]
-    _, expected = gradients(captioner, batch)
-    captioner.train_step(batch)
-    for old, gradient, weight in zip(before, expected, captioner.trainable_variables):
-        np.testing.assert_allclose(weight, old - 0.5 * gradient, atol=1e-6)
 
 
 def test_a_word_that_comes_often_moves_no_further_than_others(eight):
@@ -297,22 +237,6 @@ def test_averaged_weights_are_evaluated_and_left_at_the_end(eight):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attention", all_slow_but("soft", ATTENTIONS))
-def test_mixed_precision(eight, attention):
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
-        images, vocabulary, cache = eight
-        captioner = make_captioner(vocabulary, attention=attention)
-        assert isinstance(captioner.optimizer, keras.optimizers.LossScaleOptimizer)
-        history = captioner.fit(make_batches(images, vocabulary, cache), epochs=25, verbose=0).history
-        assert history["cross_entropy"][-1] < history["cross_entropy"][0]
-        assert captioner.decoder.readout.word_logits.kernel.dtype == "float32"
-        assert captioner.caption_features(cache.features(["0"]))[0].words
-    finally:
-        keras.config.set_dtype_policy("float32")
-
-
-@pytest.mark.slow
 def test_two_devices_train_as_one():
     command = [sys.executable, Path(__file__).with_name("two_devices.py")]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -345,34 +269,6 @@ def test_averages_end_with_the_training(eight):
         weight.assign(np.zeros(weight.shape))
     uniform = captioner.evaluate(batches, verbose=0, return_dict=True)["cross_entropy"]
     assert uniform == pytest.approx(np.log(len(eight[1])), rel=1e-4)
-
-
-class BatchByBatch(keras.utils.PyDataset):
-    """Batches that are no tf.data.Dataset."""
-
-    def __init__(self, batches):
-        super().__init__()
-        self.batches = list(batches)
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __getitem__(self, number):
-        return self.batches[number]
-
-
-@pytest.mark.slow
-def test_averages_begin_anew_with_any_kind_of_batches(eight):
-    captioner = make_captioner(eight[1], **QUIET)
-    captioner.compile("sgd", learning_rate=0.5, average_momentum=0.9)
-    batches = BatchByBatch(make_batches(*eight))
-    raw = []
-    keep = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: raw.append([weight.numpy() for weight in captioner.trainable_variables])
-    )
-    for _ in range(2):
-        captioner.fit(batches, epochs=1, verbose=0, callbacks=[keep])
-        assert any((weight.numpy() != last).any() for weight, last in zip(captioner.trainable_variables, raw[-1]))
 
 
 def test_an_optimizer_of_yours_is_used_as_it_is(eight):
@@ -412,12 +308,7 @@ def test_a_captioner_of_mixed_precision_among_others(eight, dtype, compute):
     "options",
     [
         {"average_momentum": 1},
-        {"average_momentum": "x"},
-        {"weight_decay": -1},
-        {"clip_norm": -1.0},
-        {"clip_norm": 0},
         {"clip_norm": float("nan")},
-        {"encoder_rate": 0},
         {"encoder_rate": 2},
     ],
 )
@@ -435,9 +326,10 @@ def test_an_encoder_rate_without_an_encoder_is_refused(eight):
 
 @pytest.mark.parametrize("precision", ["float16", "int8"])
 def test_a_rounded_model_is_about_the_same(eight, precision, tmp_path):
-    captioner = make_captioner(eight[1])
+    captioner = make_captioner(eight[1], attention_penalty_weight=np.float32(0.25))
     captioner.save(tmp_path / "model", precision=precision)
     loaded = Captioner.load(tmp_path / "model")
+    assert loaded.attention_penalty_weight == 0.25, "numbers of numpy are saved too"
     for weight, other in zip(captioner.trainable_variables, loaded.trainable_variables):
         np.testing.assert_allclose(other.numpy(), weight.numpy(), atol=0.01)
     features = eight[2].features([str(number) for number in range(8)])
@@ -512,54 +404,11 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
         Captioner(eight[1], encoder="tiny", trained_up_to="coordinates")
 
 
-@pytest.mark.slow
-def test_a_folder_without_the_first_layers_reads_them_from_their_file(eight, finishing, tmp_path):
-    """Version 0.1.0 saved the layers that are trained, and no others."""
-    captioner, _ = finishing
-    captioner.save(tmp_path / "whole")
-    settings, vocabulary, arrays = read_model(tmp_path / "whole")
-    assert any(name.startswith("encoder/") for name in arrays)
-    arrays = {name: array for name, array in arrays.items() if not name.startswith("encoder/")}
-    write_model(tmp_path / "old", settings, vocabulary, arrays)
-    path = eight[0][0].image_path
-    expected = captioner.caption(path).log_prob
-    old = Captioner.load(tmp_path / "old")
-    assert old.caption(path).log_prob == pytest.approx(expected, rel=1e-6)
-    assert old.adapted(attention="hard").caption(path).log_prob == pytest.approx(expected, rel=1e-6)
-    old.save(tmp_path / "again")
-    assert Captioner.load(tmp_path / "again").caption(path).log_prob == pytest.approx(expected, rel=1e-6)
-    elsewhere = tmp_path / "elsewhere.weights.h5"
-    shutil.copy(captioner.encoder_weights, elsewhere)
-    assert Captioner.load(tmp_path / "old", encoder_weights=elsewhere).encoder_weights == str(elsewhere)
-    with pytest.raises(ValueError, match="the bundled weights are another.* Received: encoder_weights='bundled'"):
-        Captioner.load(tmp_path / "old", encoder_weights="bundled")
-
-
-@pytest.mark.slow
-def test_such_a_folder_may_look_at_a_finer_grid(tmp_path):
-    encoder = ENCODERS["efficientnet_lite0"](weights=None, image_size=64)
-    network = next(layer for layer in encoder.layers if isinstance(layer, keras.Model))
-    network.save_weights(tmp_path / "lite.weights.h5")
-    options = {"encoder": "efficientnet_lite0", "encoder_layer": "block_7", "trained_up_to": "top", "image_size": 64}
-    captioner = Captioner(["a", "dog"], encoder_weights=tmp_path / "lite.weights.h5", **options, **SMALL)
-    captioner.build(((None, 16, 80), (None, None)))
-    captioner.save(tmp_path / "whole")
-    settings, vocabulary, arrays = read_model(tmp_path / "whole")
-    arrays = {name: array for name, array in arrays.items() if not name.startswith("encoder/")}
-    write_model(tmp_path / "old", settings, vocabulary, arrays)
-    photo = draw_scenes(1, seed=3, image_size=64)[0].image
-    finer = [one.adapted(grid="4x4").encode(photo[None]) for one in (captioner, Captioner.load(tmp_path / "old"))]
-    np.testing.assert_allclose(*finer, atol=1e-5)
-
-
-@pytest.mark.parametrize("grid", [(8, 8), [8, 8], "8x8"])
-def test_a_grid_is_written_in_one_way(eight, grid):
-    captioner = Captioner(eight[1], encoder="tiny", image_size=64, grid=grid, **SMALL)
-    assert captioner.grid == captioner.get_config()["grid"] == "8x8"
-
-
-def test_a_grid_is_checked_when_a_captioner_is_made(eight):
-    for grid in ("8", "0x8", (8,), (8, -8), (8, "b")):
+def test_a_grid_is_checked_and_written_in_one_way(eight):
+    for grid in ((8, 8), "8x8"):
+        captioner = Captioner(eight[1], encoder="tiny", image_size=64, grid=grid, **SMALL)
+        assert captioner.grid == captioner.get_config()["grid"] == "8x8"
+    for grid in ("0x8", (8,), (8, "b")):
         with pytest.raises(ValueError, match='such as "14x14". Received: grid='):
             Captioner(eight[1], encoder="tiny", grid=grid)
     with pytest.raises(ValueError, match="Received: grid='8x8' with encoder=None"):
@@ -590,11 +439,10 @@ def test_the_first_layers_of_an_encoder_learn_most_slowly(eight):
         captioner.compile(first_layer_rate=0)
 
 
-@pytest.mark.parametrize("attention", ["hard", "drawn"])
-def test_only_attention_that_draws_shows_a_baseline(eight, attention):
+def test_only_attention_that_draws_shows_a_baseline(eight):
     batch = first_batch(eight)
     assert "baseline" not in make_captioner(eight[1]).test_step(batch)
-    hard = make_captioner(eight[1], attention=attention, expectation_probability=0.0)
+    hard = make_captioner(eight[1], attention="drawn", expectation_probability=0.0)
     assert np.asarray(hard.objective(batch, training=True).sampled).all()
     assert float(hard.train_step(batch)["baseline"]) < 0
     assert float(make_captioner(eight[1], attention="none").test_step(batch)["penalty"]) == 0
@@ -604,17 +452,6 @@ def test_evaluate_names_every_metric_once(eight):
     captioner = make_captioner(eight[1])
     values = captioner.evaluate(make_batches(*eight), verbose=0)
     assert len(values) == len(captioner.metrics_names) == len(set(captioner.metrics_names)) == 5
-
-
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_training(eight):
-    images, vocabulary, cache = eight
-    losses = []
-    for _ in range(2):
-        keras.utils.set_random_seed(0)
-        captioner = make_captioner(vocabulary, attention="hard")
-        losses.append(captioner.fit(make_batches(images, vocabulary, cache), epochs=2, verbose=0).history["loss"])
-    assert losses[0] == losses[1]
 
 
 # === Encoders ===
@@ -653,7 +490,8 @@ def test_an_own_encoder_is_never_taken_for_another(eight, training, tmp_path):
     captioner.save(tmp_path / "model")
     with pytest.raises(ValueError, match=r"encoder that keras_sat does not know"):
         Captioner.load(tmp_path / "model").caption(eight[0][0].image_path)
-    loaded = Captioner.load(tmp_path / "model", encoder=encoder)
+    other = bn_encoder() if training == "fine-tuned" else encoder
+    loaded = Captioner.load(tmp_path / "model", encoder=other)
     assert loaded.caption(eight[0][0].image_path).log_prob == pytest.approx(result.log_prob, rel=1e-6)
 
 
@@ -691,34 +529,6 @@ def test_only_the_bundled_captioners_own_encoder_has_bundled_weights(eight):
         Captioner(eight[1], encoder="vgg16", encoder_weights="bundled")
 
 
-@pytest.mark.parametrize("training", ["frozen", "fine-tuned"])
-def test_own_encoders_are_saved_or_asked_for(eight, training, tmp_path):
-    images, vocabulary, _ = eight
-    encoder = bn_encoder()
-    captioner = Captioner(vocabulary, encoder=encoder, encoder_training=training, **SMALL)
-    result = captioner.caption(images[0].image_path)
-    captioner.save(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"keras_sat does not know"):
-        Captioner.load(tmp_path / "model").caption(images[0].image_path)
-    other = bn_encoder() if training == "fine-tuned" else encoder
-    again = Captioner.load(tmp_path / "model", encoder=other).caption(images[0].image_path)
-    assert again.caption == result.caption and again.log_prob == pytest.approx(result.log_prob, rel=1e-6)
-
-
-@pytest.mark.slow
-def test_cached_features_and_photos_give_the_same_captions(eight, tmp_path):
-    images, vocabulary, _ = eight
-    encoder = bn_encoder()
-    ids, paths = [image.image_id for image in images], [image.image_path for image in images]
-    cache = FeatureCache.build(tmp_path / "cache", ids, paths, encoder, dtype="float32", show_progress=False)
-    captioner = Captioner(vocabulary, encoder=encoder, **SMALL)
-    captioner.compile(learning_rate=1e-2)
-    captioner.fit(make_batches(images, vocabulary, cache), epochs=5, verbose=0)
-    from_photos, from_cache = captioner.caption(paths), captioner.caption_features(cache.features(ids))
-    for one, other in zip(from_photos, from_cache):
-        assert one.caption == other.caption and one.log_prob == pytest.approx(other.log_prob, rel=1e-4)
-
-
 @pytest.mark.slow
 def test_a_frozen_encoder_is_made_when_photos_come(eight):
     images, vocabulary, _ = eight
@@ -734,34 +544,6 @@ def test_a_frozen_encoder_is_made_when_photos_come(eight):
     assert np.isfinite(new.evaluate(batches, verbose=0, return_dict=True)["loss"])
     for captioner in (for_features, new):
         assert not {id(w) for w in captioner.encoder_model.weights} & {id(w) for w in captioner.weights}
-
-
-def test_a_captioner_without_an_encoder_says_so(eight):
-    with pytest.raises(ValueError, match=r"only be given features.*Received: encoder=None"):
-        make_captioner(eight[1]).caption(eight[0][0].image_path)
-
-
-@pytest.mark.slow
-def test_tiny_trains_along_and_is_saved_whole(tmp_path):
-    images = DATASETS["scenes"](tmp_path / "scenes", num_scenes=12, seed=1)
-    captioner = Captioner(Vocabulary.build(images), encoder="tiny", **SMALL)
-    before = [weight.numpy() for weight in captioner.trained_encoder.trainable_variables]
-    captioner.compile(learning_rate=1e-2)
-    captioner.fit(make_batches(images, captioner.vocabulary, image_size=64), epochs=1, verbose=0)
-    for old, new in zip(before, captioner.trained_encoder.trainable_variables):
-        assert not np.array_equal(old, new.numpy())
-    captioner.save(tmp_path / "model")
-    assert Captioner.load(tmp_path / "model").get_config() == captioner.get_config()
-    result = captioner.caption(images[0].image_path)
-    assert result.attention_weights.shape == (len(result.words), 8, 8)
-    # A fresh process needs nothing but the folder and the photo.
-    code = (
-        "import sys; from keras_sat import Captioner\n"
-        "result = Captioner.load(sys.argv[1]).caption(sys.argv[2]); print(result.caption, result.log_prob, sep='|')"
-    )
-    command = [sys.executable, "-c", code, tmp_path / "model", images[0].image_path]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().split("|")
-    assert printed[0] == result.caption and float(printed[1]) == pytest.approx(result.log_prob, rel=1e-5)
 
 
 # === Captions ===
@@ -866,13 +648,6 @@ def test_chance_belongs_to_the_photo_not_to_the_batch(eight, options):
     assert len({result.log_prob for result in together}) > 1  # the same photo eight times, each with its own chance
 
 
-def test_max_length_and_words_that_never_come(eight, untrained):
-    for image in eight[0]:
-        for result in (untrained.caption(image.image_path, max_length=2), untrained.caption(image.image_path)):
-            assert not {"<pad>", "<start>", "<end>", "<unk>"} & set(result.words)
-        assert len(untrained.caption(image.image_path, max_length=2).words) <= 2
-
-
 @pytest.mark.parametrize("attention", ["hard", "drawn"])
 def test_attention_that_draws_can_draw_its_places(eight, attention):
     captioner = make_captioner(eight[1], attention=attention)
@@ -903,7 +678,7 @@ def test_searching_compiles_once(eight):
     features = eight[2].features([str(number) for number in range(8)])
     for photos in (1, 3, 8):
         captioner.caption_features(features[:photos])
-    (compiled,) = captioner.generator.graphs.values()
+    (compiled,) = captioner.graphs.values()
     assert compiled.experimental_get_tracing_count() == 1
 
 
@@ -942,31 +717,14 @@ def test_the_grid_shape_is_kept(tmp_path):
         ({"num_samples": 2.5}, "num_samples=2.5"),
         ({"hiden_dim": 5}, "no such option.*hidden_dim.*Received: hiden_dim"),
         ({"attention_penalty_weight": -1}, "at least 0. Received: attention_penalty_weight=-1"),
-        ({"attention_penalty_weight": None}, "Received: attention_penalty_weight=None"),
-        ({"length_penalty": "x"}, "Received: length_penalty='x'"),
-        ({"length_penalty": -5}, "Received: length_penalty=-5"),
-        ({"feature_projection_dim": 0}, "Received: feature_projection_dim=0"),
-        ({"dropout_embedding": 1.0}, "below 1. Received: dropout_embedding=1.0"),
-        ({"dropout_words": -0.1}, "below 1. Received: dropout_words=-0.1"),
-        ({"dropout_after_readout": 1.0}, "below 1. Received: dropout_after_readout=1.0"),
-        ({"seed": None}, "Received: seed=None"),
+        ({"dropout_words": 1.0}, "below 1. Received: dropout_words=1.0"),
         ({"encoder_training": "melted"}, "Received: encoder_training='melted'"),
-        ({"expectation_for": "word"}, "Received: expectation_for='word'"),
-        ({"num_samples": 0}, "num_samples=0"),
-        ({"label_smoothing": 1.0}, "label_smoothing=1.0"),
-        ({"expectation_probability": 2}, "expectation_probability=2"),
         ({"attention": "gentle"}, "Received: attention='gentle'"),
     ],
 )
 def test_impossible_options(options, message):
     with pytest.raises(ValueError, match=message):
         Captioner(["dog"], **{"encoder": None, **options})
-
-
-@pytest.mark.parametrize("vocabulary", [None, "a dog runs", {"dog": 4}])
-def test_a_vocabulary_is_needed(vocabulary):
-    with pytest.raises(ValueError, match=r"Expected a Vocabulary.*Received: vocabulary="):
-        Captioner(vocabulary, encoder=None)
 
 
 def test_impossible_requests(eight, tmp_path):
@@ -977,22 +735,13 @@ def test_impossible_requests(eight, tmp_path):
     with pytest.raises(ValueError, match=r"num_results=4, num_beams=3"):
         captioner.caption_features(features, num_beams=3, num_results=4)
     assert len(captioner.caption_features(features, num_results=4)[0].alternatives) == 3, "as many beams as that"
-    for name in ("num_beams", "num_results", "max_length", "batch_size"):
-        with pytest.raises(ValueError, match=rf"at least 1.*{name}=0"):
-            captioner.caption_features(features, **{name: 0})
     assert captioner.caption_features(features, num_beams=np.int64(1), temperature=np.float32(0.5))
-    for options, received in (({"num_beams": 2}, "num_beams=2"), ({"length_penalty": 0.5}, "length_penalty=0.5")):
-        with pytest.raises(ValueError, match=rf"leave out one or the other. Received: temperature=1.0 with {received}"):
-            captioner.caption_features(features, temperature=1.0, **options)
-    with pytest.raises(ValueError, match=r"`length_penalty` must be a number of at least 0. Received: .*='x'"):
-        captioner.caption_features(features, num_beams=1, length_penalty="x")
-    with pytest.raises(ValueError, match=r"Pass `temperature`.*top_k=3"):
-        captioner.caption_features(features, top_k=3)
+    with pytest.raises(ValueError, match=r"only be given features.*Received: encoder=None"):
+        captioner.caption(eight[0][0].image_path)
     with pytest.raises(ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"):
         captioner.caption_features(features[:, :, :5])
-    for wrong in (None, eight[0], np.zeros((2, 3))):
-        with pytest.raises(ValueError, match=r"Expected batches, as make_batches.*Received: x of type"):
-            captioner.fit(wrong)
+    with pytest.raises(ValueError, match=r"Expected batches, as make_batches.*Received: x of type"):
+        captioner.fit(eight[0])
     with pytest.raises(ValueError, match=r"Received: validation_data of type list"):
         captioner.fit(make_batches(*eight), validation_data=eight[0])
     with pytest.raises(ValueError, match=r"photos of 32 x 32 pixels.*made for 16 x 16.*same image_size"):
@@ -1004,13 +753,15 @@ def test_impossible_requests(eight, tmp_path):
         captioner.compile(loss="mse")
     with pytest.raises(ValueError, match=r"nothing to save"):
         Captioner(["dog"], encoder=None).save(tmp_path)
+    with pytest.raises(ValueError, match=r"Expected a Vocabulary.*Received: vocabulary="):
+        Captioner("a dog runs", encoder=None)
     captioner.save(tmp_path / "model")
     captioner.save(tmp_path / "model")
     with pytest.raises(ValueError, match=r"a model in this folder already"):
         captioner.save(tmp_path / "model", overwrite=False)
 
 
-@pytest.mark.parametrize("copy_of", [copy.copy, copy.deepcopy, pickle.dumps, keras.models.clone_model])
+@pytest.mark.parametrize("copy_of", [copy.deepcopy, pickle.dumps, keras.models.clone_model])
 def test_a_copy_is_made_by_saving_and_loading(copy_of):
     made = Captioner(["dog"], encoder=None)
     with pytest.raises(ValueError, match=r"cop(y|ied).*Received: a captioner for ") as caught:
@@ -1018,15 +769,7 @@ def test_a_copy_is_made_by_saving_and_loading(copy_of):
     assert "captioner.save(folder)" in str(caught.value) and "keras_sat.Captioner.load(folder)" in str(caught.value)
 
 
-def test_numbers_of_numpy_are_saved_too(eight, tmp_path):
-    captioner = make_captioner(eight[1], attention_penalty_weight=np.float32(0.25))
-    captioner.save(tmp_path / "model")
-    assert Captioner.load(tmp_path / "model").attention_penalty_weight == 0.25
-
-
 def test_weights_of_another_model_are_refused(eight, tmp_path):
-    from keras_sat.files.model_folder import read_model, write_model
-
     captioner = make_captioner(eight[1])
     captioner.save(tmp_path / "model")
     settings, vocabulary, arrays = read_model(tmp_path / "model")
@@ -1085,9 +828,8 @@ def test_an_adapted_captioner_goes_on_with_its_words(eight):
     assert before.weights_digest() == before.adapted().weights_digest()
 
 
-@pytest.mark.parametrize("training", ["fine-tuned", "scratch"])
-def test_an_adapted_captioner_takes_its_encoder_along(tmp_path, training):
-    vocabulary = Vocabulary(["a", "dog"])
+def test_an_adapted_captioner_takes_its_encoder_along(tmp_path):
+    vocabulary, training = Vocabulary(["a", "dog"]), "fine-tuned"
     before = Captioner(vocabulary, encoder="tiny", encoder_training=training, image_size=32, **SMALL)
     before.build(((None, 32, 32, 3), (None, None)))
     after = before.adapted(label_smoothing=0.1)
@@ -1110,14 +852,14 @@ def test_an_adapted_captioner_takes_its_encoder_along(tmp_path, training):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trained", ["all", "none", "the last layers"])
+@pytest.mark.parametrize("trained", ["all", "the last layers"])
 def test_an_adapted_captioner_may_look_at_a_finer_grid(tmp_path, trained):
     photo = draw_scenes(1, seed=3, image_size=64)[0].image
     options = {"encoder": "efficientnet_lite0", "encoder_weights": None, "image_size": 64, **SMALL}
     options |= {"encoder_training": "fine-tuned" if trained == "all" else "frozen"}
     if trained == "the last layers":
         options |= {"encoder_layer": "block_7", "trained_up_to": "top"}
-    shape = {"all": (None, 64, 64, 3), "none": (None, 4, 1280), "the last layers": (None, 16, 80)}[trained]
+    shape = {"all": (None, 64, 64, 3), "the last layers": (None, 16, 80)}[trained]
     before = Captioner(Vocabulary(["a", "dog"]), **options)
     before.build((shape, (None, None)))
     finer = before.adapted(grid="4x4")
@@ -1141,36 +883,3 @@ def test_weights_are_restored_in_place(eight, tmp_path):
     assert other.weights_digest() == captioner.weights_digest()
     with pytest.raises(ValueError, match="another vocabulary"):
         make_captioner(Vocabulary(["a"])).restore_weights(tmp_path / "model")
-
-
-def test_public_names():
-    for name in ("Captioner", "CaptionResult", "ATTENTIONS", "SCORINGS", "BahdanauAttention", "CaptionDecoder"):
-        assert name in keras_sat.__all__
-
-
-# === Real photos ===
-
-
-@pytest.fixture(scope="module")
-def real(flickr8k_images, real_data, tmp_path_factory):
-    images = [image for image in flickr8k_images if image.split == "train"][:16]
-    encoder = keras_sat.ENCODERS["mobilenet_v2"](weights=real_data / "mobilenet_v2_notop.weights.h5")
-    ids, paths = [image.image_id for image in images], [image.image_path for image in images]
-    cache = FeatureCache.build(tmp_path_factory.mktemp("real"), ids, paths, encoder, show_progress=False)
-    return images, Vocabulary.build(images), cache
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("attention, scoring, cell", KINDS)
-def test_every_kind_trains_and_searches_on_flickr8k(real, attention, scoring, cell):
-    images, vocabulary, cache = real
-    size = 1280 if scoring == "dot" else 64
-    captioner = Captioner(
-        vocabulary, encoder="mobilenet_v2", attention=attention, scoring=scoring, cell=cell, hidden_dim=size
-    )
-    captioner.compile()
-    batch = next(iter(make_batches(images, vocabulary, cache, group_by="image")))
-    first, second = (float(captioner.train_step(batch)["loss"]) for _ in range(2))
-    assert np.isfinite([first, second]).all()
-    results = captioner.caption_features(cache.features([image.image_id for image in images]), num_beams=3)
-    assert len(results) == 16 and all(result.attention_weights.shape[1:] == (7, 7) for result in results)

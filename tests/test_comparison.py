@@ -46,12 +46,6 @@ def test_a_captioner_that_is_better(images, tmp_path):
     assert "good.json (1 seed)" in text and "60 photos" in text and f"{good.scores['cider']:.3f}" in text
 
 
-def test_the_same_captions_do_not_differ(images):
-    table = table_of(images, 0.5)
-    for row in compare(table, table).rows.values():
-        assert row["difference"] == 0 and row["interval"] == (0, 0)
-
-
 def test_the_interval_of_a_mean_is_that_of_the_normal_distribution(images):
     one, two = table_of(images, 0.3, seed=1), table_of(images, 0.6, seed=2)
     row = compare(one, two, num_resamples=4000).rows["rouge_l"]
@@ -84,13 +78,6 @@ def test_several_seeds(images, tmp_path):
     assert low < row["difference"] < high
     deviation = np.std(row["first"], ddof=1)
     assert f"{np.mean(row['first']):.3f} ± {deviation:.4f}" in str(comparison)
-
-
-def test_seeds_that_differ_widen_the_interval(images):
-    """All photos the same, two seeds of 0 and 1: the mean of two drawn seeds is 0, 0.5 or 1."""
-    right, wrong = table_of(images, 1.0), table_of(images, 0.0)
-    low, high = compare([wrong], [right, wrong]).rows["bleu_1"]["interval"]
-    assert low < 0.01 and high > 0.9 * (right.scores["bleu_1"] - wrong.scores["bleu_1"])
 
 
 def test_what_cannot_be_compared(images, tmp_path):

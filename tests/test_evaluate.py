@@ -58,21 +58,12 @@ def test_bars_beside_the_rows_of_the_paper(described):
     table = replace(evaluate_captions(entries(), described), settings={"data": "flickr8k"})
     ax = Figure().subplots()
     assert table.plot(ax) is ax
-    with pytest.raises(ValueError, match="matplotlib axes.*Received: ax with 'x'"):
-        table.plot("x")
-    paper = list(PUBLISHED["flickr8k"])
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "these captions",
-        "without brevity penalty",
-        *paper,
-    ]
+    rows = ["these captions", "without brevity penalty", *PUBLISHED["flickr8k"]]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == rows
     heights = [[bar.get_height() for bar in bars] for bars in ax.containers]
     assert heights[0][:4] == pytest.approx([100 * table.scores[f"bleu_{n}"] for n in range(1, 5)])
     assert heights[0][-1] == pytest.approx(100 * table.scores["cider"])
     assert heights[2][:5] == pytest.approx([67.0, 44.8, 29.9, 19.5, 18.93]) and np.isnan(heights[2][5:]).all()
-    assert [text.get_text() for text in ax.get_xticklabels()][::6] == ["BLEU-1", "CIDEr"]
-    starts = [[bar.get_x() for bar in bars] for bars in ax.containers]
-    assert all(np.diff(places).min() > 0 for places in (*starts, *zip(*starts))), "no bar hides another"
     own = replace(table, beside={"theirs": {"bleu_1": 0.5}}).plot(Figure().subplots())
     assert [text.get_text() for text in own.get_legend().get_texts()][2:] == ["theirs"]
 
@@ -143,11 +134,13 @@ def test_captions_of_any_system_are_measured_like_ours(described, tmp_path):
     assert replace(again, beside=table.beside) == table
 
 
-def test_ids_with_endings_and_the_numbers_of_coco():
+def test_ids_with_endings_and_the_numbers_of_coco(tmp_path):
     image = CaptionedImage("COCO_val2014_000000391895", "nowhere.jpg", ["a man rides", "a man"], "test")
     for image_id in (391895, "391895", "COCO_val2014_000000391895", "COCO_val2014_000000391895.jpg", "000000391895"):
         table = evaluate_captions([{"image_id": image_id, "caption": "a man"}], [image])
         assert table.captions[0]["image_id"] == image.image_id
+    table.to_coco_results(tmp_path / "results.json")
+    assert json.loads((tmp_path / "results.json").read_text()) == [{"image_id": 391895, "caption": "a man"}]
 
 
 def test_ids_that_mean_the_same_are_refused():
@@ -156,25 +149,12 @@ def test_ids_that_mean_the_same_are_refused():
         evaluate_captions([{"image_id": 1, "caption": "a man"}, {"image_id": 77, "caption": "a man"}], images)
 
 
-def test_a_caption_of_a_photo_that_nobody_described_is_no_mistake(described):
-    silent = CaptionedImage("silent", "nowhere.jpg", [], "test")
-    table = evaluate_captions([*entries(), {"image_id": "silent", "caption": "a"}], [*described, silent])
-    assert table.statistics["photos"] == 4
-
-
 def test_what_is_not_usual_is_noted(whole_training, images):
     _, captioner = whole_training
     options = {"split": "train", "show_progress": False, "num_beams": 1}
     short = keras_sat.evaluate(captioner, images[:4], max_length=3, **options)
     assert short.settings["max_length"] == 3 and "max_length 3" in str(short)
     assert "max_length" not in keras_sat.evaluate(captioner, images[:4], **options).settings
-
-
-def test_coco_results_have_the_numbers_of_cocos_photos(tmp_path):
-    image = CaptionedImage("COCO_val2014_000000391895", "nowhere.jpg", ["a man rides", "a man"], "test")
-    table = evaluate_captions([{"image_id": 391895, "caption": "a man"}], [image])
-    table.to_coco_results(tmp_path / "results.json")
-    assert json.loads((tmp_path / "results.json").read_text()) == [{"image_id": 391895, "caption": "a man"}]
 
 
 def test_a_line_for_each_photo(described, tmp_path):
@@ -202,6 +182,9 @@ def test_rows_of_the_paper_and_of_a_person(described):
     assert "a person" in str(table)
     with pytest.raises(ValueError, match="The paper has scores for flickr8k, flickr30k, coco only"):
         evaluate_captions(entries(), described, beside=["paper"])
+    with pytest.raises(ValueError, match="photos have one only"):
+        single = [replace(image, captions=image.captions[:1]) for image in described]
+        evaluate_captions(entries(), single, beside=["human"])
     shown = str(replace(table, beside=PUBLISHED["flickr8k"]))
     hard = next(line for line in shown.splitlines() if "hard attention" in line)
     assert hard.split()[-7:] == ["67.0", "45.7", "31.4", "21.3", "20.3", "-", "-"]
@@ -229,17 +212,14 @@ def test_captions_that_do_not_fit(captions, message, described, tmp_path):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda parts: parts.update(scores={}),
-        lambda parts: parts["photos"].pop("meteor"),
+        lambda parts: parts.update(scores=3),
         lambda parts: parts["photos"]["cider"].pop(),
-        lambda parts: parts["photos"].update(rouge_l=None),
         lambda parts: parts["photos"].update(bleu_counts=[1, 2]),
         lambda parts: parts["photos"].update(cider=["x"] * 4),
-        lambda parts: parts["photos"].update(cider=["1"] * 4),
         lambda parts: parts["photos"].update(cider=[None] * 4),
-        lambda parts: parts["photos"].update(cider=[float("nan")] * 4),
         lambda parts: parts.update(statistics={}),
-        lambda parts: parts.update(captions=[1]),
+        lambda parts: parts.update(captions=[1, 2, 3, 4]),
+        lambda parts: parts.clear(),
     ],
 )
 def test_damaged_scores(damage, described, tmp_path):
@@ -249,22 +229,6 @@ def test_damaged_scores(damage, described, tmp_path):
     (tmp_path / "scores.json").write_text(json.dumps(parts))
     with pytest.raises(ValueError, match="scores.json: expected an object"):
         ScoreTable.from_json(tmp_path / "scores.json")
-
-
-def test_a_person_is_asked_for_before_anything_is_captioned(whole_training, images, monkeypatch):
-    _, captioner = whole_training
-    single = [replace(image, captions=image.captions[:1]) for image in images]
-    monkeypatch.setattr(type(captioner), "caption", lambda *_: pytest.fail("too late"))
-    with pytest.raises(ValueError, match="photos have one only"):
-        keras_sat.evaluate(captioner, single, split="train", beside=["human"], show_progress=False)
-
-
-def test_files_that_are_no_scores(tmp_path):
-    for number, content in enumerate(("[]", "{}", '{"scores": 3}', "no json")):
-        path = tmp_path / f"{number}.json"
-        path.write_text(content)
-        with pytest.raises(ValueError, match=f"{number}.json"):
-            ScoreTable.from_json(path)
 
 
 def test_errors(whole_training, images):

@@ -46,14 +46,6 @@ def test_attention_on_the_object_and_beside_it(scenes):
     assert best.num_words == sum(place.word_class in ("colour", "shape") for place in words)
 
 
-def test_a_uniform_map_gets_the_share_of_the_cells(scenes):
-    everywhere = ground([result_of(scene, uniform) for scene in scenes], scenes)
-    assert everywhere.mass == pytest.approx(everywhere.uniform_mass)
-    assert everywhere.pointing == pytest.approx(everywhere.uniform_pointing) == pytest.approx(everywhere.uniform_mass)
-    closer = ground([result_of(scene, uniform) for scene in scenes], scenes, enlarge=0)
-    assert closer.uniform_mass < everywhere.uniform_mass
-
-
 def test_its_figures_go_into_json(scenes):
     grounding = ground([result_of(scene, on_it) for scene in scenes], scenes)
     figures = json.loads(json.dumps(grounding.to_dict()))

@@ -102,13 +102,13 @@ def test_a_model_of_an_earlier_version_has_no_record_and_loads(whole_training, t
 def test_photos_of_the_training_are_refused_or_warned_of_and_counted(whole_training, scenes):
     captioner = whole_training[1]
     assert keras_sat.evaluate(captioner, scenes, split="test", **SEARCH).statistics["training_photos"] == 0
-    with pytest.warns(UserWarning, match="learnt from 32 of the 32 photos in 'train'"):
+    with pytest.warns(UserWarning, match="trained on 32 of the 32 photos in 'train'"):
         table = keras_sat.evaluate(captioner, scenes, split="train", **SEARCH)
     assert table.statistics["training_photos"] == 32 and "32 training photos" in str(table)
     options = {"split": "dev", "split_seed": 1, **SEARCH}
-    with pytest.raises(ValueError, match=r"learnt from \d of the 4 photos in 'dev' \('scene-3-.*split_seed.*Received"):
+    with pytest.raises(ValueError, match=r"trained on \d of the 4 photos in 'dev' \('scene-3-.*split_seed.*Received"):
         keras_sat.evaluate(captioner, scenes, **options)
-    with pytest.warns(UserWarning, match=r"learnt from \d of the 4 photos"):
+    with pytest.warns(UserWarning, match=r"trained on \d of the 4 photos"):
         table = keras_sat.evaluate(captioner, scenes, allow_training_photos=True, **options)
     assert 0 < table.statistics["training_photos"] <= 4
 
@@ -138,10 +138,10 @@ def test_the_command_line_says_the_way_out(whole_training, tmp_path, capsys, mon
     command += ["--split", "dev", "--num-beams", "1", "--max-length", "8"]
     assert main(command) == 2
     message = capsys.readouterr().err
-    assert "learnt from 2 of the 4 photos in 'dev' ('1', for example)" in message
+    assert "trained on 2 of the 4 photos in 'dev' ('1', for example)" in message
     assert "--split-seed" in message and "--allow-training-photos" in message and message.count("\n") == 1
     assert main([*command, "--allow-training-photos", "--json", str(tmp_path / "scores.json")]) == 0
-    assert "keras-sat: The captioner has learnt from 2 of the 4 photos" in capsys.readouterr().err
+    assert "keras-sat: The captioner was trained on 2 of the 4 photos" in capsys.readouterr().err
     assert json.loads((tmp_path / "scores.json").read_text())["statistics"]["training_photos"] == 2
 
 

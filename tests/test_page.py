@@ -13,7 +13,7 @@ from test_player import HOSTILE, Page
 
 from data_utils import draw_scenes, tokenise
 from data_utils.images import load_image
-from keras_sat import Captioner
+from keras_sat import AttentionDisplay, Captioner
 from keras_sat.pictures.player import figure_data
 from keras_sat.web.folder import write_page
 from keras_sat.web.runtime import runtime_files
@@ -147,7 +147,7 @@ def test_a_word_shows_where_the_captioner_looked(site, serve, captioner, tmp_pat
     page.give(path)
     result = captioner.caption(path, num_beams=3)
     assert page.caption == result.caption
-    notes = figure_data(result.image, result.words, result.attention_weights)["maps"]["notes"]
+    notes = figure_data(AttentionDisplay(result.image, result.words, result.attention_weights))["maps"]["notes"]
     for step in (1, len(notes) - 1):
         page.word(step).click()
         assert page.step == step
@@ -402,7 +402,8 @@ def test_maps_are_put_into_light_and_words_as_in_python(site, serve):
         script = f"const {{ shownOf }} = await import('./maps.js'); const shown = shownOf({result}, 1.5);"
         found = page.ask(f"{script} return {{ ...shown, maps: Array.from(shown.maps) }};")
         image = np.zeros((20, 30, 3), np.uint8)
-        expected = figure_data(image, words, maps.reshape(-1, 5, 7), from_photo=from_photo, confidence=0.624)
+        shown = AttentionDisplay(image, words, maps.reshape(-1, 5, 7), from_photo, confidence=0.624)
+        expected = figure_data(shown)
         assert found["note"] == expected["note"] and found["aspect"] == expected["aspect"]
         assert found["notes"] == expected["maps"]["notes"]
         assert found["fromPhoto"] == expected["maps"].get("fromPhoto")

@@ -150,8 +150,8 @@ def test_unknown_words_come_only_if_allowed():
 # === Beams ===
 
 
-@pytest.mark.parametrize("length_penalty", [0.0, 0.7, 1.0])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("length_penalty", [0.0, 0.7])
+@pytest.mark.parametrize("seed", range(2))
 def test_wide_beams_find_the_best_of_all_captions(seed, length_penalty):
     model, num_beams = Model(seed), WORDS**LONGEST // 4
     search = tf.function(beam_search)
@@ -164,7 +164,7 @@ def test_wide_beams_find_the_best_of_all_captions(seed, length_penalty):
         assert [tokens_of(result, photo, place) for place in range(9)] == [caption[3] for caption in best]
 
 
-@pytest.mark.parametrize("num_beams", [1, 2, 3, 5])
+@pytest.mark.parametrize("num_beams", [1, 3])
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 def test_narrow_beams_are_those_of_the_plain_python_search(num_beams, length_penalty):
     for seed in range(5):
@@ -175,19 +175,6 @@ def test_narrow_beams_are_those_of_the_plain_python_search(num_beams, length_pen
         for photo in range(PHOTOS):
             expected = [tokens for _, _, tokens in reference_beams(model, photo, num_beams, length_penalty)]
             assert [tokens_of(result, photo, place) for place in range(num_beams)] == expected
-
-
-def test_beams_beat_greedy_somewhere_and_one_beam_is_greedy():
-    better = 0
-    for seed in range(5):
-        model = Model(seed)
-        greedy = greedy_search(model.step, model.state(), **OPTIONS)
-        one = beam_search(model.step, model.state(), num_beams=1, **OPTIONS)
-        three = beam_search(model.step, model.state(3), num_beams=3, **OPTIONS)
-        np.testing.assert_array_equal(greedy.token_ids, one.token_ids)
-        both_ended = np.asarray(greedy.is_finished & three.is_finished)
-        better += int(((three.log_probs > greedy.log_probs + 1e-4).numpy() & both_ended).sum())
-    assert better
 
 
 def test_the_best_unfinished_caption_is_returned_when_none_ends():
@@ -215,16 +202,6 @@ def test_search_stops_when_every_caption_has_ended():
         assert result.token_ids.shape == (PHOTOS, 1, 50)
 
 
-def test_a_batch_gives_what_single_photos_give():
-    model = Model(3)
-    together = beam_search(model.step, model.state(3), num_beams=3, num_results=2, **OPTIONS)
-    for photo in range(PHOTOS):
-        state = tuple(x[3 * photo : 3 * photo + 3] for x in model.state(3))
-        alone = beam_search(model.step, state, num_beams=3, num_results=2, **OPTIONS)
-        for one, other in zip(tf.nest.flatten(together), tf.nest.flatten(alone)):
-            np.testing.assert_allclose(one[photo], other[0], rtol=1e-6)
-
-
 @pytest.mark.parametrize("xla", [False, True])
 def test_compiled_search_gives_the_same(xla):
     model = Model(4)
@@ -246,18 +223,14 @@ def shares_of_first_word(result):
     return np.bincount(np.asarray(result.token_ids)[0, :, 0], minlength=WORDS) / result.token_ids.shape[1]
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_samples_follow_the_distribution(temperature):
     model = Model()
     result = draw(model, 4000, temperature=temperature)
+    check_consistency(model, draw(model, 9, temperature=temperature))
     expected = np.exp(model.log_probs[0, 0, START] / temperature)
     expected[[PAD, START, UNK]] = 0
     np.testing.assert_allclose(shares_of_first_word(result), expected / expected.sum(), atol=0.035)
-
-
-def test_samples_are_consistent():
-    model = Model()
-    check_consistency(model, draw(model, 50))
 
 
 def test_top_k_and_top_p_leave_only_probable_words():
@@ -272,32 +245,6 @@ def test_top_k_and_top_p_leave_only_probable_words():
     cumulated = np.cumsum(probabilities[order]) / probabilities.sum()
     fewest = int(np.searchsorted(cumulated, 0.8)) + 1
     assert set(np.flatnonzero(shares_of_first_word(draw(model, 2000, top_p=0.8)))) == set(order[:fewest])
-
-
-# === Errors ===
-
-
-@pytest.mark.parametrize(
-    "search, options, received",
-    [
-        (beam_search, {"num_beams": 0}, "num_beams=0"),
-        (beam_search, {"num_beams": 2, "num_results": 3}, "num_results=3"),
-        (greedy_search, {"max_length": 0}, "max_length=0"),
-    ],
-)
-def test_impossible_options(search, options, received):
-    model = Model()
-    with pytest.raises(ValueError, match=f"Received: .*{received}"):
-        search(model.step, model.state(), **{**OPTIONS, **options})
-
-
-@pytest.mark.parametrize(
-    "options", [{"temperature": 0.0}, {"temperature": float("nan")}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.5}]
-)
-def test_impossible_sampling(options):
-    name, value = next(iter(options.items()))
-    with pytest.raises(ValueError, match=f"Received: {name}={value}"):
-        draw(Model(), 1, **options)
 
 
 # === Captions that do not repeat themselves ===
@@ -318,9 +265,7 @@ def test_words_are_left_where_the_most_probable_ones_are_blocked():
         assert np.isfinite(found.log_probs[0, 0]) and len(set(tokens)) == len(tokens) > 7
 
 
-@pytest.mark.parametrize(
-    ("num_beams", "size"), all_slow_but((3, 2), [(beams, size) for beams in (1, 3) for size in (1, 2, 3)])
-)
+@pytest.mark.parametrize(("num_beams", "size"), all_slow_but((3, 2), [(1, 1), (3, 1), (3, 2), (3, 3)]))
 def test_no_caption_repeats_itself(num_beams, size):
     options, repeating = {**OPTIONS, "max_length": 9}, 0
     for seed in range(4):
@@ -336,8 +281,8 @@ def test_no_caption_repeats_itself(num_beams, size):
     assert repeating > 2  # else this would have tested nothing
 
 
-@pytest.mark.parametrize("num_beams", all_slow_but(1, [1, 3]))
-def test_a_captioner_passes_it_on(scene_images, num_beams):
+def test_a_captioner_passes_it_on(scene_images):
+    num_beams = 1
     captioner = Captioner.from_pretrained("scenes")
     photos = [image.image_path for image in scene_images[:12]]
     free = captioner.caption(photos, num_beams=num_beams)
@@ -350,7 +295,7 @@ def test_a_captioner_passes_it_on(scene_images, num_beams):
         captioner.caption(photos, temperature=1.0, no_repeat_ngram=2)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 20])
+@pytest.mark.parametrize("size", [1, 2, 20])
 def test_greedy_captions_repeat_nothing_either(size):
     options = {**OPTIONS, "max_length": 9, "no_repeat_ngram": size}
     for seed in range(3):

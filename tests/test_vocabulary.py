@@ -30,10 +30,6 @@ def test_basics(images):
     assert len(vocabulary) == 10 and "dog" in vocabulary and "devword" not in vocabulary
 
 
-def test_only_training_words_count(images):
-    assert not {"unseen", "devword", "testword", "unlisted"} & set(Vocabulary.build(images).words)
-
-
 def test_unknown_words_become_unk_and_are_reported(images):
     vocabulary = Vocabulary.build(images)
     assert vocabulary.caption_to_ids("a wolf") == [4, vocabulary.unk_token_id]
@@ -45,10 +41,7 @@ def test_min_count_and_max_size_cut_the_rare_words(images):
     assert Vocabulary.build(images, min_count=2).words == ["a", "dog"]
     assert Vocabulary.build(images, max_size=3).words == ["a", "dog", "cat"]
     assert len(Vocabulary.build(images, max_size=None).words) == 6
-
-
-def test_order_of_the_images_does_not_matter(images):
-    assert Vocabulary.build(images[::-1]) == Vocabulary.build(images)
+    assert Vocabulary.build(images[::-1]) == Vocabulary.build(images), "the order of the photos does not matter"
 
 
 def test_special_tokens_in_captions_cannot_become_special():
@@ -88,21 +81,12 @@ def test_errors(images):
         Vocabulary(["a"]).ids_to_caption([99])
 
 
-@pytest.mark.parametrize("word", ["a\nb", "big dog", "\t", "dog ", "a\u2028b"])
-def test_a_word_has_no_blank_in_it(word):
-    with pytest.raises(ValueError, match="A word has no blank and no line break in it. Received: "):
-        Vocabulary(["dog", word])
-
-
-@pytest.mark.parametrize(
-    "odd", ["\ud800", "\udfff", "\x1b[31m", "\0", "\a", "\x7f", "\x9b", "\ufeff", "\u202e"], ids=ascii
-)
-def test_a_word_has_no_control_character_in_it(odd, tmp_path):
-    with pytest.raises(ValueError, match="A word has no control character in it.*Received: "):
+@pytest.mark.parametrize("odd", ["\ud800", "\x1b[31m", "\0", "\u202e", "\n", " big", "\u2028"], ids=ascii)
+def test_a_word_has_no_blank_and_no_control_character_in_it(odd, tmp_path):
+    with pytest.raises(ValueError, match="A word has no blank, line break or control character.*Received: "):
         Vocabulary(["dog", f"d{odd}g"])
     path = tmp_path / "vocabulary.json"
-    content = {"format": "vocabulary", "version": 1, "words": ["dog", odd]}
-    write_sealed_json(path, content)
+    write_sealed_json(path, {"format": "vocabulary", "version": 1, "words": ["dog", odd]})
     with pytest.raises(ValueError, match=r"vocabulary\.json: A word has no ") as caught:
         Vocabulary.load(path)
     assert str(caught.value).isprintable()
@@ -115,7 +99,7 @@ def test_a_word_that_is_too_long_for_any_drawing(tmp_path):
     long = MOST_LETTERS_IN_WORD * "a"
     built = Vocabulary.build([CaptionedImage("1", "1.jpg", [f"{long} {long}a dog"], "train")])
     assert built.words == [long, "dog"] and built.unk_token_id in built.caption_to_ids(long + "a")
-    with pytest.raises(ValueError, match="at most 1000 letters. Received: 1001 letters, 'aaa"):
+    with pytest.raises(ValueError, match="at most 1000 letters. Received: 'aaa.*, 1001 letters"):
         Vocabulary([long + "a"])
 
 

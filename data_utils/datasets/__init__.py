@@ -2,9 +2,8 @@
 
 To add one, write a function that takes the folder and returns the list, and name it in DATASETS.
 
-Reading neither fails on the known faults of these files nor loses anything silently: what is left out is counted in
-one warning. What would make results wrong (a photo in two splits, a table that cannot be parsed) is refused with file
-and line.
+Known faults of these files are tolerated: what is left out is counted in one warning. What would make results wrong (a
+photo in two splits, a table that cannot be parsed) is rejected with file and line.
 """
 
 from data_utils.datasets.coco import coco

@@ -1,4 +1,4 @@
-"""Photos, captions and splits put together, and what has no counterpart counted."""
+"""Match photos, captions and splits, and count what has no counterpart."""
 
 import os
 from pathlib import Path
@@ -19,11 +19,11 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
         skipped.add("photos on a split list that are not there", image_id)
     kept = [image_id for image_id in captions if image_id in photos]
     if not captions:
-        raise ValueError(f"There is no caption in the caption file: is it whole? Received: data_dir={str(data_dir)!r}")
+        raise ValueError(f"There is no caption in the caption file. Received: data_dir={str(data_dir)!r}")
     if not kept:
         raise ValueError(
             f"None of the {len(captions)} captioned photos was found (first: {shortened(next(iter(captions)))}). "
-            f"Expected: the photos in the folder itself or in one of its usual folders.{hint} "
+            f"Expected: the photos in the folder itself or in one of its standard subfolders.{hint} "
             f"Received: data_dir={str(data_dir)!r}"
         )
     for image_id in kept:
@@ -34,6 +34,14 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
     return [
         CaptionedImage(image_id, str(photos[image_id]), captions[image_id], splits.get(image_id)) for image_id in kept
     ]
+
+
+def add_caption(captions, image_id, text, skipped, where):
+    """Add a caption to those of its photo, or count it as left out."""
+    if image_id and text.strip():
+        captions.setdefault(image_id, []).append(" ".join(text.split()))
+    else:
+        skipped.add(f"{'empty captions' if image_id else 'captions of no photo'} left out", where)
 
 
 def existing_folder(data_dir):
@@ -51,7 +59,7 @@ def find_file(data_dir, name, folders):
 
 
 def find_photos(data_dir, folder_names):
-    """Return image id -> path from the first of the folders that holds photos; zips often nest a folder in itself."""
+    """Return image id -> path from the first folder that has photos; zips often nest a folder in itself."""
     for outer in folder_names:
         for candidate in (data_dir / outer, *(data_dir / outer / inner for inner in folder_names)):
             photos = photos_in(candidate) if candidate.is_dir() else {}
@@ -61,7 +69,7 @@ def find_photos(data_dir, folder_names):
 
 
 def photos_in(directory):
-    """Return image id -> path of a folder's photos, without the ._ files that macOS leaves in zips."""
+    """Return image id -> path of a folder's photos, without macOS' ._ files."""
     with os.scandir(directory) as entries:
         return {
             image_id_of(entry.name): entry.path

@@ -1,22 +1,20 @@
-"""Where the phrases of captions are: boxes that people drew on photos of Flickr30k and Flickr8k.
+"""Boxes that people drew for the phrases of captions, on photos of Flickr30k and Flickr8k.
 
 Flickr30k Entities (Plummer et al., 2015) is a folder with Sentences/NUMBER.txt, where phrases are marked in captions,
 
     [/EN#1/people A girl] holds [/EN#2/other a kite] .
 
-and Annotations/NUMBER.xml with the boxes of each number behind EN. Photos of Flickr8k are among them: the first number
-of their names is Flickr30k's name. The other form is one JSON object for all photos, {file name: {"caption": number of
-the caption, "size_known": whether the photo's proportions are sure, "phrases": [{"phrase": words, "first_word": number
-of its first word, "boxes": [[left, top, right, bottom] as shares of width and height]}]}}.
+and Annotations/NUMBER.xml with the boxes of each number after EN. It has photos of Flickr8k too: the first number of
+their names is Flickr30k's name. The other form is one JSON object, {file name: {"caption": number of the caption,
+"size_known": whether the photo's aspect ratio is known, "phrases": [{"phrase": words, "first_word": number of its first
+word, "boxes": [[left, top, right, bottom] as fractions of width and height]}]}}.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,10 +26,10 @@ from data_utils.files import read_json
 from data_utils.foreign_text import brief, shortened
 from data_utils.views import boxes_in_view
 
-# Words of a phrase that name nothing: attention is not measured at them.
+# Words of a phrase without content: attention is not measured at them.
 NAMELESS = {"a", "an", "the", "his", "her", "their", "its", "some", "this", "that", "another", "other", "many"}
 NAMELESS |= {"several", "one", "two", "three", "four", "five"}
-# Words that do not say what is there to be seen: nothing leads attention at them.
+# Function words: attention is not supervised at them.
 _SMALL_WORDS = """
     these those each every all both few more and or but while as if then than so of in on at by to from with without
     for into onto over under near next through across along around behind between among against above below inside
@@ -43,10 +41,10 @@ PLACELESS = NAMELESS | {*_SMALL_WORDS.split()}
 FOLDERS = ("Annotations", "Sentences")  # of Flickr30k Entities
 EXPECTED = "the folder of Flickr30k Entities, with Annotations and Sentences in it, or a JSON file of boxes"
 NOT_IN_CAPTION = "phrases that no caption of the photo has"
-NO_FIT = "boxes that do not lie on the photo"
+NO_FIT = "boxes outside the photo"
 NO_SIZE = "photos without a size, left out"
 HALF = "photos with only one of the two files of Flickr30k Entities, left out"
-UNSURE_SIZE = "photos of which the size was guessed, so that attention is not measured on them"
+UNSURE_SIZE = "photos of unknown aspect ratio, on which attention is not measured"
 MOST_BOXES = 1_000  # of a photo: people draw fewer than fifty
 _MARKED = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
 
@@ -58,7 +56,7 @@ class Phrase:
     Attributes:
         caption: the number of the caption among those of its photo.
         first_word, num_words: which words of the caption it is, as `tokenise` counts them.
-        boxes: tuple of (left, top, right, bottom), as shares of the photo's width and height.
+        boxes: tuple of (left, top, right, bottom), as fractions of the photo's width and height.
     """
 
     caption: int
@@ -67,33 +65,22 @@ class Phrase:
     boxes: tuple
 
     def naming_words(self, words):
-        """Return which of a caption's words are those of the phrase that name something: a list of their numbers."""
+        """Return the numbers of the phrase's content words among a caption's words, a list."""
         of_phrase = range(self.first_word, self.first_word + self.num_words)
         return [number for number in of_phrase if words[number] not in NAMELESS]
 
 
 @dataclass(frozen=True)
-class Boxes(Mapping):
-    """A mapping from the ids of photos to their Phrases: lists, in the order of captions and words.
+class Boxes:
+    """The phrases of photos and their boxes.
 
     Attributes:
-        phrases: dict from an image id to a list of Phrase.
-        unsure: ids of photos whose size is not known for sure: their boxes may be a little off.
-        left_out: dict from a reason to how many were left out for it.
+        phrases: dict from an image id to a list of Phrase, in the order of captions and words.
+        unsure: ids of photos of unknown aspect ratio: their boxes may be a little off.
     """
 
     phrases: dict = field(repr=False)
     unsure: frozenset = frozenset()
-    left_out: dict = field(default_factory=dict)
-
-    def __getitem__(self, image_id):
-        return self.phrases[image_id]
-
-    def __iter__(self):
-        return iter(self.phrases)
-
-    def __len__(self):
-        return len(self.phrases)
 
 
 def read_boxes(path: str | os.PathLike, images: list[CaptionedImage]) -> Boxes:
@@ -121,7 +108,7 @@ def read_boxes(path: str | os.PathLike, images: list[CaptionedImage]) -> Boxes:
         counted = "".join(f"; {reason}: {count}" for reason, count in skipped.counts.items())
         raise ValueError(f"{path}: no phrase with boxes of these {len(images)} photos{counted}. Expected: {EXPECTED}.")
     skipped.warn(path)
-    return Boxes(phrases, frozenset(unsure), dict(skipped.counts))
+    return Boxes(phrases, frozenset(unsure))
 
 
 def boxes_of(boxes: Any, images: list[CaptionedImage]) -> Boxes:
@@ -141,8 +128,7 @@ def boxes_of(boxes: Any, images: list[CaptionedImage]) -> Boxes:
 def _phrases_of(image, marked, skipped):
     """Yield a Phrase for each (caption, words, first piece, boxes) that a caption of the photo has.
 
-    `caption` is its number, or the list of its pieces where only that is known. A piece is a word without hyphens and
-    the like: annotators cut "t-shirt" into two.
+    `caption` is its number, or the list of its pieces. A piece is a part of a word: annotators cut "t-shirt" into two.
     """
     captions = [_pieces_of(tokenise(caption)) for caption in image.captions]
     texts = [[piece for piece, _ in pieces] for pieces in captions]
@@ -163,18 +149,18 @@ def _phrases_of(image, marked, skipped):
 
 
 def _pieces_of(words):
-    """Return a list of (piece, number of the word that it is of)."""
+    """Return a list of (piece, number of its word)."""
     return [(piece, number) for number, word in enumerate(words) for piece in re.findall(r"\w+", word)]
 
 
 def _nearest(wanted, pieces, first):
-    """Return the place of some pieces among others that is nearest to a number, or None."""
+    """Return the index nearest to `first` at which some pieces occur among others, or None."""
     places = [n for n in range(len(pieces) - len(wanted) + 1) if pieces[n : n + len(wanted)] == wanted]
     return min(places, key=lambda place: abs(place - first), default=None) if wanted else None
 
 
 def _on_photo(box):
-    """Return a box cut at the photo's edges, or None if nothing of it lies on the photo."""
+    """Return a box clipped to the photo, or None if nothing is left."""
     left, top, right, bottom = (min(max(float(side), 0.0), 1.0) for side in box)
     return (left, top, right, bottom) if left < right and top < bottom else None
 
@@ -183,7 +169,7 @@ def _on_photo(box):
 
 
 def _read_json(path, images, skipped):
-    """Yield (image, list of what `_phrases_of` takes, whether its size is known) from the JSON form."""
+    """Yield (image, list of what `_phrases_of` takes, whether its aspect ratio is known) from the JSON form."""
     photos = read_json(path, EXPECTED)
     if not isinstance(photos, dict):
         raise ValueError(f"{path}: expected an object with an entry for each photo. Received: {type(photos).__name__}")
@@ -192,43 +178,26 @@ def _read_json(path, images, skipped):
         if (entry := by_id.get(image.image_id)) is None:
             continue
         try:
-            marked = [
-                (entry["caption"], phrase["phrase"], phrase["first_word"], [tuple(box) for box in phrase["boxes"]])
-                for phrase in entry["phrases"]
-            ]
-            is_known = entry.get("size_known", True)
-            well_formed = all(_is_marked(*one) for one in marked) and isinstance(is_known, bool)
+            caption, is_known = entry["caption"], entry.get("size_known", True)
+            marked = [(caption, one["phrase"], one["first_word"], [*one["boxes"]]) for one in entry["phrases"]]
+            fits = type(caption) is int and caption >= 0 and isinstance(is_known, bool)
+            fits = fits and all(isinstance(words, str) and type(first) is int for _, words, first, _ in marked)
+            odd = [box for *_, boxes in marked for box in boxes if not _is_box(box)] or ([] if fits else [entry])
         except (KeyError, TypeError, AttributeError):
-            well_formed = False
-        if not well_formed:
+            odd = [entry]
+        if odd:
             raise ValueError(
-                f"{path}: expected caption, and phrases with phrase, first_word and boxes of four numbers, "
-                "shares of the photo's width and height (not pixels). "
-                f"Received: {_first_odd_box(entry) or str(entry)[:80]} for {brief(image.image_id)}"
+                f"{path}: expected caption, and phrases with phrase, first_word and boxes of four numbers, fractions "
+                "of the photo's width and height (not pixels). "
+                f"Received: {str(odd[0])[:80]} for {brief(image.image_id)}"
             )
         if not is_known:
             skipped.add(UNSURE_SIZE, image.image_id)
         yield image, marked, is_known
 
 
-def _first_odd_box(entry):
-    """Return the first thing in the place of a box that is none, in few letters; None where it is something else."""
-    with contextlib.suppress(KeyError, TypeError, AttributeError):
-        for phrase in entry["phrases"]:
-            for box in phrase["boxes"]:
-                if not _is_box(box):
-                    return f"boxes={str(box)[:60]}"
-    return None
-
-
-def _is_marked(caption, words, first, boxes):
-    """Return whether values are the number of a caption, words, the number of a word, and boxes."""
-    numbers = type(caption) is int and type(first) is int and caption >= 0 and isinstance(words, str)
-    return numbers and all(map(_is_box, boxes))
-
-
 def _is_box(box):
-    """Return whether something is four shares of a photo's sides: a little off the photo, perhaps, but no pixels."""
+    """Return whether something is four fractions of a photo's sides, perhaps a little outside the photo, not pixels."""
     is_four = isinstance(box, (list, tuple)) and len(box) == 4
     return is_four and all(type(side) in (int, float) and -1 <= side <= 2 for side in box)
 
@@ -260,7 +229,7 @@ def _read_entities(path, images, skipped):
 
 
 def _boxes_of(path):
-    """Return a dict from the numbers in an annotation file to their boxes, or None where it does not say the size."""
+    """Return a dict from the numbers in an annotation file to their boxes, or None where it has no size."""
     document = load_document(path)
     if "<!" in document:  # entities could make a small file fill the memory
         raise ValueError(f"{path}: expected plain XML, without declarations. Received: '<!'")
@@ -286,10 +255,10 @@ def _boxes_of(path):
 
 
 def covered_share(boxes, grid_shape):
-    """Return how much of each cell of a grid boxes cover together: (rows, columns), from 0 to 1.
+    """Return the fraction of each cell of a grid that boxes cover: (rows, columns), from 0 to 1.
 
     Args:
-        boxes: list of (left, top, right, bottom), as shares of the photo's sides.
+        boxes: list of (left, top, right, bottom), as fractions of the photo's sides.
         grid_shape: (rows, columns).
 
     >>> covered_share([(0.0, 0.0, 0.5, 0.25)], (2, 2)).tolist()
@@ -299,14 +268,14 @@ def covered_share(boxes, grid_shape):
     heights, row_of, y = _strips(grid_shape[0], top, bottom)
     widths, column_of, x = _strips(grid_shape[1], left, right)
     is_covered = np.zeros((len(y), len(x)), bool)
-    for box in range(len(left)):  # one after another: together they would fill the memory
+    for box in range(len(left)):  # one at a time: all boxes at once would fill the memory
         is_covered |= np.outer((top[box] <= y) & (y < bottom[box]), (left[box] <= x) & (x < right[box]))
     covered = is_covered * heights[:, None] * widths
     return row_of.T @ covered @ column_of * (grid_shape[0] * grid_shape[1])
 
 
 def covered_cells(rows, views, boxes, grid_shape, shape):
-    """Return which share of each region is covered by the boxes of what each word of some captions names.
+    """Return the fraction of each region that the boxes of each word of some captions cover.
 
     Args:
         rows: list of (CaptionedImage, number of one of its captions), or None for a row without a caption.
@@ -322,7 +291,7 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
         if row is None:
             continue
         image, caption = row
-        of_caption = [phrase for phrase in boxes.get(image.image_id, ()) if phrase.caption == caption]
+        of_caption = [phrase for phrase in boxes.phrases.get(image.image_id, ()) if phrase.caption == caption]
         words = tokenise(image.captions[caption]) if of_caption else []
         for phrase in of_caption:
             seen = boxes_in_view(phrase.boxes, view, image.image_id)
@@ -332,9 +301,9 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
 
 
 def _strips(cells, begins, ends):
-    """Return the strips that the edges of cells and boxes cut one side of a photo into.
+    """Return the strips into which the edges of cells and boxes divide one side of a photo.
 
-    Returns: sizes (strips,), which cell each lies in as one-hot vectors (strips, cells), and their middles (strips,).
+    Returns: sizes (strips,), the cell of each as one-hot vectors (strips, cells), and centres (strips,).
     """
     edges = np.unique(np.concatenate([np.linspace(0, 1, cells + 1), begins, ends]))
     middles = (edges[1:] + edges[:-1]) / 2

@@ -7,11 +7,10 @@ import re
 from typing import TYPE_CHECKING
 
 from data_utils.captions import Skipped, image_id_of
-from data_utils.datasets.assemble import assemble, existing_folder, find_file, photos_in
+from data_utils.datasets.assemble import add_caption, assemble, existing_folder, find_file, photos_in
 from data_utils.datasets.karpathy import read_karpathy
-from data_utils.datasets.splits import SPLIT_NAMES
+from data_utils.datasets.splits import SPLIT_NAMES, Splits
 from data_utils.files import read_json
-from data_utils.foreign_text import brief
 
 if TYPE_CHECKING:
     from data_utils.captions import CaptionedImage
@@ -21,9 +20,9 @@ def coco(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[
     """Read MS COCO.
 
     Args:
-        data_dir: the folder that holds train2014 and val2014 (or 2017; they may lie in a folder `images`) and either
-            Karpathy's dataset_coco.json, whose "restval" counts as train, or the captions_*.json of COCO itself (they
-            may lie in a folder `annotations`), where captions_train* is train and captions_val* is dev.
+        data_dir: the folder that holds train2014 and val2014 (or 2017; perhaps in a folder `images`) and either
+            Karpathy's dataset_coco.json, whose "restval" is train, or COCO's own captions_*.json (perhaps in a folder
+            `annotations`), where captions_train* is train and captions_val* is dev.
         split_seed: draw a split of 80/10/10 by photo with this seed instead.
 
     Returns: list of CaptionedImage in the order of the caption file.
@@ -50,7 +49,7 @@ def coco(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[
 
 def _read_coco_files(paths, skipped):
     """Read COCO's own captions_*.json files; the split is in the file's name."""
-    captions, splits, folders = {}, {}, []
+    captions, splits, folders = {}, Splits(), []
     for path in paths:
         content = read_json(path, "COCO's JSON with images and annotations")
         year_and_split = re.match(r"captions_(([a-z]+)\d*)", path.name)
@@ -59,15 +58,11 @@ def _read_coco_files(paths, skipped):
         try:
             names = {image["id"]: image_id_of(image["file_name"]) for image in content["images"]}
             for annotation in content["annotations"]:
-                text = " ".join(annotation["caption"].split())
                 image_id = names.get(annotation["image_id"])
-                if not text or image_id is None:
-                    reason = "empty captions left out" if image_id else "captions of unlisted photos left out"
-                    skipped.add(reason, f"{path.name}, annotation {annotation.get('id')}")
-                    continue
-                if splits.setdefault(image_id, split) != split:
-                    raise ValueError(f"{path}: the photo {brief(image_id)} is also in the split {splits[image_id]!r}.")
-                captions.setdefault(image_id, []).append(text)
+                where = f"{path.name}, annotation {annotation.get('id')}"
+                add_caption(captions, image_id, annotation["caption"], skipped, where)
+                if image_id in captions:
+                    splits.note(image_id, split, where)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{path}: this is not a COCO caption file ({type(error).__name__}: {error}). "

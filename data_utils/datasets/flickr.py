@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from data_utils.captions import Skipped, image_id_of, load_descriptions, load_document
-from data_utils.datasets.assemble import assemble, existing_folder, find_file, find_photos
+from data_utils.datasets.assemble import add_caption, assemble, existing_folder, find_file, find_photos
 from data_utils.datasets.karpathy import read_karpathy
 from data_utils.datasets.splits import SPLITS, read_split_lists
 from data_utils.datasets.tables import read_csv
@@ -23,7 +23,7 @@ def flickr8k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> l
         data_dir: the folder that holds the photos (a folder Flicker8k_Dataset or Images, or the photos themselves) and
             one of: Flickr8k.token.txt; captions.txt, the copy with the header "image,caption"; Karpathy's
             dataset_flickr8k.json. The splits are the official lists Flickr_8k.trainImages.txt and so on, or those of
-            Karpathy's JSON, beside it; without either every photo has the split None.
+            Karpathy's JSON; without either every photo has the split None.
         split_seed: draw a split of 80/10/10 by photo with this seed instead.
 
     Returns: list of CaptionedImage in the order of the caption file.
@@ -49,7 +49,7 @@ def flickr30k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> 
         data_dir: the folder that holds the photos (a folder flickr30k-images, flickr30k_images or Images, or the
             photos themselves) and one of: results_20130124.token; results.csv, the copy with "|"; Karpathy's
             dataset_flickr30k.json. The splits are the lists train.txt, val.txt and test.txt, or those of Karpathy's
-            JSON, beside it; without either every photo has the split None.
+            JSON; without either every photo has the split None.
         split_seed: draw a split of 80/10/10 by photo with this seed instead.
 
     Returns: list of CaptionedImage in the order of the caption file.
@@ -108,11 +108,7 @@ def _read_token_file(path, skipped):
 def _read_caption_table(path, skipped):
     captions = {}
     for line, name, caption, _ in read_csv(path, skipped):
-        if name and caption:
-            captions.setdefault(image_id_of(name), []).append(caption)
-        else:
-            reason = "empty captions left out" if name else "rows without an image left out"
-            skipped.add(reason, f"{path.name}, line {line}")
+        add_caption(captions, image_id_of(name), caption, skipped, f"{path.name}, line {line}")
     return captions
 
 
@@ -126,8 +122,6 @@ def _read_bar_table(path, skipped):
         match = re.match(r"\s*(.+?)\s*\|\s*\d+\s*(?:\||\s)\s*(.*)", line + " ")
         if match is None:
             skipped.add("lines without a separator left out", f"{path.name}, line {number}")
-        elif not match[2].strip():
-            skipped.add("empty captions left out", f"{path.name}, line {number}")
         else:
-            captions.setdefault(image_id_of(match[1]), []).append(" ".join(match[2].split()))
+            add_caption(captions, image_id_of(match[1]), match[2], skipped, f"{path.name}, line {number}")
     return captions

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_utils.captions import Skipped, image_id_of, pictures_by_folder, refuse_outside
-from data_utils.datasets.assemble import assemble, existing_folder, photos_in
-from data_utils.datasets.splits import split_of
+from data_utils.datasets.assemble import add_caption, assemble, existing_folder, photos_in
+from data_utils.datasets.splits import Splits, split_of
 from data_utils.datasets.tables import read_csv, read_jsonl
 from data_utils.foreign_text import brief, shortened
 
@@ -21,11 +21,10 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
 
     Args:
         data_dir: a folder with the pictures and captions.csv (columns image and caption, one caption a row) or
-            captions.jsonl (an object with image and caption, or captions, a line). `image` is a path from that folder;
-            capital letters and small ones count as the same where no other picture has that name.
-            A column split with train, dev or test is used if it is there.
-        split_seed: draw a split of 80/10/10 by photo with this seed. Without it and without a column split, every
+            captions.jsonl (an object with image and caption, or captions, a line). `image` is a path from that folder,
+            whatever its case where that is unambiguous. A column split may have train, dev or test; without it every
             photo has the split None.
+        split_seed: draw a split of 80/10/10 by photo with this seed.
 
     Returns: list of CaptionedImage in the order of the caption file.
     """
@@ -38,10 +37,10 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
             f"Received: data_dir={str(data_dir)!r}"
         )
     rows = read_jsonl(table) if table.suffix == ".jsonl" else read_csv(table, skipped)
-    captions, photos, splits, split_lines = {}, {}, {}, {}
+    captions, photos, splits = {}, {}, Splits()
     own, *deeper = pictures_by_folder(str(data_dir), only_to_count=True)
     deeper = [path for paths in deeper for path in paths]
-    known = {}  # names of pictures in small letters -> those names
+    known = {}  # lower-case names of pictures -> those names
     for path in [*own, *deeper]:
         name = Path(path).relative_to(data_dir).as_posix()
         known.setdefault(name.casefold(), []).append(name)
@@ -54,23 +53,16 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
         elif alike and Path(name).as_posix() not in alike:
             skipped.add(f"names that may mean {' or '.join(alike)}", f"{where}: {name}")
         image_id, path = image_id_of(name), str(data_dir / name)
+        add_caption(captions, name and image_id, caption, skipped, where)
         if not name or not caption:
-            skipped.add("rows without a caption left out" if name else "rows without an image left out", where)
             continue
         if photos.setdefault(image_id, path) != path:
             raise ValueError(
                 f"{where}: two pictures share the image id {brief(image_id)} (the file's name without folder and "
                 f"ending): {shortened(photos[image_id])} and {shortened(path)}. Rename one of them."
             )
-        captions.setdefault(image_id, []).append(caption)
         if split:
-            split = split_of(split, where)
-            if splits.setdefault(image_id, split) != split:
-                raise ValueError(
-                    f"{where}: the picture {brief(name)} has the split {split!r} here and {splits[image_id]!r} in line "
-                    f"{split_lines[image_id]}. A picture belongs to one split."
-                )
-            split_lines.setdefault(image_id, line)
+            splits.note(image_id, split_of(split, where), where)
     photos = {image_id: path for image_id, path in photos.items() if os.path.isfile(path)}
     named = set(photos.values())
     unnamed = [path for path in deeper if path not in named]

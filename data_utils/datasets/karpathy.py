@@ -1,32 +1,24 @@
 """Karpathy's JSON files, which hold the captions and splits that most papers use."""
 
 from data_utils.captions import image_id_of, refuse_outside
-from data_utils.datasets.splits import split_of
+from data_utils.datasets.assemble import add_caption
+from data_utils.datasets.splits import Splits, split_of
 from data_utils.files import read_json
-from data_utils.foreign_text import brief
 
 
 def read_karpathy(path, skipped):
     """Read a dataset_*.json of Karpathy's: captions, splits, and the folders that it names (COCO)."""
-    captions, splits, folders = {}, {}, []
+    captions, splits, folders = {}, Splits(), []
     content = read_json(path, "Karpathy's JSON with images, each with filename, split and sentences")
     try:
         for number, image in enumerate(content["images"]):
             where = f"{path.name}, image {number}"
             image_id = image_id_of(image["filename"])
-            split = split_of(image["split"], where)
-            if splits.setdefault(image_id, split) != split:
-                raise ValueError(
-                    f"{where}: the photo {brief(image_id)} is in the splits {splits[image_id]!r} and {split!r}."
-                )
+            splits.note(image_id, split_of(image["split"], where), where)
             folders.append(image.get("filepath", "") + "")  # must be text
             refuse_outside(folders[-1], where)
             for sentence in image["sentences"]:
-                text = " ".join(sentence["raw"].split())
-                if text:
-                    captions.setdefault(image_id, []).append(text)
-                else:
-                    skipped.add("empty captions left out", where)
+                add_caption(captions, image_id, sentence["raw"], skipped, where)
             if image_id not in captions:
                 del splits[image_id]
     except (KeyError, TypeError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Data by its name: read it, and fetch it first where that can be done."""
+"""Read a data set by its name, and download it first where possible."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_data(
 
     Args:
         data: a name in DATASETS, or a list of CaptionedImage, which is checked and returned.
-        data_dir: the folder of the data set. One that can be downloaded is, into a folder that is new or empty.
+        data_dir: the folder of the data set. Where it is new or empty, the data set is downloaded if possible.
         split_seed: draw a split of 80/10/10 by photo with this seed.
         show_progress: show the progress of a download.
     """
@@ -51,22 +51,21 @@ def read_data(
 
 
 def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[CaptionedImage]:
-    """Return the photos of one split, and say which there are where it has none."""
+    """Return the photos of one split; a ValueError where it has none."""
     photos = [image for image in captioned_images if image.split == split]
     if photos:
         return photos
     counts = Counter(image.split for image in captioned_images)
-    if len(captioned_images) < len(SPLITS) and "train" not in counts:  # whoever draws a split has none to train on
+    if len(captioned_images) < len(SPLITS) and "train" not in counts:  # a drawn split has none to train on
         raise ValueError(
             "There are too few photos with captions: a split needs one each for train, dev and test, and a training "
-            "needs some hundred to learn from. Add photos, or write into the data which split each belongs to. "
-            f"Received: {len(captioned_images)} with captions"
+            f"some hundred. Received: {len(captioned_images)} with captions"
         )
     if split not in SPLITS:
         reason = f"Expected one of: {', '.join(SPLITS)}."
     elif set(counts) == {None}:
         reason = (
-            "None of the photos belongs to a split: put the data set's split lists beside its captions, or pass "
+            "None of the photos belongs to a split: add the data set's split lists to its folder, or pass "
             "split_seed=0 (--split-seed 0) to draw one by photo."
         )
     else:
@@ -75,7 +74,7 @@ def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[
 
 
 def _is_to_be_downloaded(data_dir):
-    """Return whether nothing lies in the folder yet, or only zips, or what an unfinished download left."""
+    """Return whether the folder has nothing, or only zips, or an unfinished download."""
     if not data_dir.is_dir() or all(path.suffix in (".zip", ".part") for path in data_dir.iterdir()):
         return True
     return (data_dir / "download.lock").exists() and not (data_dir / "download.json").exists()
@@ -89,18 +88,12 @@ def _checked(images, split_seed):
                 f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage. "
                 f"Received: data with an element of type {type(image).__name__}"
             )
-        if not isinstance(image.image_id, str):
-            raise ValueError(f"`image_id` is a string. Received: image_id={brief(image.image_id)}")
-        is_list = isinstance(image.captions, (list, tuple))
-        if not is_list or not all(isinstance(caption, str) for caption in image.captions):
+        captions = image.captions if isinstance(image.captions, (list, tuple)) else [None]
+        if not all(isinstance(text, str) for text in (image.image_id, *captions)) or image.split not in (*SPLITS, None):
             raise ValueError(
-                f"`captions` is a list of captions. Received: captions={brief(image.captions)} "
-                f"of {brief(image.image_id)}"
-            )
-        if image.split not in (*SPLITS, None):
-            raise ValueError(
-                f"Expected one of: {', '.join(SPLITS)}, or None. Received: split={brief(image.split)} "
-                f"of {brief(image.image_id)}"
+                f"Expected an id that is text, a list of captions, and a split of {', '.join(SPLITS)} or None. "
+                f"Received: image_id={brief(image.image_id)}, captions={brief(image.captions)}, "
+                f"split={brief(image.split)}"
             )
     twice = [image_id for image_id, count in Counter(image.image_id for image in images).items() if count > 1]
     if twice or not images:

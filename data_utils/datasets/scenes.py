@@ -10,8 +10,8 @@ def scenes(data_dir, *, num_scenes=2000, seed=0, image_size=64, max_objects=2):
     """Draw the built-in data set into a folder, and read it.
 
     Args:
-        data_dir: where the pictures go, as PNG; those that lie there already are not drawn again. None keeps them in
-            memory: `image_path` is the picture itself.
+        data_dir: where the pictures go, as PNG; those that are there already are kept. None keeps them in memory:
+            `image_path` is the picture itself.
         num_scenes, seed, image_size, max_objects: as in `draw_scenes`.
 
     Returns: list of CaptionedImage.

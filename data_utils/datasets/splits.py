@@ -1,4 +1,4 @@
-"""Which photo is for training, which for choosing (dev), and which is kept for the end (test)."""
+"""Splits: train, dev (validation) and test."""
 
 import random
 
@@ -15,6 +15,23 @@ SPLIT_NAMES = {
     "validation": "dev",
     "test": "test",
 }
+
+
+class Splits(dict):
+    """A map from image id to split, in which no photo is in two splits."""
+
+    def __init__(self):
+        super().__init__()
+        self.first_seen = {}
+
+    def note(self, image_id, split, where):
+        """Add a photo; a ValueError if it is in another split already."""
+        if self.setdefault(image_id, split) != split:
+            raise ValueError(
+                f"{where}: the photo {brief(image_id)} is in the split {split!r} here and in {self[image_id]!r} in "
+                f"{self.first_seen[image_id]}. A photo belongs to one split."
+            )
+        self.first_seen.setdefault(image_id, where)
 
 
 def draw_split(image_ids, seed):
@@ -36,7 +53,7 @@ def split_of(name, where):
 
 def read_split_lists(lists, skipped):
     """Return image id -> split from one list of file names for each split."""
-    splits, first_seen = {}, {}
+    splits = Splits()
     for split, path in lists.items():
         if path is None:
             continue
@@ -44,12 +61,7 @@ def read_split_lists(lists, skipped):
             if not line.strip():
                 continue
             image_id, where = image_id_of(line), f"{path.name}, line {number}"
-            if splits.setdefault(image_id, split) != split:
-                raise ValueError(
-                    f"{where}: the photo {brief(image_id)} is in the split {split!r} here and in {splits[image_id]!r} "
-                    f"in {first_seen[image_id]}. A photo belongs to one split: take it off one of the lists."
-                )
-            if image_id in first_seen:
+            if image_id in splits:
                 skipped.add("photos named twice on a split list", where)
-            first_seen.setdefault(image_id, where)
+            splits.note(image_id, split, where)
     return splits

@@ -1,4 +1,4 @@
-"""Captions in a table, as people write them with a spreadsheet or by hand."""
+"""Captions in tables: CSV from spreadsheets, and JSON lines."""
 
 import csv
 import io
@@ -7,16 +7,15 @@ import re
 
 from data_utils.captions import load_document
 
-# What a spreadsheet takes for a formula begins with one of these. In other countries cells begin behind ; or a tab too.
+# Spreadsheets take what begins with one of these for a formula. In other locales ; or a tab separates cells.
 _TO_BE_QUOTED = re.compile(r"\A(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])(?='*[=+\-@＝＋－＠])")
 _QUOTED = re.compile(r"\A'(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])'(?='*[=+\-@＝＋－＠])")
 
 
 def cell_of(text):
-    """Return a text as a cell of a table for spreadsheets: with an apostrophe before what they take for a formula.
+    """Return a text as a cell for spreadsheets: with an apostrophe before what they take for a formula.
 
-    This is OWASP's advice (https://owasp.org/www-community/attacks/CSV_Injection). A text that has such an apostrophe
-    already gets one more, so that `text_of` returns every text as it was. Line breaks stay: CSV allows them in quotes.
+    This is OWASP's advice (https://owasp.org/www-community/attacks/CSV_Injection). `text_of` reverts it.
 
     >>> cell_of("=1+1"), cell_of("'=1+1"), cell_of("a dog; a cat's tail")
     ("'=1+1", "''=1+1", "a dog; a cat's tail")
@@ -56,8 +55,8 @@ def read_csv(path, skipped):
                         'A caption with a comma in it needs quotes: "a dog, running".'
                     )
                 row[caption] = delimiter.join(row[caption:])  # a comma in a caption that was not quoted
-            text = " ".join(text_of(row[caption]).split())
-            yield rows.line_num, text_of(row[image]).strip(), text, row[split].strip() if split is not None else None
+            its_split = None if split is None else row[split].strip()
+            yield rows.line_num, text_of(row[image]).strip(), " ".join(text_of(row[caption]).split()), its_split
     except csv.Error as error:
         raise ValueError(
             f'{path}, line {rows.line_num}: {error}. Quotes must be closed, and doubled inside a caption: "a ""dog""".'

@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from data_utils.learnt_photos import together
+from keras_sat.options import SearchOptions
 from keras_sat.search.generation import CaptionGenerator
 
 
@@ -44,24 +45,27 @@ class Ensemble(CaptionGenerator):
                     "The captioners must have the same vocabulary. "
                     f"Received: {len(vocabularies[0])} tokens in the first, {len(vocabulary)} in number {number + 1}"
                 )
-        super().__init__(captioners[0])
         self.captioners = captioners
-        self._length_penalty = length_penalty
+        self.vocabulary = vocabularies[0]
+        of_members = [captioner.options for captioner in captioners]
+        mean = float(np.mean([options.length_penalty for options in of_members]))
+        self.options = SearchOptions(
+            length_penalty=mean if length_penalty is None else length_penalty,
+            no_repeat_ngram=min(filter(None, (options.no_repeat_ngram for options in of_members)), default=0),
+        )
 
     def __repr__(self):
         return f"Ensemble({len(self.captioners)} captioners)"
 
     @property
     def length_penalty(self) -> float:
-        if self._length_penalty is not None:
-            return self._length_penalty
-        return float(np.mean([captioner.options.length_penalty for captioner in self.captioners]))
+        """The given one, or the mean of the captioners'."""
+        return self.options.length_penalty
 
     @property
     def no_repeat_ngram(self) -> int:
         """The smallest of the captioners' values above 0, or 0."""
-        sizes = (captioner.options.no_repeat_ngram for captioner in self.captioners)
-        return min(filter(None, sizes), default=0)
+        return self.options.no_repeat_ngram
 
     @property
     def extra_dims(self) -> dict[str, int]:
@@ -94,6 +98,11 @@ class Ensemble(CaptionGenerator):
     def rows_and_columns(self) -> tuple[int, int]:
         """Return the shape of the attention maps: the finest grid."""
         return max(self._grids.values(), key=np.prod)
+
+    @property
+    def num_regions(self) -> int:
+        """The length of the attention weights."""
+        return int(np.prod(self.rows_and_columns()))
 
     @property
     def _grids(self):

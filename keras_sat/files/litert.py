@@ -29,7 +29,7 @@ def best_captions(captioner, photos, options):
         photos: uint8 (photos, height, width, 3).
         options: dict of the arguments of `CaptionGenerator.search`.
     """
-    found = captioner.generator.search(captioner.features(photos), **options)
+    found = captioner.search(captioner.features(photos), **options)
     found = tf.nest.map_structure(lambda x: x[:, 0], found)
     return _with_maps(captioner, found, options["max_length"])
 
@@ -66,11 +66,11 @@ def file_with_signatures(captioner, greedy, beams):
         return {"features": captioner.features(images)}
 
     def search(features):
-        found = captioner.generator.search(features, **beams)
+        found = captioner.search(features, **beams)
         return _of_one_photo(captioner, found, features, beams["max_length"], with_confidence=True)
 
     def attend(features, token_ids):
-        found = captioner.generator.follow(features, token_ids)
+        found = captioner.follow(features, token_ids)
         return _of_one_photo(captioner, found, features, greedy["max_length"])
 
     module = tf.Module()

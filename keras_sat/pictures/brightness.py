@@ -1,9 +1,8 @@
 """How bright a map is drawn, and how far above an even share it is: one rule for panels, cartoon and player.
 
-If each map were scaled to its own maximum, a nearly uniform one would look as sharp as one with all its weight in a
-single cell. So a cell has full light only from FULL_LIGHT times an even share on; an even map is an even grey. A
-sharper map still uses the whole range, so that its shape is seen: how sharp it is stands beside it as a number. And
-where most of a word came from memory (`from_photo`), there is as little light: its map hardly had a part in it.
+Scaled to its own maximum, a nearly uniform map would look as sharp as one with all its weight in a single cell. A cell
+has full light only from FULL_LIGHT times an even share on; an even map is an even grey. A sharper map still uses the
+whole range, and a number says how sharp it is. The map of a word that came from memory (`from_photo`) is dark.
 """
 
 import math
@@ -15,9 +14,9 @@ FULL_LIGHT = 3
 
 
 def full_light(attention_map, from_photo=1.0):
-    """Return the value (of any map: (rows, columns)) that is drawn with full light; cells that are NaN do not count.
+    """Return the value of a map (rows, columns) that is drawn with full light; cells of NaN do not count.
 
-    A word of which only the share `from_photo` came from the photo is drawn as much darker.
+    Where only the fraction `from_photo` of a word came from the photo, its map is darker by that factor.
 
     >>> full_light(np.full((2, 4), 1 / 8))
     0.375

@@ -1,4 +1,4 @@
-"""The cartoon of attention: a GIF in which the caption appears word by word, while the light moves over the photo."""
+"""The cartoon of attention: a GIF whose caption appears word by word, while the light moves over the photo."""
 
 import io
 import unicodedata
@@ -24,8 +24,8 @@ def write_cartoon(path, image, words, lights, notes, *, seconds_per_word, width,
         path: of the file, ending in .gif.
         image: the photo, uint8 (height, width, 3).
         words: list of the caption's words.
-        lights: list with a map (height, width) for each word, of the photo's size: full light is 1; NaN is marked.
-        notes: list of a short text for the photo alone and for each word, which stands below the caption.
+        lights: list of a map (height, width) for each word, of the photo's size: full light is 1; NaN is marked.
+        notes: list of a line below the caption, for the photo alone and for each word.
         seconds_per_word: how long each word stays.
         width: of the picture in pixels.
         opacity: how dark a cell without attention becomes, from 0 to 1.
@@ -59,7 +59,7 @@ def write_cartoon(path, image, words, lights, notes, *, seconds_per_word, width,
 
 
 def _lit(image, light, opacity):
-    """Return the photo, uint8, bright where there is light and dark elsewhere."""
+    """Return the photo, uint8, bright where there is light."""
     known = np.isfinite(light)[..., None]
     light = np.where(known, 255 * light[..., None].clip(0, 1), NAN_COLOUR)
     return np.rint((1 - opacity) * image + opacity * light).astype(np.uint8)
@@ -99,11 +99,11 @@ class _Easel:
             pen.text((x, y), word, fill=CURRENT if number == num_words else INK, font=self.font)
         self._write_note(pen, self.notes[num_words])
         palette = picture.quantize(256, Image.Quantize.FASTOCTREE)
-        # Without dither, light that fades would show the few greys of the palette as rings.
+        # Without dither, fading light would show as rings.
         return picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
 
     def _write_note(self, pen, note):
-        """Write on the line below the caption, on the side where it begins, smaller where it would not fit."""
+        """Write the line below the caption, on the side where the caption starts, smaller where it would not fit."""
         room = self.size[0] - 2 * self.margin
         length = self.font.getlength(note)
         font = self.font if length <= room else self.font.font_variant(size=max(int(self.font.size * room / length), 5))
@@ -112,6 +112,6 @@ class _Easel:
 
 
 def _runs_leftwards(text):
-    """Return whether the first letter with a direction is of a script that is written from right to left."""
+    """Return whether the first letter with a direction is written from right to left."""
     directions = map(unicodedata.bidirectional, text)
     return next((direction != "L" for direction in directions if direction in ("L", "R", "AL")), False)

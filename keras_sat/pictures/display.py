@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from keras_sat.search.result import CaptionResult
 
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
-NAN_COLOUR = (0.9, 0.0, 0.63)  # the colour of cells whose attention is NaN; no map has it
-STRIP = 3  # times as wide as high, or as high as wide: panels of such photos are laid out in another way
+NAN_COLOUR = (0.9, 0.0, 0.63)  # of cells whose attention is NaN
+STRIP = 3  # times as wide as high, or as high as wide: such photos have another layout
 CURVES = {
     "cross-entropy of a word": ("cross_entropy", "val_cross_entropy"),
     "reward": ("reward",),
@@ -48,17 +48,17 @@ CURVE_NAMES |= {f"val_bleu_{n}": f"BLEU-{n}" for n in range(1, 5)}
 
 @dataclass(frozen=True)
 class AttentionDisplay:
-    """A photo, its caption and the attention of each word, ready to be drawn. In a notebook it shows its player.
+    """A photo, its caption and the attention of each word, ready to be drawn. A notebook shows it as its player.
 
     Attributes:
         image: the photo: a path, a PIL image or an array with values 0..255; kept as uint8 (height, width, 3), and
-            shrunk if it is larger than 1024 pixels. A strip is drawn at most five times as wide as high, or as high
-            as wide: it is stretched, never cut, and the picture says by how much.
+            shrunk if it is larger than 1024 pixels. A panorama is drawn at most five times as wide as high, or as high
+            as wide: it is stretched, not cropped, and the picture says by how much.
         words: list of the caption's words.
         attention_weights: (words, rows, columns), for a grid of any shape that covers the photo.
-        from_photo: how much of each word came from the photo, (words,), from 0 to 1, where a sentinel says so; or None.
-        confidence: how probable it is that the caption is right, from 0 to 1, or None; pages say it.
-        aspect: width by height of the photo before it was shrunk.
+        from_photo: how much of each word came from the photo, (words,), from 0 to 1, of a sentinel; or None.
+        confidence: the probability that the caption is right, or None; pages show it.
+        aspect: the aspect ratio, width by height, of the photo before it was shrunk.
     """
 
     image: Any = field(repr=False)
@@ -70,15 +70,12 @@ class AttentionDisplay:
 
     def __post_init__(self):
         if self.image is None:
+            raise ValueError("Results made from features have no photo: pass it as `image`. Received: image=None")
+        words = [None] if isinstance(self.words, str) else list(self.words)
+        if not all(isinstance(word, str) for word in words):
             raise ValueError(
-                "Expected the photo as an array (height, width, 3). Results that were made from features alone have "
-                "none: pass it as `image`. Received: image=None"
-            )
-        words = self.words if isinstance(self.words, str) else list(self.words)
-        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-            raise ValueError(
-                "Expected a list of words as text, such as a result's `words`; bytes of an exported model have "
-                f"decode(). Received: words={brief(words)}"
+                "Expected a list of words as text, such as a result's `words` (decode() makes text of bytes). "
+                f"Received: words={brief(self.words)}"
             )
         maps = np.asarray(self.attention_weights, dtype=float)
         if maps.ndim != 3 or len(maps) != len(words) or 0 in maps.shape[1:]:
@@ -88,28 +85,23 @@ class AttentionDisplay:
             )
         if self.from_photo is not None and np.shape(self.from_photo) != (len(words),):
             raise ValueError(
-                "Expected one share from 0 to 1 for each word. "
+                "Expected one number from 0 to 1 for each word. "
                 f"Received: {len(words)} words, from_photo of shape {np.shape(self.from_photo)}"
             )
-        object.__setattr__(self, "words", words)
         photo, aspect = _as_photo(self.image)
-        object.__setattr__(self, "image", photo)
-        object.__setattr__(self, "aspect", aspect)
-        object.__setattr__(self, "attention_weights", maps)
+        for name, value in (("image", photo), ("words", words), ("attention_weights", maps), ("aspect", aspect)):
+            object.__setattr__(self, name, value)
 
     @classmethod
     def from_result(cls, result: CaptionResult, *, image: Any = None) -> AttentionDisplay:
-        """Return the display of a CaptionResult; `image`, such as the photo's path, stands in for the result's own."""
+        """Return the display of a CaptionResult; `image`, such as the photo's path, replaces the result's own."""
         if not hasattr(result, "attention_weights"):
             raise ValueError(f"Expected one CaptionResult. Received: result of type {type(result).__name__}")
         further = (getattr(result, name, None) for name in ("from_photo", "confidence"))
         return cls(result.image if image is None else image, result.words, result.attention_weights, *further)
 
     def upsampled(self, position: int) -> np.ndarray:
-        """Return the map of the word at `position` as smooth as a photo: (height, width), values of at least 0.
-
-        Cells whose attention is NaN stay NaN, with sharp edges.
-        """
+        """Return the map of the word at `position`, enlarged to (height, width) of the photo; cells of NaN stay NaN."""
         from PIL import Image
 
         size = self.image.shape[1::-1]
@@ -126,28 +118,25 @@ class AttentionDisplay:
     ) -> Any:
         """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
 
-        Below each panel stands how many times an even share its maximum is and, with a sentinel, how much of the word
-        came from the photo. The maximum has full light if it is three times an even share or more, so that a nearly
-        uniform map looks nearly even; the map of a word that came from memory is dark.
+        Below each panel is written how many times an even share its maximum is and, with a sentinel, how much of the
+        word came from the photo. Brightness follows `keras_sat.pictures.brightness`.
 
         Args:
-            ax: an array of axes, one more than there are words at least; None makes a new figure.
-            columns: panels side by side in a new figure; None takes 5, for a wide strip 1, for a tall one 10.
+            ax: an array of axes, at least one more than there are words; None makes a new figure.
+            columns: panels side by side in a new figure; None takes 5, for a wide panorama 1, for a tall one 10.
             opacity: how dark a cell without attention becomes, from 0 to 1.
             colour_map: one of matplotlib's or its name, such as "jet": its colours instead, transparent where the
                 model did not look; `opacity` is then that of the maximum.
 
-        Returns: the array of axes; those that are not needed are switched off.
+        Returns: the array of axes.
         """
-        num_panels = len(self.words) + 1
-        columns = self._columns(columns)
-        _check_options(columns, opacity)
+        _check_opacity(opacity)
         if ax is None:
             import matplotlib.pyplot as plt
 
-            _, ax = plt.subplots(*self._grid(columns), figsize=self._size(columns), layout="constrained", squeeze=False)
+            ax = self._new_axes(plt.figure, columns)
         check_axes(ax)
-        panels = np.asarray(ax).ravel()
+        panels, num_panels = np.asarray(ax).ravel(), len(self.words) + 1
         if len(panels) < num_panels:
             raise ValueError(f"A caption of {len(self.words)} words needs {num_panels} axes. Received: {len(panels)}")
         for panel in panels:
@@ -157,7 +146,7 @@ class AttentionDisplay:
         for position, (panel, word) in enumerate(zip(panels[1:], self.words)):
             self._draw_map(panel, position, opacity, colour_map)
             nan_note = "" if np.isfinite(self.attention_weights[position]).all() else " (NaN)"
-            panel.set_title(visible(word) + nan_note, parse_math=False)  # of U+FEFF matplotlib makes no PDF
+            panel.set_title(visible(word) + nan_note, parse_math=False)  # matplotlib's PDF fails on U+FEFF
             _write_below(panel, self._note(position))
         return ax
 
@@ -170,13 +159,13 @@ class AttentionDisplay:
         opacity: float = OPACITY,
         colour_map: Any = None,
     ) -> Any:
-        """Draw several captions one above the other, a row each, as the paper's figure has soft and hard attention.
+        """Draw several captions, a row each, as the paper compares soft and hard attention.
 
         Args:
             displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard, none].
-            names: list of a name for each row, which stands above its photo.
-            ax: an array of axes (rows, columns), a row for each display and a column more than there are words at
-                least; None makes a new figure.
+            names: list of a name for each row.
+            ax: an array of axes, a row for each display, with at least one more column than there are words; None makes
+                a new figure.
             opacity, colour_map: see `plot`.
 
         Returns: the array of axes.
@@ -185,19 +174,17 @@ class AttentionDisplay:
         displays = [
             item if isinstance(item, AttentionDisplay) else AttentionDisplay.from_result(item) for item in displays
         ]
-        if isinstance(names, str):
-            raise ValueError(f"Expected a list of a name for each row. Received: names={brief(names)}")
-        names = [""] * len(displays) if names is None else list(names)
-        if not displays or len(names) != len(displays):
+        names = [""] * len(displays) if names is None else names
+        if not displays or isinstance(names, str) or len(names) != len(displays):
             raise ValueError(
-                "Expected at least one display, and a name for each. "
-                f"Received: {len(displays)} displays, {len(names)} names"
+                "Expected at least one display, and a list with a name for each. "
+                f"Received: {len(displays)} displays, names={brief(names)}"
             )
         if ax is None:
             import matplotlib.pyplot as plt
 
             columns = max(len(display.words) for display in displays) + 1
-            height = sum(display._size(columns, rows=1)[1] for display in displays)
+            height = sum(display._size(columns, 1)[1] for display in displays)
             _, ax = plt.subplots(
                 len(displays), columns, figsize=(2 * columns, height), layout="constrained", squeeze=False
             )
@@ -210,23 +197,20 @@ class AttentionDisplay:
         return ax
 
     def save(self, path: str | os.PathLike, *, columns: int | None = None, **options: Any) -> None:
-        """Draw the same into a picture file; the kind of file follows from the name's ending."""
+        """Draw the same into a picture file, of the type that the name's ending says."""
         from matplotlib.figure import Figure
 
         path = Path(path).expanduser()
         if path.is_dir():
-            raise ValueError(f"Expected the name of a picture file, and this is a folder. Received: {str(path)!r}")
+            raise ValueError(f"Expected the name of a picture file, not a folder. Received: {str(path)!r}")
         path = path if path.suffix else path.with_suffix(".png")
-        columns = self._columns(columns)
-        _check_options(columns, 0)
-        figure = Figure(figsize=self._size(columns), layout="constrained")
-        self.plot(figure.subplots(*self._grid(columns), squeeze=False), **options)
+        axes = self.plot(self._new_axes(Figure, columns), **options)
         drawing = io.BytesIO()
-        figure.savefig(drawing, format=path.suffix[1:].lower())
+        axes[0, 0].figure.savefig(drawing, format=path.suffix[1:].lower())
         write_whole(path, drawing.getvalue())
 
     def _note(self, position):
-        """Return what stands below the map of a word, in few characters."""
+        """Return what is written below the map of a word."""
         note = times_even_text(self.attention_weights[position])
         if self.from_photo is None or not np.isfinite(self.from_photo[position]):
             return note
@@ -251,23 +235,23 @@ class AttentionDisplay:
         panel.imshow(attention_map, cmap=colours, alpha=alpha, vmin=0, vmax=full, aspect=pixels)
 
     def _pixel_aspect(self):
-        """Return how high a pixel is drawn, by its width: 1, but for a strip."""
+        """Return the height of a drawn pixel by its width: 1, except of a panorama."""
         height, width = self.image.shape[:2]
         return width / height / shown_aspect(self.image)
 
-    def _columns(self, columns):
-        if columns is not None:
-            return columns
-        aspect = shown_aspect(self.image)
-        return 1 if aspect > STRIP else min(len(self.words) + 1, 10) if aspect < 1 / STRIP else 5
+    def _new_axes(self, make_figure, columns):
+        """Return the axes of a new figure, (rows, columns)."""
+        if columns is None:
+            aspect, num_panels = shown_aspect(self.image), len(self.words) + 1
+            columns = 1 if aspect > STRIP else min(num_panels, 10) if aspect < 1 / STRIP else 5
+        count().check("columns", columns)
+        rows = math.ceil((len(self.words) + 1) / columns)
+        figure = make_figure(figsize=self._size(columns, rows), layout="constrained")
+        return figure.subplots(rows, columns, squeeze=False)
 
-    def _grid(self, columns):
-        return math.ceil((len(self.words) + 1) / columns), columns
-
-    def _size(self, columns, rows=None):
-        """Return width and height of a figure in inches; a panel is 2 wide, one alone in its row as wide as 8."""
+    def _size(self, columns, rows):
+        """Return width and height of a figure in inches."""
         aspect = shown_aspect(self.image)
-        rows = self._grid(columns)[0] if rows is None else rows
         width = max(2, 8 / columns) if aspect > STRIP else 1.3 if aspect < 1 / STRIP else 2
         return width * columns, rows * (width / aspect + 0.6)
 
@@ -281,19 +265,17 @@ class AttentionDisplay:
         width: int | None = None,
         opacity: float = OPACITY,
     ) -> None:
-        """Write a GIF: the caption appears word by word, while the light moves over the photo.
-
-        Light, and the figure below the caption, are those of `plot`.
+        """Write a GIF: the caption appears word by word, while the light moves over the photo as in `plot`.
 
         Args:
             path: of the file, ending in .gif.
             seconds_per_word: how long each word stays.
-            width: of the picture in pixels; None takes 240, for a wide strip 480, for a tall one 120.
+            width: of the picture in pixels; None takes 240, for a wide panorama 480, for a tall one 120.
             opacity: see `plot`.
         """
         from keras_sat.pictures.cartoon import write_cartoon
 
-        _check_options(1, opacity)
+        _check_opacity(opacity)
         if width is None:
             aspect = shown_aspect(self.image)
             width = 480 if aspect > STRIP else 120 if aspect < 1 / STRIP else 240
@@ -305,8 +287,6 @@ class AttentionDisplay:
     def to_html(self, path: str | os.PathLike, *, title: str | None = None, opacity: float = OPACITY) -> None:
         """Write the player: one HTML page that needs no other file and no network.
 
-        Hovering over a word, or focusing it, shows its map; play walks through the caption.
-
         Args:
             path: of the file, ending in .html.
             title: of the page; None takes the caption.
@@ -315,26 +295,20 @@ class AttentionDisplay:
         path = Path(path).expanduser()
         if path.suffix.lower() not in ("", *PAGE_ENDINGS) or path.is_dir():
             raise ValueError(f"Expected the name of a page, ending in .html. Received: {str(path)!r}")
-        _check_options(1, opacity)
-        options = {"title": title, "opacity": opacity, "aspect": self.aspect}
-        options |= {"from_photo": self.from_photo, "confidence": self.confidence}
-        page = player_page(self.image, self.words, self.attention_weights, **options)
-        write_whole(path, page)
+        _check_opacity(opacity)
+        write_whole(path, player_page(self, title=title, opacity=opacity))
 
     def _repr_html_(self):
-        options = {"from_photo": self.from_photo, "confidence": self.confidence, "aspect": self.aspect}
-        page = player_page(self.image, self.words, self.attention_weights, **options)
-        return player_frame(page, self.words, shown_aspect(self.image))
+        return player_frame(player_page(self), self.words, shown_aspect(self.image))
 
 
 def plot_history(history: Any, ax=None) -> Any:
     """Draw the curves of a training: cross-entropy, the reward, and the scores of the dev split's captions.
 
     Args:
-        history: `captioner.history`: Curves after `keras_sat.fit`, Keras' History after `Captioner.fit`. Also a dict
-            from a name to its value in each epoch, a captioner that was trained, or the folder that `fit` kept the
-            training in (its history.csv).
-        ax: an array of axes, one for each kind of figure that the history has; None makes a new figure.
+        history: `captioner.history`, a trained captioner, a dict from a name to its value in each epoch, or the folder
+            of a training by `fit` (with its history.csv).
+        ax: an array of axes, one for each kind of figure; None makes a new figure.
 
     Returns: the array of axes.
     """
@@ -372,30 +346,30 @@ def _curves_of(history):
     """Return the mapping from a name to its value in each epoch, of whatever `plot_history` takes."""
     if isinstance(history, (str, os.PathLike)):
         return _read_history(Path(history).expanduser())
-    kept = history if isinstance(history, Mapping) else getattr(history, "history", None)  # of History or a captioner
-    curves = kept if isinstance(kept, Mapping) else getattr(kept, "history", None)  # of a captioner's own History
-    if not isinstance(curves, Mapping):
-        raise ValueError(
-            "Expected what `captioner.history` is after `fit`, or the folder of the training. A captioner that was "
-            f"loaded has no history. Received: history of type {type(history).__name__}"
-        )
+    curves = history
+    while not isinstance(curves, Mapping):
+        if not hasattr(curves, "history"):
+            raise ValueError(
+                "Expected `captioner.history` after `fit`, or the folder of the training. A captioner that was loaded "
+                f"has no history. Received: history of type {type(history).__name__}"
+            )
+        curves = curves.history
     return curves
 
 
 def _read_history(path):
-    """Return what the history.csv of a training has: a dict from a name to its value in each epoch."""
+    """Return the history.csv of a training: a dict from a name to its value in each epoch."""
     path = path / "history.csv" if path.is_dir() else path
     try:
         with open(path, newline="", encoding="utf-8") as file:
             names, *rows = csv.reader(file)
         return dict(zip(names, np.array(rows, dtype=float).T.tolist(), strict=True))
     except (ValueError, csv.Error):
-        raise ValueError(f"{path}: this is not a history.csv that `fit` has written.") from None
+        raise ValueError(f"{path}: this is not a history.csv that `fit` wrote.") from None
 
 
 def _as_photo(image):
-    """Return a photo as uint8 (height, width, 3) and its width by height; it is shrunk if it is very large, else not
-    copied."""
+    """Return a photo as uint8 (height, width, 3), shrunk if it is very large, and its aspect ratio before."""
     if not (isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3):
         image = load_image(image)
     height, width = image.shape[:2]
@@ -408,7 +382,6 @@ def _write_below(panel, text):
     panel.text(0.5, -0.03, text, transform=panel.transAxes, ha="center", va="top", fontsize="small", parse_math=False)
 
 
-def _check_options(columns, opacity):
-    count().check("columns", columns)
+def _check_opacity(opacity):
     if not 0 <= opacity <= 1:
         raise ValueError(f"Expected a number from 0 to 1. Received: opacity={opacity}")

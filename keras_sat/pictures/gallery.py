@@ -1,8 +1,7 @@
-"""The gallery: one page with a player for each photo and, with references, its own scores, to be sorted by.
+"""The gallery: one page with a player for each photo, to search by words and, with references, to sort by scores.
 
-The page holds everything itself, as players do. Words stand in it as they are; photos and maps wait as JSON, which a
-browser neither decodes nor draws, and become players when the reader comes near. Some photos are shown at a time, and
-a few words find those that have them: a thousand photos stay usable on a phone.
+The page needs nothing else. Photos and maps wait in it as JSON and become players when the reader comes near: a
+thousand photos stay usable on a phone.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_utils.captions import tokenise
 from data_utils.files import write_whole
 from keras_sat.checks import check_list_of_results
 from keras_sat.pictures.display import AttentionDisplay
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).with_name("gallery.html")
 LARGEST_SIDE, QUALITY = 192, 70  # pixels, and of the JPEG: photos are small here
-CONFIDENCE = "confidence"  # of each photo's caption, beside its scores
+CONFIDENCE = "confidence"  # of each photo's caption, shown with its scores
 SHOWN = 50  # photos at a time
 EMPTY_FIGURE = dict.fromkeys(("aspect", "photo", "rows", "columns", "buttons", "note", "maps"), "")
 EMPTY_FIGURE |= {"opacity": str(round(100 * OPACITY))}
@@ -61,8 +59,8 @@ def gallery(
         images: list of the photos: paths, PIL images or arrays; None takes those that the results have.
         names: list of what the photos are called; None numbers them.
         references: list of a list of captions for each photo, that people wrote. With them each photo has its own
-            BLEU-4 and CIDEr, and the page can be sorted by them. Each photo's BLEU-4 is 0 as long as it has no four
-            words in a row right; CIDEr depends on how rare words are in all of these references.
+            BLEU-4 and CIDEr, and the page can be sorted by them. BLEU-4 of a photo without four right words in a row is
+            0; CIDEr depends on how rare words are in all of these references.
         title: of the page.
 
     Returns: the path of the page.
@@ -82,7 +80,9 @@ def gallery(
         scores = {**(scores or {}), CONFIDENCE: are_sure}
     photos = []
     for number, result in enumerate(results):
-        display = AttentionDisplay.from_result(result, image=None if images is None else images[number])
+        image = result.image if images is None else images[number]
+        from_photo = getattr(result, "from_photo", None)
+        display = AttentionDisplay(image, result.words, result.attention_weights, from_photo)
         its_references = [] if references is None else references[number]
         its_scores = {} if scores is None else {name: values[number] for name, values in scores.items()}
         name = f"photo {number + 1}" if names is None else names[number]
@@ -105,11 +105,7 @@ def gallery(
 
 def _scores(results, references):
     """Return the dict of a list with a score for each photo."""
-    for number, captions in enumerate(references):
-        if isinstance(captions, str):
-            raise ValueError(f"Expected a list of captions for each photo. Received: references[{number}]={captions!r}")
-    references = [[tokenise(caption) for caption in captions] for captions in references]
-    candidates = [tokenise(result.caption) for result in results]
+    candidates = [result.caption for result in results]
     return {
         "bleu_4": bleu_of_counts(bleu_counts(references, candidates))["bleu_4"].tolist(),
         "cider": cider_of_photos(references, candidates).tolist(),
@@ -118,13 +114,7 @@ def _scores(results, references):
 
 def _photo(number, name, display, references, scores):
     """Return the <article> of one photo."""
-    options = {
-        "from_photo": display.from_photo,
-        "aspect": display.aspect,
-        "largest_side": LARGEST_SIDE,
-        "quality": QUALITY,
-    }
-    data = figure_data(display.image, display.words, display.attention_weights, **options)
+    data = figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
     keys = {"order": number, **scores}
     attributes = "".join(f' data-{key}="{value:.6f}"' for key, value in keys.items())
     shown = [

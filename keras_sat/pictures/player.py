@@ -1,7 +1,7 @@
 """The player: photo, caption and attention as one HTML page that needs nothing else.
 
-The page, its look and its script are in player.html; here it is filled. Whatever is written into it is escaped: words
-and names as HTML, the maps as JSON without "<". The page allows no script but its own, and no request.
+player.html has the page, its style and its script. Whatever is written into it is escaped: words and names as HTML,
+maps as JSON without "<". The page allows no other script, and no request.
 """
 
 import base64
@@ -19,41 +19,38 @@ import numpy as np
 from keras_sat.pictures.brightness import full_light, times_even
 
 OPACITY = 0.75
-"""How much of the map is seen over the photo, unless asked otherwise."""
+"""Of the map over the photo, by default."""
 
 PAGE_ENDINGS = (".html", ".htm")
 LARGEST_SIDE = 640  # of the photo in a page, in pixels
 QUALITIES = (85, 70, 50, 30, 10)  # of a JPEG: the first whose file is not too large
-SMALL_SIDE, SMALL_FILE = 128, 12_000  # pixels and bytes: what is smaller as PNG, a drawing, is kept as it is
-STEEPEST_ASPECT = 5  # a longer strip would be drawn as a line
+SMALL_SIDE, SMALL_FILE = 128, 12_000  # pixels and bytes of PNG: what is smaller, a drawing, stays PNG
+STEEPEST_ASPECT = 5  # a longer panorama would be drawn as a line
 NAN_BYTE = 255
 TEMPLATE = Path(__file__).with_name("player.html")
 
 
-def player_page(
-    image, words, attention_weights, *, from_photo=None, confidence=None, title=None, opacity=OPACITY, aspect=None
-):
+def player_page(display, *, title=None, opacity=OPACITY):
     """Return a whole page, as text.
 
     Args:
-        image: the photo, uint8 (height, width, 3).
-        words: list of the caption's words.
-        attention_weights: (words, rows, columns); NaN is shown as such.
-        from_photo: how much of each word came from the photo, (words,), from 0 to 1, shown as a bar below the word; or
-            None.
-        confidence: how probable it is that the caption is right, from 0 to 1, or None.
-        title: of the page; None takes the caption.
-        opacity: how much of the map is seen at first, from 0 to 1.
-        aspect: width by height of the photo, where `image` has another since it was shrunk.
+        display: AttentionDisplay.
+        title, opacity: see `AttentionDisplay.to_html`.
     """
-    title = " ".join(words) if title is None else title
-    options = {"from_photo": from_photo, "confidence": confidence, "opacity": opacity, "aspect": aspect}
-    values = figure_values(image, words, attention_weights, **options)
-    return fill(template(), {**values, "title": escaped(title), "policy": policy(template_part("script"))})
+    data = figure_data(display)
+    maps = data["maps"]
+    buttons = (
+        f'<button type="button" data-step="{step}">{escaped(word)}</button>' for step, word in enumerate(data["words"])
+    )
+    values = {name: data[name] for name in ("aspect", "photo", "note")}
+    values |= {"rows": str(maps["rows"]), "columns": str(maps["columns"]), "maps": as_json(maps)}
+    values |= {"buttons": " ".join(buttons), "opacity": str(round(100 * opacity))}
+    values["title"] = escaped(" ".join(data["words"]) if title is None else title)
+    return fill(template(), {**values, "policy": policy(template_part("script"))})
 
 
 def player_frame(page, words, aspect):
-    """Return a page as an element for another page, a notebook: nothing of one touches the other."""
+    """Return a page as an isolated element of another page, such as a notebook."""
     lines = len(textwrap.wrap(" ".join("x" * (len(word) + 2) for word in words), 52))  # about, as buttons wrap
     height = round(448 / aspect + 41 * lines + 180)
     return (
@@ -62,40 +59,14 @@ def player_frame(page, words, aspect):
     )
 
 
-def figure_values(image, words, attention_weights, *, from_photo=None, confidence=None, opacity=OPACITY, aspect=None):
-    """Return what the player's <figure> is filled with, escaped: a dict of texts; see `player_page`."""
-    options = {"from_photo": from_photo, "confidence": confidence, "aspect": aspect}
-    data = figure_data(image, words, attention_weights, **options)
-    return {
-        "aspect": data["aspect"],
-        "photo": data["photo"],
-        "rows": str(data["maps"]["rows"]),
-        "columns": str(data["maps"]["columns"]),
-        "buttons": " ".join(
-            f'<button type="button" data-step="{step}">{escaped(word)}</button>' for step, word in enumerate(words)
-        ),
-        "note": data["note"],
-        "opacity": str(round(100 * opacity)),
-        "maps": as_json(data["maps"]),
-    }
-
-
-def figure_data(
-    image,
-    words,
-    attention_weights,
-    *,
-    from_photo=None,
-    confidence=None,
-    aspect=None,
-    largest_side=LARGEST_SIDE,
-    quality=QUALITIES[0],
-):
+def figure_data(display, *, largest_side=LARGEST_SIDE, quality=QUALITIES[0]):
     """Return what one player shows, unescaped: a dict for JSON; `quality` is that of the JPEG at best."""
+    image, words, attention_weights, from_photo = (
+        getattr(display, name) for name in ("image", "words", "attention_weights", "from_photo")
+    )
     _, rows, columns = attention_weights.shape
-    sure = None if confidence is None else confidence_in_words(confidence)
-    stretched = stretch_note(image.shape[1] / image.shape[0] if aspect is None else aspect)
-    alone = "; ".join(filter(None, ("The photo alone", stretched, sure)))
+    sure = None if display.confidence is None else confidence_in_words(display.confidence)
+    alone = "; ".join(filter(None, ("The photo alone", stretch_note(display.aspect), sure)))
     notes = [where(attention_map) for attention_map in attention_weights]
     maps = {"rows": rows, "columns": columns, "maps": encoded_maps(attention_weights, from_photo), "notes": notes}
     if from_photo is not None:
@@ -114,7 +85,7 @@ def figure_data(
 
 
 def confidence_in_words(confidence):
-    """Return how sure a captioner is, from 0 to 1, as pages say it.
+    """Return a confidence as pages show it.
 
     >>> confidence_in_words(0.624)
     'confidence 62 %'
@@ -133,7 +104,7 @@ def encoded_maps(attention_weights, from_photo=None):
 
 
 def where(attention_map):
-    """Return in words where a map (rows, columns) has its maximum, for readers who do not see the picture.
+    """Return in words where a map (rows, columns) has its maximum, for readers who cannot see it.
 
     >>> where(np.array([[0.1, 0.0], [0.0, 0.9]]))
     'looks most at the bottom right; one of 4 cells gets 90 %: 3.6 times an even share.'
@@ -158,7 +129,7 @@ def where(attention_map):
 
 
 def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITIES[0]):
-    """Return a photo as text that a page can hold: as PNG if that is small, else as JPEG of bounded size."""
+    """Return a photo as a data URI: as PNG if that is small, else as JPEG of bounded size."""
     from PIL import Image
 
     height, width = bounded_size(*image.shape[:2], largest_side)
@@ -168,17 +139,13 @@ def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITIES[0]):
     if max(picture.size) <= SMALL_SIDE:
         content = _file_of(picture, format="PNG", optimize=True)
         if len(content) <= SMALL_FILE:
-            return _as_uri(content, "png")
+            return f"data:image/png;base64,{base64.b64encode(content).decode()}"
     bound = max(32_000, picture.width * picture.height // 2)
     for quality in (value for value in QUALITIES if value <= quality):
         content = _file_of(picture, format="JPEG", quality=quality, optimize=True)
         if len(content) <= bound:
             break
-    return _as_uri(content, "jpeg")
-
-
-def _as_uri(content, kind):
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+    return f"data:image/jpeg;base64,{base64.b64encode(content).decode()}"
 
 
 def _file_of(picture, **options):
@@ -188,14 +155,13 @@ def _file_of(picture, **options):
 
 
 def shown_aspect(image):
-    """Return width by height of a photo as it is shown: bounded, so that a strip stays visible."""
+    """Return the aspect ratio, width by height, in which a photo is shown: bounded, for panoramas."""
     height, width = image.shape[:2]
     return min(max(width / height, 1 / STEEPEST_ASPECT), STEEPEST_ASPECT)
 
 
 def bounded_size(height, width, largest):
-    """Return (height, width) with no side above `largest`. A strip, which is stretched when shown, keeps its short
-    side as far as that has room then.
+    """Return (height, width) with no side above `largest`. A panorama keeps more of its short side: it is stretched.
 
     >>> bounded_size(1500, 2000, 1000), bounded_size(60, 4000, 1000)
     ((750, 1000), (60, 1000))
@@ -206,7 +172,7 @@ def bounded_size(height, width, largest):
 
 
 def stretch_note(aspect):
-    """Return in few words how a photo of this width by height is stretched when it is shown: not at all, mostly.
+    """Return how a photo of this aspect ratio is stretched when it is shown; mostly "".
 
     >>> stretch_note(4000 / 60)
     'height stretched 13.3 ×'
@@ -231,12 +197,12 @@ def template_part(name, path=TEMPLATE):
 
 
 def fill(text, values):
-    """Return a template with each {{name}} replaced, once: what a value holds is never taken for a name."""
+    """Return a template with each {{name}} replaced, once: values are not searched for names."""
     return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], text)
 
 
 def as_json(value):
-    """Return a value as JSON that may stand in a <script> element."""
+    """Return a value as JSON that is safe in a <script> element."""
     return json.dumps(value).replace("<", "\\u003c")
 
 
@@ -247,5 +213,5 @@ def policy(script):
 
 
 def escaped(text):
-    """Return any text as HTML, for elements and attributes; bytes of file names that are not text become "?"."""
+    """Return any text as HTML, for elements and attributes; undecodable bytes of file names become "?"."""
     return html.escape(str(text).encode("utf-8", "replace").decode("utf-8"), quote=True)

@@ -1,1 +1,1 @@
-"""How good captions are, and whether attention lies on what they name."""
+"""How good captions are, and whether attention meets what they name."""

@@ -1,4 +1,4 @@
-"""BLEU, as coco-caption computes it: the share of a caption's n-grams, of one to four words, that references have."""
+"""BLEU, as in coco-caption: the fraction of a caption's n-grams, of one to four words, that occur in its references."""
 
 from collections import Counter
 
@@ -6,15 +6,14 @@ import numpy as np
 
 from keras_sat.scoring.words import MAX_ORDER, as_words, ngram_counts
 
-_TINY, _SMALL = 1e-15, 1e-9  # coco-caption adds these, so that nothing is divided by zero
+_TINY, _SMALL = 1e-15, 1e-9  # coco-caption adds these against division by zero
 
 
 def bleu(references: list[list[str]], candidates: list[str]) -> dict[str, float]:
     """Return the corpus's BLEU: dict with "bleu_1" to "bleu_4", and "bleu_1_no_penalty" to "bleu_4_no_penalty".
 
-    BLEU-n is the geometric mean of the shares of 1-grams to n-grams that are in a reference too, each counted at most
-    as often as in the reference that has it most often. The brevity penalty compares the length of all candidates
-    with that of the references closest in length. The paper's table is without the penalty.
+    BLEU-n is the geometric mean of the clipped precisions of 1-grams to n-grams. The brevity penalty compares the
+    length of all candidates with that of the references closest in length. The paper's table is without the penalty.
 
     Args:
         references: list of lists of captions.
@@ -28,7 +27,7 @@ def bleu(references: list[list[str]], candidates: list[str]) -> dict[str, float]
 
 
 def bleu_counts(references, candidates):
-    """Return what each photo adds to BLEU: counts (photos, 10) of whole numbers.
+    """Return what each photo contributes to BLEU: integer counts (photos, 10).
 
     The columns: n-grams of 1 to 4 words that are in a reference, n-grams of 1 to 4 words, words of the candidate, and
     words of the reference closest in length.

@@ -1,4 +1,4 @@
-"""CIDEr-D, as coco-caption computes it: n-grams shared with the references, the rarer ones counting more."""
+"""CIDEr-D, as in coco-caption: n-grams shared with the references, weighted by how rare they are."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ import numpy as np
 
 from keras_sat.scoring.words import MAX_ORDER, as_words, ngram_counts, words_of
 
-CIDER_SIGMA = 6.0  # in words: how fast a difference in length lowers the score
+CIDER_SIGMA = 6.0  # in words: a difference in length lowers the score
 
 
 def cider(
     references: list[list[str]], candidates: list[str], frequencies: DocumentFrequencies | None = None
 ) -> dict[str, float]:
-    """Return {"cider": ..}, CIDEr-D as coco-caption computes it: n-grams that are rare elsewhere count more.
-
-    With a single photo no n-gram is rarer than another, and the score is 0.
+    """Return {"cider": ..}, CIDEr-D. With a single photo no n-gram is rarer than another, and the score is 0.
 
     Args:
         references: list of lists of captions.
         candidates: list of captions.
-        frequencies: DocumentFrequencies; None takes those of the references, as coco-caption does.
+        frequencies: DocumentFrequencies; None takes those of the references, as in coco-caption.
     """
     return {"cider": float(cider_of_photos(references, candidates, frequencies).mean())}
 
@@ -44,7 +42,7 @@ def cider_of_vectors(candidate, references):
 
 
 class DocumentFrequencies:
-    """For each n-gram, in the references of how many photos it occurs.
+    """The number of photos in whose references each n-gram occurs.
 
     Args:
         references: list of lists of captions.

@@ -1,4 +1,4 @@
-"""Is one captioner better than another, or was it luck? Differences of scores, with intervals over photos and seeds."""
+"""Is one captioner better than another, or was it chance? Differences of scores, with bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Comparison:
     """The scores of two captioners on the same photos. Printed, it is a table.
 
     Attributes:
-        names: what the two are called.
+        names: of the two.
         num_photos: photos that both have captioned.
         num_seeds: trainings of each.
         rows: dict from the name of a score to a dict of "first" and "second" (one score for each seed), "difference"
-            (second minus first, of the means over seeds) and "interval" (low, high): 95 % of the differences on photos
-            and seeds drawn again with repetition.
-        has_same_phrases: False where attention was measured on other phrases of the photos, so that it is left out.
+            (second minus first, of the means over seeds) and "interval" (low, high): 95 % of the differences on
+            resampled photos and seeds.
+        has_same_phrases: False where attention was measured on different phrases, and is left out.
     """
 
     names: tuple
@@ -52,14 +52,14 @@ class Comparison:
                 + "".join(f"{side:>16}" for side in sides)
                 + f"{difference:>12}  {low} to {high}"
             )
-        counted = [
+        first, second = (
             f"{visible(name)} ({count} seed{'s' if count > 1 else ''})"
             for name, count in zip(self.names, self.num_seeds)
-        ]
-        lines.append(f"first: {counted[0]}; second: {counted[1]}; {self.num_photos} photos")
-        lines.append("Intervals: photos, and seeds, drawn with repetition.")
+        )
+        lines += [f"first: {first}; second: {second}; {self.num_photos} photos"]
+        lines += ["Intervals: bootstrap over photos and seeds."]
         if "meteor" in self.rows:
-            lines.append("METEOR is here the mean over photos; `evaluate` prints that of all captions together.")
+            lines.append("METEOR is the mean over photos here; `evaluate` prints that of the whole corpus.")
         if "mass" in self.rows:
             lines.append("On boxes, peak: attention in people's captions; small: boxes below a quarter of the photo.")
         elif not self.has_same_phrases:
@@ -72,16 +72,13 @@ class Comparison:
 def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed: int = 0) -> Comparison:
     """Return the Comparison of two captioners, each scored once or once for each seed.
 
-    The interval is a bootstrap over photos and seeds: the scores of the same photos are compared, which are drawn with
-    repetition, and so are the seeds, where there are several.
+    The interval is a paired bootstrap over photos, and over seeds where there are several.
 
     Args:
         first, second: each a ScoreTable, the path of one that `to_json` wrote, a pattern of such paths
             ("runs/soft-*.json"), or a list of these: one for each seed.
-        num_resamples: how often the photos are drawn.
-        seed: of the draws.
-
-    Returns: Comparison.
+        num_resamples: of the bootstrap.
+        seed: of the bootstrap.
     """
     if num_resamples < 1:
         raise ValueError(f"Expected at least 1. Received: num_resamples={num_resamples}")
@@ -106,21 +103,19 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
             "difference": float(differences[0]),
             "interval": tuple(np.percentile(differences[1:], [2.5, 97.5]).tolist()),
         }
-    return Comparison(_names(first, second), num_photos, tuple(map(len, sides)), rows, has_same_phrases)
+    names = _name(first, "the first"), _name(second, "the second")
+    return Comparison(names, num_photos, tuple(map(len, sides)), rows, has_same_phrases)
 
 
 def _have_same_phrases(tables):
-    """Return whether attention was measured on the same phrases of each photo: with the same boxes."""
+    """Return whether attention was measured on the same phrases of each photo."""
     of_tables = [table.photos.get(GROUNDING.contributions) for table in tables]
     counts = [np.array(of_photos, dtype=float)[..., 0] for of_photos in of_tables if of_photos is not None]
     return all(np.array_equal(counts[0], other) for other in counts)
 
 
 def _mean_of_seeds(scores, rng):
-    """Return the mean over seeds, (1 + resamples,), of scores (seeds, 1 + resamples).
-
-    The first is that of all seeds; for each of the others the seeds are drawn with repetition.
-    """
+    """Return the mean over seeds, (1 + resamples,), of scores (seeds, 1 + resamples): the first of all seeds."""
     num_seeds, num_columns = scores.shape
     chosen = rng.integers(num_seeds, size=(num_seeds, num_columns))
     chosen[:, 0] = np.arange(num_seeds)
@@ -128,7 +123,7 @@ def _mean_of_seeds(scores, rng):
 
 
 def _scores_of_draws(photos, counts):
-    """Return the scores of each draw, where counts (draws, photos) says how often it has each photo."""
+    """Return the scores of each draw; counts (draws, photos) is how often it has each photo."""
     scores = {}
     for score in (*SCORES.values(), GROUNDING):
         contributions = photos.get(score.contributions)
@@ -156,7 +151,7 @@ def _tables(source):
 
 
 def _check_same_photos(tables):
-    """Refuse scores that cannot be compared: of other photos."""
+    """Raise ValueError for scores of different photos."""
     first = tables[0]
     for table in tables[1:]:
         for name in ("data", "split", "split_seed", "tokenisation"):
@@ -167,16 +162,13 @@ def _check_same_photos(tables):
                 )
         if [entry["image_id"] for entry in table.captions] != [entry["image_id"] for entry in first.captions]:
             raise ValueError(
-                "The scores are of different photos. "
-                f"Received: {len(first.captions)} and {len(table.captions)} captions, not of the same photos in order"
+                "The scores are of different photos, or in another order. "
+                f"Received: {len(first.captions)} and {len(table.captions)} captions"
             )
 
 
-def _names(first, second):
-    return tuple(
-        side if isinstance(side, str) else str(side) if isinstance(side, Path) else default
-        for side, default in ((first, "the first"), (second, "the second"))
-    )
+def _name(side, default):
+    return str(side) if isinstance(side, (str, Path)) else default
 
 
 def mean_and_deviation(values, digits, deviation_digits):

@@ -1,4 +1,4 @@
-"""How good are the captions? Caption the photos of a split, free-running, and score what comes out."""
+"""How good are the captions? Caption the photos of a split, free-running, and score the captions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from data_utils.learnt_photos import learnt_of, warn_of_copies
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from keras_sat.checks import with_known_options
-from keras_sat.scoring.phrases import GROUNDING, ground_captions, ground_phrases
+from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES
 from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
@@ -70,12 +70,12 @@ def evaluate(
         num_beams, length_penalty, no_repeat_ngram, max_length, batch_size: see `Captioner.caption_features`.
         skip_unreadable: leave out photos that cannot be read, with a warning that counts them. Those that the cache
             lists as unreadable always are.
-        allow_training_photos: score photos of dev or test, too, that the captioner has learnt from, with a warning.
-            They are refused otherwise, under other names and in other sizes too: such scores do not show how good it is
-            on other photos. If all have other names, and are at most 1 of 100, there is only a warning.
+        allow_training_photos: score photos of dev or test that the captioner was trained on, with a warning. They are
+            rejected otherwise, under other names and in other sizes too. If all have other names, and are at most 1 of
+            100, there is only a warning.
         beside: what to print below: "paper", its rows for this data set; "human", the first reference of each photo,
             scored against the others.
-        boxes: measure too whether attention lies on what words name: Boxes, or the path that
+        boxes: measure whether attention meets what words name: Boxes, or the path that
             `data_utils.datasets.boxes.read_boxes` takes.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
         show_progress: show progress on standard error.
@@ -84,12 +84,11 @@ def evaluate(
     """
     if not hasattr(captioner, "caption"):
         raise ValueError(
-            "Expected a Captioner, as `Captioner.load(folder)` returns it, and then the data. "
-            f"Received: captioner={captioner!r}"
+            f"The first argument must be a Captioner, the second the data. Received: captioner={captioner!r}"
         )
-    _check_beside(beside, data)
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
+    _check_beside(beside, data, images)
     noted = {}
     if split != "train" and not allow_training_photos:
         _refuse_training_photos(captioner, images, split, False, noted)  # by name, before any photo is read
@@ -110,7 +109,6 @@ def evaluate(
     _refuse_training_photos(captioner, images, split, allow_training_photos, noted)
     if split != "train":
         _warn_of_copies(images, [image for image in every if image.split == "train"], split, noted)
-    _check_references(beside, images)
     boxes = None if boxes is None else boxes_of(boxes, images)
     length_penalty = getattr(captioner, "length_penalty", 0.0) if length_penalty is None else length_penalty
     no_repeat_ngram = getattr(captioner, "no_repeat_ngram", 0) if no_repeat_ngram is None else no_repeat_ngram
@@ -136,13 +134,13 @@ def evaluate(
 
 
 def _with_grounding(table, captioner, images, results, boxes, reading):
-    """Return a table that says, too, whether attention lies on the boxes of what words name."""
+    """Return a table with the grounding of attention in the boxes of what words name."""
     of_people = ground_phrases(captioner, images, boxes, **reading)
     return dataclasses.replace(
         table,
-        grounding=of_people.to_dict(),
-        grounding_generated=ground_captions(results, images, boxes).to_dict(),
-        photos={**table.photos, GROUNDING.contributions: of_people.of_photos.round(10).tolist()},
+        grounding=figures_of(of_people),
+        grounding_generated=figures_of(ground_captions(results, images, boxes)),
+        photos={**table.photos, GROUNDING.contributions: of_people.round(10).tolist()},
     )
 
 
@@ -156,24 +154,23 @@ def evaluate_captions(
     beside: str | tuple[str, ...] | list[str] = (),
     show_progress: bool = True,
 ) -> ScoreTable:
-    """Return the ScoreTable of captions that any system wrote, measured like those of a captioner.
+    """Return the ScoreTable of captions from any system.
 
     Args:
         captions: one for each photo of the split: the path of a JSON file, as `keras-sat evaluate --json` or
             `--coco-results` writes it, or a list of dicts of image_id and caption.
         data, data_dir, split, split_seed, beside, show_progress: see `evaluate`.
     """
-    _check_beside(beside, data)
     texts = _read_captions(captions)
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
-    _check_references(beside, images)
+    _check_beside(beside, data, images)
     keys = [_caption_key(image.image_id) for image in images]
     twice = [key for key, count in Counter(keys).items() if count > 1]
     if twice:
         raise ValueError(
-            "Two photos have the same id, but for their ending or for zeros before a number: their captions cannot be "
-            f"distinguished. Received: image_id={brief(twice[0])}"
+            "Two photos have the same id, except for their ending or leading zeros. "
+            f"Received: image_id={brief(twice[0])}"
         )
     missing = [image.image_id for image, key in zip(images, keys) if key not in texts]
     of_split = {_caption_key(image.image_id) for image in every if image.split == split}
@@ -240,20 +237,20 @@ def _scores(references, candidates):
 
 
 def learnt_photos(captioner, images, noted=None):
-    """Return the ids of the photos that a captioner has learnt from; None where that is not known.
+    """Return the ids of the photos that a captioner was trained on; None where that is not known.
 
     Args:
         captioner: Captioner or Ensemble.
         images: list of CaptionedImage.
-        noted: dict from ids to what is noted of photos, see `data_utils.photo_digests`: with it, photos are recognised
-            under other names too.
+        noted: dict from ids to what is noted of photos, see `data_utils.photo_digests`, to recognise photos under other
+            names too.
     """
     record = getattr(captioner, "training_photos", None)
     return None if record is None else learnt_of([image.image_id for image in images], record, noted)
 
 
 def are_too_many(captioner, learnt, images):
-    """Return whether photos that a captioner has learnt from are more than a data set may have twice by mistake.
+    """Return whether more photos were seen in training than a data set may have twice by mistake.
 
     Args:
         captioner, images: see `learnt_photos`.
@@ -263,34 +260,29 @@ def are_too_many(captioner, learnt, images):
 
 
 def _refuse_training_photos(captioner, images, split, allowed, noted):
-    """Warn of photos that a captioner has learnt from, or refuse them, where their split is not that of training."""
+    """Warn of photos that a captioner was trained on, or reject them, where their split is not that of training."""
     learnt = learnt_photos(captioner, images, noted)
     if not learnt:
         return
     by_name = {*learnt_photos(captioner, images)}
     renamed = [image_id for image_id in learnt if image_id not in by_name]
     if by_name:
-        found = f"The captioner has learnt from {len(learnt)} of the {len(images)} photos in {split!r}"
+        found = f"The captioner was trained on {len(learnt)} of the {len(images)} photos in {split!r}"
     else:
         found = f"{len(learnt)} of the {len(images)} photos in {split!r} look like photos of the captioner's training"
     found += f" ({renamed[0]!r}, for example, under another name)" if renamed else f" ({learnt[0]!r}, for example)"
     if split == "train" or allowed or not are_too_many(captioner, learnt, images):
         warnings.warn(f"{found}: the scores do not show how good it is on other photos.", stacklevel=3)
         return
-    way_out = (
-        "Pass the split_seed (--split-seed) of the training; where that is so already, the captioner that it began "
-        "from had learnt them. Choose other photos; with"
-        if by_name
-        else "If they are copies, choose other photos. If they are other photos that look alike, pass"
-    )
     raise ValueError(
-        f"{found}, so that scores would not show how good it is on other photos. {way_out} allow_training_photos=True "
-        f"(--allow-training-photos){' they are scored all the same' if by_name else ''}. Received: split={split!r}"
+        f"{found}: the scores would not show how good it is on other photos. Pass the split_seed (--split-seed) of the "
+        "training, or choose other photos. allow_training_photos=True (--allow-training-photos) scores them anyway. "
+        f"Received: split={split!r}"
     )
 
 
 def _warn_of_copies(images, train, split, noted):
-    """Warn of photos of a split that are photos to train on, too; of these, files of the same size are read."""
+    """Warn of photos of a split that are training photos too; of these, files of the same size are read."""
     sizes = {int(noted[image.image_id]["size"]) for image in images if image.image_id in noted} - {0}
     others = [image for image in train if image.image_id not in noted and size_of(image.image_path) in sizes]
     noted = noted | {image.image_id: photo_of(image.image_path) for image in others}
@@ -301,22 +293,17 @@ def _warn_of_copies(images, train, split, noted):
 # === Rows beside ===
 
 
-def _check_beside(beside, data):
-    if not isinstance(beside, (str, list, tuple, set)):
+def _check_beside(beside, data, images):
+    names = list(beside) if isinstance(beside, (list, tuple, set)) else [None]
+    if not set(names) <= set(BESIDE):
         raise ValueError(f"Expected a list of: {', '.join(BESIDE)}. Received: beside={beside!r}")
-    unknown = set(beside) - set(BESIDE) if not isinstance(beside, str) else {beside}
-    if unknown:
-        raise ValueError(f"Expected a list of: {', '.join(BESIDE)}. Received: beside={beside!r}")
-    if "paper" in beside and _name(data) not in PUBLISHED:
+    if "paper" in names and _name(data) not in PUBLISHED:
         raise ValueError(
             f"The paper has scores for {', '.join(PUBLISHED)} only. "
             f"Received: beside={beside!r} with data={_name(data)!r}"
         )
-
-
-def _check_references(beside, images):
     single = sum(len(image.captions) < 2 for image in images)
-    if "human" in beside and single:
+    if "human" in names and single:
         raise ValueError(
             f"A person's caption is scored against those of others, but {single} photos have one only. "
             f"Received: beside={beside!r}"
@@ -362,12 +349,12 @@ def _read_captions(captions):
 
 
 def _source_of(captions):
-    """Return what a message calls captions: their file, if they lie in one."""
+    """Return the name of captions in a message: their file, if they have one."""
     return captions if isinstance(captions, (str, Path)) else "captions"
 
 
 def _caption_key(image_id):
-    """Return one name for all ways of writing an image id: with its ending or without, or COCO's number."""
+    """Return one form for all spellings of an image id: with its ending or without, or COCO's number."""
     return str(coco_image_id(image_id_of(str(image_id))))
 
 
@@ -381,7 +368,7 @@ def caption_photos(captioner, captioned_images, cache=None, *, batch_size=64, sh
         captioner: Captioner.
         captioned_images: list of CaptionedImage.
         cache: FeatureCache; None encodes the photos.
-        batch_size: photos captioned together.
+        batch_size: photos at a time.
         show_progress: show progress on standard error.
         **search_options: see `Captioner.caption_features`.
     """

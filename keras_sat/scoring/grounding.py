@@ -1,7 +1,7 @@
 """Does the model look where the word is? On the built-in scenes the box of every word is known.
 
-The paper shows it in pictures; here it is a number, beside the numbers of two maps that do not depend on the photo: one
-is the same everywhere, the other has its maximum in the middle, where most photos have their subject.
+The paper shows it in pictures; here it is a number. Two baselines do not depend on the photo: a uniform map, and a map
+with its maximum in the middle, where most photos have their subject.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from keras_sat.options import count
 if TYPE_CHECKING:
     from keras_sat.search.result import CaptionResult
 
-CENTRE_WIDTH = 0.25  # standard deviation of the map in the middle, as a share of the photo's sides
+CENTRE_WIDTH = 0.25  # standard deviation of the map in the middle, as a fraction of the photo's sides
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,13 @@ class Grounding:
     """How well the attention meets the objects, averaged over words. Printed, it is a table of the word classes.
 
     Attributes:
-        mass: the share of the attention that lies on the objects' cells.
-        uniform_mass: the same of a map that is the same everywhere.
-        pointing: the share of words whose attention has its maximum in one of the objects' cells; where several cells
-            have the maximum, the share of these that are the objects'.
-        num_words: how many words were looked at.
-        uniform_pointing, centre_mass, centre_pointing: the same of the map that is the same everywhere, and of one with
-            its maximum in the middle.
-        enlarge: how many cells around an object were counted as its own.
+        mass: the fraction of the attention on the objects' cells.
+        uniform_mass: the same of a uniform map.
+        pointing: the fraction of words whose attention has its maximum in one of the objects' cells; see `meets`.
+        num_words: how many words were measured.
+        uniform_pointing, centre_mass, centre_pointing: the same of a uniform map, and of one with its maximum in the
+            middle.
+        enlarge: how many cells around an object were counted as part of it.
         word_classes: dict from a word class to its own Grounding.
     """
 
@@ -47,7 +46,7 @@ class Grounding:
     word_classes: dict = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all figures as a dict that JSON can hold: None where there was no word to measure."""
+        """Return all figures as a dict for JSON: None where there was no word to measure."""
         return {name: _plain(value) for name, value in vars(self).items()}
 
     def __str__(self):
@@ -76,11 +75,10 @@ def ground(
 
     Args:
         results: list of CaptionResult.
-        places: one for each result: a Scene, or for any other data a list of data_utils.scenes.WordPlace, which has
-            the position of a word in the caption, its class, and its boxes in pixels. Captions of scenes that are not
-            true have none, and do not count.
+        places: one for each result: a Scene, or for other data a list of data_utils.scenes.WordPlace. Captions of
+            scenes that are not true have none, and do not count.
         word_classes: those that count: of scenes "colour", "shape", "size", "relation", "number". None takes all.
-        enlarge: count so many cells around an object as its own, since the features of a cell depend on its neighbours.
+        enlarge: count so many cells around an object as part of it: features of a cell depend on its neighbours.
 
     Returns: Grounding.
     """
@@ -102,17 +100,16 @@ def ground(
                     f"A place names a word that the caption does not have. Received: position={place.position} "
                     f"of {place.word!r} in {result.caption!r}"
                 )
-            attention_map = np.asarray(result.attention_weights[place.position])
-            cells = place.cells(attention_map.shape, enlarge=enlarge)
-            uniform = np.full(attention_map.shape, 1 / attention_map.size)
-            maps = (attention_map, uniform, centred_map(attention_map.shape))
-            figures.setdefault(place.word_class, []).append([figure for one in maps for figure in _meets(one, cells)])
+            attention_map = np.asarray(result.attention_weights[place.position], dtype=float)
+            cells = place.cells(attention_map.shape, enlarge=enlarge).astype(float)
+            maps = (attention_map, np.full(cells.shape, 1 / cells.size), centred_map(cells.shape))
+            figures.setdefault(place.word_class, []).append([figure for one in maps for figure in meets(one, cells)])
     by_class = {name: _averaged(figures[name], enlarge) for name in sorted(figures)}
     return _averaged([row for rows in figures.values() for row in rows], enlarge, by_class)
 
 
 def ground_scenes(images, results, **options):
-    """Return the Grounding of captions of the data set "scenes"; the scenes are drawn again for their boxes.
+    """Return the Grounding of captions of the data set "scenes", whose scenes are drawn again for their boxes.
 
     Args:
         images: list of CaptionedImage of that data set, as it is drawn by default.
@@ -133,26 +130,20 @@ def centred_map(grid_shape):
     return attention_map / attention_map.sum()
 
 
-def _meets(attention_map, cells):
-    """Return (mass, pointing) of one map: the sum over the cells, and the share of the maxima that are among them."""
-    is_maximum = attention_map >= attention_map.max() * (1 - 1e-9)  # of NaN, none is
-    return attention_map[cells].sum(), cells[is_maximum].mean() if is_maximum.any() else np.nan
+def meets(attention_map, covered):
+    """Return (mass, pointing) of a map, with the fraction of each cell that is covered, both (rows, columns).
+
+    Pointing is whether the cell with the greatest weight is covered by half or more; of several such cells, the mean.
+    """
+    peaks = attention_map >= attention_map.max() * (1 - 1e-9)  # of NaN, none is
+    return (attention_map * covered).sum(), (covered[peaks] >= 0.5).mean() if peaks.any() else np.nan
 
 
 def _averaged(rows, enlarge, word_classes=None):
     means = np.mean(rows, axis=0) if rows else np.full(6, np.nan)
-    mass, pointing, uniform_mass, uniform_pointing, centre_mass, centre_pointing = means.tolist()
-    return Grounding(
-        mass=mass,
-        uniform_mass=uniform_mass,
-        pointing=pointing,
-        num_words=len(rows),
-        uniform_pointing=uniform_pointing,
-        centre_mass=centre_mass,
-        centre_pointing=centre_pointing,
-        enlarge=enlarge,
-        word_classes=word_classes or {},
-    )
+    names = ("mass", "pointing", "uniform_mass", "uniform_pointing", "centre_mass", "centre_pointing")
+    figures = dict(zip(names, means.tolist()))
+    return Grounding(**figures, num_words=len(rows), enlarge=enlarge, word_classes=word_classes or {})
 
 
 def _plain(value):

@@ -1,8 +1,8 @@
-"""METEOR: words aligned with those of a reference, by spelling, stem, synonym and, in the real one, paraphrase.
+"""METEOR: words aligned with those of a reference, by spelling, stem, synonym and, in METEOR 1.5, paraphrase.
 
-METEOR 1.5 is a Java program. Where Java and the package pycocoevalcap (the extra `coco`) are installed, it is used, as
-coco-caption does. Otherwise nltk's METEOR is used with the weights of METEOR 1.5: with its own, scores would be about
-twice as high. Without WordNet's data there is no METEOR. `Meteor.kind` says which one a score is.
+METEOR 1.5 is a Java program. It is used, as in coco-caption, where Java and the package pycocoevalcap (the extra
+`coco`) are installed. Otherwise nltk's METEOR is used with the weights of METEOR 1.5: with its own, scores would be
+about twice as high. It needs WordNet's data. `Meteor.kind` says which one a score is.
 """
 
 import importlib.util
@@ -51,12 +51,12 @@ def score_meteor(references, candidates):
         try:
             return meteor_of_java(references, candidates, jar, java)
         except (OSError, ValueError) as error:
-            warnings.warn(f"METEOR 1.5 failed, so that nltk's is used: {error}", stacklevel=2)
+            warnings.warn(f"METEOR 1.5 failed, nltk's is used instead: {error}", stacklevel=2)
     if has_wordnet():
         try:
             return meteor_of_nltk(references, candidates)
         except (LookupError, OSError, ValueError, zipfile.BadZipFile) as error:
-            warnings.warn(f"nltk cannot read its WordNet, so that there is no METEOR: {error}", stacklevel=2)
+            warnings.warn(f"nltk cannot read its WordNet, there is no METEOR: {error}", stacklevel=2)
     return Meteor(NO_METEOR, None, None)
 
 
@@ -74,8 +74,8 @@ def meteor_jar():
 def meteor_of_java(references, candidates, jar, java="java"):
     """Return the Meteor that the Java program computes, which needs about 1 GB of memory.
 
-    It answers line by line: each caption with its statistics, then all statistics with a score for each and one for
-    the corpus, which is not their mean.
+    It answers each caption with its statistics, and all statistics with a score for each and one for the corpus, which
+    is not their mean.
     """
     command = [java, "-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-jar", str(jar)]
     command += ["-", "-", "-stdio", "-l", "en", "-norm"]
@@ -93,7 +93,7 @@ def meteor_of_java(references, candidates, jar, java="java"):
                 process.kill()
                 process.wait()
                 errors.seek(0)
-                said = errors.read().strip().splitlines() or ["it ended without a word"]
+                said = errors.read().strip().splitlines() or ["it ended without a message"]
                 raise ValueError(f"{Path(java).name}: {said[-1]}")
             return line
 

@@ -1,15 +1,13 @@
-"""Does the model look where the phrase is? On photos on which people drew boxes for the phrases of captions.
+"""Does the model look where the phrase is? Measured on photos with boxes that people drew for the phrases of captions.
 
-For each phrase the map of its last content word is held against the boxes of the phrase, in two ways: the share of the
-map that lies on them (a cell counts by the share of it that they cover), and whether they cover half or more of the
-cell with the greatest weight. Beside that stand the figures of two maps that never saw the photo: one is the same
-everywhere, the other has its maximum in the middle.
+For each phrase the map of its last content word is compared with the boxes of the phrase. Mass is the fraction of the
+map on them (a cell counts by the fraction of it that they cover). Pointing is whether they cover half or more of the
+cell with the greatest weight. Two baselines never saw the photo: a uniform map, and one with its maximum in the middle.
 """
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,37 +15,26 @@ import numpy as np
 from data_utils.captions import tokenise
 from data_utils.datasets.boxes import covered_share
 from data_utils.progress import Progress
-from keras_sat.scoring.grounding import centred_map
+from keras_sat.scoring.grounding import centred_map, meets
 from keras_sat.scoring.scores import Score
 
-SMALL = 0.25  # of the photo: boxes that cover less are counted by themselves too
+SMALL = 0.25  # of the photo: boxes that cover less are counted separately too
 FIGURES = ("mass", "pointing", "uniform_mass", "uniform_pointing", "centre_mass", "centre_pointing")
 
 
-@dataclass(frozen=True)
-class PhraseGrounding:
-    """How well attention meets the boxes of phrases. Printed, it is a table.
+def figures_of(of_photos) -> dict[str, Any]:
+    """Return {"num_phrases": .., "mass": .., .., "small": {the same}}; None where there is no phrase.
 
-    Attributes:
-        of_photos: what each photo contributes, (photos, 2, 7): for all phrases and for those with small boxes, how many
-            there are, and the sums of FIGURES.
-        title: what was measured.
+    Args:
+        of_photos: what each photo contributes, (photos, 2, 7): for all phrases and for those with small boxes, their
+            number and the sums of FIGURES.
     """
-
-    of_photos: np.ndarray
-    title: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return {"num_phrases": .., "mass": .., .., "small": {the same}}; None where there is no phrase."""
-        every, small = (_means(sums) for sums in self.of_photos.sum(axis=0))
-        return {**every, "small": small}
-
-    def __str__(self):
-        return as_table({self.title: self.to_dict()})
+    every, small = (_means(sums) for sums in of_photos.sum(axis=0))
+    return {**every, "small": small}
 
 
 def as_table(rows):
-    """Return the figures of `PhraseGrounding.to_dict` as text, from a dict from a title to them."""
+    """Return a table as text, from a dict from a title to what `figures_of` returns."""
     lines = [
         f"{'percent':24}{'phrases':>8}{'attention on the boxes':>26}{'peak on the boxes':>27}",
         " " * 32 + f"{'here':>8}{'uniform':>9}{'middle':>9}" + f"{'here':>9}{'uniform':>9}{'middle':>9}",
@@ -67,27 +54,16 @@ def _means(sums):
     }
 
 
-def is_grounding(figures):
-    """Return whether something is what `PhraseGrounding.to_dict` returns."""
-    rows = [figures, figures.get("small")] if isinstance(figures, dict) else [None]
-    return all(
-        isinstance(row, dict)
-        and type(row.get("num_phrases")) is int
-        and all(name in row and isinstance(row[name], (int, float, type(None))) for name in FIGURES)
-        for row in rows
-    )
-
-
 # === Captions that people wrote, and its own ===
 
 
-def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False) -> PhraseGrounding:
-    """Return the PhraseGrounding of captions that people wrote: the captioner reads them word by word.
+def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False) -> np.ndarray:
+    """Return what each photo contributes to `figures_of` captions that people wrote, which the captioner reads.
 
     Args:
         captioner: Captioner or Ensemble.
         images: list of CaptionedImage.
-        boxes: Boxes; photos whose size is not known for sure are not measured.
+        boxes: Boxes; photos of unknown aspect ratio are not measured.
         cache: FeatureCache of the photos, or None.
         batch_size: captions read together.
         show_progress: show progress on standard error.
@@ -108,13 +84,13 @@ def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_
                 if word is not None:
                     _add(of_photos[number], result.attention_weights[word], phrase.boxes)
             progress.advance(1)
-    return PhraseGrounding(of_photos, "captions of people")
+    return of_photos
 
 
-def ground_captions(results, images, boxes) -> PhraseGrounding:
-    """Return the PhraseGrounding of captions that a captioner wrote.
+def ground_captions(results, images, boxes) -> np.ndarray:
+    """Return what each photo contributes to `figures_of` captions that a captioner wrote.
 
-    A word counts if it is the last content word of a phrase that people wrote of the photo, and is held against the
+    A word counts if it is the last content word of a phrase that people wrote of the photo. It is compared with the
     boxes of all phrases that end with it.
 
     Args:
@@ -131,39 +107,33 @@ def ground_captions(results, images, boxes) -> PhraseGrounding:
         for word, attention_map in zip(result.words, result.attention_weights):
             if word in named:
                 _add(sums, attention_map, tuple(named[word]))
-    return PhraseGrounding(of_photos, "its own captions")
+    return of_photos
 
 
 def _measured(boxes, image):
     """Return the phrases of a photo on which attention is measured."""
-    return [] if image.image_id in boxes.unsure else boxes.get(image.image_id, [])
+    return [] if image.image_id in boxes.unsure else boxes.phrases.get(image.image_id, [])
 
 
 def _last_content_word(words, phrase):
-    """Return which of a caption's words is the last of a phrase that names something; None where none does."""
+    """Return the number of a phrase's last content word among a caption's words, or None."""
     return max(phrase.naming_words(words), default=None)
 
 
 def _add(sums, attention_map, boxes):
     """Add the figures of a map to the sums (2, 7) of its photo."""
     covered = covered_share(boxes, attention_map.shape)
-    figures = [1.0, *_met(np.asarray(attention_map, float), covered), *_met_unseen(covered.tobytes(), covered.shape)]
+    figures = [1.0, *meets(np.asarray(attention_map, float), covered), *_met_unseen(covered.tobytes(), covered.shape)]
     sums[0] += figures
     if covered.mean() < SMALL:
         sums[1] += figures
 
 
-def _met(attention_map, covered):
-    """Return (mass, pointing) of a map; where several cells have its maximum, the share of those that are covered."""
-    peaks = attention_map >= attention_map.max() * (1 - 1e-9)
-    return (attention_map * covered).sum(), (covered[peaks] >= 0.5).mean()
-
-
 @functools.lru_cache(maxsize=10_000)
 def _met_unseen(covered, shape):
-    """Return (mass, pointing) of the map that is the same everywhere, and of the one with its maximum in the middle."""
+    """Return (mass, pointing) of the uniform map, and of the one with its maximum in the middle."""
     covered = np.frombuffer(covered).reshape(shape)
-    return *_met(np.full(shape, 1 / covered.size), covered), *_met(centred_map(shape), covered)
+    return *meets(np.full(shape, 1 / covered.size), covered), *meets(centred_map(shape), covered)
 
 
 # === Compared ===
@@ -178,12 +148,11 @@ def _of_sums(sums, num_photos):
     return {name: means[..., number // 2, number % 2] for number, name in enumerate(COLUMNS)}
 
 
-# What `compare` compares where both have it; it is none of SCORES, since captions alone do not have it.
+# `compare` compares it where both have it. It is not among SCORES, since it needs more than captions.
 GROUNDING = Score(
     columns=COLUMNS,
     measure=None,
     of_sums=_of_sums,
     contributions="grounding",
     shape=(2, 1 + len(FIGURES)),
-    is_optional=True,
 )

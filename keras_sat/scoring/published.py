@@ -1,7 +1,7 @@
-"""Scores that others have published, to be shown beside one's own.
+"""The scores of the paper's table 1 (Xu et al. 2015), for comparison.
 
-PUBLISHED: for each data set, the rows of the paper's table 1 (Xu et al. 2015): BLEU without brevity penalty, on the
-test split. The paper has neither ROUGE-L nor CIDEr.
+PUBLISHED: for each data set, BLEU without brevity penalty and METEOR, on the test split. The paper has neither ROUGE-L
+nor CIDEr.
 """
 
 

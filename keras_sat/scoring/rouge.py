@@ -1,4 +1,4 @@
-"""ROUGE-L, as coco-caption computes it: how many words a caption shares with a reference, in the same order."""
+"""ROUGE-L, as in coco-caption: how many words a caption shares with a reference, in the same order."""
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def rouge_l_of_photos(references, candidates):
 
 
 def _longest_common_subsequence(first, second):
-    """Return the length of the longest sequence of words that both have in this order, perhaps with gaps."""
+    """Return the length of the longest common subsequence of words."""
     lengths = [0] * (len(second) + 1)  # of the words of `first` so far and the first j words of `second`
     for word in first:
         before = 0  # lengths[j - 1] before this word

@@ -1,8 +1,8 @@
 """SCORES: every score that `evaluate` measures, tables and files show, and `compare` compares.
 
-They are computed as coco-caption does, in plain Python; METEOR asks its own program. To add a score, write a function
-of `references`, one list of captions for each photo, and `candidates`, one caption for each photo, both as lists of
-words; it returns a number for each photo, (photos,). Then add a line to SCORES:
+They are computed as in coco-caption, in plain Python; METEOR runs its own program. To add a score, write a function of
+`references`, one list of captions for each photo, and `candidates`, one caption for each photo, both as lists of words.
+It returns a number for each photo, (photos,). Then add a line to SCORES:
 
     "length": mean_over_photos("length", "Length", length_of_photos),
 """
@@ -27,14 +27,13 @@ class Score:
     Attributes:
         columns: dict from the name of a figure to its title in tables; a score may have several, as BLEU has.
         measure: function of references and candidates, as lists of words. It returns a dict of figures, None where
-            they cannot be computed, and what each photo contributes to them: (photos, *shape), or None. (`GROUNDING`
-            has none: it is measured on maps.)
+            they cannot be computed, and what each photo contributes to them: (photos, *shape), or None. None for
+            `GROUNDING`, which is measured on maps.
         of_sums: function that returns a dict of figures, (...), from the sums of what some photos contribute,
             (..., *shape), and from how many photos these are, (...).
         contributions: the name under which `ScoreTable.photos` has what each photo contributes.
         shape: of what one photo contributes.
-        unit, digits: how a figure is shown: times `unit`, with so many digits.
-        is_optional: whether there may be no figure, where a program or data are missing.
+        unit, digits: a figure is shown times `unit`, with so many digits.
     """
 
     columns: dict
@@ -44,7 +43,6 @@ class Score:
     shape: tuple = ()
     unit: int = 100
     digits: int = 1
-    is_optional: bool = False
 
     def __call__(self, references, candidates):
         return self.measure(*as_words(references, candidates))[0]
@@ -107,7 +105,6 @@ SCORES = {
         measure=_measure_meteor,
         of_sums=_mean_of("meteor"),
         contributions="meteor",
-        is_optional=True,
     ),
     "rouge_l": mean_over_photos("rouge_l", "ROUGE-L", rouge_l_of_photos),
     "cider": mean_over_photos("cider", "CIDEr", cider_of_photos, unit=1, digits=3),
@@ -123,9 +120,7 @@ def columns():
 
 
 def unit_and_digits(name):
-    """Return what a figure is multiplied by where it is shown, and its digits then.
-
-    CIDEr has three digits; the others are in hundredths, with one. A figure that is not a score is shown as it is.
+    """Return the factor and the digits with which a figure is shown; (1, 3) for what is not a score.
 
     >>> unit_and_digits("cider"), unit_and_digits("bleu_4")
     ((1, 3), (100, 1))
@@ -135,7 +130,7 @@ def unit_and_digits(name):
 
 
 def shown(name, value):
-    """Return a figure as it is shown: "21.3" for BLEU-4, "0.520" for CIDEr, "-" for None."""
+    """Return a figure as text: "21.3" for BLEU-4, "0.520" for CIDEr, "-" for None."""
     unit, digits = unit_and_digits(name)
     return "-" if value is None else f"{unit * value:.{digits}f}"
 

@@ -1,4 +1,4 @@
-"""The table of scores: how it is printed, drawn, written, and read again."""
+"""The table of scores: printed, drawn, written and read again."""
 
 from __future__ import annotations
 
@@ -18,37 +18,34 @@ from data_utils.datasets.tables import cell_of
 from data_utils.files import read_json, write_json, write_whole
 from data_utils.foreign_text import visible
 from keras_sat.checks import check_axes
-from keras_sat.scoring.phrases import GROUNDING, is_grounding
+from keras_sat.scoring.phrases import GROUNDING
 from keras_sat.scoring.phrases import as_table as grounding_table
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES, columns, shown
 
 PERSON = "a person"
-COUNTS = ("photos", "distinct_captions", "empty_captions", "vocabulary_used", "seen_in_training")
 
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Scores, and all that they depend on. Printed, it is a table.
+    """Scores, and everything they depend on. Printed, it is a table.
 
     Attributes:
         scores: dict from the name of a score to its value, as a fraction; CIDEr as coco-caption prints it. "meteor" is
             None where it cannot be computed, and "meteor_kind" says which METEOR it is.
         settings: dict: data, split, encoder, num_beams, length_penalty, tokenisation; None where captions came from a
-            file. Also max_length and split_seed, where they are not the usual ones, and models, how many an Ensemble
-            has.
-        statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used, and seen_in_training, the share of
-            captions that are a training caption word for word (None where the data has no training split);
-            training_photos, how many of the photos the captioner has learnt from (None where that is not known); and
-            of scenes with `keras-sat evaluate --grounding` grounding, see `Grounding.to_dict`.
+            file. Also max_length and split_seed, where they are not the default, and models, how many an Ensemble has.
+        statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used; seen_in_training, the fraction of
+            captions that are a training caption word for word (None without a training split); training_photos, how
+            many of the photos the captioner was trained on (None where unknown); and of scenes with `keras-sat evaluate
+            --grounding` grounding, see `Grounding.to_dict`.
         captions: list with a dict of image_id and caption for each photo.
         photos: what each photo contributes to each of SCORES: dict of lists, "bleu_counts" (see `bleu.bleu_counts`),
             "rouge_l", "cider" and "meteor" (None where it cannot be computed), and "grounding" where it was measured.
-        grounding, grounding_generated: with boxes, how well attention meets them: `PhraseGrounding.to_dict` of captions
-            that people wrote, and of these; None without.
+        grounding, grounding_generated: with boxes, `phrases.figures_of` captions that people wrote, and these captions.
         beside: dict from a label to scores of others, which are printed below.
-        images, results: list of CaptionedImage and list of CaptionResult (without the photo), one for each photo;
-            empty unless `evaluate` was asked to keep them. Files do not hold them.
+        images, results: list of CaptionedImage and list of CaptionResult (without the photo); empty unless `evaluate`
+            was asked to keep them. Files do not have them.
     """
 
     scores: dict
@@ -74,14 +71,15 @@ class ScoreTable:
             lines.append("A person's caption has one reference less.")
         kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
         lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
-        lines += [self._counts(), ", ".join(f"{name} {visible(value)}" for name, value in self._known())]
+        known = [f"{name} {visible(value)}" for name, value in self.settings.items() if value is not None]
+        lines += [self._counts(), ", ".join(known)]
         if self.grounding is not None:
             grounded = {"captions of people": self.grounding, "these captions": self.grounding_generated}
             lines += ["", grounding_table(grounded)]
         return "\n".join(lines)
 
     def _rows(self, beside):
-        """Return the rows that are shown: a dict from a label to a dict of scores."""
+        """Return the rows of the table: a dict from a label to a dict of scores."""
         without = {name: self.scores.get(f"{name}_no_penalty") for name in columns()}
         rows = {"these captions": self.scores, "  without brevity penalty": without}
         for label, scores in beside.items():
@@ -89,9 +87,9 @@ class ScoreTable:
         return rows
 
     def plot(self, ax=None) -> Any:
-        """Draw a bar for each score, beside those of `beside`, or of the paper where it has this data set.
+        """Draw a bar for each score, and those of `beside`, or of the paper where it has this data set.
 
-        All are in hundredths, CIDEr too. The paper's BLEU is without brevity penalty; ours is there both ways.
+        All are in hundredths, CIDEr too. The paper's BLEU is without brevity penalty; ours is shown both ways.
 
         Args:
             ax: matplotlib axes; None makes a new figure.
@@ -124,9 +122,6 @@ class ScoreTable:
         seen = counts["seen_in_training"]
         return text if seen is None else f"{text}, {100 * seen:.1f} % of the captions are in the data's train split"
 
-    def _known(self):
-        return [(name, value) for name, value in self.settings.items() if value is not None]
-
     def to_json(self, path: str | os.PathLike) -> None:
         """Write scores, settings, statistics, captions, and what each photo contributes, as JSON; not `beside`."""
         grounded = {name: getattr(self, name) for name in _GROUNDED if getattr(self, name) is not None}
@@ -136,11 +131,20 @@ class ScoreTable:
     def from_json(cls, path: str | os.PathLike) -> ScoreTable:
         """Return the table that `to_json` wrote."""
         parts = read_json(path, "the scores that `keras-sat evaluate --json` wrote")
-        if not _is_score_table(parts):
+        try:
+            grounded = {name: parts[name] for name in _GROUNDED if name in parts}
+            table = cls(**{name: parts[name] for name in _PARTS}, **grounded)
+            for score in (*SCORES.values(), GROUNDING):
+                contributions = np.array(table.photos.get(score.contributions) or [], dtype=float)
+                shape = (len(table.captions), *score.shape)
+                if contributions.size and not (contributions.shape == shape and np.isfinite(contributions).all()):
+                    raise ValueError
+            str(table), [entry["image_id"] for entry in table.captions]
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             raise ValueError(
                 f"{path}: expected an object with {', '.join(_PARTS)}, as `keras-sat evaluate --json` writes it."
-            )
-        return cls(**{name: parts[name] for name in (*_PARTS, *_GROUNDED) if name in parts})
+            ) from None
+        return table
 
     def to_coco_results(self, path: str | os.PathLike) -> None:
         """Write the captions as coco-caption reads them: a list of image_id and caption; numbers for COCO's photos."""
@@ -150,7 +154,7 @@ class ScoreTable:
     def to_csv(self, path: str | os.PathLike) -> None:
         """Write a line for each photo: its caption and its own scores.
 
-        What a spreadsheet would take for a formula has an apostrophe before it, see `data_utils.datasets.tables`.
+        An apostrophe precedes what a spreadsheet would take for a formula, see `data_utils.datasets.tables`.
         """
         text, figures = io.StringIO(), {}
         for score in SCORES.values():
@@ -164,46 +168,8 @@ class ScoreTable:
         write_whole(Path(path).expanduser(), text.getvalue())
 
 
-_PARTS = {"scores": dict, "settings": dict, "statistics": dict, "captions": list, "photos": dict}
+_PARTS = ("scores", "settings", "statistics", "captions", "photos")
 _GROUNDED = ("grounding", "grounding_generated")
-
-
-def _is_score_table(parts):
-    """Return whether parts are those that `to_json` wrote, as far as `compare` relies on them."""
-    if not isinstance(parts, dict) or not all(isinstance(parts.get(name), kind) for name, kind in _PARTS.items()):
-        return False
-    entries, statistics = parts["captions"], parts["statistics"]
-    if not entries or not all(isinstance(entry, dict) and "image_id" in entry for entry in entries):
-        return False
-    grounded = parts["photos"].get(GROUNDING.contributions)
-    if grounded is not None and not _fits(grounded, GROUNDING, len(entries)):
-        return False
-    if not all(is_grounding(parts[name]) for name in _GROUNDED if name in parts):
-        return False
-    has_scores = [_has_score(score, parts) for score in SCORES.values()]
-    return set(COUNTS) <= statistics.keys() and any(has_scores) and False not in has_scores
-
-
-def _has_score(score, parts):
-    """Return whether parts have a score's figures, and what each photo contributes: (photos, *shape), finite.
-
-    None, if there is neither: parts from before the score was added to SCORES.
-    """
-    found = score.contributions in parts["photos"], bool(score.columns.keys() & parts["scores"].keys())
-    if not all(found):
-        return False if any(found) else None
-    contributions = parts["photos"][score.contributions]
-    return score.is_optional if contributions is None else _fits(contributions, score, len(parts["captions"]))
-
-
-def _fits(contributions, score, num_photos):
-    """Return whether something is what each photo contributes to a score: finite numbers (photos, *shape)."""
-    try:
-        array = np.array(contributions)
-    except ValueError:
-        return False
-    is_finite = array.dtype.kind in "iuf" and np.isfinite(array).all()
-    return bool(is_finite) and array.shape == (num_photos, *score.shape)
 
 
 def coco_image_id(image_id):

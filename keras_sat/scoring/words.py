@@ -5,11 +5,11 @@ from collections import Counter
 from data_utils.captions import tokenise
 from data_utils.foreign_text import brief
 
-MAX_ORDER = 4  # words in a row, at most, that BLEU and CIDEr look at
+MAX_ORDER = 4  # of the n-grams of BLEU and CIDEr
 
 
 def as_words(references, candidates):
-    """Return both as lists of words, and refuse what cannot be scored."""
+    """Return both as lists of words; a ValueError for what cannot be scored."""
     references, candidates = list(references), list(candidates)
     if len(references) != len(candidates) or not candidates:
         raise ValueError(

@@ -1,6 +1,6 @@
 """From photos to captions.
 
-photos -> features              `encode`: the encoder sees photos in its own size
+photos -> features              `features_of`: the encoder sees photos in its own size
 features -> SearchResult        `search`: tensors in, tensors out, one graph with the whole search in it
 SearchResult -> CaptionResult   `results_of`: ids become words, and maps get their rows and columns
 """
@@ -20,7 +20,7 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils.captions import words_of_captions
-from data_utils.images import load_image, photos_of, stands_for_many
+from data_utils.images import load_image, photos_of
 from keras_sat import equations
 from keras_sat.model.forks import refuse_fork
 from keras_sat.options import ANY_COUNT, SearchOptions, one_of, with_options
@@ -28,67 +28,34 @@ from keras_sat.search.algorithms import follow, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
 
 if TYPE_CHECKING:
-    from data_utils import FeatureCache, Vocabulary
+    from data_utils import FeatureCache
 
+PROCESS = os.getpid()  # a fork has another one
 ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
-FOLLOWED_TOGETHER = 8  # captions whose lengths, rounded up to that, are the same share a graph
+FOLLOWED_TOGETHER = 8  # lengths of given captions are rounded up to that, and share a graph
 
 
 class CaptionGenerator:
-    """Writes the captions of a captioner, which has one. A subclass may ask several captioners.
+    """Captions photos: the base class of Captioner, and of Ensemble, which overrides what is of a single captioner.
 
-    Args:
-        captioner: Captioner.
-
-    Attributes:
-        graphs: dict of the graphs that were made so far, see `_run`.
+    A subclass has `vocabulary`, `options`, `num_regions`, `samples_attention`, `confidence`, `rows_and_columns` and
+    `checked_features`.
     """
-
-    def __init__(self, captioner):
-        self.captioner = captioner
-        self.graphs = {}
-        self._process = os.getpid()
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self.captioner.vocabulary
-
-    @property
-    def length_penalty(self) -> float:
-        return self.captioner.options.length_penalty
-
-    @property
-    def no_repeat_ngram(self) -> int:
-        return self.captioner.options.no_repeat_ngram
-
-    @property
-    def samples_attention(self) -> bool:
-        """Whether regions can be drawn from the attention weights."""
-        return self.captioner.samples_attention
-
-    @property
-    def extra_dims(self) -> dict[str, int]:
-        """What the decoder says of each step beyond the paper's: dict from names to dims."""
-        return self.captioner.decoder.extra_dims
-
-    @property
-    def confidence(self):
-        """What gives the probability that captions are right, or None."""
-        return self.captioner.confidence
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
         """The sizes in which photos are seen: list of (height, width)."""
-        return [self.captioner.photo_encoder.photo_size]
-
-    def rows_and_columns(self) -> tuple[int, int]:
-        """Return the shape of the attention maps."""
-        return self.captioner.rows_and_columns()
+        return [self.photo_encoder.photo_size]
 
     @property
-    def num_regions(self) -> int:
-        """The length of the attention weights."""
-        return int(np.prod(self.rows_and_columns()))
+    def extra_dims(self) -> dict[str, int]:
+        """The figures of each step beyond the paper's: dict from names to dims."""
+        return self.decoder.extra_dims
+
+    @functools.cached_property
+    def graphs(self):
+        """The graphs that were made so far, a dict; see `_run`."""
+        return {}
 
     # === Captions ===
 
@@ -98,9 +65,9 @@ class CaptionGenerator:
 
         Args:
             images: a path, a PIL image, an array or tensor with values 0..255 or a CaptionedImage, or many: a list of
-                such, an array of four axes, a folder, or a pattern such as "photos/*.jpg". What a folder or a pattern
-                stands for, and in which order, `data_utils.find_pictures` says.
-            recursive: descend into the subfolders of folders.
+                such, an array of four axes, a folder, or a pattern such as "photos/*.jpg" (see
+                `data_utils.find_pictures`).
+            recursive: descend into subfolders.
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption", options)
@@ -117,7 +84,7 @@ class CaptionGenerator:
         Args:
             images: list of paths, PIL images, arrays or CaptionedImage.
             cache: FeatureCache with the features of CaptionedImages; None reads and encodes the photos.
-            errors: "raise" what a photo that cannot be read raises, or "yield": (image, that error) in its turn.
+            errors: where a photo cannot be read, "raise" the error, or "yield" (image, error).
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_each", options)
@@ -129,7 +96,7 @@ class CaptionGenerator:
         """Return a list of CaptionResult, one for each photo, from features (photos, regions, feature_dim).
 
         Args:
-            images: the photos, to be kept in the results.
+            images: the photos, for `CaptionResult.image`.
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_features", options)
@@ -149,13 +116,13 @@ class CaptionGenerator:
         Args:
             options: SearchOptions.
             features: (photos, regions, feature_dim).
-            photos: what `CaptionResult.image` is to be, for each photo, or None.
-            numbers: of the photos among all; each photo has its own noise.
+            photos: `CaptionResult.image` of each, or None.
+            numbers: of the photos among all, which determine their noise.
         """
         if options.sample_attention and not self.samples_attention:
             raise ValueError(
                 "Only a single captioner whose attention draws places, as attention='hard' does, can draw them. "
-                f"Received: sample_attention=True with attention={self.captioner.decoder.attention!r}"
+                f"Received: sample_attention=True with attention={getattr(self, 'attention', self)!r}"
             )
         arguments = self._arguments_of_search(options)
         noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
@@ -166,16 +133,16 @@ class CaptionGenerator:
         return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
 
     def _arguments_of_search(self, options):
-        """Return the arguments of `search` that SearchOptions mean: another set of them makes another graph."""
+        """Return the arguments of `search` for SearchOptions, a dict. Each set of them makes a graph."""
         names = ["max_length", "allow_unknown", "sample_attention"]
         if options.temperature is not None:
             names += ["temperature", "top_k", "top_p"]
             further = {"num_samples": options.num_results}
         else:
-            own, given = self.no_repeat_ngram, options.no_repeat_ngram
+            own, given = self.options.no_repeat_ngram, options.no_repeat_ngram
             further = {"no_repeat_ngram": own if given is None else given}
             if options.beams > 1:
-                own, given = self.length_penalty, options.length_penalty
+                own, given = self.options.length_penalty, options.length_penalty
                 further |= {"num_beams": options.beams, "num_results": options.num_results}
                 further |= {"length_penalty": own if given is None else given}
         return {name: getattr(options, name) for name in names} | further
@@ -183,22 +150,19 @@ class CaptionGenerator:
     # === Captions that are given ===
 
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64) -> Any:
-        """Return where it looks while it reads a caption that is given: a CaptionResult, or a list of them for many.
+        """Return where it looks while it reads a given caption: a CaptionResult, or a list of them for many photos.
 
         Args:
-            images: a path, a PIL image, an array or a CaptionedImage, or a list of such.
-            captions: a sentence, or a list with one for each image. `tokenise` cuts it into words; those that the
-                vocabulary does not know are read as `<unk>`, and stay in the result as they were given.
+            images: see `caption`.
+            captions: a sentence, or a list with one for each photo. Words that are not in the vocabulary are read as
+                `<unk>`, and stay in the result as they were given.
             cache: see `caption_each`.
             batch_size: photos at a time.
 
         Returns: CaptionResult; its `log_prob` is that of the caption.
         """
-        many = isinstance(images, (list, tuple)) or getattr(images, "ndim", 3) == 4
-        if not many and stands_for_many(images):
-            raise ValueError(f"Expected a photo, or a list of photos. Received: images={os.fspath(images)!r}")
-        images = list(images) if many else [images]
-        results = [result for _, result in self.attend_each(images, captions, cache=cache, batch_size=batch_size)]
+        photos, many = photos_of(images)
+        results = [result for _, result in self.attend_each(photos, captions, cache=cache, batch_size=batch_size)]
         return results if many else results[0]
 
     def attend_each(
@@ -210,18 +174,18 @@ class CaptionGenerator:
         errors: str = "raise",
         batch_size: int = 64,
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult) for each of many photos, as `caption_each` does, of captions that are given."""
+        """Yield (image, CaptionResult) for each of many photos, as `caption_each` does, of given captions."""
         one_of("raise", "yield").check("errors", errors)
         return self._each(self._followed, words_of_captions(captions, len(images)), images, batch_size, cache, errors)
 
     def attend_features(self, features: Any, captions: Any, *, images: Any = None) -> list[CaptionResult]:
-        """Return the CaptionResults of captions that are given, from features (photos, regions, feature_dim)."""
+        """Return the CaptionResults of given captions, from features (photos, regions, feature_dim)."""
         features = self.checked_features(features)
         numbers = range(_num_photos(features))
         return self._followed(words_of_captions(captions, len(numbers)), features, images, numbers)
 
     def _followed(self, captions, features, photos, numbers):
-        """Return the CaptionResults of a batch of photos, as `_captions` does, of captions that are lists of words."""
+        """Return the CaptionResults of a batch of photos, as `_captions` does, of given captions, lists of words."""
         captions = [captions[number] for number in numbers]
         ids = [[*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id] for words in captions]
         longest = max(map(len, ids))
@@ -260,7 +224,7 @@ class CaptionGenerator:
                 yield image, problem or next(results)
 
     def _read(self, images, errors):
-        """Return photos as `features_of` takes them, {} where there are none, and for each image None or its error."""
+        """Return photos as `features_of` takes them, {} for none, and for each image None or its error."""
         photos, problems = [], []
         for image in images:
             try:
@@ -277,25 +241,18 @@ class CaptionGenerator:
         (photos,) = photos.values()
         return self.encode(photos)
 
-    def encode(self, photos):
-        """Return the features of photos of the encoder's size, as an array (photos, regions, feature_dim)."""
-        if not self.captioner.built:
-            self.captioner.build_once(photos.shape)
+    def encode(self, photos: np.ndarray) -> np.ndarray:
+        """Return features (photos, regions, feature_dim) of photos of the encoder's size, as an array."""
+        if not self.built:
+            self.build_once(photos.shape)
         groups = (photos[start : start + ENCODED_TOGETHER] for start in range(0, len(photos), ENCODED_TOGETHER))
-        return np.concatenate([self._run(self.captioner.photo_encoder.__call__, group) for group in groups])
-
-    def checked_features(self, features):
-        """Return features as they are used here; a ValueError for those of another shape than it was built for."""
-        return self.captioner.checked_features(features)
+        return np.concatenate([self._run(self.photo_encoder.__call__, group) for group in groups])
 
     # === Features -> SearchResult ===
 
     def _run(self, function, *tensors, **options):
-        """Return what a method returns for tensors, run as a graph.
-
-        A graph is made once for each function, set of options and kind of tensors, and takes any number of photos.
-        """
-        if os.getpid() != self._process:
+        """Run a method as a graph, which is made once for each function, set of options and kind of tensors."""
+        if os.getpid() != PROCESS:
             refuse_fork()
         options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
         specs = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), tensors)
@@ -306,12 +263,12 @@ class CaptionGenerator:
         return self.graphs[key](*tensors)
 
     def search(self, features, word_noise=None, region_noise=None, *, sample_attention=False, **options):
-        """Return the SearchResult of a batch, tensors in, tensors out: this is the graph.
+        """Return the SearchResult of a batch: this is the graph.
 
         Args:
             features: (photos, regions, feature_dim).
-            word_noise, region_noise: uniform noise that words, and the regions of attention that draws, are drawn with.
-            sample_attention: draw these regions.
+            word_noise, region_noise: uniform noise that words, and the regions of attention, are drawn with.
+            sample_attention: draw regions.
             **options: see `run_search`.
         """
         step, state = self._steps(features, _rows_per_photo(options), region_noise if sample_attention else None)
@@ -319,15 +276,14 @@ class CaptionGenerator:
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
 
     def follow(self, features, token_ids):
-        """Return the SearchResult of captions that are given, (photos, max_length), tensors in, tensors out."""
+        """Return the SearchResult of given captions, (photos, max_length)."""
         step, state = self._steps(features, 1)
         options = {"num_regions": self.num_regions, "max_length": token_ids.shape[1], "extra_dims": self.extra_dims}
         return follow(step, state, token_ids, **options, **special_tokens(self.vocabulary))
 
     def _steps(self, features, rows_per_photo, region_noise=None):
         """Return the step and state of a search, see `steps_of`."""
-        features = self.captioner.adapter(features)
-        return steps_of(self.captioner.decoder, features, rows_per_photo, region_noise=region_noise)
+        return steps_of(self.decoder, self.adapter(features), rows_per_photo, region_noise=region_noise)
 
 
 def steps_of(decoder, features, rows_per_photo, *, region_noise=None, drop=None):
@@ -335,8 +291,8 @@ def steps_of(decoder, features, rows_per_photo, *, region_noise=None, drop=None)
 
     Args:
         decoder: CaptionDecoder.
-        features: what the adapter made of features, (photos, regions, feature_dim).
-        rows_per_photo: captions in the making, for each photo.
+        features: from the adapter, (photos, regions, feature_dim).
+        rows_per_photo: beams or samples of each photo.
         region_noise: uniform noise (rows, max_length, regions) that attention draws regions with; None uses the
             expectation.
         drop: see `keras_sat.model.readout.Readout`.
@@ -366,7 +322,7 @@ def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=Non
         found: SearchResult.
         vocabulary: Vocabulary.
         rows_and_columns: the grid of the maps.
-        photos: what `CaptionResult.image` is to be, for each photo, or None.
+        photos: `CaptionResult.image` of each, or None.
         confidences: of the captions, (photos, results), or None.
     """
     found = keras.tree.map_structure(np.asarray, found)
@@ -402,15 +358,15 @@ def _num_photos(features):
 
 
 def _rows_per_photo(arguments):
-    """Return how many captions are in the making for each photo."""
+    """Return how many beams or samples a photo has."""
     return arguments.get("num_beams", arguments.get("num_samples", 1))
 
 
 def _noise(options, numbers, rows, num_regions):
     """Return uniform noise for words, (photos * rows, max_length), and for regions, (.., max_length, num_regions).
 
-    Each photo has its own, by its number: its caption does not depend on what else is in the batch. Without a seed it
-    is other noise at each call, and that again after `keras.utils.set_random_seed`, as with the layers of Keras.
+    The noise of a photo depends on its number, not on the batch. Without a seed it is different at each call, and
+    reproducible by `keras.utils.set_random_seed`.
     """
     draws = options.temperature is not None or options.sample_attention
     seed = options.seed if options.seed is not None else random.randrange(ANY_COUNT) if draws else 0

@@ -1,4 +1,4 @@
-"""What a captioner says of a photo."""
+"""The caption of a photo."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,16 +17,15 @@ class CaptionResult:
         words: list of its words.
         log_prob: log p(caption | photo) under the model, `<end>` included.
         attention_weights: (words, rows, columns); each map sums to 1.
-        extras: what the model says of each word beyond the paper: dict from names, see `keras_sat.options.EXTRAS`, to
-            (words,) or (words, dim). Each is an attribute too, None where the model does not have it.
+        extras: figures of each word beyond the paper: dict from names, see `keras_sat.options.EXTRAS`, to (words,) or
+            (words, dim). Each is an attribute too, None where the model does not have it.
         is_finished: False where the caption was cut off at `max_length`.
-        confidence: how probable it is that the caption is right, from 0 to 1, as `keras_sat.beyond.calibration` counts
-            it. None where the captioner was not calibrated, and for a caption that was given.
+        confidence: the probability that the caption is right, see `keras_sat.beyond.calibration`. None where the
+            captioner was not calibrated, and for a given caption.
         image: the photo as the encoder saw it, uint8 (height, width, 3); None where only features were given.
-        alternatives: the other results that were asked for, best first.
-        word_probs: p of each word given the photo and the words before it, (words,). The sum of their logarithms is
-            `log_prob` without the logarithm of p(`<end>`), or all of it where the caption was cut off. None where a
-            file for LiteRT was made without them.
+        alternatives: the other results, best first.
+        word_probs: p of each word given the photo and the words before it, (words,); p(`<end>`) is in `log_prob` only.
+            None from a LiteRT file that was made without them.
     """
 
     caption: str
