@@ -1,6 +1,5 @@
 """Features that several machines built, each its shard: as one cache they are what one machine would have built."""
 
-import json
 import os
 import shutil
 import signal
@@ -12,12 +11,11 @@ import keras
 import numpy as np
 import pytest
 from conftest import mean_colour_encoder, write_photos
-from test_feature_cache import KILLED_BUILD, build
+from test_feature_cache import KILLED_BUILD, build, never
 
 import keras_sat
 from data_utils import FeatureCache
-from data_utils.features import build as building
-from data_utils.features.shards import JoinedRows, Shard
+from data_utils.features.shards import Shard
 from data_utils.files import exclusive_lock
 from keras_sat.__main__ import main
 
@@ -49,47 +47,27 @@ def shards(built, tmp_path):
     return shutil.copytree(built, tmp_path / "shards")
 
 
-def never(images):
-    raise AssertionError("no photo needs encoding")
-
-
-never.__name__ = "mean_colour_encoder"
-
-
 # === Which photos a shard has ===
 
 
 def test_the_ids_alone_say_which_photos_a_shard_has():
     ids = ["d", "a", "c", "e", "b"]
-    assert [[ids[index] for index in Shard(number, 2).indices(ids)] for number in (1, 2)] == [
-        ["a", "c", "e"],
-        ["b", "d"],
-    ]
+    assert [Shard(number, 2).members(ids) for number in (1, 2)] == [["a", "c", "e"], ["b", "d"]]
     assert Shard(1, 2).description(ids) == Shard(1, 2).description(sorted(ids))
     assert Shard(1, 2).description(ids) != Shard(1, 2).description([*ids[1:], "f"])
-    assert Shard.parse("2/4") == (2, 4) and str(Shard(2, 4)) == "2/4"
-    assert Shard(2, 4).folder_name == "shard-0002-of-0004"
+    assert Shard.parse("2/4") == (2, 4) and Shard(2, 4).folder_name == "shard-0002-of-0004"
 
 
-@pytest.mark.parametrize("text", ["0/4", "5/4", "a/b", "4", "1/4/4", "-1/4", "1.0/4", "", None, (1, 4)])
-def test_what_is_no_shard(text):
-    with pytest.raises(ValueError, match=r"A shard is i/n, with i from 1 to n.*Received: shard="):
+@pytest.mark.parametrize("text", ["0/4", "5/4", "a/b", "4", "1/4/4", "1.0/4", "1/201", None, (1, 4)])
+def test_what_is_not_a_shard(text):
+    with pytest.raises(ValueError, match=r"A shard is i/n, with i from 1 to n.*At most 200.*Received: shard="):
         Shard.parse(text)
 
 
-def test_too_many_shards(tmp_path, photos):
-    with pytest.raises(ValueError, match="more shards than photos: 22 photos. Received: shard='1/23'"):
+def test_more_shards_than_photos(tmp_path, photos):
+    with pytest.raises(ValueError, match="Expected: at most 22 shards. Received: shard='1/23'"):
         build(tmp_path / "shards", photos, shard="1/23")
-    with pytest.raises(ValueError, match="At most 200 shards"):
-        build(tmp_path / "shards", photos, shard="1/201")
     assert not (tmp_path / "shards").exists()
-
-
-def test_joined_rows():
-    arrays = [np.arange(12).reshape(3, 4), np.arange(100, 104).reshape(1, 4), np.arange(200, 208).reshape(2, 4)]
-    joined, rows = JoinedRows(arrays), [5, 0, 3, 2, 5, 4]
-    np.testing.assert_array_equal(joined.take(rows), np.concatenate(arrays)[rows])
-    assert joined.array_of(3) == 1 and joined.take([]).shape == (0, 4)
 
 
 # === As one cache ===
@@ -123,8 +101,8 @@ def test_an_encoder_of_keras_gives_the_same_features(tmp_path, photos):
         FeatureCache.open(tmp_path / "shards", encoder=keras_sat.ENCODERS["tiny"](image_size=32))
 
 
-def test_build_takes_shards_as_they_are(photos, shards):
-    build(shards, photos, never)  # notes the times of the photos, which are a copy of those that were encoded
+def test_build_completes_no_shards_but_looks_at_their_photos(photos, shards):
+    build(shards, photos, never)  # writes down the times of the photos, which are copies of those that were encoded
     before = {path: path.stat().st_mtime_ns for path in shards.rglob("*")}
     assert len(build(shards, photos, never)) == 22
     assert len(build(shards, [values[:5] for values in photos], never)) == 22
@@ -133,13 +111,11 @@ def test_build_takes_shards_as_they_are(photos, shards):
         build(shards, more, never)
     with pytest.raises(ValueError, match="made differently: dtype 'float16' there, 'float32' here"):
         build(shards, photos, never, dtype="float32")
-    with pytest.raises(ValueError, match="verified one by one: pass shard='1/4'"):
-        build(shards, photos, never, verify=True)
     assert before == {path: path.stat().st_mtime_ns for path in shards.rglob("*")}, "nothing was written"
-    with open(photos[1][3], "ab") as file:
-        file.write(b"more")
-    with pytest.raises(ValueError, match=f"The photo '{photos[0][3]}' has changed"):
-        build(shards, photos, never)
+    shutil.copy(photos[1][4], photos[1][3])
+    ids = photos[0][3:5]
+    features = build(shards, photos).features(ids)
+    np.testing.assert_array_equal(features[0], features[1])
 
 
 def test_photos_that_cannot_be_read(tmp_path, photos):
@@ -157,9 +133,8 @@ def test_photos_that_cannot_be_read(tmp_path, photos):
         cache.features(ids)
     with pytest.raises(ValueError, match=f"{lost}.png: .*errors='skip'"):
         build(tmp_path / "shards", photos, never)
-    write_photos(tmp_path / "photos", NAMES)  # mended, it is encoded when its shard is built again
-    build(tmp_path / "shards", photos, shard="2/4")
-    assert len(build(tmp_path / "shards", photos, never)) == 22
+    write_photos(tmp_path / "photos", NAMES)
+    assert len(build(tmp_path / "shards", photos)) == 22
 
 
 def test_a_damaged_row_names_its_shard(photos, shards):
@@ -168,9 +143,9 @@ def test_a_damaged_row_names_its_shard(photos, shards):
     content[-10] ^= 16
     path.write_bytes(content)
     victim = sorted(photos[0])[2::4][-1]
-    with pytest.raises(ValueError, match=f"shard-0003-of-0004.features.npy: .*'{victim}'.*--verify and --shard 3/4"):
+    with pytest.raises(ValueError, match=f"shard-0003-of-0004.features.npy: .*'{victim}'.*--verify"):
         FeatureCache(shards).features(photos[0])
-    build(shards, photos, shard="3/4", verify=True)
+    build(shards, photos, verify=True)
     assert FeatureCache(shards).features(photos[0]).shape == (22, 4, 3)
 
 
@@ -189,28 +164,19 @@ def test_missing_shards_are_named(photos, shards):
     refused(shards, "missing: 3 of 4", "--shard i/4")
     shutil.rmtree(shards / "shard-0001-of-0004")
     shutil.rmtree(shards / "shard-0002-of-0004")
-    refused(shards, "missing: 1-3 of 4")
-    with pytest.raises(ValueError, match="missing: 1-3 of 4"):
+    refused(shards, "missing: 1,2,3 of 4")
+    with pytest.raises(ValueError, match="missing: 1,2,3 of 4"):
         build(shards, photos, never)
     shutil.rmtree(shards / "shard-0004-of-0004")
     (shards / "shard-0004-of-0004").mkdir()
-    with pytest.raises(ValueError, match="No shard here has been begun"):
+    with pytest.raises(ValueError, match="No shard here has been started"):
         FeatureCache(shards)
 
 
-def test_a_shard_that_is_there_twice_is_named(shards):
-    shutil.copytree(shards / "shard-0002-of-0004", shards / "copied")
-    refused(shards, "shard 2 is there 2 times: copied, shard-0002-of-0004")
-    shutil.rmtree(shards / "copied")
+def test_a_shard_under_the_name_of_another_is_named(shards):
     shutil.rmtree(shards / "shard-0003-of-0004")
     shutil.copytree(shards / "shard-0002-of-0004", shards / "shard-0003-of-0004")
-    refused(shards, "shard 2 is there 2 times: shard-0002-of-0004, shard-0003-of-0004", "missing: 3 of 4")
-
-
-def test_a_shard_under_another_name_is_taken_for_what_it_is(photos, shards):
-    features = FeatureCache(shards).features(photos[0])
-    (shards / "shard-0002-of-0004").replace(shards / "from-the-other-machine")
-    np.testing.assert_array_equal(FeatureCache(shards).features(photos[0]), features)
+    refused(shards, "shard-0003-of-0004 does not belong to shard-0001-of-0004: shard 2 there, 3 here")
 
 
 @pytest.mark.parametrize(
@@ -220,48 +186,39 @@ def test_a_shard_under_another_name_is_taken_for_what_it_is(photos, shards):
         ({"dtype": "float32"}, "dtype", "'float32'", "'float16'"),
         ({"image_size": 32}, "image_size", "[32, 32]", "[16, 16]"),
         ({"view": 1}, "view", "1", "0"),
-        ({"shard": "2/5"}, "number of shards", "5", "4"),
+        ({"shard": "2/5"}, "shards", "5", "4"),
         ({"num_photos": 21}, "photos", "21", "22"),
     ],
     ids=str,
 )
-def test_foreign_shards_are_named_where_they_lie_and_refused_where_they_are_begun(
-    tmp_path, photos, shards, change, name, there, here
-):
+def test_foreign_shards_are_named_and_not_started(tmp_path, photos, shards, change, name, there, here):
     options = {"shard": "2/4"} | change
     num_photos = options.pop("num_photos", 22)
     others = [values[:num_photos] for values in photos]
-    with pytest.raises(ValueError, match="The folder holds other shards: .*another folder") as caught:
+    with pytest.raises(ValueError, match="made differently: .*another folder") as caught:
         build(shards, others, **options)
     assert f"{name} {here} there, {there} here" in str(caught.value)
     assert sorted(path.name for path in shards.iterdir()) == [f"shard-000{number}-of-0004" for number in (1, 2, 3, 4)]
     foreign = build(tmp_path / "other", others, **options).directory
     shutil.rmtree(shards / "shard-0002-of-0004")
     shutil.copytree(foreign, shards / foreign.name)
-    refused(shards, f"{foreign.name} does not belong to the others: {name} {there} there, {here} here", "missing: 2 of")
+    refused(shards, f"{foreign.name} does not belong to shard-0001-of-0004: {name} {there} there, {here} here")
 
 
 def test_a_shard_of_as_many_other_photos_is_foreign_too(tmp_path, photos, shards):
     others = [f"{image_id}-else" for image_id in photos[0]], photos[1]
-    with pytest.raises(ValueError, match="The folder holds other shards: digest of the photos' ids"):
+    with pytest.raises(ValueError, match="made differently: photos_digest"):
         build(shards, others, shard="2/4")
 
 
-def test_a_cache_of_its_own_and_shards_do_not_mix(tmp_path, photos, shards):
-    build(shards / "shard-mine", photos)
-    refused(shards, "shard-mine does not belong to the others: it is a cache of its own")
-    shutil.rmtree(shards / "shard-mine")
+def test_shards_are_not_built_into_a_cache_of_its_own(tmp_path, photos):
     build(tmp_path / "cache", photos)
     with pytest.raises(ValueError, match="a cache that is not made of shards"):
         build(tmp_path / "cache", photos, shard="1/4")
-    shutil.copytree(shards / "shard-0001-of-0004", tmp_path / "cache" / "shard-0001-of-0004")
-    with pytest.raises(ValueError, match="both a cache of its own and shards"):
-        FeatureCache(tmp_path / "cache")
 
 
-def test_other_folders_beside_the_shards_do_not_matter(photos, shards):
-    (shards / "notes").mkdir()
-    (shards / "notes" / "manifest.json").write_text(json.dumps({"format": "of my own"}))
+def test_other_folders_next_to_the_shards_do_not_matter(photos, shards):
+    (shards / "shard-notes").mkdir()
     build(shards / "view1-0", photos, view=1)
     assert len(FeatureCache(shards)) == 22
 
@@ -279,7 +236,7 @@ def test_a_killed_shard_is_no_part_of_a_whole_until_it_went_on(tmp_path, photos,
     environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
     killed = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    refused(shards, "shard 2 lacks")
+    refused(shards, "shard-0002-of-0004 lacks")
     encoded = []
 
     def mean_colour(images):
@@ -349,25 +306,3 @@ def test_a_training_on_shards_is_that_on_one_cache(tmp_path, capsys, quick_meteo
         for cache in ("whole", "shards")
     ]
     assert tables[0].captions == tables[1].captions and tables[0].scores == tables[1].scores
-
-
-def test_a_shard_that_was_killed_before_it_listed_what_cannot_be_read(photos, tmp_path, monkeypatch):
-    ids, paths = photos
-    (tmp_path / "photos" / f"{sorted(ids)[0]}.png").write_bytes(b"no picture")
-    write = building.write_sealed_json
-
-    def killed(path, value):
-        if value.get("unreadable"):
-            raise KeyboardInterrupt
-        write(path, value)
-
-    build(tmp_path / "shards", photos, shard="2/2", errors="skip")
-    monkeypatch.setattr(building, "write_sealed_json", killed)
-    with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "shards", photos, shard="1/2", errors="skip")
-    monkeypatch.undo()
-    for use in (FeatureCache.open, lambda folder: build(folder, photos, never, errors="skip")):
-        with pytest.raises(ValueError, match="shard 1 lacks 1 of its 11 photos.*--shard i/2"):
-            use(tmp_path / "shards")
-    build(tmp_path / "shards", photos, shard="1/2", errors="skip")
-    assert list(FeatureCache.open(tmp_path / "shards").unreadable) == [sorted(ids)[0]]

@@ -10,7 +10,7 @@ from PIL import Image
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, load_image, readable_photos
 from data_utils.files import read_sealed_json, write_sealed_json
-from data_utils.learnt_photos import LearntPhotos, as_settings, digests_of, from_settings, learnt_of, together
+from data_utils.learnt_photos import as_settings, digests_of, from_settings, learnt_of, together
 from data_utils.photo_digests import PHOTO, looks_like, pixel_digest
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
@@ -52,13 +52,10 @@ def test_as_text_it_is_small_and_comes_back():
     assert_same(from_settings({"training_photos": ""}), digests_of([]))
 
 
-BACKWARDS = as_settings(LearntPhotos(*(digests[::-1] for digests in digests_of(IDS))))["training_photos"]
-
-
-@pytest.mark.parametrize("text", [None, 3, ["a"], "???", "AAAA", "é", BACKWARDS, "AAAAAAAAAAAAAA=="])
+@pytest.mark.parametrize("text", [None, 3, ["a"], "???", "AAAA", "é", "AAAAAAAAAAAAAA=="])
 def test_a_malformed_record_is_refused(text, whole_training, tmp_path):
     for name in ("training_photos", "training_pixels"):
-        with pytest.raises(ValueError, match="record of the photos that this captioner learnt from cannot be read"):
+        with pytest.raises(ValueError, match="record of the photos that this captioner was trained on cannot be read"):
             from_settings({"training_photos": "", name: text})
     whole_training[1].save(tmp_path)
     settings = read_sealed_json(tmp_path / "config.json", "a model")
