@@ -78,7 +78,13 @@ def _rows_to_encode(files, photos, description, errors, verify, show_progress):
 
 def _encode_rows(files, rows, photos, encode, batch_size, errors, show_progress):
     """Encode rows in blocks: the photos of the next block are read, and those of the last one written, meanwhile."""
-    _refuse_full_disk(files.directory, len(rows) * files.features[:1].nbytes)
+    needed_bytes, free_bytes = len(rows) * files.features[:1].nbytes, shutil.disk_usage(files.directory).free
+    if needed_bytes > free_bytes:
+        raise ValueError(
+            f"The disk is too small for the features: they need {needed_bytes / 1e9:.1f} GB more, and "
+            f"{free_bytes / 1e9:.1f} GB are free. Free some space, or choose another folder. "
+            f"Received: directory={str(files.directory)!r}"
+        )
     image_size, view = files.manifest["image_size"], files.manifest["view"]
     grids = (*files.manifest["grid_shape"], files.manifest["feature_dim"])
 
@@ -113,16 +119,6 @@ def _encode_rows(files, rows, photos, encode, batch_size, errors, show_progress)
             progress.advance(len(images))
         if writing is not None:
             writing.result()
-
-
-def _refuse_full_disk(directory, needed_bytes):
-    free_bytes = shutil.disk_usage(directory).free
-    if needed_bytes > free_bytes:
-        raise ValueError(
-            f"The disk is too small for the features: they need {needed_bytes / 1e9:.1f} GB more, and "
-            f"{free_bytes / 1e9:.1f} GB are free. Free some space, or choose another folder. "
-            f"Received: directory={str(directory)!r}"
-        )
 
 
 def _check_features(features, grids, image_ids):
@@ -206,19 +202,18 @@ def _encoding_function(encoder, dtype):
 
     tf = import_tensorflow()
 
-    if not isinstance(encoder, keras.layers.Layer):
-        return lambda images: _quietly_cast(np.asarray(encoder(images.astype(np.float32))), dtype)
-
     def encode(images):
+        with np.errstate(over="ignore"):  # what does not fit becomes inf, which `_check_features` rejects
+            return np.asarray(encoder(images.astype(np.float32))).astype(dtype)
+
+    def encode_in_graph(images):
         return tf.cast(encoder(tf.cast(images, tf.float32), training=False), dtype)
 
-    encode = tf.function(encode, input_signature=[tf.TensorSpec((None, *encoder.input_shape[1:3], 3), tf.uint8)])
-    return lambda images: encode(images).numpy()
-
-
-def _quietly_cast(array, dtype):
-    with np.errstate(over="ignore"):  # what does not fit becomes inf, which `_check_features` rejects
-        return array.astype(dtype)
+    if not isinstance(encoder, keras.layers.Layer):
+        return encode
+    photos = tf.TensorSpec((None, *encoder.input_shape[1:3], 3), tf.uint8)
+    compiled = tf.function(encode_in_graph, input_signature=[photos])
+    return lambda images: compiled(images).numpy()
 
 
 def _shape_of_grids(encode, image_size):

@@ -20,8 +20,6 @@ from data_utils.features.files import WAY_OUT, FeatureFiles, refuse_differences
 from data_utils.features.shards import OF_A_SHARD, Shard, open_shards, refuse_other_shards, shard_folders
 from data_utils.foreign_text import brief
 
-LARGEST_BATCH = 100_000  # photos: more would not fit into memory, however small they are
-
 
 class FeatureCache:
     """The features of many photos, opened for reading. Make one with `build` or `open`.
@@ -47,7 +45,7 @@ class FeatureCache:
     photos: np.ndarray
 
     def __init__(self, directory: str | os.PathLike):
-        """Open `directory`, as `FeatureCache.open` does."""
+        """Open a folder, see `open`."""
         self.directory = Path(directory).expanduser()
         is_sharded = bool(shard_folders(self.directory))
         self._folders = open_shards(self.directory) if is_sharded else [FeatureFiles(self.directory)]
@@ -220,11 +218,9 @@ def _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size):
         if not isinstance(image_id, str) or times > 1:
             again = " more than once" if times > 1 else ""
             raise ValueError(f"The ids of photos are strings that differ. Received: image_ids with {image_id!r}{again}")
-    if dtype not in ("float16", "float32"):
-        raise ValueError(f"Expected: 'float16' or 'float32'. Received: dtype={dtype!r}")
-    if not isinstance(view, int) or view < 0:
-        raise ValueError(f"The number of a view is 0 or above. Received: view={view!r}")
-    if errors not in ("raise", "skip"):
-        raise ValueError(f"Expected: 'raise' or 'skip'. Received: errors={errors!r}")
-    if not isinstance(batch_size, numbers.Integral) or not 1 <= batch_size <= LARGEST_BATCH:
-        raise ValueError(f"Expected: a whole number from 1 to {LARGEST_BATCH}. Received: batch_size={batch_size!r}")
+    for name, value, allowed in (("dtype", dtype, ("float16", "float32")), ("errors", errors, ("raise", "skip"))):
+        if value not in allowed:
+            raise ValueError(f"Expected one of: {', '.join(allowed)}. Received: {name}={value!r}")
+    for name, value, least in (("view", view, 0), ("batch_size", batch_size, 1)):
+        if not isinstance(value, numbers.Integral) or value < least:
+            raise ValueError(f"Expected: a whole number, {least} or more. Received: {name}={value!r}")
