@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from data_utils.features.files import FeatureFiles, begin, is_begun, refuse_differences
+from data_utils.features.files import FeatureFiles, is_started, reject_differences, start_cache
 from data_utils.files import clear_half_written, exclusive_lock
 from data_utils.images import height_and_width, load_image
 from data_utils.photo_digests import photo_of, pixel_digest
@@ -33,15 +33,15 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
         photos: dict from ids to paths.
         encoder, batch_size, errors, verify, show_progress: see FeatureCache.build.
     """
-    if is_begun(directory) and not verify:
+    if is_started(directory) and not verify:
         files = _opened(directory, description)
         if not _rows_to_encode(files, photos, description, errors, verify, show_progress).size:
             return
     with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
         clear_half_written(directory / "manifest.json", directory / "rows.npy")
         encode = _encoding_function(encoder, description["dtype"])
-        if not is_begun(directory):
-            begin(directory, description | _shape_of_grids(encode, description["image_size"]), list(photos))
+        if not is_started(directory):
+            start_cache(directory, description | _shape_of_grids(encode, description["image_size"]), list(photos))
         files = _opened(directory, description)
         rows = _rows_to_encode(files, photos, description, errors, verify, show_progress)
         files.forget(rows)
@@ -50,7 +50,7 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
 
 def _opened(directory, description):
     files = FeatureFiles(directory)
-    refuse_differences(files.manifest, description, directory)
+    reject_differences(files.manifest, description, directory)
     return files
 
 

@@ -16,8 +16,8 @@ from typing import Any, Self
 import numpy as np
 
 from data_utils.features.build import build_features, describe_encoder, fixed_size
-from data_utils.features.files import WAY_OUT, FeatureFiles, refuse_differences
-from data_utils.features.shards import OF_A_SHARD, Shard, open_shards, refuse_other_shards, shard_folders
+from data_utils.features.files import WAY_OUT, FeatureFiles, reject_differences
+from data_utils.features.shards import OF_A_SHARD, Shard, open_shards, reject_other_shards, shard_folders
 from data_utils.foreign_text import brief
 
 
@@ -73,7 +73,7 @@ class FeatureCache:
         cache = cls(directory)
         if encoder is not None:
             size = fixed_size(encoder) or cache.manifest.get("image_size")
-            refuse_differences(
+            reject_differences(
                 cache.manifest, describe_encoder(encoder, None, None, size) | {"view": 0}, cache.directory
             )
         return cache
@@ -118,7 +118,7 @@ class FeatureCache:
             errors: "raise" stops at a photo that cannot be read; "skip" leaves it out and lists it in `unreadable`.
             verify: read every row and every photo again, and encode again what is damaged or has changed. Without it,
                 only photos whose files have another size or time are read.
-            show_progress: show a progress bar, or lines where the output is no terminal.
+            show_progress: show a progress bar, or lines where the output is not a terminal.
 
         Returns: FeatureCache.
         """
@@ -132,7 +132,7 @@ class FeatureCache:
             part = Shard.parse(shard)
             of_part = {image_id: photos[image_id] for image_id in part.members(image_ids)}
             parts = [(directory / part.folder_name, description | part.description(image_ids), of_part)]
-            refuse_other_shards(directory, parts[0][1])
+            reject_other_shards(directory, parts[0][1])
         elif shard_folders(directory):
             shards = cls(directory)
             new = [image_id for image_id in photos if image_id not in shards._row_of]

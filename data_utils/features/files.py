@@ -43,7 +43,7 @@ class FeatureFiles:
 
     def __init__(self, directory):
         self.directory = directory
-        if not is_begun(directory):
+        if not is_started(directory):
             raise ValueError(f"There is no feature cache here: run FeatureCache.build. Received: {str(directory)!r}")
         self.manifest = read_manifest(directory)
         self.image_ids, unreadable = self.manifest.pop("image_ids"), self.manifest.pop("unreadable")
@@ -133,12 +133,12 @@ class FeatureFiles:
             os.fsync(file.fileno())
 
 
-def is_begun(directory):
+def is_started(directory):
     """Return whether a folder holds a cache, though perhaps without a row that is done."""
     return (directory / "rows.npy").exists()
 
 
-def begin(directory, manifest, image_ids):
+def start_cache(directory, manifest, image_ids):
     """Make the files of a cache in which no row is done.
 
     Args:
@@ -184,7 +184,7 @@ def read_manifest(directory):
     return manifest
 
 
-def refuse_differences(manifest, description, directory):
+def reject_differences(manifest, description, directory):
     """Raise ValueError where a cache was made with other settings; both values are named.
 
     Args:

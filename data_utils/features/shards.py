@@ -14,7 +14,7 @@ import json
 import re
 from typing import NamedTuple
 
-from data_utils.features.files import FeatureFiles, differences, is_begun, read_manifest, refuse_differences
+from data_utils.features.files import FeatureFiles, differences, is_started, read_manifest, reject_differences
 
 MOST_SHARDS = 200  # each keeps a file open, and some systems allow a process 256 of them
 
@@ -66,7 +66,7 @@ def shard_folders(directory):
     return sorted(path for path in found if re.fullmatch(r"shard-[0-9]{4}-of-[0-9]{4}", path.name) and path.is_dir())
 
 
-def refuse_other_shards(directory, description):
+def reject_other_shards(directory, description):
     """Raise ValueError where a new shard would not belong to what the folder of all shards holds.
 
     Args:
@@ -79,27 +79,27 @@ def refuse_other_shards(directory, description):
             f"Received: directory={str(directory)!r}"
         )
     common = {name: value for name, value in description.items() if name != "shard"}
-    for folder in filter(is_begun, shard_folders(directory)):
-        refuse_differences(read_manifest(folder), common, folder)
+    for folder in filter(is_started, shard_folders(directory)):
+        reject_differences(read_manifest(folder), common, folder)
 
 
 def open_shards(directory):
     """Return FeatureFiles of each shard in a folder, in the order of their numbers; they must make a whole cache."""
-    begun = [folder for folder in shard_folders(directory) if is_begun(folder)]
-    if not begun:
+    started = [folder for folder in shard_folders(directory) if is_started(folder)]
+    if not started:
         raise ValueError(
             "No shard here has been started. Build them with shard='1/4' (--shard 1/4 on the command line) and so on. "
             f"Received: directory={str(directory)!r}"
         )
-    num_shards = int(begun[0].name[-4:])
+    num_shards = int(started[0].name[-4:])
     names = [Shard(number, num_shards).folder_name for number in range(1, min(num_shards, MOST_SHARDS) + 1)]
-    shards = {folder.name: FeatureFiles(folder) for folder in begun[: MOST_SHARDS + 1]}
+    shards = {folder.name: FeatureFiles(folder) for folder in started[: MOST_SHARDS + 1]}
     missing = [str(number) for number, name in enumerate(names, start=1) if name not in shards]
     problems = [f"missing: {','.join(missing)} of {num_shards}"] if missing else []
-    common = shards[begun[0].name].manifest
+    common = shards[started[0].name].manifest
     for name, files in shards.items():
         if found := differences(files.manifest, common | {"shard": int(name.split("-")[1])}):
-            problems.append(f"{name} does not belong to {begun[0].name}: {found}")
+            problems.append(f"{name} does not belong to {started[0].name}: {found}")
         lacking = len(files.rows) - int((files.rows["done"] > 0).sum()) - len(files.unreadable)
         if lacking:
             problems.append(f"{name} lacks {lacking} of its {len(files.rows)} photos")
