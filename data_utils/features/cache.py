@@ -73,9 +73,8 @@ class FeatureCache:
         cache = cls(directory)
         if encoder is not None:
             size = fixed_size(encoder) or cache.manifest.get("image_size")
-            reject_differences(
-                cache.manifest, describe_encoder(encoder, None, None, size) | {"view": 0}, cache.directory
-            )
+            described = describe_encoder(encoder, None, None, size) | {"view": 0}
+            reject_differences(cache.manifest, described, cache.directory)
         return cache
 
     @classmethod
@@ -126,7 +125,7 @@ class FeatureCache:
         _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size)
         photos = dict(zip(image_ids, image_paths))
         description = describe_encoder(encoder, encoder_name, encoder_layer, image_size)
-        description |= {"dtype": dtype, "view": view}
+        description |= {"dtype": dtype, "view": int(view)}
         parts = [(directory, description, photos)]
         if shard is not None:
             part = Shard.parse(shard)
@@ -178,13 +177,13 @@ class FeatureCache:
         Each row is compared with its checksum when it is first read.
         """
         folders = np.searchsorted(self._starts, rows, side="right") - 1
+        rows_of_folders = rows - self._starts[folders]
         features = np.empty((len(rows), *self._folders[0].features.shape[1:]), self._folders[0].features.dtype)
-        for number in np.unique(folders):
-            chosen = folders == number
-            features[chosen] = self._folders[number].features[rows[chosen] - self._starts[number]]
+        for place, (folder, row) in enumerate(zip(folders, rows_of_folders)):
+            features[place] = self._folders[folder].features[row]
         for i in np.flatnonzero(~self._is_checked[rows]):
             files = self._folders[folders[i]]
-            if not files.is_whole(rows[i] - self._starts[folders[i]], features[i]):
+            if not files.is_whole(rows_of_folders[i], features[i]):
                 raise ValueError(
                     f"{files.directory / 'features.npy'}: the row of the photo {brief(self.image_ids[rows[i]])} is "
                     f"damaged. {WAY_OUT}"

@@ -66,7 +66,7 @@ class FeatureFiles:
                 f"{path}: the file is damaged. {WAY_OUT} Expected: {dtype} {shape}. "
                 f"Received: {array.dtype} {array.shape}"
             )
-        return array
+        return np.asarray(array)  # a row of a plain array costs less than one of np.memmap
 
     def is_whole(self, row, features):
         """Return whether the features of a row are those that were written."""
