@@ -145,16 +145,16 @@ def fetch(url, path, *, md5=None, show_progress=True):
     pooch.get_logger().setLevel("WARNING")
     try:
         pooch.retrieve(url, md5 and f"md5:{md5}", path.name, path.parent, downloader=resume)
-    except ValueError:
-        raise ValueError(f"{url} is not the published file: its checksum differs. It was removed; run again.") from None
-    except OSError as error:  # those of requests are, too
+    except OSError as error:  # the errors of requests among them
         raise ConnectionError(
             f"{url} could not be fetched: {error}. What has arrived is kept; run again to resume."
         ) from None
+    except ValueError:
+        raise ValueError(f"{url} is not the published file: its checksum differs. It was removed; run again.") from None
 
 
 def _append_rest(url, part, show_progress):
-    """Append to the part file what is missing of it; return whether it is whole.
+    """Append to the part file what it lacks; return whether it is whole.
 
     pooch's own downloaders start again from the first byte. A try that adds nothing raises its error.
     """

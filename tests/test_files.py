@@ -93,14 +93,11 @@ def test_a_file_is_written_again_whose_temporary_file_another_process_cleared(tm
     assert (tmp_path / "a.txt").read_text() == "content" and os.listdir(tmp_path) == ["a.txt"] and cleared
 
 
-ONE = '{"":0}'
-
-
 def test_json_with_more_values_than_fit_into_memory_is_not_parsed(tmp_path, monkeypatch):
     monkeypatch.setattr("data_utils.files.MOST_JSON_SIGNS", 100)
-    (tmp_path / "a.json").write_text(f"[{','.join(33 * [ONE])}]")
-    assert len(read_json(tmp_path / "a.json")) == 33
-    (tmp_path / "a.json").write_text(f"[{','.join(34 * [ONE])}]")
+    (tmp_path / "a.json").write_text(f"[{','.join(50 * ['[]'])}]")
+    assert len(read_json(tmp_path / "a.json")) == 50
+    (tmp_path / "a.json").write_text(f"[{','.join(51 * ['[]'])}]")
     with pytest.raises(ValueError, match=r"a\.json: this JSON holds too many values .*Received: 102 brackets"):
         read_json(tmp_path / "a.json")
 
@@ -117,8 +114,8 @@ def test_sealed_json_notices_damage(tmp_path):
     path.write_text(path.read_text().replace("14", "15"))
     with pytest.raises(ValueError, match="a.json: the file is damaged.*Expected: a test"):
         read_sealed_json(path, "a test")
-    for content, message in (("[]", "something else"), ('{"a":\n1', "line 2"), (b"\xff", "not valid JSON .*utf-8")):
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    for content, message in ((b"[]", "something else"), (b'{"a":\n1', "line 2"), (b"\xff", "not valid JSON .*utf-8")):
+        path.write_bytes(content)
         with pytest.raises(ValueError, match=message):
             read_sealed_json(path, "a test")
     path.write_bytes(b"\xef\xbb\xbf{}")
