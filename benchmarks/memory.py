@@ -8,7 +8,6 @@ The cache is a sparse file: it takes no room on the disk, and training reads it 
 import dataclasses
 import os
 import sys
-import zlib
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -18,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, make_batches
-from data_utils.files import write_sealed_json
+from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner
 
 NUM_BATCHES = 16
@@ -52,15 +51,11 @@ def sparse_cache(folder, image_ids):
         image_size=8,
         show_progress=False,
     )
-    row = cache.features(image_ids[:1])[0]
-    rows = len(image_ids)
-    for name, value in (("features", None), ("checksums", zlib.crc32(row)), ("photos", cache.photos[0]), ("done", 1)):
-        old = np.load(directory / f"{name}.npy")
-        new = np.lib.format.open_memmap(directory / f"{name}.npy", "w+", old.dtype, (rows, *old.shape[1:]))
-        if value is not None:
-            new[:] = value
-        new.flush()
-    write_sealed_json(directory / "image_ids.json", {"image_ids": image_ids})
+    shape = (len(image_ids), *cache.features(image_ids[:1]).shape[1:])
+    np.lib.format.open_memmap(directory / "features.npy", "w+", np.float16, shape).flush()
+    np.save(directory / "rows.npy", np.repeat(np.load(directory / "rows.npy"), len(image_ids)))
+    manifest = read_sealed_json(directory / "manifest.json", "the manifest of a cache")
+    write_sealed_json(directory / "manifest.json", manifest | {"image_ids": image_ids})
     return FeatureCache.open(directory)
 
 

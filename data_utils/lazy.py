@@ -1,4 +1,8 @@
-"""Let a package offer names that are imported only when they are first used (PEP 562)."""
+"""Names of a package that are imported when they are first used (PEP 562).
+
+The package lazy_loader does this too, but it cannot silence TensorFlow's startup log; and its stubs, which import the
+names, would show `**options` to type checkers instead of the options that docs/make_stubs.py writes out.
+"""
 
 import importlib
 import sys

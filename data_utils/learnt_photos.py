@@ -1,13 +1,12 @@
-"""Which photos has a captioner learnt from? Digests of their names and pixels, saved with it, can tell later.
+"""Which photos was a captioner trained on? Digests of their names and pixels, saved with it, can tell later.
 
 A digest of a name has 40 bits: 6,000 photos take 40 kB of text in config.json. Two names share one by chance once in
-10^12 pairs, so that 5,000 photos of another data set beside 100,000 learnt ones give one false match in 2,000 such
-comparisons. Photos of other data sets that have the same names ("1.jpg") are taken for the same. Those of the pixels,
-see `data_utils.photo_digests`, recognise a photo under another name.
+10^12 pairs: 5,000 photos of another data set, compared with 100,000 photos of a training, give one false match in 2,000
+such comparisons. Photos of other data sets that have the same names ("1.jpg") are taken for the same. The digests of
+the pixels, see `data_utils.photo_digests`, recognise a photo under another name.
 """
 
 import base64
-import binascii
 import hashlib
 import re
 import warnings
@@ -16,19 +15,19 @@ from typing import NamedTuple
 import numpy as np
 
 from data_utils.captions import IMAGE_ENDINGS
-from data_utils.photo_digests import looks_like
+from data_utils.photo_digests import PHOTO, is_same_photo, looks_like
 
 NAME_BYTES = 5  # of a digest
 SETTINGS = {"training_photos": NAME_BYTES, "training_pixels": 8}  # of a captioner: their names, and a digest's bytes
-_OF_FLICKR = re.compile(r"(\d{6,})_[0-9a-f]{10}")  # as Flickr8k has it; Flickr30k calls the same photo by its number
+_OF_FLICKR = re.compile(r"(\d{6,})_[0-9a-f]{10}")  # Flickr8k's name of a photo; Flickr30k has the number alone
 
 
 class LearntPhotos(NamedTuple):
-    """The photos that a captioner has learnt from.
+    """The photos that a captioner was trained on.
 
     Attributes:
         names: digests of their ids, (names,) of uint64, sorted and each once.
-        pixels: digests of their pixels, likewise; those of drawings, say, have none.
+        pixels: digests of their pixels, likewise; drawings, for example, have none.
     """
 
     names: np.ndarray
@@ -40,14 +39,14 @@ def digests_of(image_ids, noted=None):
 
     Args:
         image_ids: list of ids.
-        noted: dict from ids to what is noted of photos, see `data_utils.photo_digests`; of some, or None.
+        noted: dict from ids to elements of PHOTO, see `data_utils.photo_digests`; of some photos, or None.
     """
     pixels = _pixels(image_ids, noted)
     return LearntPhotos(np.unique(_name_digests(image_ids)), np.unique(pixels[pixels > 0]))
 
 
 def together(records):
-    """Return the union of LearntPhotos; None stands for a captioner of which nothing is known."""
+    """Return the union of LearntPhotos; None means that nothing is known of a captioner."""
     known = [record for record in records if record is not None]
     return LearntPhotos(*map(np.unique, map(np.concatenate, zip(*known)))) if known else None
 
@@ -65,28 +64,8 @@ def learnt_of(image_ids, record, noted=None):
     return [image_ids[place] for place in np.flatnonzero(found)]
 
 
-def copies_of(train_ids, image_ids, noted):
-    """Return those of a list of ids whose photos are photos to train on under other names, and which the first one is.
-
-    Args:
-        train_ids: ids of the photos to train on.
-        image_ids: ids of others, which no training is on.
-        noted: see `digests_of`.
-    """
-    known = {int(noted[image_id]["digest"]) for image_id in train_ids if image_id in noted} - {0}
-    same_bytes = {image_id for image_id in image_ids if image_id in noted and int(noted[image_id]["digest"]) in known}
-    copies = same_bytes.union(learnt_of(image_ids, digests_of(train_ids, noted), noted))
-    copies = [image_id for image_id in image_ids if image_id in copies]
-    if not copies:
-        return [], None
-    if copies[0] in same_bytes:
-        digest = noted[copies[0]]["digest"]
-        return copies, next(name for name in train_ids if name in noted and noted[name]["digest"] == digest)
-    return copies, learnt_of(train_ids, digests_of(copies[:1], noted), noted)[0]
-
-
 def warn_of_copies(train, others, noted, called, therefore, stacklevel):
-    """Warn of photos that are among those to train on, too, under other names.
+    """Warn of photos that are in the training split, too, under other names.
 
     Args:
         train, others: lists of CaptionedImage.
@@ -95,11 +74,15 @@ def warn_of_copies(train, others, noted, called, therefore, stacklevel):
         therefore: what follows from it, the end of the sentence.
         stacklevel: of the warning, from the caller.
     """
-    copies, original = copies_of(*([image.image_id for image in images] for images in (train, others)), noted)
+    names = [image.image_id for image in train if image.image_id in noted]
+    known, copies = np.array([noted[name] for name in names], PHOTO), []
+    for image_id in (image.image_id for image in others if image.image_id in noted):
+        found = np.flatnonzero(is_same_photo(known, noted[image_id]))
+        copies += [(image_id, names[found[0]])] if found.size else []
     if copies:
         warnings.warn(
             f"{len(copies)} of the {len(others)} photos {called}, too, under another name "
-            f"({copies[0]!r} is {original!r}, for example): {therefore}.",
+            f"({copies[0][0]!r} is {copies[0][1]!r}, for example): {therefore}.",
             stacklevel=stacklevel + 1,
         )
 
@@ -110,7 +93,7 @@ def _name_digests(image_ids):
 
 
 def _name(image_id):
-    """Return what a photo's id has in common with others of the same photo.
+    """Return what a photo's id has in common with other ids of the same photo.
 
     >>> _name("1000268201_693b08cb0e"), _name("1000268201.JPG"), _name("Beach 1.jpg")
     ('1000268201', '1000268201', 'beach 1')
@@ -128,31 +111,27 @@ def _pixels(image_ids, noted):
 
 
 def as_settings(record):
-    """Return LearntPhotos as a dict of two texts."""
-    return {name: _as_text(digests, num_bytes) for (name, num_bytes), digests in zip(SETTINGS.items(), record)}
+    """Return LearntPhotos as a dict of two base64 texts."""
+    texts = {}
+    for (name, num_bytes), digests in zip(SETTINGS.items(), record):
+        content = b"".join(int(digest).to_bytes(num_bytes, "big") for digest in digests)
+        texts[name] = base64.b64encode(content).decode("ascii")
+    return texts
 
 
 def from_settings(settings):
-    """Return the LearntPhotos of which `as_settings` is in a dict, or None; anything else in there is a ValueError."""
+    """Return the LearntPhotos whose `as_settings` is in a dict, or None; a ValueError where it cannot be read."""
     if "training_photos" not in settings:
         return None
-    return LearntPhotos(*(_from_text(name, settings.get(name, ""), of_each) for name, of_each in SETTINGS.items()))
-
-
-def _as_text(digests, num_bytes):
-    return base64.b64encode(b"".join(int(digest).to_bytes(num_bytes, "big") for digest in digests)).decode("ascii")
-
-
-def _from_text(name, text, num_bytes):
-    try:
-        content = base64.b64decode(text, validate=True)
-        rows = np.frombuffer(content, np.uint8).reshape(-1, num_bytes).astype(np.uint64)
-    except (binascii.Error, TypeError, ValueError):  # no text, no base64, or not of whole digests
-        rows = None
-    digests = None if rows is None else rows @ (np.uint64(256) ** np.arange(num_bytes - 1, -1, -1, dtype=np.uint64))
-    if digests is None or (digests[1:] <= digests[:-1]).any():
-        raise ValueError(
-            "the record of the photos that this captioner learnt from cannot be read. Expected: sorted digests as "
-            f"base64 text. Received: {name}={str(text)[:80]!r}"
-        )
-    return digests
+    record = []
+    for name, num_bytes in SETTINGS.items():
+        text = settings.get(name, "")
+        try:
+            rows = np.frombuffer(base64.b64decode(text, validate=True), np.uint8).reshape(-1, num_bytes)
+        except (TypeError, ValueError):  # no text, no base64, or not whole digests
+            raise ValueError(
+                "the record of the photos that this captioner was trained on cannot be read. Expected: digests as "
+                f"base64 text. Received: {name}={str(text)[:80]!r}"
+            ) from None
+        record.append(np.pad(rows, ((0, 0), (8 - num_bytes, 0))).view(">u8").ravel().astype(np.uint64))
+    return LearntPhotos(*record)

@@ -1,21 +1,20 @@
-"""Show how far a long piece of work has come: a bar on a terminal or in a notebook, a line now and then elsewhere."""
+"""Show how far a long piece of work has come: a bar on a terminal or in a notebook, plain lines elsewhere."""
 
 import sys
 import time
 
 
 class Progress:
-    """Counts steps of work and reports them on standard error.
+    """Counts steps of work and shows them on standard error.
 
-    On a terminal and in a notebook that is the bar of tqdm, drawn again at most ten times a second; where the output
-    goes to a file or a pipe, a plain line is written each time that another tenth of the work is done.
+    On a terminal and in a notebook that is tqdm's bar. In a file or a pipe it is a line for each tenth of the work.
 
     Args:
-        total: the number of steps in all, or None if it is not known.
-        label: what is being done, for example "features".
-        unit: what a step is, for example "photos".
+        total: the number of steps.
+        label: the kind of work, for example "features".
+        unit: the kind of step, for example "photos".
         show: False keeps it silent.
-        delay: nothing is shown before so many seconds have passed.
+        delay: nothing is shown for so many seconds.
         stream, clock: for tests.
     """
 
@@ -38,32 +37,18 @@ class Progress:
         return self
 
     def __exit__(self, *exception):
-        if self._bar is None and self.show and self.rewrites and self.done and not self.delay:
-            self._bar = self._new_bar()
         if self._bar is not None:
             self._bar.close()
-            self._bar = None
-
-    def restart(self, total, *, skip=0):
-        """Count from the beginning, to another total; `skip` steps of it are done already."""
-        self.total = total
-        self.done = self._skipped = self._tenths_shown = 0
-        self._started = self.clock()
-        self.skip(skip)
-        if self._bar is not None:
-            self._bar.leave = False  # the line is the next bar's
-            self._bar.close()
-            self._bar = None
 
     def skip(self, steps):
-        """Count steps that an earlier run had done: they do not enter the speed."""
+        """Count steps that an earlier run did: they do not enter the speed."""
         self.done += steps
         self._skipped += steps
         if self.total:
             self._tenths_shown = 10 * self.done // self.total
 
     def advance(self, steps):
-        """Count steps that were just done, and show them when it is time to."""
+        """Count steps that were just done, and show them from time to time."""
         self.done += steps
         if not self.show or self.clock() - self._started < self.delay:
             return
@@ -88,25 +73,16 @@ class Progress:
         return text
 
     def _new_bar(self):
-        """Return a bar that has been there since the work began; tqdm's own has just begun."""
         from tqdm import tqdm
 
-        bar = tqdm(
-            desc=self.label,
-            total=self.total,
-            unit=f" {self.unit}",
-            initial=self._skipped,
-            file=self.stream,
-            dynamic_ncols=True,
-            miniters=1,
-        )
-        bar.start_t = bar.last_print_t = bar.start_t - (self.clock() - self._started)
-        bar.update(self.done - bar.n)
+        shown = {"desc": self.label, "total": self.total, "unit": f" {self.unit}", "initial": self._skipped}
+        bar = tqdm(**shown, file=self.stream, dynamic_ncols=True, miniters=1)
+        bar.start_t = bar.last_print_t = bar.start_t - (self.clock() - self._started)  # the work started before the bar
         return bar
 
 
 def duration(seconds):
-    """Return a length of time as a person says it: "12 s", "3 min", "2 h 5 min".
+    """Return a length of time in words: "12 s", "3 min", "2 h 5 min".
 
     >>> duration(12.3), duration(200), duration(7500)
     ('12 s', '3 min', '2 h 5 min')

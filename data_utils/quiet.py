@@ -1,4 +1,4 @@
-"""TensorFlow without messages that are not about the user's work: its greetings, and most lines of its errors."""
+"""TensorFlow without the messages that are not about the user's work: its startup log, and most lines of its errors."""
 
 import contextlib
 import os
@@ -7,12 +7,12 @@ import sys
 import threading
 
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-QUIET = "3"  # nothing but what ends the process
-_STANDARD_ERROR = threading.RLock()  # the process has one; two threads would each put back what the other has put there
+QUIET = "3"  # only what ends the process
+_STANDARD_ERROR = threading.RLock()  # each of two threads would restore what the other has redirected
 
 
 def import_tensorflow():
-    """Return the module tensorflow, imported without its greetings."""
+    """Return the module tensorflow, imported without its startup log."""
     with without_greetings():
         import tensorflow
 
@@ -35,7 +35,7 @@ def without_greetings():
 
 @contextlib.contextmanager
 def nothing_on_standard_error():
-    """Let what is written to standard error inside the block vanish, from C++ too."""
+    """Discard what is written to standard error inside the block, from C++ too."""
     with contextlib.suppress(AttributeError, ValueError, OSError):  # a program may have no console
         sys.stderr.flush()
     with _STANDARD_ERROR:
@@ -54,7 +54,7 @@ def nothing_on_standard_error():
 
 
 def reason_of(error):
-    """Return the first line of what an error of TensorFlow says, without its operations and where they were defined."""
+    """Return the first line of TensorFlow's error, without the operations and where they were defined."""
     around = ("Graph execution error:", "Detected at ", "  File ")
     lines = [line for line in str(error).split("\n") if line.strip() and not line.startswith(around)]
     return re.sub(r"\{\{.*?\}\} *| *\[Op:.*", "", lines[0] if lines else str(error))

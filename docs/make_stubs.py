@@ -1,9 +1,9 @@
-"""Write `__init__.pyi` of both packages: what type checkers and editors read of names that are imported lazily.
+"""Write `__init__.pyi` of both packages, which type checkers and editors read for names that are imported lazily.
 
     python docs/make_stubs.py
 
-Each public name is there with its signature, the options of `**options` among it. A test compares the files with what
-this would write.
+Each public name has its signature there, with the options that `**options` takes. A test compares the files with the
+output of this script.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("data_utils", "keras_sat")
 HEAD = '"""Made by docs/make_stubs.py from the signatures of the public names."""\n'
-IMPORTS = (  # those that are used are written; the first one always: pdoc runs these files
+IMPORTS = (  # those that are used are written, the first one always: pdoc runs these files
     "from __future__ import annotations",
     "",
     "import os",
@@ -33,23 +33,9 @@ IMPORTS = (  # those that are used are written; the first one always: pdoc runs 
     "import tensorflow as tf",
 )
 SPECIAL = ("__len__", "__contains__", "__call__")  # methods that users call by an operator
-KNOWN = {"Any", "Callable", "Iterator", "None", "NamedTuple", "Path", "bool", "bytes", "dict", "float", "int", "list"}
-KNOWN |= {
-    "Self",
-    "np",
-    "ndarray",
-    "os",
-    "PathLike",
-    "set",
-    "str",
-    "tf",
-    "data",
-    "Dataset",
-    "tuple",
-    "type",
-    "keras",
-    "Model",
-}
+KNOWN = {"Any", "Callable", "Dataset", "Iterator", "Model", "NamedTuple", "None", "Path", "PathLike", "Self", "bool"}
+KNOWN |= {"bytes", "data", "dict", "float", "int", "keras", "list", "ndarray", "np", "os", "set", "str", "tf"}
+KNOWN |= {"tuple", "type"}
 
 
 def stub_of(package):

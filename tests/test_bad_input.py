@@ -242,19 +242,18 @@ def test_vocabularies(tmp_path):
     check_strangers()
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "image_ids.json"])
-def test_feature_caches(name, tmp_path):
+def test_feature_caches(tmp_path):
     write_photos(tmp_path / "photos", ["a.png", "b.png"])
     options = {"image_size": 16, "show_progress": False}
     paths = [tmp_path / "photos" / "a.png", tmp_path / "photos" / "b.png"]
     FeatureCache.build(tmp_path / "cache", ["a", "b"], paths, mean_colour_encoder, **options)
-    value = read_json(tmp_path / "cache" / name)
+    value = read_json(tmp_path / "cache" / "manifest.json")
     del value["digest"]
 
     @examples(50)
     @given(altered(value).filter(lambda value: isinstance(value, dict)))
     def check(value):
-        write_sealed_json(tmp_path / "cache" / name, value)
+        write_sealed_json(tmp_path / "cache" / "manifest.json", value)
         cache = refused_or_read(lambda: FeatureCache.open(tmp_path / "cache"), tmp_path)
         if cache is not None:
             refused_or_read(lambda: cache.features(["a"]), tmp_path)
@@ -270,7 +269,7 @@ def test_shards_of_feature_caches(tmp_path):
         cache = FeatureCache.build(tmp_path / "cache", ["a", "b"], paths, mean_colour_encoder, **options)
     value = read_json(cache.directory / "manifest.json")
     del value["digest"]
-    of_a_shard = altered(value["shard"]).map(lambda shard: {**value, "shard": shard})
+    of_a_shard = altered({"shard": 2, "shards": 2}).map(lambda shard: {**value, "shard": shard})
 
     @examples(50)
     @given(st.one_of(of_a_shard, altered(value).filter(lambda value: isinstance(value, dict))))
@@ -279,13 +278,6 @@ def test_shards_of_feature_caches(tmp_path):
         refused_or_read(lambda: FeatureCache.open(tmp_path / "cache").features(["a", "b"]), tmp_path / "cache")
 
     check()
-    value["shard"]["of"] = 3_000_000
-    write_sealed_json(cache.directory / "manifest.json", value)
-    tracemalloc.start()
-    with pytest.raises(ValueError, match="what describes the shard is incomplete or wrong"):
-        FeatureCache.open(tmp_path / "cache")
-    assert tracemalloc.get_traced_memory()[1] < 10_000_000
-    tracemalloc.stop()
 
 
 def test_checkpoints(tmp_path):
@@ -471,7 +463,7 @@ def test_a_zip_that_would_fill_the_disk(tmp_path):
         for _ in range(120):
             entry.write(bytes(1_000_000))
     assert (tmp_path / "bomb.zip").stat().st_size < 200_000
-    with pytest.raises(ValueError, match=r"bomb\.zip: a zip of \d+ bytes that unpacks to 120000000 is no data set"):
+    with pytest.raises(ValueError, match=r"bomb\.zip: .*\d+ bytes that unpack to 120000000 are not a data set"):
         extract(tmp_path / "bomb.zip", tmp_path / ".", show_progress=False)
     assert [path.name for path in tmp_path.iterdir()] == ["bomb.zip"]
 
@@ -638,7 +630,7 @@ def test_a_pickle_is_no_vocabulary_no_settings_no_weights_and_no_cache(model_dir
     write_photos(tmp_path / "photos", ["a.png"])
     cache = tmp_path / "cache"
     FeatureCache.build(cache, ["a"], [tmp_path / "photos" / "a.png"], mean_colour_encoder, image_size=16)
-    for name in ("features", "done", "checksums"):
+    for name in ("features", "rows"):
         whole = (cache / f"{name}.npy").read_bytes()
         for content in (evil, objects.getvalue()):
             (cache / f"{name}.npy").write_bytes(content)

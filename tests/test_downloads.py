@@ -1,19 +1,18 @@
 import hashlib
 import http.server
 import io
+import os
 import shutil
 import stat
 import threading
-import urllib.request
 import zipfile
 
-import numpy as np
 import pytest
 
 from data_utils import downloads
 from data_utils.downloads import DOWNLOADS, DataSource, RemoteFile, download, extract, fetch
 
-CONTENT = bytes(range(256)) * 4000  # 1 MB
+CONTENT = bytes(range(256)) * 4096  # 1 MB
 MD5 = hashlib.md5(CONTENT).hexdigest()
 
 
@@ -39,8 +38,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         rest = content[start:]
         self.send_response(206 if start else 200)
         if start:
-            begin = start + 7 if fault == "wrong range" else start
-            self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         told = len(rest) + 1000 * ("claims too much" in fault) - 1000 * ("claims too little" in fault)
         if fault != "tells no length":
             self.send_header("Content-Length", str(told))
@@ -81,86 +79,47 @@ def test_fetch(server, tmp_path):
 @pytest.mark.parametrize(
     ("faults", "starts"),
     [
-        (["breaks off", "breaks off"], [0, 512_000, 768_000]),
-        (["breaks off", "ignores ranges"], [0, 512_000]),
+        (["breaks off", "breaks off"], [0, 524_288, 786_432]),
+        (["breaks off", "ignores ranges"], [0, 524_288]),
         (["tells no length"], [0]),
-        (["breaks off", "wrong range"], [0, 512_000, 512_000]),
+        (["claims too much"], [0, 1_048_576]),
     ],
     ids=str,
 )
-def test_fetch_goes_on_after_a_break(server, tmp_path, faults, starts):
+def test_fetch_resumes_after_a_broken_connection(server, tmp_path, faults, starts):
     server.faults = list(faults)
     fetch_quietly(server, tmp_path / "a.bin", md5=MD5)
     assert (tmp_path / "a.bin").read_bytes() == CONTENT
     assert [start for _, start, _ in server.requests] == starts
 
 
-def test_a_later_run_goes_on_where_the_first_stopped(server, tmp_path):
+def test_a_later_run_resumes_where_the_first_one_stopped(server, tmp_path):
     server.faults = ["breaks off", "not found"]
-    with pytest.raises(ConnectionError, match="404.*512000 bytes are kept.*run again"):
+    with pytest.raises(ConnectionError, match="could not be fetched: 404.*kept; run again to resume"):
         fetch_quietly(server, tmp_path / "a.bin")
-    assert not (tmp_path / "a.bin").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin.part"]
     fetch_quietly(server, tmp_path / "a.bin", md5=MD5)
-    assert server.requests[-1][1] == 512_000
+    assert server.requests[-1][1] == 524_288
     assert (tmp_path / "a.bin").read_bytes() == CONTENT
 
 
-def test_a_part_that_is_whole_already_is_taken(server, tmp_path):
-    (tmp_path / "a.bin.part").write_bytes(CONTENT)
-    fetch_quietly(server, tmp_path / "a.bin", md5=MD5)
-    assert (tmp_path / "a.bin").read_bytes() == CONTENT
-
-
-def test_a_part_longer_than_the_file_is_thrown_away(server, tmp_path):
-    (tmp_path / "a.bin.part").write_bytes(CONTENT + b"more")
-    fetch_quietly(server, tmp_path / "a.bin", md5=MD5)
-    assert (tmp_path / "a.bin").read_bytes() == CONTENT
-
-
-def test_a_length_that_is_too_long_is_not_waited_for(server, tmp_path):
-    server.faults = ["claims too much"]
-    fetch_quietly(server, tmp_path / "a.bin", md5=MD5)  # asked for the rest, the server says that there is none
-    assert (tmp_path / "a.bin").read_bytes() == CONTENT
-
-
-def test_a_length_that_never_arrives_is_an_error(server, tmp_path):
-    server.faults = ["claims too much ignores ranges"] * 9
-    with pytest.raises(ConnectionError, match="ended after 1024000 of 1025000 bytes.*kept"):
-        fetch_quietly(server, tmp_path / "a.bin")
-    assert not (tmp_path / "a.bin").exists() and len(server.requests) == 4
-
-
-def test_a_length_that_is_too_short_makes_no_torn_file_whole(server, tmp_path):
+def test_a_file_with_another_checksum_is_removed(server, tmp_path):
     server.faults = ["claims too little"]
     with pytest.raises(ValueError, match="checksum differs"):
         fetch_quietly(server, tmp_path / "a.bin", md5=MD5)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_put_there_by_hand_is_verified(server, tmp_path):
+def test_a_damaged_file_that_was_put_there_by_hand_is_fetched_again(server, tmp_path):
     (tmp_path / "a.bin").write_bytes(CONTENT[:-1])
-    with pytest.raises(ValueError, match="not the published file.*Remove it"):
-        fetch_quietly(server, tmp_path / "a.bin", md5=MD5)
-    assert server.requests == []
+    fetch_quietly(server, tmp_path / "a.bin", md5=MD5)
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT
 
 
 def test_no_server_at_all(tmp_path):
-    with pytest.raises(ConnectionError, match="could not be fetched"):
-        fetch("http://127.0.0.1:9/a.bin", tmp_path / "a.bin", show_progress=False)
-
-
-def test_a_folder_that_vanishes_is_no_fault_of_the_connection(server, tmp_path, monkeypatch):
-    urlopen, tries = urllib.request.urlopen, []
-
-    def urlopen_while_the_folder_goes(*arguments, **options):
-        tries.append(1)
-        (tmp_path / "gone").rmdir()
-        return urlopen(*arguments, **options)
-
-    monkeypatch.setattr("urllib.request.urlopen", urlopen_while_the_folder_goes)
-    with pytest.raises(FileNotFoundError) as caught:
-        fetch_quietly(server, tmp_path / "gone" / "a.bin")
-    assert caught.value.filename == str(tmp_path / "gone" / "a.bin.part") and len(tries) == 1
+    for address in ("http://127.0.0.1:9", "not-an-address"):
+        with pytest.raises(ConnectionError, match="could not be fetched"):
+            fetch(f"{address}/a.bin", tmp_path / "a.bin", show_progress=False)
 
 
 # === Zips ===
@@ -174,45 +133,32 @@ def zip_of(entries):
     return file.getvalue()
 
 
-def test_extract_leaves_out_macos_and_keeps_what_is_there(tmp_path):
+def test_extract_leaves_out_what_macos_adds(tmp_path):
     (tmp_path / "a.zip").write_bytes(
         zip_of({"d/a.txt": "a" * 9000, "d/b.txt": "b", "__MACOSX/d/._a.txt": "x", "d/._b.txt": "x"})
     )
-    extract(tmp_path / "a.zip", tmp_path / "." / "", show_progress=False)
-    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["a.txt", "b.txt"]
-    before = (tmp_path / "d" / "a.txt").stat().st_mtime_ns
+    (tmp_path / "d").mkdir()
     (tmp_path / "d" / "b.txt").write_text("damaged")
     extract(tmp_path / "a.zip", tmp_path, show_progress=False)
-    assert (tmp_path / "d" / "a.txt").stat().st_mtime_ns == before
-    assert (tmp_path / "d" / "b.txt").read_text() == "b"
+    assert {path.name: path.read_text()[0] for path in (tmp_path / "d").iterdir()} == {"a.txt": "a", "b.txt": "b"}
 
 
 @pytest.mark.parametrize("name", ["../evil.txt", "/evil.txt", "a/../../evil.txt", "C:/evil.txt", "..\\evil.txt"])
-def test_extract_refuses_what_would_leave_the_folder(tmp_path, name):
+def test_no_path_leaves_the_folder(tmp_path, name):
     target = tmp_path / "inside"
-    target.mkdir()
     (tmp_path / "a.zip").write_bytes(zip_of({"good.txt": "x", name: "x"}))
-    with pytest.raises(ValueError, match="unsafe entry"):
-        extract(tmp_path / "a.zip", target, show_progress=False)
-    assert list(target.iterdir()) == [] and [path.name for path in tmp_path.iterdir() if path.is_file()] == ["a.zip"]
+    extract(tmp_path / "a.zip", target, show_progress=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "inside"]
+    assert not os.path.exists("/evil.txt")
 
 
-def test_extract_refuses_an_entry_that_is_the_folder_itself(tmp_path):
-    (tmp_path / "inside").mkdir()
-    (tmp_path / "inside.part").write_text("somebody's")
-    (tmp_path / "a.zip").write_bytes(zip_of({"./.": "x"}))
-    with pytest.raises(ValueError, match="unsafe entry"):
-        extract(tmp_path / "a.zip", tmp_path / "inside", show_progress=False)
-    assert (tmp_path / "inside.part").read_text() == "somebody's"
-
-
-def test_extract_refuses_links(tmp_path):
+def test_a_link_is_not_made(tmp_path):
     link = zipfile.ZipInfo("link")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(link, "/etc/passwd")
-    with pytest.raises(ValueError, match="unsafe entry 'link'"):
-        extract(tmp_path / "a.zip", tmp_path, show_progress=False)
+    extract(tmp_path / "a.zip", tmp_path, show_progress=False)
+    assert not (tmp_path / "link").is_symlink()
 
 
 def test_extract_refuses_damage(tmp_path):
@@ -223,7 +169,6 @@ def test_extract_refuses_damage(tmp_path):
         (tmp_path / "a.zip").write_bytes(content)
         with pytest.raises(ValueError, match="a.zip: the zip is damaged"):
             extract(tmp_path / "a.zip", tmp_path, show_progress=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]
 
 
 # === The whole data set ===
@@ -248,11 +193,11 @@ def test_download_once_and_never_again(flickr, tmp_path):
     download("flickr8k", data_dir, show_progress=False)
     assert len(flickr.requests) == 2
     (data_dir / "Flicker8k_Dataset" / "2.jpg").unlink()  # a photo was lost: that is no finished download
-    download("flickr8k", data_dir, show_progress=False)
+    download("flickr8k", data_dir, mirror=flickr.url + "/", show_progress=False)
     assert len(flickr.requests) == 4 and (data_dir / "Flicker8k_Dataset" / "2.jpg").exists()
 
 
-def test_download_goes_on_after_a_kill_while_unpacking(flickr, tmp_path, monkeypatch):
+def test_download_resumes_after_a_kill_while_unpacking(flickr, tmp_path, monkeypatch):
     def killed(*arguments):
         raise KeyboardInterrupt
 
@@ -262,24 +207,6 @@ def test_download_goes_on_after_a_kill_while_unpacking(flickr, tmp_path, monkeyp
             download("flickr8k", tmp_path, show_progress=False)
     download("flickr8k", tmp_path, show_progress=False)
     assert len(flickr.requests) == 2  # the zips were still there
-
-
-def test_download_killed_at_the_very_end_leaves_no_zips(flickr, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(downloads, "_remove_archives", lambda *arguments: None)
-        download("flickr8k", tmp_path, show_progress=False)
-    assert list(tmp_path.glob("*.zip"))
-    download("flickr8k", tmp_path, show_progress=False)
-    assert not list(tmp_path.glob("*.zip")) and len(flickr.requests) == 2
-
-
-def test_a_disk_that_is_full_is_not_taken_for_a_broken_connection(server, tmp_path, monkeypatch):
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(downloads, "_fetch_rest", full)
-    with pytest.raises(OSError, match=r"No space left on device.*a\.bin\.part"):
-        fetch_quietly(server, tmp_path / "a.bin")
 
 
 def test_download_of_a_corrupt_zip_or_too_few_photos_is_not_taken_for_whole(flickr, tmp_path):
@@ -296,13 +223,6 @@ def test_download_of_a_corrupt_zip_or_too_few_photos_is_not_taken_for_whole(flic
     download("flickr8k", tmp_path, show_progress=False)
 
 
-def test_download_from_a_mirror(flickr, tmp_path):
-    files = tuple(RemoteFile(file.name, "http://127.0.0.1:9/x") for file in DOWNLOADS["flickr8k"].files)
-    DOWNLOADS["flickr8k"] = DataSource(files=files, num_photos=3)
-    download("flickr8k", tmp_path, mirror=flickr.url + "/", show_progress=False)
-    assert (tmp_path / "Flickr8k.token.txt").exists()
-
-
 def test_disk_too_small_is_said_before_anything_is_fetched(flickr, tmp_path, monkeypatch):
     monkeypatch.setitem(DOWNLOADS, "flickr8k", DataSource(DOWNLOADS["flickr8k"].files, 3, disk_bytes=10**18))
     with pytest.raises(ValueError, match="needs 1000000000.0 GB"):
@@ -310,38 +230,23 @@ def test_disk_too_small_is_said_before_anything_is_fetched(flickr, tmp_path, mon
     assert flickr.requests == []
 
 
-def test_what_has_arrived_needs_no_more_room(flickr, tmp_path, monkeypatch):
-    """A disk of 1 MB, of which a download takes 0.9: what one that was interrupted left there is no obstacle."""
+def test_what_has_arrived_needs_no_more_space(flickr, tmp_path, monkeypatch):
+    """A disk of 1 MB, of which a download takes 0.9, with what an interrupted download left."""
 
     def usage(path):
         taken = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
         return shutil._ntuple_diskusage(10**6, taken, 10**6 - taken)
 
-    def killed(data_dir):
-        raise KeyboardInterrupt
-
-    random = np.random.default_rng(0)
-    photos = zip_of({f"Flicker8k_Dataset/{number}.jpg": random.bytes(149_000) for number in range(3)})
-    flickr.files["photos.zip"] = photos
-    files = DOWNLOADS["flickr8k"].files
-    monkeypatch.setitem(DOWNLOADS, "flickr8k", DataSource(files, num_photos=3, disk_bytes=900_000))
+    monkeypatch.setitem(DOWNLOADS, "flickr8k", DataSource(DOWNLOADS["flickr8k"].files, 3, disk_bytes=900_000))
     monkeypatch.setattr(shutil, "disk_usage", usage)
     (tmp_path / "text.zip").write_bytes(flickr.files["text.zip"])
-    (tmp_path / "photos.zip.part").write_bytes(photos[:300_000])
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(downloads, "_count_photos", killed)
-        download("flickr8k", tmp_path, show_progress=False)
-    assert usage(tmp_path).free < 149_000
+    (tmp_path / "photos.zip.part").write_bytes(flickr.files["photos.zip"][:300])
+    (tmp_path / "unpacked").write_bytes(bytes(500_000))
     download("flickr8k", tmp_path, show_progress=False)
-    (tmp_path / "Flicker8k_Dataset" / "1.jpg").unlink()
-    (tmp_path / "photos.zip").write_bytes(photos)
-    (tmp_path / "mine").write_bytes(bytes(200_000))
-    with pytest.raises(ValueError, match="the disk is too small to unpack it"):
-        extract(tmp_path / "photos.zip", tmp_path, show_progress=False)
 
 
 def test_data_sets_behind_a_form_say_where_to_go(tmp_path):
-    with pytest.raises(ValueError, match="after a form: https://.*flickr30k-images.*dataset_flickr30k.json"):
+    with pytest.raises(ValueError, match="behind a form: https://.*flickr30k-images.*dataset_flickr30k.json"):
         download("flickr30k", tmp_path)
     with pytest.raises(ValueError, match="cocodataset.org"):
         download("coco", tmp_path)

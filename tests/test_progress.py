@@ -50,33 +50,6 @@ def test_the_bar_counts_from_the_beginning_of_the_work_and_what_was_skipped(monk
     assert "70/100 [00:10<00:15,  2.00 photos/s]" in stream.getvalue()
 
 
-def test_a_bar_without_a_total_and_its_restart(monkeypatch):
-    stream, clock = Terminal(), Clock()
-    monkeypatch.setattr("tqdm.std.time", clock)
-    with Progress(None, label="a.zip", unit="MB", stream=stream, clock=clock) as progress:
-        clock.now = 1
-        progress.advance(7)
-        progress.restart(20, skip=5)
-        progress.advance(3)
-    assert "a.zip: 7 MB" in stream.getvalue() and "8/20" in stream.getvalue()
-    assert stream.getvalue().count("\n") == 1
-    stream = io.StringIO()
-    with Progress(None, label="a.zip", unit="MB", stream=stream) as progress:
-        progress.advance(7)
-        progress.restart(20, skip=5)
-        progress.advance(1)
-        progress.advance(2)
-    assert "8/20 MB (40 %)" in stream.getvalue() and "6/20 MB (30 %)" in stream.getvalue()
-
-
-def test_work_that_an_earlier_run_had_done_is_shown_as_done():
-    for steps, shown in ((10, True), (0, False)):
-        stream = Terminal()
-        with Progress(10, label="features", unit="photos", stream=stream) as progress:
-            progress.skip(steps)
-        assert ("10/10" in stream.getvalue()) == bool(stream.getvalue()) == shown
-
-
 def test_skipped_steps_do_not_enter_the_speed():
     stream, clock = io.StringIO(), Clock()
     progress = Progress(100, label="features", unit="photos", stream=stream, clock=clock)

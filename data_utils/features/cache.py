@@ -1,30 +1,30 @@
-"""The features of photos on the disk, opened for reading: one row for each photo, however many captions it has.
+"""The features of photos on the disk: one row for each photo, however many captions it has.
 
 A cache is a folder with the files of `data_utils.features.files`, or with several such folders, the shards of
-`data_utils.features.shards`. `data_utils.features.build` makes one.
+`data_utils.features.shards`.
 """
 
 from __future__ import annotations
 
 import itertools
+import numbers
 import os
-import zlib
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from data_utils.features.build import build_cache, describe_encoder, refuse_differences
-from data_utils.features.files import DONE, FeatureFiles, rebuild_hint
-from data_utils.features.shards import JoinedRows, open_shards, shard_manifests, whole_manifest
+from data_utils.features.build import build_features, describe_encoder, fixed_size
+from data_utils.features.files import WAY_OUT, FeatureFiles, reject_differences
+from data_utils.features.shards import OF_A_SHARD, Shard, open_shards, reject_other_shards, shard_folders
 from data_utils.foreign_text import brief
-from data_utils.photo_digests import find_changes
 
 
 class FeatureCache:
     """The features of many photos, opened for reading. Make one with `build` or `open`.
 
-    The shards of a folder are opened as a whole; they must be complete, and belong together.
+    The shards of a folder are opened as one cache; they must be complete, and belong to each other.
 
     Attributes:
         directory: the folder, as a Path.
@@ -33,7 +33,7 @@ class FeatureCache:
         feature_dim: length of each annotation vector.
         manifest: dict of what made the features.
         unreadable: dict from the id of each photo that could not be read to the reason.
-        photos: array of what is noted of each photo's file and pixels, see `data_utils.photo_digests`.
+        photos: (photos,), size, time and digests of each photo's file, see `data_utils.photo_digests`.
     """
 
     directory: Path
@@ -45,23 +45,21 @@ class FeatureCache:
     photos: np.ndarray
 
     def __init__(self, directory: str | os.PathLike):
-        """Open `directory`, as `FeatureCache.open` does."""
+        """Open a folder, see `open`."""
         self.directory = Path(directory).expanduser()
-        shards = shard_manifests(self.directory)
-        self._parts = open_shards(self.directory, shards) if shards else [FeatureFiles(self.directory)]
-        self._is_sharded = bool(shards)
-        manifests = [part.manifest for part in self._parts]
-        self.manifest = whole_manifest(manifests) if shards else manifests[0]
-        self.image_ids = list(itertools.chain.from_iterable(part.image_ids for part in self._parts))
-        self.grid_shape = tuple(self.manifest["grid_shape"])
-        self.feature_dim = self.manifest["feature_dim"]
-        self.unreadable = self.manifest["unreadable"]
-        self._features = JoinedRows([part.features for part in self._parts])
-        self.photos = np.concatenate([part.photos for part in self._parts])
-        self._done = np.concatenate([part.done for part in self._parts])
-        self._checksums = np.concatenate([part.checksums for part in self._parts])
+        is_sharded = bool(shard_folders(self.directory))
+        self._folders = open_shards(self.directory) if is_sharded else [FeatureFiles(self.directory)]
+        manifest = self._folders[0].manifest
+        self.manifest = {name: value for name, value in manifest.items() if not is_sharded or name not in OF_A_SHARD}
+        self.grid_shape = tuple(manifest["grid_shape"])
+        self.feature_dim = manifest["feature_dim"]
+        self.image_ids = list(itertools.chain.from_iterable(files.image_ids for files in self._folders))
+        self.unreadable = {name: text for files in self._folders for name, text in files.unreadable.items()}
+        rows = np.concatenate([files.rows for files in self._folders])
+        self.photos, self._is_done = rows["photo"], rows["done"] > 0
         self._row_of = {image_id: row for row, image_id in enumerate(self.image_ids)}
-        self._checked = np.zeros(len(self.image_ids), dtype=bool)
+        self._starts = np.cumsum([0, *(len(files.rows) for files in self._folders)])  # the first row of each folder
+        self._is_checked = np.zeros(len(rows), dtype=bool)
 
     @classmethod
     def open(cls, directory: str | os.PathLike, *, encoder: Any = None) -> FeatureCache:
@@ -69,85 +67,159 @@ class FeatureCache:
 
         Args:
             directory: the folder that `build` made.
-            encoder: if given, a cache that another encoder made, or of another view than the photos themselves, is
-                refused, with both values named.
+            encoder: if given, a cache of another encoder, or of another view than the photos themselves, is rejected
+                with both values named.
         """
         cache = cls(directory)
         if encoder is not None:
-            asks_for = getattr(encoder, "input_shape", None)
-            any_size = not isinstance(asks_for, tuple) or None in asks_for[1:3]
-            size = cache.manifest["image_size"] if any_size else None
-            description = describe_encoder(encoder, None, None, size)
-            description |= {"dtype": cache.manifest["dtype"], "view": 0}
-            refuse_differences(cache.manifest, description, cache.directory)
+            size = fixed_size(encoder) or cache.manifest.get("image_size")
+            described = describe_encoder(encoder, None, None, size) | {"view": 0}
+            reject_differences(cache.manifest, described, cache.directory)
         return cache
 
-    build = classmethod(build_cache)  # FeatureCache.build(directory, image_ids, image_paths, encoder, ...)
+    @classmethod
+    def build(
+        cls,
+        directory: str | os.PathLike,
+        image_ids: list[str],
+        image_paths: list,
+        encoder: Any,
+        *,
+        image_size: int | tuple[int, int] | None = None,
+        encoder_name: str | None = None,
+        encoder_layer: str | None = None,
+        batch_size: int = 32,
+        dtype: str = "float16",
+        view: int = 0,
+        shard: str | None = None,
+        errors: str = "raise",
+        verify: bool = False,
+        show_progress: bool = True,
+    ) -> Self:
+        """Encode the photos that are not in the cache yet, and those that have changed, and open it.
 
-    # === Reading ===
+        The shards of a folder must all be complete, unless `shard` names the one to build.
+
+        Args:
+            directory: the folder of the cache; made if it is not there.
+            image_ids, image_paths: the photos, one row each, in this order. Ids are strings; a picture in memory may
+                be given instead of its path.
+            encoder: a `keras.Model` or any function from float32 RGB 0..255 (batch, height, width, 3) to
+                (batch, rows, columns, feature_dim).
+            image_size: side of the square that photos are stretched to, or (height, width); None asks the model.
+            encoder_name, encoder_layer: what to call them in the manifest; None asks the model.
+            batch_size: number of photos that are encoded at a time.
+            dtype: of the features on the disk, "float16" or "float32".
+            view: which view of the photos is encoded, see `data_utils.views`; 0 is the photos themselves.
+            shard: "2/4" encodes the second of four parts of the photos, into a folder of its own within `directory`,
+                and returns the cache of that part. Other machines may encode the others at the same time. Pass the
+                same list of photos for each.
+            errors: "raise" stops at a photo that cannot be read; "skip" leaves it out and lists it in `unreadable`.
+            verify: read every row and every photo again, and encode again what is damaged or has changed. Without it,
+                only photos whose files have another size or time are read.
+            show_progress: show a progress bar, or lines where the output is not a terminal.
+
+        Returns: FeatureCache.
+        """
+        directory, image_ids = Path(directory).expanduser(), list(image_ids)
+        _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size)
+        photos = dict(zip(image_ids, image_paths))
+        description = describe_encoder(encoder, encoder_name, encoder_layer, image_size)
+        description |= {"dtype": dtype, "view": int(view)}
+        parts = [(directory, description, photos)]
+        if shard is not None:
+            part = Shard.parse(shard)
+            of_part = {image_id: photos[image_id] for image_id in part.members(image_ids)}
+            parts = [(directory / part.folder_name, description | part.description(image_ids), of_part)]
+            reject_other_shards(directory, parts[0][1])
+        elif shard_folders(directory):
+            shards = cls(directory)
+            new = [image_id for image_id in photos if image_id not in shards._row_of]
+            if new:
+                raise ValueError(
+                    f"{len(new)} of {len(photos)} photos are in none of the shards (first: {new[0]!r}). Photos cannot "
+                    "be added to shards: build those of the whole list into another folder. "
+                    f"Received: directory={str(directory)!r}"
+                )
+            parts = []
+            for files in shards._folders:
+                of_shard = {name: files.manifest[name] for name in OF_A_SHARD}
+                of_folder = {image_id: path for image_id, path in photos.items() if image_id in files.row_of}
+                parts.append((files.directory, description | of_shard, of_folder))
+        for folder, described, of_folder in parts:
+            build_features(folder, described, of_folder, encoder, batch_size, errors, verify, show_progress)
+        return cls(directory if shard is None else parts[0][0])
 
     def __len__(self) -> int:
-        return int((self._done == DONE).sum())
+        return int(self._is_done.sum())
 
     def __contains__(self, image_id: str) -> bool:
-        return image_id in self._row_of and self._done[self._row_of[image_id]] == DONE
+        return image_id in self._row_of and bool(self._is_done[self._row_of[image_id]])
 
-    def features(self, image_ids: list[str]) -> np.ndarray:
-        """Return the features of photos as an array (photos, regions, feature_dim).
-
-        Photos that are not done are refused. Each row is checked against its checksum when it is first read.
-        """
-        rows = np.empty(len(image_ids), dtype=np.int64)
-        for i, image_id in enumerate(image_ids):
+    def rows_of(self, image_ids: list[str]) -> np.ndarray:
+        """Return the row number of each photo, as an int64 array; a photo that is not done is a ValueError."""
+        for image_id in image_ids:
             if image_id not in self:
                 raise ValueError(
                     f"The cache has no features of the photo {brief(image_id)}"
                     + (f": it could not be read ({self.unreadable[image_id]})" if image_id in self.unreadable else "")
                     + f". Run FeatureCache.build with it. Received: directory={str(self.directory)!r}"
                 )
-            rows[i] = self._row_of[image_id]
-        return self.features_of_rows(rows)
+        return np.array([self._row_of[image_id] for image_id in image_ids], dtype=np.int64)
+
+    def features(self, image_ids: list[str]) -> np.ndarray:
+        """Return the features of photos as an array (photos, regions, feature_dim)."""
+        return self.features_of_rows(self.rows_of(image_ids))
 
     def features_of_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return the features of rows, which must be done, as an array (rows, regions, feature_dim)."""
-        features = self._features.take(rows)
-        for i in np.flatnonzero(~self._checked[rows]):
-            if self._done[rows[i]] != DONE or zlib.crc32(features[i]) != self._checksums[rows[i]]:
-                part = self._parts[self._features.array_of(rows[i])]
+        """Return the features of rows, which must be done, as an array (rows, regions, feature_dim).
+
+        Each row is compared with its checksum when it is first read.
+        """
+        folders = np.searchsorted(self._starts, rows, side="right") - 1
+        rows_of_folders = rows - self._starts[folders]
+        features = np.empty((len(rows), *self._folders[0].features.shape[1:]), self._folders[0].features.dtype)
+        for place, (folder, row) in enumerate(zip(folders, rows_of_folders)):
+            features[place] = self._folders[folder].features[row]
+        for i in np.flatnonzero(~self._is_checked[rows]):
+            files = self._folders[folders[i]]
+            if not files.is_whole(rows_of_folders[i], features[i]):
                 raise ValueError(
-                    f"{part.directory / 'features.npy'}: the row of the photo {brief(self.image_ids[rows[i]])} is "
-                    f"damaged. {rebuild_hint(part.directory, part.manifest)}"
+                    f"{files.directory / 'features.npy'}: the row of the photo {brief(self.image_ids[rows[i]])} is "
+                    f"damaged. {WAY_OUT}"
                 )
-            self._checked[rows[i]] = True
+            self._is_checked[rows[i]] = True
         return features
 
     def noted_of(self, image_ids: list[str]) -> dict[str, Any]:
-        """Return what is noted of photos, as far as the cache has them: dict from ids to elements of `photos`."""
+        """Return the elements of `photos` of those photos that the cache has, as a dict from their ids."""
         return {image_id: self.photos[self._row_of[image_id]] for image_id in image_ids if image_id in self}
 
-    def refuse_changed(
-        self, image_ids: list[str], image_paths: list, *, verify: bool = False, show_progress: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Raise ValueError for a photo that has changed since its features were built.
+    def refuse_changed(self, image_ids: list[str], image_paths: list) -> None:
+        """Raise ValueError for a photo whose file has changed since it was encoded; those not in here are skipped."""
+        photos = dict(zip(image_ids, image_paths))
+        for files in self._folders:
+            for row in files.changed_rows(photos):
+                image_id = files.image_ids[row]
+                raise ValueError(
+                    f"The photo {brief(image_id)} has changed since its features were built: {photos[image_id]} has "
+                    f"other bytes. Build the features again. Received: directory={str(self.directory)!r}"
+                )
 
-        Args:
-            image_ids, image_paths: the photos; those that the cache does not have are skipped.
-            verify: read every file, not only those of another size or time.
-            show_progress: show progress on standard error where many are read.
 
-        Returns: the rows of the photos, and what is noted of them, with the times of now.
-        """
-        done = [(self._row_of[image_id], path) for image_id, path in zip(image_ids, image_paths) if image_id in self]
-        rows, paths = np.array([row for row, _ in done], dtype=np.int64), [path for _, path in done]
-        changed, photos = find_changes(self.photos[rows], paths, verify=verify, show_progress=show_progress)
-        if changed is not None:
-            raise ValueError(
-                f"The photo {brief(self.image_ids[rows[changed]])} has changed since its features were built: "
-                f"{paths[changed]} has other bytes. Build into another folder. "
-                f"Received: directory={str(self.directory)!r}"
-            )
-        return rows, photos
-
-    def rows_of(self, image_ids: list[str]) -> np.ndarray:
-        """Return the row number of each photo, as an int64 array."""
-        return np.array([self._row_of[image_id] for image_id in image_ids], dtype=np.int64)
+def _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size):
+    if not image_ids or len(image_ids) != len(image_paths):
+        raise ValueError(
+            "A cache needs at least one photo, and one path for each id. "
+            f"Received: {len(image_ids)} image_ids, {len(image_paths)} image_paths"
+        )
+    for image_id, times in Counter(image_ids).items():
+        if not isinstance(image_id, str) or times > 1:
+            again = " more than once" if times > 1 else ""
+            raise ValueError(f"The ids of photos are strings that differ. Received: image_ids with {image_id!r}{again}")
+    for name, value, allowed in (("dtype", dtype, ("float16", "float32")), ("errors", errors, ("raise", "skip"))):
+        if value not in allowed:
+            raise ValueError(f"Expected one of: {', '.join(allowed)}. Received: {name}={value!r}")
+    for name, value, least in (("view", view, 0), ("batch_size", batch_size, 1)):
+        if not isinstance(value, numbers.Integral) or value < least:
+            raise ValueError(f"Expected: a whole number, {least} or more. Received: {name}={value!r}")

@@ -1,200 +1,208 @@
-"""The files of one folder of features: what they are, how they are opened, and how rows are written into them.
+"""One folder of features: its files, how they are opened, and how rows are written into them.
 
-    manifest.json    what made the features: encoder, layer, weights digest, image size, dtype, grid shape, view
-    image_ids.json   the photos, in the order of the rows
-    photos.npy       size, time and digest of each photo's file, and a digest of its pixels
+    manifest.json    what made the features (encoder, layer, digest of its weights, image size, dtype, grid, view), the
+                     photos in the order of the rows, and why some of them cannot be read
     features.npy     (photos, regions, feature_dim), a memory map that numpy alone can open too
-    done.npy         one byte for each row: 0 not done, 1 done, 2 the photo cannot be read
-    checksums.npy    the CRC-32 of each row
+    rows.npy         for each row: is it done, its CRC-32, and the size, time and digests of its photo
 
-A row is marked as done only after it has reached the disk.
+A row is marked as done only after its features have reached the disk. rows.npy is made last: a folder without it holds
+no cache yet.
 """
 
+import contextlib
+import io
 import os
-import shutil
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from data_utils.files import read_sealed_json
+from data_utils.files import exclusive_lock, read_sealed_json, write_sealed_json, write_whole
 from data_utils.foreign_text import brief
-from data_utils.photo_digests import PHOTO
+from data_utils.photo_digests import PHOTO, find_changes
 
-FORMAT_VERSION = 2
-NOT_DONE, DONE, UNREADABLE = 0, 1, 2
-# Features are others if one of these differs.
-MADE_WITH = ("encoder", "layer", "weights_digest", "image_size", "blur", "dtype", "view")
-MOST_SHARDS = 200  # each is a file that stays open, and some systems allow a process 256 of them
+FORMAT_VERSION = 3
+WAY_OUT = (
+    "Build with verify=True (--verify on the command line) to encode damaged rows again; if that does not help, remove "
+    "the folder."
+)
+ROW = np.dtype([("done", "u1"), ("checksum", "<u4"), ("photo", PHOTO)])
 
 
 class FeatureFiles:
-    """The files of a folder, opened for reading.
+    """The files of a folder of features, opened.
 
     Attributes:
-        directory: the folder.
+        directory: the folder, a Path.
         manifest: dict of what made the features.
         image_ids: list of the photos' ids, in the order of the rows.
-        photos: what is noted of each photo, (photos,) of PHOTO; zeros where it is not done.
+        row_of: dict from the ids to the rows.
+        unreadable: dict from the ids of photos that cannot be read to the reasons.
         features: (photos, regions, feature_dim), a memory map.
-        done, checksums: (photos,)
+        rows: (photos,) of ROW.
     """
 
     def __init__(self, directory):
         self.directory = directory
+        if not is_started(directory):
+            raise ValueError(f"There is no feature cache here: run FeatureCache.build. Received: {str(directory)!r}")
         self.manifest = read_manifest(directory)
-        index = read_sealed_json(directory / "image_ids.json", "the photos of a feature cache", _remove_hint(directory))
-        _refuse_incomplete(self.manifest, index, directory)
-        self.image_ids = index["image_ids"]
-        shape = row_shape(self.manifest, len(self.image_ids))
-        self.features = _open_array(directory / "features.npy", shape, self.manifest["dtype"], mmap_mode="r")
-        self.photos = _open_array(directory / "photos.npy", shape[:1], PHOTO)
-        self.done = _open_array(directory / "done.npy", shape[:1], "uint8")
-        self.checksums = _open_array(directory / "checksums.npy", shape[:1], "uint32")
-        if self.done.size and self.done.max() > UNREADABLE:
-            raise ValueError(f"{directory / 'done.npy'}: the file is damaged. {rebuild_hint(directory)}")
+        self.image_ids, unreadable = self.manifest.pop("image_ids"), self.manifest.pop("unreadable")
+        self.row_of = {image_id: row for row, image_id in enumerate(self.image_ids)}
+        rows, columns = self.manifest["grid_shape"]
+        shape = (len(self.image_ids), rows * columns, self.manifest["feature_dim"])
+        self.features = self._open("features", shape, self.manifest["dtype"], mmap_mode="r")
+        self.rows = self._open("rows", shape[:1], ROW)
+        missing = {self.image_ids[row] for row in np.flatnonzero(self.rows["done"] == 0)}
+        self.unreadable = {image_id: reason for image_id, reason in unreadable.items() if image_id in missing}
+
+    def _open(self, name, shape, dtype, mmap_mode=None):
+        path = self.directory / f"{name}.npy"
+        try:
+            array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+        except Exception as error:  # numpy's parser of a damaged header raises errors of many kinds
+            raise ValueError(f"{path}: the file is missing or damaged ({error}). {WAY_OUT}") from None
+        if array.shape != shape or array.dtype != dtype:
+            raise ValueError(
+                f"{path}: the file is damaged. {WAY_OUT} Expected: {dtype} {shape}. "
+                f"Received: {array.dtype} {array.shape}"
+            )
+        return np.asarray(array)  # a row of a plain array costs less than one of np.memmap
+
+    def is_whole(self, row, features):
+        """Return whether the features of a row are those that were written."""
+        return self.rows["done"][row] and zlib.crc32(features) == self.rows["checksum"][row]
+
+    def changed_rows(self, photos, *, verify=False, show_progress=False):
+        """Return the rows of photos whose files have other bytes than those that were encoded, as a list.
+
+        The times of files that were copied are written down, so that the files are read once. Where the cache is in
+        use or read-only, they are read again next time.
+
+        Args:
+            photos: dict from ids to paths.
+            verify, show_progress: see `find_changes`.
+        """
+        done = np.flatnonzero(self.rows["done"])
+        rows = np.array([row for row in done if self.image_ids[row] in photos], dtype=np.int64)
+        before, paths = self.rows["photo"][rows], [photos[self.image_ids[row]] for row in rows]
+        changed, now = find_changes(before, paths, verify=verify, show_progress=show_progress)
+        copied = now != before
+        if copied.any():
+            self.rows["photo"][rows] = now
+            with contextlib.suppress(OSError, ValueError), exclusive_lock(self.directory / "lock", "is building"):
+                self._write("rows", rows[copied], self.rows[rows[copied]])
+        return rows[changed].tolist()
+
+    def forget(self, rows):
+        """Mark rows as not done."""
+        done = rows[self.rows["done"][rows] > 0]
+        self.rows["done"][done] = 0
+        self._write("rows", done, self.rows[done])
+
+    def note_unreadable(self, reasons):
+        """Write down why photos cannot be read: dict from ids to reasons."""
+        self.unreadable |= reasons
+        _write_manifest(self.directory, self.manifest, self.image_ids, self.unreadable)
+
+    def write(self, rows, features, photos):
+        """Write rows of features (rows, regions, feature_dim) and mark them as done.
+
+        Args:
+            rows, features: as arrays.
+            photos: (rows,) of PHOTO.
+        """
+        self.rows["checksum"][rows], self.rows["photo"][rows] = list(map(zlib.crc32, features)), photos
+        self.rows["done"][rows] = 1
+        try:
+            self._write("features", rows, features)
+            self._write("rows", rows, self.rows[rows])
+        except OSError as error:
+            raise OSError(
+                f"{self.directory}: the features could not be written ({error}). Earlier ones are kept: free some "
+                "space and run again to resume."
+            ) from None
+
+    def _write(self, name, rows, values):
+        """Write rows of an array in place; they have reached the disk when this returns."""
+        with open(self.directory / f"{name}.npy", "r+b") as file:
+            header_bytes = os.fstat(file.fileno()).st_size - len(self.rows) * getattr(self, name)[:1].nbytes
+            for row, value in zip(rows, values):
+                file.seek(header_bytes + int(row) * value.nbytes)
+                file.write(value.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
 
 
-def row_shape(manifest, num_photos):
-    rows, columns = manifest["grid_shape"]
-    return (num_photos, rows * columns, manifest["feature_dim"])
+def is_started(directory):
+    """Return whether a folder holds a cache, though perhaps without a row that is done."""
+    return (directory / "rows.npy").exists()
 
 
-def read_manifest(directory, begun=True):
-    path = directory / "manifest.json"
-    if not path.exists():
-        raise ValueError(f"There is no feature cache here; FeatureCache.build makes one. Received: {str(directory)!r}")
-    manifest = read_sealed_json(path, "the manifest of a feature cache", _remove_hint(directory))
-    if manifest.get("format") != "feature_cache" or manifest.get("version") != FORMAT_VERSION:
+def start_cache(directory, manifest, image_ids):
+    """Make the files of a cache in which no row is done.
+
+    Args:
+        manifest: dict of what makes the features, `grid_shape`, `feature_dim` and `dtype` among it.
+        image_ids: list of the photos' ids.
+    """
+    if (directory / "features.npy").exists() and not (directory / "manifest.json").exists():
         raise ValueError(
-            f"{path}: this is not the manifest of a feature cache of version {FORMAT_VERSION}. "
-            f"{_remove_hint(directory)} "
-            f"Received: format={brief(manifest.get('format'))}, version={brief(manifest.get('version'))}"
+            f"{directory} holds a features.npy but no manifest.json: nothing says what made the features. Build into "
+            "another folder, or remove that file."
         )
-    if "shard" in manifest and not _describes_a_shard(manifest["shard"]):
-        raise ValueError(f"{directory}: what describes the shard is incomplete or wrong. {_remove_hint(directory)}")
-    if begun and not manifest.get("begun"):
-        raise ValueError(f"{directory}: the cache was only begun. Run FeatureCache.build again to complete it.")
+    _write_manifest(directory, {"version": FORMAT_VERSION, **manifest}, image_ids, {})
+    rows, columns = manifest["grid_shape"]
+    shape = (len(image_ids), rows * columns, manifest["feature_dim"])
+    # Zeros: most systems keep them as a hole that takes no space.
+    np.lib.format.open_memmap(directory / "features.npy", "w+", manifest["dtype"], shape).flush()
+    content = io.BytesIO()
+    np.save(content, np.zeros(len(image_ids), ROW))
+    write_whole(directory / "rows.npy", content.getvalue())
+
+
+def _write_manifest(directory, manifest, image_ids, unreadable):
+    value = {**manifest, "unreadable": unreadable, "image_ids": image_ids}
+    write_sealed_json(directory / "manifest.json", value)
+
+
+def read_manifest(directory):
+    """Return the manifest of a folder; ValueError where it is damaged, or lacks what is relied on."""
+    path = directory / "manifest.json"
+    way_out = f"Remove {directory}, and build the features again."
+    manifest = read_sealed_json(path, "the manifest of a feature cache", way_out)
+    ids, size = manifest.get("image_ids"), [*(manifest.get("grid_shape") or "?"), manifest.get("feature_dim")]
+    if not (
+        manifest.get("version") == FORMAT_VERSION
+        and isinstance(ids, list)
+        and all(isinstance(image_id, str) for image_id in ids)
+        and len(size) == 3
+        and all(type(length) is int for length in size)
+        and manifest.get("dtype") in ("float16", "float32")
+        and isinstance(manifest.get("unreadable"), dict)
+    ):
+        raise ValueError(f"{path}: this is not the manifest of a cache of version {FORMAT_VERSION}. {way_out}")
     return manifest
 
 
-def _describes_a_shard(shard):
-    """Return whether this is what `Shard.description` of `data_utils.features.shards` returned."""
-    if not isinstance(shard, dict):
-        return False
-    number, of, photos, digest = (shard.get(name) for name in ("number", "of", "photos", "digest"))
-    are_counts = all(type(count) is int for count in (number, of, photos))
-    return are_counts and isinstance(digest, str) and 1 <= number <= of <= MOST_SHARDS
+def reject_differences(manifest, description, directory):
+    """Raise ValueError where a cache was made with other settings; both values are named.
 
-
-def _refuse_incomplete(manifest, index, directory):
-    """Raise ValueError where a manifest, or the list of photos, lacks what is relied on: it may come from elsewhere."""
-    sizes = [manifest.get(name) for name in ("grid_shape", "image_size")]
-    sizes.append([manifest.get("feature_dim"), manifest.get("block_size")])
-    ids = index.get("image_ids")
-    if not (
-        all(isinstance(pair, list) and len(pair) == 2 and all(type(n) is int and n > 0 for n in pair) for pair in sizes)
-        and manifest.get("dtype") in ("float16", "float32")
-        and isinstance(manifest.get("unreadable"), dict)
-        and isinstance(ids, list)
-        and len(ids) > 0
-        and all(isinstance(image_id, str) for image_id in ids)
-    ):
-        raise ValueError(f"{directory}: what describes the cache is incomplete. {_remove_hint(directory)}")
-
-
-def _open_array(path, shape, dtype, mmap_mode=None):
-    try:
-        array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-    except Exception as error:  # numpy's parser of a damaged header raises errors of many kinds
-        raise ValueError(f"{path}: the file is missing or damaged ({error}). {rebuild_hint(path.parent)}") from None
-    if array.shape != shape or array.dtype != dtype:
+    Args:
+        manifest: of the cache in `directory`.
+        description: dict of the settings that the manifest must have.
+    """
+    found = differences(manifest, description)
+    if found:
         raise ValueError(
-            f"{path}: the file is damaged. Expected: {dtype} {shape}. Received: {array.dtype} {array.shape}. "
-            f"{rebuild_hint(path.parent)}"
+            f"The cache was made differently: {found}. Use another folder for these features: another `cache_dir` "
+            f"(--cache-dir). Received: directory={str(directory)!r}"
         )
-    return array
 
 
-def _remove_hint(directory):
-    return f"Remove {directory}, and build the features again."
-
-
-def rebuild_hint(directory, manifest=None):
-    """Return what to do about a damaged folder, with the number of the shard if its manifest has one."""
-    shard = (manifest or {}).get("shard")
-    of_shard = f" and --shard {shard['number']}/{shard['of']}" if shard else ""
-    return (
-        f"Build with verify=True (--verify{of_shard} on the command line) to encode damaged rows anew; if that does "
-        f"not help, remove {directory}."
+def differences(manifest, description):
+    """Return in words in what a manifest differs from a description; an empty text if in nothing."""
+    return "; ".join(
+        f"{name} {brief(manifest.get(name))} there, {brief(value)} here"
+        for name, value in description.items()
+        if manifest.get(name) != value
     )
-
-
-# === Writing ===
-
-
-class RowWriter:
-    """Writes blocks of rows in a thread of its own, so that the encoder need not wait for the disk."""
-
-    def __init__(self, directory, shape):
-        self.directory = directory
-        self.shapes = {"features": shape, **dict.fromkeys(("checksums", "photos", "done"), shape[:1])}
-        self.pending = None
-
-    def __enter__(self):
-        self.files = {name: open(self.directory / f"{name}.npy", "r+b") for name in self.shapes}
-        self.thread = ThreadPoolExecutor(max_workers=1)
-        return self
-
-    def write(self, rows, features, photos, states):
-        """Write one block in the background, once the block before has reached the disk."""
-        self._wait()
-        self.pending = self.thread.submit(self._write, rows, features, photos, states)
-
-    def _write(self, rows, features, photos, states):
-        checksums = np.array([zlib.crc32(row) for row in features], dtype=np.uint32)
-        # The order matters: a row is marked as done only after it has reached the disk.
-        values_of = {"features": features, "checksums": checksums, "photos": photos, "done": states}
-        for name, values in values_of.items():
-            for row, value in zip(rows, values):
-                write_row(self.files[name], self.shapes[name], row, value)
-            self.files[name].flush()
-            os.fsync(self.files[name].fileno())
-
-    def _wait(self):
-        if self.pending is not None:
-            pending, self.pending = self.pending, None
-            try:
-                pending.result()
-            except OSError as error:
-                raise OSError(
-                    f"{self.directory}: the features could not be written ({error}). Those before are kept; make room "
-                    "and run again to resume."
-                ) from None
-
-    def __exit__(self, *exception):
-        try:
-            self._wait()
-        finally:
-            self.thread.shutdown()
-            for file in self.files.values():
-                file.close()
-
-
-def write_row(file, shape, row, value):
-    """Write one row of the .npy file of an array of `shape` in place."""
-    value = np.asarray(value)
-    row_bytes = value.nbytes
-    header_bytes = os.fstat(file.fileno()).st_size - shape[0] * row_bytes
-    file.seek(header_bytes + int(row) * row_bytes)
-    file.write(value.tobytes())
-
-
-def refuse_full_disk(directory, needed_bytes):
-    free_bytes = shutil.disk_usage(directory).free
-    if needed_bytes > free_bytes:
-        raise ValueError(
-            f"The disk is too small for the features: they need {needed_bytes / 1e9:.1f} GB more, and "
-            f"{free_bytes / 1e9:.1f} GB are free. Make room, or choose another folder. "
-            f"Received: directory={str(directory)!r}"
-        )

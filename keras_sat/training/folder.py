@@ -97,10 +97,11 @@ def refuse_changed_photos(output_dir, images, *, show_progress=False):
     for photo, image in zip(before, images):
         photo["size"], photo["mtime_ns"], photo["digest"] = files[image.image_id]
     changed, now = find_changes(before, [image.image_path for image in images], show_progress=show_progress)
-    if changed is not None:
+    if changed:
+        image = images[changed[0]]
         raise ValueError(
-            f"The photo {images[changed].image_id!r} has changed since the training in this folder has begun: "
-            f"{images[changed].image_path} has other bytes. Put the one from before back to resume it, or pass another "
+            f"The photo {image.image_id!r} has changed since the training in this folder has begun: "
+            f"{image.image_path} has other bytes. Put the one from before back to resume it, or pass another "
             "output_dir to begin anew (initial_model=FOLDER/model begins with its weights). "
             f"Received: output_dir={str(output_dir)!r}"
         )
