@@ -99,7 +99,7 @@ def test_every_block_is_fenced_and_names_its_language(page):
 
 def test_readme_is_short_and_leads_to_every_page():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 200
+    assert len(text.splitlines()) <= 180
     assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= set(links(ROOT / "README.md"))
 
 
@@ -232,6 +232,7 @@ def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
     monkeypatch.setitem(scorings.SCORINGS, "cosine", None)  # taken away again in the end
     monkeypatch.setitem(selections.ATTENTIONS, "pairs", None)
     monkeypatch.setitem(DATASETS, "shades", None)
+    monkeypatch.setitem(keras_sat.SCORES, "dog", None)
     names = {}
     for block in python_blocks(ROOT / "docs" / "extending.md"):
         exec(compile(block, "extending.md", "exec"), names)
