@@ -218,5 +218,5 @@ class Training:
         begin = "" if self.plan.initial_model is not None else f"begin from a trained captioner {INITIAL_MODEL}, or "
         self.plan.say(
             f"the captions of dev are poor ({parts.as_text(parts.MONITORED, score)}{', all the same' * alike}): "
-            f"{begin}train on more photos; docs/troubleshooting.md, 10 and 16, says more"
+            f"{begin}train on more photos; docs/troubleshooting.md says more"
         )
