@@ -49,7 +49,7 @@ __all__ = [
     "gallery",
     "greedy_search",
     "ground",
-    "load_fast",
+    "load_litert",
     "plot_history",
     "sample_search",
 ]
@@ -972,7 +972,7 @@ def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = ..., **o
 def ground(
     results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ..., enlarge: int = ...
 ) -> Grounding: ...
-def load_fast(model: str | os.PathLike | None = ..., *, num_threads: int | None = ...) -> FastCaptioner: ...
+def load_litert(model: str | os.PathLike | None = ..., *, num_threads: int | None = ...) -> FastCaptioner: ...
 def plot_history(history: Any, ax: Any = ...) -> Any: ...
 def sample_search(
     step: Callable,

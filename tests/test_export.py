@@ -20,7 +20,7 @@ from data_utils import draw_scenes, load_image, photos_of_split
 from data_utils.files import exclusive_lock, write_whole
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
-from keras_sat.files.export import _decoded, _next_version, _stretched
+from keras_sat.deploy.export import _decoded, _next_version, _stretched
 
 BOTH = ["tf_saved_model", "litert"]
 WORDS = ["a", "red", "blue", "circle", "star", "is", "left", "of"]

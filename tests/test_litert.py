@@ -11,8 +11,8 @@ from tensorflow.lite.tools import flatbuffer_utils
 from data_utils import draw_scenes
 from keras_sat import Captioner
 from keras_sat.accelerated.switch import without_fast_twins
-from keras_sat.files.litert import SIGNATURES, file_with_signatures
-from keras_sat.files.litert_weights import rounded
+from keras_sat.deploy.litert import SIGNATURES, file_with_signatures
+from keras_sat.deploy.litert_weights import rounded
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
 GREEDY = {"max_length": 20, "no_repeat_ngram": 0}

@@ -14,10 +14,10 @@ from test_player import HOSTILE, Page
 from data_utils import draw_scenes, tokenise
 from data_utils.images import load_image
 from keras_sat import Captioner
+from keras_sat.deploy.page_export import write_page
+from keras_sat.deploy.page_runtime import runtime_files
+from keras_sat.deploy.page_server import page_server
 from keras_sat.pictures.player import figure_data
-from keras_sat.web.folder import write_page
-from keras_sat.web.runtime import runtime_files
-from keras_sat.web.serve import page_server
 
 pytestmark = pytest.mark.slow
 

@@ -19,6 +19,6 @@ def refuse_fork():
         raise ValueError(
             "This process was forked from one that has used TensorFlow, which would hang here. Start processes with "
             'multiprocessing.get_context("spawn"), or make the first captioner in each of them instead of before the '
-            "fork; a captioner of keras_sat.load_fast, without TensorFlow, can be forked while no thread captions. "
+            "fork; a captioner of keras_sat.load_litert, without TensorFlow, can be forked while no thread captions. "
             f"Received: process {os.getpid()}, forked from {_first_process()}"
         )

@@ -18,10 +18,11 @@ from fuzz_litert import fuzz
 
 from data_utils import draw_scenes
 from data_utils.files import exclusive_lock, read_sealed_json, write_json, write_sealed_json
-from keras_sat import Captioner, FastCaptioner, fast, load_fast
+from keras_sat import Captioner, FastCaptioner, load_litert
 from keras_sat.__main__ import main
 from keras_sat.command_line import commands
-from keras_sat.files.litert_folder import read_litert, write_litert
+from keras_sat.deploy import litert_captioner as fast
+from keras_sat.deploy.litert_folder import read_litert, write_litert
 from keras_sat.files.model_folder import PRETRAINED, pretrained_directory
 
 pytest.importorskip(
@@ -40,7 +41,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def quick(home):
-    return load_fast("scenes")
+    return load_litert("scenes")
 
 
 @pytest.fixture(scope="module")
@@ -94,17 +95,17 @@ def test_pictures_that_cannot_be_read(quick, pictures):
 
 def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures, capsys):
     folder = captioner.export(tmp_path / "exported", "litert")
-    greedy = load_fast(folder)
+    greedy = load_litert(folder)
     expected = captioner.caption(pictures / "02.png", num_beams=1)
     assert greedy.caption(pictures / "02.png").caption == expected.caption and not greedy.has_confidence
     with pytest.raises(ValueError, match="writes captions and reads none"):
         greedy.attend(pictures / "02.png", "a circle")
     (folder / "vocabulary.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match="vocabulary.txt: the file is damaged.*export the captioner again"):
-        load_fast(folder)
+        load_litert(folder)
     write_litert(folder, b"no network", captioner.vocabulary)
     with pytest.raises(ValueError, match="LiteRT cannot run this file"):
-        load_fast(folder)
+        load_litert(folder)
     (folder / "litert.json").unlink()
     assert main(["caption", str(pictures / "02.png"), "--model", str(folder)]) == 2
     said = capsys.readouterr().err
@@ -134,12 +135,12 @@ def test_another_model_has_another_file(home, quick, captioner, tmp_path):
     assert not fast.is_made(tmp_path / "other")
     for bad in ("nothing-there", tmp_path):
         with pytest.raises(ValueError, match="config.json|no folder of that name"):
-            load_fast(bad)
+            load_litert(bad)
 
 
 def test_the_file_is_made_once(home, quick, monkeypatch):
     monkeypatch.setattr(fast, "make_file", lambda model, wait_s: pytest.fail("it is there"))
-    load_fast("scenes", num_threads=1)
+    load_litert("scenes", num_threads=1)
 
 
 ONE = """
@@ -194,7 +195,7 @@ def test_what_cannot_be_made_costs_no_caption(pictures, monkeypatch, capsys, tmp
 def test_without_the_package(monkeypatch):
     monkeypatch.setattr(fast, "is_installed", lambda: False)
     with pytest.raises(ValueError, match="need the package ai-edge-litert"):
-        load_fast("scenes")
+        load_litert("scenes")
 
 
 # === Threads ===
@@ -253,7 +254,7 @@ def test_both_ways_take_the_same_captioner(traps, monkeypatch, model, expected):
     assert commands._captioner_of([*map(str, named)] or None, None) == expected
     assert Captioner.from_pretrained(*named) == expected
     on_the_command_line = commands._model_for_litert([*map(str, named)] or None, None, None, {})
-    assert fast.ready_captioner(on_the_command_line) == load_fast(*named) == fast.made_folder(expected)
+    assert fast.ready_captioner(on_the_command_line) == load_litert(*named) == fast.made_folder(expected)
 
 
 def test_an_export_runs_where_it_was_named(traps, pictures):
@@ -263,7 +264,7 @@ def test_an_export_runs_where_it_was_named(traps, pictures):
     assert fast.export_folder("./scenes") == Path("scenes") / "photo", "that of a page"
     (traps / "scenes" / "page.json").unlink()
     assert fast.export_folder("./scenes") is None
-    assert load_fast(traps / "scenes" / "photo").caption(pictures / "00.png").words
+    assert load_litert(traps / "scenes" / "photo").caption(pictures / "00.png").words
 
 
 def test_the_digest_that_a_model_claims_is_not_believed(home, quick, captioner, tmp_path):
@@ -273,7 +274,7 @@ def test_the_digest_that_a_model_claims_is_not_believed(home, quick, captioner, 
     (foreign / "config.json").write_text(text.replace(read_json_digest(foreign), digest))
     assert fast.ready_captioner(foreign) is None
     with pytest.raises(ValueError, match="config.json: the file is damaged"):
-        load_fast(foreign)
+        load_litert(foreign)
     copy = shutil.copytree(PRETRAINED / "scenes", tmp_path / "copy")
     assert fast.made_folder(Path(copy)) != fast.made_folder(PRETRAINED / "scenes")
 
@@ -318,8 +319,8 @@ DAMAGES = [
 def test_a_damaged_file_is_made_again(again, captioner, pictures, capsys, name, old, new):
     expected = captioner.caption(pictures / "05.png").caption
     damage_cached(name, old, new)
-    assert load_fast("scenes").caption(pictures / "05.png").caption == expected and len(again) == 1
-    load_fast("scenes")
+    assert load_litert("scenes").caption(pictures / "05.png").caption == expected and len(again) == 1
+    load_litert("scenes")
     assert len(again) == 1 and "is damaged and is made again" in capsys.readouterr().err
 
 
@@ -361,7 +362,7 @@ def test_where_litert_fails_tensorflow_captions(again, captioner, pictures, caps
     assert captured.err.count("\n") == 1 and "TensorFlow captions instead" in captured.err and again == []
     folder = fast.made_folder(PRETRAINED / "scenes")
     with pytest.raises(fast.LiteRTError, match="LiteRT cannot run this file"):
-        load_fast(folder).caption(paths[0])
+        load_litert(folder).caption(paths[0])
     assert main(["caption", *paths, "--model", str(folder)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -413,5 +414,5 @@ def test_they_wait_for_the_one_that_makes_the_file(again, monkeypatch, capsys):
         monkeypatch.setattr("builtins.print", say)
         with pytest.raises(ValueError, match="Another process is making a file"):
             fast.make_file("scenes")
-        assert load_fast("scenes").vocabulary and again == []
+        assert load_litert("scenes").vocabulary and again == []
     assert len(said) == 1 and "Another process is making a file for LiteRT" in said[0] and "600 s" in said[0]

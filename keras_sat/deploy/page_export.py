@@ -4,7 +4,7 @@ DIRECTORY/index.html, *.js, *.css    the page
 DIRECTORY/page.json                  which captioners it shows, and which files are its own
 DIRECTORY/photo/                     the captioner: model.tflite.gz, vocabulary.txt, litert.json, model.json, caption.py
 DIRECTORY/scenes-.../                the bundled captioners of drawn scenes, for the playground
-DIRECTORY/runtime/                   LiteRT.js, see `keras_sat.web.runtime`
+DIRECTORY/runtime/                   LiteRT.js, see `keras_sat.deploy.page_runtime`
 
 Other files that lie there beside a page, such as those of a repository, are left alone. The file .lock is empty; it
 lets one process write at a time.
@@ -19,14 +19,14 @@ from pathlib import Path
 
 from data_utils.files import exclusive_lock, read_json, write_json, write_whole
 from keras_sat.accelerated.switch import without_fast_twins
-from keras_sat.files.export import check_captioner, search_options, write_caption_script
-from keras_sat.files.litert import file_with_signatures
-from keras_sat.files.litert_folder import write_litert
-from keras_sat.files.litert_weights import rounded
+from keras_sat.deploy.export import check_captioner, search_options, write_caption_script
+from keras_sat.deploy.litert import file_with_signatures
+from keras_sat.deploy.litert_folder import write_litert
+from keras_sat.deploy.litert_weights import rounded
+from keras_sat.deploy.page_runtime import FILES, README, VERSION, runtime_files
 from keras_sat.files.model_folder import WEIGHTS_LICENSE
 from keras_sat.pictures.gallery import EMPTY_FIGURE
 from keras_sat.pictures.player import fill, template_part
-from keras_sat.web.runtime import FILES, README, VERSION, runtime_files
 
 PAGE = Path(__file__).parent / "page"
 MARK, PHOTO, LOCK = "page.json", "photo", ".lock"
@@ -65,7 +65,7 @@ def write_page(
         scenes: put the playground of drawn scenes on the page too.
         num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown: of the search, see
             `CaptionGenerator.caption_features`. So many captions as beams are offered.
-        precision: "int8": weights are rounded, see `keras_sat.files.litert_weights`; "float32": they are not.
+        precision: "int8": weights are rounded, see `keras_sat.deploy.litert_weights`; "float32": they are not.
         runtime: a folder into which npm has installed @litertjs/core; None: it is fetched once. Where it cannot be had,
             that of the page before stays, and without one the page is written without it, with a warning, and says
             itself what is missing.

@@ -1,10 +1,10 @@
 """Captions without TensorFlow: a captioner's file for LiteRT, run by the package ai-edge-litert.
 
-It captions a photo before TensorFlow is even imported. The file is that of `keras_sat.files.litert`, with float32
+It captions a photo before TensorFlow is even imported. The file is that of `keras_sat.deploy.litert`, with float32
 weights. An export has one (`keras-sat export --tflite` or `--web`); for a captioner that was saved, and for those that
 are bundled, it is made once, by TensorFlow, and kept where Keras keeps its downloads:
 
-    KERAS_HOME/keras_sat/litert-NAME-DIGEST/    see `keras_sat.files.litert_folder`
+    KERAS_HOME/keras_sat/litert-NAME-DIGEST/    see `keras_sat.deploy.litert_folder`
 
 NAME is that of a bundled captioner, or "model"; DIGEST is that of config.json, which holds the digests of the other
 files of a saved captioner. A folder with config.json is a saved captioner: no file for LiteRT that lies in it is run.
@@ -29,14 +29,14 @@ from data_utils.captions import tokenise
 from data_utils.files import clear_half_written, exclusive_lock, read_bytes, whole_folder
 from data_utils.images import load_image, photos_of
 from data_utils.quiet import nothing_on_standard_error
-from keras_sat.files.litert_folder import MANIFEST, MODEL, PACKED, read_litert, write_litert
+from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_litert, write_litert
 from keras_sat.files.model_folder import PRETRAINED, model_directory
 from keras_sat.installed import keras_home
 from keras_sat.options import EXTRAS
 from keras_sat.search.result import CaptionResult
 
 SEARCH = {"num_beams": 3, "max_length": 20}  # of the files that are made here: what `Captioner.caption` does by itself
-MISSING = "Captions without TensorFlow need the package ai-edge-litert: pip install ai-edge-litert, or keras_sat[fast]."
+MISSING = "Captions without TensorFlow need the package ai-edge-litert: pip install ai-edge-litert."
 PATIENCE = 600  # seconds to wait for another process that makes a file; it takes some ten
 
 
@@ -49,7 +49,7 @@ def is_installed() -> bool:
     return importlib.util.find_spec("ai_edge_litert") is not None
 
 
-def load_fast(model: str | os.PathLike | None = None, *, num_threads: int | None = None) -> FastCaptioner:
+def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | None = None) -> FastCaptioner:
     """Return a captioner that needs no TensorFlow, for programs that caption a photo now and then, and for servers.
 
     Args:
@@ -140,8 +140,8 @@ def _converted(directory):
     """Return the network of a saved captioner for LiteRT, bytes, and its Vocabulary; this takes TensorFlow."""
     from keras_sat.accelerated.switch import without_fast_twins
     from keras_sat.captioner import Captioner
-    from keras_sat.files.export import check_captioner, search_options
-    from keras_sat.files.litert import file_with_signatures
+    from keras_sat.deploy.export import check_captioner, search_options
+    from keras_sat.deploy.litert import file_with_signatures
 
     captioner = Captioner.load(directory)  # which checks its files
     check_captioner(captioner, ["litert"])
@@ -167,7 +167,7 @@ class FastCaptioner:
         Args:
             directory: with litert.json and the files that it names. The network in it runs in a parser that is not made
                 for hostile files: take it from somebody whom you trust.
-            num_threads: see `load_fast`.
+            num_threads: see `load_litert`.
         """
         from ai_edge_litert.interpreter import Interpreter
 

@@ -27,17 +27,17 @@ from data_utils.files import write_json, write_whole
 from data_utils.images import load_image
 from keras_sat import Captioner
 from keras_sat.__main__ import main
-from keras_sat.fast import export_folder
-from keras_sat.files.export import CAPTION_SCRIPT
-from keras_sat.files.litert_folder import read_litert
+from keras_sat.deploy import page_export
+from keras_sat.deploy import page_runtime as runtime
+from keras_sat.deploy.export import CAPTION_SCRIPT
+from keras_sat.deploy.litert_captioner import export_folder
+from keras_sat.deploy.litert_folder import read_litert
+from keras_sat.deploy.page_export import write_page
+from keras_sat.deploy.page_server import page_server, serve
 from keras_sat.files.model_folder import pretrained_directory
-from keras_sat.web import folder as web_folder
-from keras_sat.web import runtime
-from keras_sat.web.folder import write_page
-from keras_sat.web.serve import page_server, serve
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "keras_sat" / "web" / "page"
+PAGE = ROOT / "keras_sat" / "deploy" / "page"
 
 
 @pytest.fixture(scope="module")
@@ -231,8 +231,8 @@ def test_a_page_replaces_a_page_and_nothing_else(page, captioner, tmp_path, npm)
 @pytest.fixture
 def quick(monkeypatch):
     """Files of networks are not made: what is in them is no matter."""
-    monkeypatch.setattr(web_folder, "file_with_signatures", lambda *arguments: b"a network")
-    monkeypatch.setattr(web_folder, "rounded", lambda content: content)
+    monkeypatch.setattr(page_export, "file_with_signatures", lambda *arguments: b"a network")
+    monkeypatch.setattr(page_export, "rounded", lambda content: content)
 
 
 def files_of(folder):
@@ -275,7 +275,7 @@ def test_an_export_that_fails_leaves_the_page_from_before(page, captioner, tmp_p
     before = files_of(place)
     options = {"name": "Second", "scenes": False, "runtime": npm}
     with monkeypatch.context() as patched:
-        patched.setattr(web_folder, "rounded", lambda content: 1 / 0)
+        patched.setattr(page_export, "rounded", lambda content: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             write_page(captioner, place, **options)
     assert files_of(place) == before and not [path for path in place.iterdir() if path.suffix == ".part"]
@@ -287,7 +287,7 @@ def test_an_export_that_fails_leaves_the_page_from_before(page, captioner, tmp_p
 
     rename = os.replace
     with monkeypatch.context() as patched:
-        patched.setattr(web_folder.os, "replace", replace)
+        patched.setattr(page_export.os, "replace", replace)
         with pytest.raises(KeyboardInterrupt):
             write_page(captioner, place, **options)
     write_page(captioner, place, **options)
@@ -311,11 +311,11 @@ def test_without_a_runtime_the_page_says_what_is_missing(captioner, tmp_path, mo
     shutil.rmtree(page)
     with pytest.warns(UserWarning, match="The page lacks LiteRT.js"):
         write_page(captioner, page, scenes=False, show_progress=False)
-    web_folder.add_runtime(page, npm)
+    page_export.add_runtime(page, npm)
     assert {*runtime.FILES.values()} <= {path.name for path in (page / "runtime").iterdir()}
     with pytest.raises(ValueError, match="has its runtime already"):
-        web_folder.add_runtime(page, npm)
-    web_folder.add_runtime(page)
+        page_export.add_runtime(page, npm)
+    page_export.add_runtime(page)
     before = files_of(page)
     write_page(captioner, page, scenes=False, show_progress=False)  # nobody warns: that of before stays
     assert files_of(page) == before
@@ -476,12 +476,12 @@ def half_sent(port):
 
 
 def test_half_sent_requests_end_and_block_nobody(page, served, monkeypatch, capsys):
-    monkeypatch.setattr("keras_sat.web.serve.MOST_CONNECTIONS", 4)
+    monkeypatch.setattr("keras_sat.deploy.page_server.MOST_CONNECTIONS", 4)
     port = served(page)
     first, *others = [half_sent(port) for _ in range(12)]
     assert ask(port, "/main.js")[0].status == 200
     assert first.recv(1) == b""  # it made room
-    monkeypatch.setattr("keras_sat.web.serve._Handler.timeout", 0.05)
+    monkeypatch.setattr("keras_sat.deploy.page_server._Handler.timeout", 0.05)
     slow = half_sent(port)
     assert slow.recv(1) == b""  # after the time-out
     for connection in (first, *others, slow):
@@ -551,13 +551,13 @@ def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
     def write(captioner, directory, **options):
         written.append(options)
         Path(directory).mkdir(parents=True, exist_ok=True)
-        for name in ("index.html", *web_folder.OF_RUNTIME):
+        for name in ("index.html", *page_export.OF_RUNTIME):
             write_whole(Path(directory) / name, "")
         write_json(Path(directory) / "page.json", {"files": ["index.html"]})
         return Path(directory)
 
-    monkeypatch.setattr(web_folder, "write_page", write)
-    monkeypatch.setattr("keras_sat.web.serve.serve", lambda server, open_browser: server.server_close())
+    monkeypatch.setattr(page_export, "write_page", write)
+    monkeypatch.setattr("keras_sat.deploy.page_server.serve", lambda server, open_browser: server.server_close())
     command = ["export", "scenes", str(tmp_path / "page"), "--web", "--runtime", str(npm), "--num-beams", "2"]
     assert main(command) == 0
     assert written == [{"name": "scenes", "runtime": str(npm), "num_beams": 2}]

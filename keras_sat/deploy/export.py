@@ -18,8 +18,8 @@ import tensorflow as tf
 
 from data_utils.files import exclusive_lock, whole_folder, write_whole
 from keras_sat.accelerated.switch import without_fast_twins
-from keras_sat.files.litert import as_function, best_captions, greedy_file
-from keras_sat.files.litert_folder import WORDS, words_as_text, write_litert
+from keras_sat.deploy.litert import as_function, best_captions, greedy_file
+from keras_sat.deploy.litert_folder import WORDS, words_as_text, write_litert
 from keras_sat.files.saving import refuse_unbuilt
 from keras_sat.options import SearchOptions, count
 
