@@ -270,8 +270,7 @@ class Captioner(Trainer):
         Args:
             directory: made if it is not there.
             format: "tf_saved_model", "litert", or a list of both.
-            **options: num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown, jpeg; see
-                `keras_sat.deploy.export.export`.
+            **options: `jpeg`, and those of the search; see `keras_sat.deploy.export`.
 
         Returns: the path of the folder that was written.
         """

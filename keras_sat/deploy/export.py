@@ -3,12 +3,11 @@
     DIRECTORY/1/saved_model.pb, variables/    for TensorFlow Serving and `tf.saved_model.load`
     DIRECTORY/1/model.tflite                  for LiteRT: greedy search, one photo of the encoder's size
     DIRECTORY/1/caption.py                    captions pictures with model.tflite, without TensorFlow
-    DIRECTORY/1/vocabulary.txt                a token a line; the number of the line, from 0 on, is its id
+    DIRECTORY/1/vocabulary.txt                one token per line; the line number, from 0, is its id
     DIRECTORY/1/litert.json                   digests of model.tflite and vocabulary.txt, see `litert_folder`
 
-Both hold the captioner's own search as a graph, from pixels on, the encoder included; there is no second copy of it.
-A folder DIRECTORY/2 is the next export: TensorFlow Serving serves the one with the highest number. The file .lock is
-empty; it lets one process export at a time.
+Both hold the captioner's own search as a graph, from pixels on, the encoder included. The next export is DIRECTORY/2:
+TensorFlow Serving serves the highest number. The empty file .lock lets one process export at a time.
 """
 
 import shutil
@@ -18,7 +17,7 @@ import tensorflow as tf
 
 from data_utils.files import exclusive_lock, whole_folder, write_whole
 from keras_sat.accelerated.switch import without_fast_twins
-from keras_sat.deploy.litert import as_function, best_captions, greedy_file
+from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
 from keras_sat.deploy.litert_folder import WORDS, words_as_text, write_litert
 from keras_sat.files.saving import refuse_unbuilt
 from keras_sat.options import SearchOptions, count
@@ -27,113 +26,91 @@ FORMATS = ("tf_saved_model", "litert")
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
 
 
-def export(
-    captioner,
-    directory,
-    formats,
-    *,
-    num_beams=3,
-    length_penalty=None,
-    no_repeat_ngram=None,
-    max_length=20,
-    allow_unknown=False,
-    jpeg=True,
-):
-    """Write a captioner for programs without keras_sat; return the path of the folder that was made, DIRECTORY/NUMBER.
+def export(captioner, directory, formats, *, jpeg=True, **search):
+    """Write a captioner for programs without keras_sat; return the path of the new folder, DIRECTORY/NUMBER.
 
     Args:
         captioner: Captioner.
-        directory: made if it is not there. What is written is the folder `directory`/1, or the next number: an export
-            never replaces another.
+        directory: made if it is not there. An export never replaces another: the folder written is `directory`/1, or
+            the next number.
         formats: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which takes
             one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
-        num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown: of the search, see
-            `CaptionGenerator.caption_features`.
         jpeg: give the SavedModel a second signature, which takes JPEG or PNG files.
+        **search: options of the search, see `search_arguments`.
 
     Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any size:
-    they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and knows nothing of the
-    orientation that a camera notes in its files, nor of transparency. Both give `captions` (photos,); `words` (photos,
-    max_length), "" behind the last; `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos,
-    max_length, rows, columns); with a sentinel `from_photo` (photos, max_length). model.tflite gives `token_ids` (1,
-    max_length) instead of words, which vocabulary.txt beside it has, and `word_probs` (1, max_length).
+    they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and ignores the orientation that
+    a camera notes in its files, and transparency. Both give `captions` (photos,); `words` (photos, max_length), ""
+    after the last; `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos, max_length, rows,
+    columns); with a sentinel `from_photo` (photos, max_length). model.tflite gives `token_ids` (1, max_length), to be
+    looked up in vocabulary.txt, instead of words, and `word_probs` (1, max_length).
     """
     formats = list(formats) if isinstance(formats, (list, tuple)) else [formats]
     if not formats or not all(name in FORMATS for name in formats):
         raise ValueError(f"Expected one of: {', '.join(FORMATS)}, or a list of them. Received: format={formats}")
-    greedy, beams = search_options(
-        captioner,
-        num_beams=num_beams,
-        length_penalty=length_penalty,
-        no_repeat_ngram=no_repeat_ngram,
-        max_length=max_length,
-        allow_unknown=allow_unknown,
-    )
-    check_captioner(captioner, formats)
+    greedy, beams = search_arguments(captioner, **search)
+    check_captioner(captioner, for_litert="litert" in formats)
     directory = Path(directory).expanduser()
     if "[" in str(directory) and "tf_saved_model" in formats:
         raise ValueError(
-            "TensorFlow takes [ in a path for a pattern, and could not load what lies there. Choose another folder. "
+            "TensorFlow reads [ in a path as a pattern and could not load the export. Choose another folder. "
             f"Received: directory={str(directory)!r}"
         )
-    _next_version(directory)  # refuses any other folder before anything is written into it
-    with exclusive_lock(directory / ".lock", f"is exporting into {directory}"), without_fast_twins():
+    _next_version(directory)  # rejects any other folder before anything is written into it
+    with exclusive_lock(directory / ".lock", f"is exporting into {directory}"):
         for leftover in directory.glob(".[0-9]*.part"):  # of an export that was killed
             shutil.rmtree(leftover, ignore_errors=True)
         folder = _next_version(directory)
         with whole_folder(folder) as temporary:
             if "tf_saved_model" in formats:
-                _write_saved_model(captioner, temporary, greedy | beams | {"num_results": 1} if beams else greedy, jpeg)
+                _write_saved_model(captioner, temporary, beams, jpeg)
             if "litert" in formats:
-                write_litert(temporary, greedy_file(captioner, greedy), captioner.vocabulary)
-                write_caption_script(temporary)
+                content = litert_file(captioner, greedy, beams, signatures=["serving_default"])
+                write_litert(temporary, content, captioner.vocabulary)
+                write_whole(temporary / "caption.py", CAPTION_SCRIPT.read_bytes())
             else:
                 write_whole(temporary / WORDS, words_as_text(captioner.vocabulary))
     return folder
 
 
-def search_options(captioner, *, num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown):
-    """Return two dicts of checked arguments of `CaptionGenerator.search`: of greedy search, and what beam search adds.
+def search_arguments(
+    captioner, *, num_beams=3, length_penalty=None, no_repeat_ngram=None, max_length=20, allow_unknown=False
+):
+    """Return the arguments of `CaptionGenerator.search`, checked: two dicts, for greedy search and with all beams.
 
-    The second is empty for one beam. Where an argument is None, the captioner's own is taken.
+    Args: see `keras_sat.options.SearchOptions`. None takes the captioner's own.
     """
     count().check("num_beams", num_beams)
     SearchOptions.check(max_length=max_length, length_penalty=length_penalty, no_repeat_ngram=no_repeat_ngram)
-    length_penalty = captioner.length_penalty if length_penalty is None else length_penalty
     no_repeat_ngram = captioner.no_repeat_ngram if no_repeat_ngram is None else no_repeat_ngram
+    length_penalty = captioner.length_penalty if length_penalty is None else length_penalty
     greedy = {"max_length": max_length, "allow_unknown": allow_unknown, "no_repeat_ngram": no_repeat_ngram}
-    return greedy, {"num_beams": num_beams, "length_penalty": length_penalty} if num_beams > 1 else {}
+    return greedy, greedy if num_beams == 1 else {**greedy, "num_beams": num_beams, "length_penalty": length_penalty}
 
 
-def write_caption_script(directory):
-    """Write the script that captions pictures with the file for LiteRT that lies beside it."""
-    write_whole(directory / "caption.py", CAPTION_SCRIPT.read_bytes())
-
-
-def check_captioner(captioner, formats):
-    """Refuse a captioner that cannot be exported."""
+def check_captioner(captioner, *, for_litert):
+    """Reject a captioner that cannot be exported."""
     refuse_unbuilt(captioner, "export")
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
     if captioner.feature_shape != (rows * columns, feature_dim):
         raise ValueError(
-            f"The encoder makes features of shape {(rows * columns, feature_dim)} of a photo, and the captioner was "
-            f"built for other ones: it can only be given features. Received: feature_shape={captioner.feature_shape}"
+            f"The encoder makes features of shape {(rows * columns, feature_dim)}, but the captioner was built for "
+            f"others: it can only be given features. Received: feature_shape={captioner.feature_shape}"
         )
     dtype = captioner.decoder.compute_dtype
-    if "litert" in formats and dtype != "float32":
+    if for_litert and dtype != "float32":
         raise ValueError(
-            "LiteRT computes in float32. Save the captioner, and load it in a program that leaves Keras' dtype policy "
-            f"as it is: its weights are float32 all the same. Received: a captioner that computes in {dtype}"
+            "LiteRT computes in float32. Save the captioner and load it in a program that keeps Keras' default dtype "
+            f"policy: its weights are float32. Received: a captioner that computes in {dtype}"
         )
 
 
 def _next_version(directory):
     """Return the path of the first number that is not taken in a folder of exports."""
-    if directory.is_file():
-        raise ValueError(f"Expected the name of a folder, and this is a file. Received: directory={str(directory)!r}")
-    if directory.suffix in (".tflite", ".keras", ".h5"):
+    if directory.is_file() or directory.suffix in (".tflite", ".keras", ".h5"):
         raise ValueError(
-            f"An export is a folder; the file in it is called model.tflite. Received: directory={str(directory)!r}"
+            "Expected the name of a folder, in which the file is called model.tflite. "
+            f"Received: directory={str(directory)!r}"
         )
     versions = [0]
     for path in directory.iterdir() if directory.exists() else ():
@@ -196,23 +173,19 @@ def _decoded(content, size):
     return tf.switch_case(tf.reduce_sum(tf.cast(times >= [2, 4, 8], tf.int32)), [at(1), at(2), at(4), at(8)])
 
 
-def _write_saved_model(captioner, directory, options, jpeg):
+def _write_saved_model(captioner, directory, search, jpeg):
     size = captioner.photo_sizes[0]
     tokens = tf.constant(captioner.vocabulary.tokens)
 
     def with_words(photos):
-        found, num_words = best_captions(captioner, photos, options)
-        is_word = tf.sequence_mask(num_words, options["max_length"])
-        words = tf.where(is_word, tf.gather(tokens, found.token_ids), "")
-        return {
-            "captions": tf.strings.strip(tf.strings.reduce_join(words, axis=1, separator=" ")),
-            "words": words,
-            "num_words": num_words,
-            "log_prob": found.log_probs,
-            "attention_weights": found.attention_weights,
-            **found.extras,
-            "is_finished": found.is_finished,
-        }
+        found = captioner.generator.search(captioner.features(photos), **search)
+        best = tf.nest.map_structure(lambda x: x[:, 0], found)
+        outputs = outputs_of(captioner, best)
+        del outputs["word_probs"]
+        is_word = tf.sequence_mask(outputs["num_words"], search["max_length"])
+        words = tf.where(is_word, tf.gather(tokens, outputs.pop("token_ids")), "")
+        captions = tf.strings.strip(tf.strings.reduce_join(words, axis=1, separator=" "))
+        return {**outputs, "captions": captions, "words": words, "is_finished": best.is_finished}
 
     shared = as_function(with_words, tf.TensorSpec((None, *size, 3), tf.uint8))
 
@@ -225,13 +198,8 @@ def _write_saved_model(captioner, directory, options, jpeg):
 
         return shared(tf.map_fn(seen, image_bytes, fn_output_signature=tf.TensorSpec((*size, 3), tf.uint8)))
 
-    module = tf.Module()
-    module.serve = as_function(serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images"))
-    signatures = {"serving_default": module.serve}
+    signatures = {"serving_default": as_function(serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images"))}
     if jpeg:
-        module.serve_jpeg = as_function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes"))
-        signatures["serving_jpeg"] = module.serve_jpeg
-    module.weights = list(shared.get_concrete_function().variables)  # and nothing of an optimizer, or of metrics
-    tf.saved_model.save(
-        module, str(directory), signatures, tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-    )
+        signatures["serving_jpeg"] = as_function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes"))
+    with without_fast_twins():
+        save(directory, signatures)

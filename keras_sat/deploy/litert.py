@@ -1,132 +1,106 @@
 """A captioner as a file for LiteRT (TensorFlow Lite): for phones, browsers, and Python without TensorFlow.
 
-`greedy_file` has one signature: a photo in, the caption of greedy search out. `file_with_signatures` has what a page
-needs that plays with a captioner, each for one photo:
+Each signature of the file is for one photo:
 
-    serving_default   images                 -> the caption of greedy search, as in `greedy_file`
+    serving_default   images                 -> the caption of greedy search
     encode            images                 -> features
-    beams             features               -> the best captions of beam search, best first
-    attend            features, token_ids    -> where it looks while it reads a caption that is given
+    beams             features               -> the captions of beam search, best first
+    attend            features, token_ids    -> where the captioner looks while it reads a given caption
 
-All of it is the captioner's own search as a graph, in operations that LiteRT has built in; the signatures share their
-weights.
+They are the captioner's own search as a graph, in operations that LiteRT has built in, and share their weights.
 """
 
 import tempfile
 
 import tensorflow as tf
 
+from keras_sat.accelerated.switch import without_fast_twins
+
 SIGNATURES = ("serving_default", "encode", "beams", "attend")
 
 
-def best_captions(captioner, photos, options):
-    """Return the SearchResult of the best captions of photos of the encoder's size, and their numbers of words.
-
-    Its maps are (photos, max_length, rows, columns), 0 behind the last word.
+def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
+    """Return the content of a file for LiteRT, bytes.
 
     Args:
         captioner: Captioner.
-        photos: uint8 (photos, height, width, 3).
-        options: dict of the arguments of `CaptionGenerator.search`.
+        greedy, beams: dicts of the arguments of `CaptionGenerator.search`, see `search_arguments`. All beams are
+            results.
+        signatures: names out of SIGNATURES.
     """
-    found = captioner.generator.search(captioner.features(photos), **options)
-    found = tf.nest.map_structure(lambda x: x[:, 0], found)
-    return _with_maps(captioner, found, options["max_length"])
+    search = captioner.generator.search
 
-
-def greedy_file(captioner, greedy):
-    """Return the content of a file with the greedy search as its only signature.
-
-    Args:
-        captioner: Captioner.
-        greedy: dict of the arguments of `CaptionGenerator.search`.
-    """
-    module = tf.Module()
-    module.serve = as_function(_greedy(captioner, greedy), _photo_spec(captioner))
-    concrete = module.serve.get_concrete_function()
-    module.weights = list(concrete.variables)
-    return tf.lite.TFLiteConverter.from_concrete_functions([concrete], module).convert()
-
-
-def file_with_signatures(captioner, greedy, beams):
-    """Return the content of a file with all of SIGNATURES.
-
-    Args:
-        captioner: Captioner.
-        greedy, beams: dicts of the arguments of `CaptionGenerator.search`, the second for what beam search adds; as
-            many results come as there are beams.
-    """
-    if beams:
-        beams = {**beams, "num_results": beams["num_beams"]}
-    beams = {**greedy, **beams}
-    features_spec = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")
-    ids_spec = tf.TensorSpec((1, greedy["max_length"]), tf.int32, "token_ids")
+    def serving_default(images):
+        return outputs_of(captioner, _of_one_photo(search(captioner.features(images), **greedy)))
 
     def encode(images):
         return {"features": captioner.features(images)}
 
-    def search(features):
-        found = captioner.generator.search(features, **beams)
-        return _of_one_photo(captioner, found, features, beams["max_length"], with_confidence=True)
+    def best(features):
+        found = _of_one_photo(search(features, **beams, num_results=beams.get("num_beams", 1)))
+        outputs = outputs_of(captioner, found)
+        if captioner.confidence is not None:
+            outputs["confidence"] = captioner.confidence.in_graph(found.log_probs, found.lengths, features)
+        return outputs
 
     def attend(features, token_ids):
-        found = captioner.generator.follow(features, token_ids)
-        return _of_one_photo(captioner, found, features, greedy["max_length"])
+        return outputs_of(captioner, _of_one_photo(captioner.generator.follow(features, token_ids)))
 
-    module = tf.Module()
-    module.serving_default = as_function(_greedy(captioner, greedy), _photo_spec(captioner))
-    module.encode = as_function(encode, _photo_spec(captioner))
-    module.beams = as_function(search, features_spec)
-    module.attend = as_function(attend, features_spec, ids_spec)
-    signatures = {name: getattr(module, name).get_concrete_function() for name in SIGNATURES}
-    weights = {id(variable): variable for one in signatures.values() for variable in one.variables}
-    module.weights = list(weights.values())
-    with tempfile.TemporaryDirectory() as folder:
-        tf.saved_model.save(module, folder, signatures)
-        return tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(SIGNATURES)).convert()
-
-
-def as_function(function, *specs):
-    return tf.function(function, input_signature=specs, autograph=False)
+    images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
+    features = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")
+    token_ids = tf.TensorSpec((1, greedy["max_length"]), tf.int32, "token_ids")
+    functions = {
+        "serving_default": as_function(serving_default, images),
+        "encode": as_function(encode, images),
+        "beams": as_function(best, features),
+        "attend": as_function(attend, features, token_ids),
+    }
+    with without_fast_twins(), tempfile.TemporaryDirectory() as folder:
+        save(folder, {name: functions[name] for name in signatures})
+        return tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(signatures)).convert()
 
 
-def _photo_spec(captioner):
-    return tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
+def outputs_of(captioner, found):
+    """Return the outputs for captions, a dict of tensors that are 0 after the last word.
 
-
-def _greedy(captioner, options):
-    def ids_and_maps(images):
-        found, num_words = best_captions(captioner, images, options)
-        return _outputs(found, num_words)
-
-    return ids_and_maps
-
-
-def _of_one_photo(captioner, found, features, max_length, with_confidence=False):
-    """Return the outputs of all results of one photo, the best first: (results, ...)."""
-    lengths = found.lengths[0]
-    found, num_words = _with_maps(captioner, tf.nest.map_structure(lambda x: x[0], found), max_length)
-    outputs = _outputs(found, num_words)
-    if with_confidence and captioner.confidence is not None:
-        outputs["confidence"] = captioner.confidence.in_graph(found.log_probs, lengths, features)
-    return outputs
-
-
-def _outputs(found, num_words):
+    Args:
+        captioner: Captioner.
+        found: SearchResult whose tensors are (captions, ...). The maps become (captions, max_length, rows, columns).
+    """
+    num_words = found.lengths - tf.cast(found.is_finished, tf.int32)
+    is_word = tf.sequence_mask(num_words, found.token_ids.shape[1], tf.float32)
+    maps = found.attention_weights * is_word[:, :, None]
     return {
         "token_ids": found.token_ids,
         "num_words": num_words,
         "log_prob": found.log_probs,
-        "word_probs": found.word_probs,
-        "attention_weights": found.attention_weights,
-        **found.extras,
+        "word_probs": found.word_probs * is_word,
+        "attention_weights": tf.reshape(maps, (-1, maps.shape[1], *captioner.rows_and_columns())),
+        **{name: tf.squeeze(x * is_word[:, :, None], -1) for name, x in found.extras.items()},
     }
 
 
-def _with_maps(captioner, found, max_length):
-    """Return a SearchResult (captions, ...) with maps that have rows and columns, and the numbers of words."""
-    num_words = found.lengths - tf.cast(found.is_finished, tf.int32)
-    is_word = tf.sequence_mask(num_words, max_length, tf.float32)
-    maps = tf.reshape(found.attention_weights * is_word[:, :, None], (-1, max_length, *captioner.rows_and_columns()))
-    extras = {name: tf.squeeze(x * is_word[:, :, None], -1) for name, x in found.extras.items()}
-    return found._replace(attention_weights=maps, extras=extras, word_probs=found.word_probs * is_word), num_words
+def as_function(function, *specs):
+    """Return a tf.function with one graph, for inputs of these specs."""
+    return tf.function(function, input_signature=specs, autograph=False)
+
+
+def save(directory, signatures):
+    """Write a SavedModel with the weights that its signatures use, and nothing of an optimizer.
+
+    Args:
+        directory: the folder.
+        signatures: dict from names to what `as_function` returns. The functions are methods of the SavedModel too,
+            under their own names.
+    """
+    module = tf.Module()
+    for function in signatures.values():
+        setattr(module, function.python_function.__name__, function)
+    concrete = [function.get_concrete_function() for function in signatures.values()]
+    module.weights = list({id(variable): variable for one in concrete for variable in one.variables}.values())
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    tf.saved_model.save(module, str(directory), signatures, options)
+
+
+def _of_one_photo(found):
+    return tf.nest.map_structure(lambda x: x[0], found)

@@ -1,19 +1,18 @@
 """LiteRT for browsers: from an npm folder, or fetched once, at a pinned version and with a checked digest.
 
-A page needs LiteRT.js, the script with which a browser runs the network. It is not part of this package: it is 19 MB
-large. It is taken from a folder into which npm has installed it, or fetched once from npm's registry into the folder
-where Keras keeps what it has downloaded.
+A page needs LiteRT.js, the script with which a browser runs the network. This package does not hold it, since it is 19
+MB large. It comes from a folder into which npm has installed it, or from npm's registry: two archives, which are kept
+where Keras keeps its downloads.
 """
 
 import base64
 import hashlib
 import os
-import shutil
 import tarfile
 from pathlib import Path
 
 from data_utils.downloads import fetch
-from data_utils.files import clear_half_written, exclusive_lock, read_json, whole_folder, write_whole
+from data_utils.files import read_json
 from keras_sat.installed import keras_home
 
 VERSION = "2.5.3"
@@ -28,8 +27,6 @@ WASM = ("litert_wasm_internal", "litert_wasm_compat_internal")  # the second for
 FILES = {"core/dist/index.js": "index.js", "wasm-utils/dist/index.js": "wasm-utils.js"} | {
     f"core/wasm/{name}.{ending}": f"{name}.{ending}" for name in WASM for ending in ("js", "wasm")
 }
-KEPT = (*FILES, "core/package.json")  # of what is fetched: the last says which version it is
-LARGEST = 50_000_000  # bytes of a file in a package
 _LINES = "\n".join(f"    {name:<36}from @litertjs/{place}" for place, name in FILES.items())
 README = f"""LiteRT.js {VERSION}, the script with which a browser runs the network (Google, Apache License 2.0:
 https://www.apache.org/licenses/LICENSE-2.0).
@@ -47,27 +44,21 @@ def runtime_files(folder=None, *, show_progress=True):
     """Return a dict from the names of the runtime's files to their contents.
 
     Args:
-        folder: into which npm has installed @litertjs/core: node_modules, or the folder that holds it. None: what was
-            fetched before, else it is fetched from npm's registry.
+        folder: into which npm has installed @litertjs/core: node_modules, or the folder that holds it. None: the
+            archives that were fetched before, or are fetched from npm's registry now.
         show_progress: show progress on standard error.
 
     Raises:
         ValueError: the files are not in the folder, or they cannot be fetched.
     """
-    place = _fetched(show_progress) if folder is None else _installed(Path(folder).expanduser())
-    files = {}
-    for source, name in FILES.items():
-        try:
-            files[name] = (place / source).read_bytes()
-        except OSError as error:
-            raise ValueError(f"{place / source}: LiteRT.js {VERSION} is not whole ({error.strerror}).") from None
-    # A page has no list of packages in which a browser could look the other one up.
+    files = _fetched(show_progress) if folder is None else _installed(Path(folder).expanduser())
+    # A page has no list of packages in which a browser could look up the second one.
     files["index.js"] = files["index.js"].replace(b'"@litertjs/wasm-utils"', b'"./wasm-utils.js"')
     return files
 
 
 def _installed(folder):
-    """Return the folder @litertjs into which npm has installed both packages, in the pinned version."""
+    """Return the files of both packages, in the pinned version, from a folder of npm."""
     places = [folder / "node_modules" / "@litertjs", folder / "@litertjs", folder]
     place = next((place for place in places if (place / "core").is_dir()), None)
     if place is None:
@@ -79,62 +70,33 @@ def _installed(folder):
     version = package.get("version") if isinstance(package, dict) else None
     if version != VERSION:
         raise ValueError(
-            f"Expected LiteRT.js {VERSION}, with which the page was tried: `npm install @litertjs/core@{VERSION}`. "
+            f"Expected LiteRT.js {VERSION}: `npm install @litertjs/core@{VERSION}`. "
             f"Received: runtime={str(folder)!r}, which has {version}"
         )
-    return place
+    try:
+        return {name: (place / source).read_bytes() for source, name in FILES.items()}
+    except OSError as error:
+        raise ValueError(f"{error.filename}: this file of LiteRT.js {VERSION} is missing ({error.strerror}).") from None
 
 
 def _fetched(show_progress):
-    """Return the folder of both packages; they are fetched where they are not there yet."""
-    folder = keras_home() / "keras_sat" / f"litertjs-{VERSION}"
-    if _is_whole(folder):
-        return folder
-    with exclusive_lock(folder.parent / ".litertjs.lock", f"is fetching LiteRT.js into {folder}"):
-        clear_half_written(folder)
-        if not _is_whole(folder):
-            shutil.rmtree(folder, ignore_errors=True)  # somebody has removed a part of it
-            _fetch_into(folder, show_progress)
-    return folder
-
-
-def _is_whole(folder):
-    return all((folder / source).is_file() for source in KEPT)
-
-
-def _fetch_into(folder, show_progress):
+    """Return the files of both packages from their archives, which are fetched where they are missing."""
     registry = os.environ.get("NPM_CONFIG_REGISTRY", REGISTRY).rstrip("/")
-    archives = {name: folder.parent / f"{name}-{VERSION}.tgz" for name in DIGESTS}
-    for name, archive in archives.items():
+    files = {}
+    for package, digest in DIGESTS.items():
+        archive = keras_home() / "keras_sat" / f"litertjs-{package}-{VERSION}.tgz"
         try:
-            fetch(f"{registry}/@litertjs/{name}/-/{archive.name}", archive, show_progress=show_progress)
+            fetch(f"{registry}/@litertjs/{package}/-/{package}-{VERSION}.tgz", archive, show_progress=show_progress)
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"LiteRT.js cannot be fetched: {error} Without a network, run `npm install @litertjs/core@{VERSION}` "
                 "where there is one, and name its folder: runtime=... (--runtime node_modules on the command line)."
             ) from None
-        if base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() != DIGESTS[name]:
+        if base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() != digest:
             archive.unlink()
-            raise ValueError(
-                f"What {registry} gave for @litertjs/{name} {VERSION} is not what npm has published under that version."
-            )
-    with whole_folder(folder) as temporary:
-        for name, archive in archives.items():
-            _unpack(archive, name, temporary)
-    for archive in archives.values():
-        archive.unlink()
-
-
-def _unpack(archive, name, folder):
-    """Write the files of a package that a page needs, looked up by name: no path in the archive is followed."""
-    with tarfile.open(archive) as packed:
-        for source in KEPT:
-            package, _, path = source.partition("/")
-            if package != name:
-                continue
-            member = packed.getmember(f"package/{path}")
-            if not member.isfile() or member.size > LARGEST:
-                raise ValueError(f"{archive}: {path} is not a file as it should be.")
-            target = folder / source
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(target, packed.extractfile(member).read())
+            raise ValueError(f"What {registry} sent is not @litertjs/{package} {VERSION} as npm has published it.")
+        with tarfile.open(archive) as packed:
+            for source, name in FILES.items():
+                if source.startswith(f"{package}/"):
+                    files[name] = packed.extractfile(source.replace(package, "package", 1)).read()
+    return files
