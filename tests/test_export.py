@@ -176,7 +176,7 @@ def built(**options):
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
     captioner.build(((None, rows * columns, feature_dim), (None, None)))
     for weight in captioner.decoder.trainable_variables:
-        weight.assign(3 * weight)  # so that words and maps are not all alike
+        weight.assign(3 * weight)  # words and maps should differ
     bias = np.zeros(len(captioner.vocabulary))
     bias[[captioner.vocabulary.end_token_id, captioner.vocabulary.unk_token_id]] = -2, 2
     captioner.decoder.readout.word_logits.bias.assign(bias)

@@ -190,9 +190,6 @@ def test_without_the_package(monkeypatch):
         load_litert("scenes")
 
 
-# === Threads ===
-
-
 def test_eight_threads_share_one(quick):
     photos = [scene.image for scene in draw_scenes(8, seed=6)]
     expected = [quick.caption(photo) for photo in photos]
@@ -305,25 +302,20 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("name, old, new", DAMAGES)
-def test_a_damaged_file_is_made_again(again, captioner, pictures, capsys, name, old, new):
-    expected = captioner.caption(pictures / "05.png").caption
-    damage_cached(name, old, new)
-    assert load_litert("scenes").caption(pictures / "05.png").caption == expected and len(again) == 1
-    load_litert("scenes")
-    assert len(again) == 1 and "is damaged and is made again" in capsys.readouterr().err
-
-
-def test_a_damaged_file_on_the_command_line(again, captioner, pictures, capsys, monkeypatch):
-    damage_cached(*DAMAGES[0])
+def test_a_damaged_file_is_made_again(again, captioner, pictures, capsys, monkeypatch, name, old, new):
     picture = str(pictures / "05.png")
-    expected = f"{picture}\t{captioner.caption(picture).caption}\n"
+    expected = captioner.caption(picture).caption
+    damage_cached(name, old, new)
+    assert load_litert("scenes").caption(picture).caption == expected and len(again) == 1
+    assert "is damaged and is made again" in capsys.readouterr().err
+    damage_cached(name, old, new)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    for said in (["is damaged and is made again", "making this model ready"], []):
+    for said in (["is damaged and is made again", "making this model ready"], []):  # on the command line
         assert main(["caption", picture, "--model", "scenes"]) == 0
         captured = capsys.readouterr()
-        assert captured.out == expected and all(line in captured.err for line in said)
+        assert captured.out == f"{picture}\t{expected}\n" and all(line in captured.err for line in said)
         assert captured.err.count("keras-sat: ") == len(said)
-    assert len(again) == 1
+    assert len(again) == 2
 
 
 def test_where_litert_fails_tensorflow_captions(again, captioner, pictures, capsys, monkeypatch):

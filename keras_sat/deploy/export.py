@@ -76,7 +76,9 @@ def export(captioner, directory, formats, *, jpeg=True, **search):
 def search_arguments(
     captioner, *, num_beams=3, length_penalty=None, no_repeat_ngram=None, max_length=20, allow_unknown=False
 ):
-    """Return the arguments of `CaptionGenerator.search`, checked: two dicts, for greedy search and with all beams.
+    """Return the arguments of `CaptionGenerator.search`, checked: a dict for greedy search, and one with all beams.
+
+    All beams are results, best first.
 
     Args: see `keras_sat.options.SearchOptions`. None takes the captioner's own.
     """
@@ -85,7 +87,8 @@ def search_arguments(
     no_repeat_ngram = captioner.no_repeat_ngram if no_repeat_ngram is None else no_repeat_ngram
     length_penalty = captioner.length_penalty if length_penalty is None else length_penalty
     greedy = {"max_length": max_length, "allow_unknown": allow_unknown, "no_repeat_ngram": no_repeat_ngram}
-    return greedy, greedy if num_beams == 1 else {**greedy, "num_beams": num_beams, "length_penalty": length_penalty}
+    beams = {"num_beams": num_beams, "num_results": num_beams, "length_penalty": length_penalty}
+    return greedy, greedy if num_beams == 1 else greedy | beams
 
 
 def check_captioner(captioner, *, for_litert):
@@ -130,8 +133,8 @@ def _next_version(directory):
 def _stretched(photos, size):
     """Return photos of any size as `load_image` stretches them, bit for bit: one side first, then the other.
 
-    Captions hang on a bit: with `tf.image.resize`, rounded after each side, one pixel in a hundred was off by one, and
-    2 of 100 photos got another caption.
+    Captions depend on single bits: `tf.image.resize`, rounded after each side, was off by one in 1 % of the pixels,
+    and changed 2 of 100 captions.
     """
     height, width = size
     photos = tf.transpose(photos, (2, 0, 1, 3))  # the side that is stretched comes first
@@ -140,13 +143,13 @@ def _stretched(photos, size):
 
 
 def _stretched_to(photos, length):
-    """Return photos stretched along their first axis, uint8: Pillow's bilinear filter, in its arithmetic.
+    """Return photos stretched along their first axis, uint8, by Pillow's bilinear filter in its own arithmetic.
 
-    It weighs the pixels in 22 bits, and rounds to 8 after each side. Whole numbers below 2**53 are exact in float64.
+    Weights have 22 bits, and pixels are rounded to 8. Whole numbers below 2**53 are exact in float64.
     """
     before = tf.shape(photos)[0]
     scale = tf.cast(before, tf.float64) / length
-    reach = tf.maximum(scale, 1.0)  # where there are fewer pixels afterwards, each is a mean of many
+    reach = tf.maximum(scale, 1.0)  # with fewer pixels afterwards, each is a mean of many
     centres = (tf.range(length, dtype=tf.float64) + 0.5) * scale
     distances = tf.cast(tf.range(before), tf.float64) - centres[:, None] + 0.5
     weights = tf.maximum(1.0 - tf.abs(distances / reach), 0.0)
@@ -158,10 +161,10 @@ def _stretched_to(photos, length):
 
 
 def _decoded(content, size):
-    """Return the photo of a JPEG or PNG file, (height, width, 3), as `load_image` decodes it before it is stretched.
+    """Return the photo of a JPEG or PNG file, (height, width, 3), as `load_image` decodes it before it stretches it.
 
-    Large JPEGs are decoded at a fraction of their size there, and all with the exact transform: with TensorFlow's usual
-    one, which is faster, 18 of 100 photos got another caption.
+    It decodes large JPEGs at a fraction of their size, and all with the exact transform: TensorFlow's default, which is
+    faster, changed 18 of 100 captions.
     """
 
     def at(ratio):

@@ -24,8 +24,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
 
     Args:
         captioner: Captioner.
-        greedy, beams: dicts of the arguments of `CaptionGenerator.search`, see `search_arguments`. All beams are
-            results.
+        greedy, beams: dicts of the arguments of `CaptionGenerator.search`, see `search_arguments`.
         signatures: names out of SIGNATURES.
     """
     search = captioner.generator.search
@@ -37,7 +36,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
         return {"features": captioner.features(images)}
 
     def best(features):
-        found = _of_one_photo(search(features, **beams, num_results=beams.get("num_beams", 1)))
+        found = _of_one_photo(search(features, **beams))
         outputs = outputs_of(captioner, found)
         if captioner.confidence is not None:
             outputs["confidence"] = captioner.confidence.in_graph(found.log_probs, found.lengths, features)

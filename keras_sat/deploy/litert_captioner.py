@@ -220,7 +220,16 @@ class FastCaptioner:
 
     def attend_each(self, images: Any, caption: str, *, errors: str = "raise") -> Iterator[tuple[Any, Any]]:
         """Yield (image, CaptionResult of the given caption) for each of many photos; see `caption_each`."""
-        words, ids = tokenise(caption), self._ids_of(caption)
+        if not self._most_ids:
+            raise ValueError(
+                "This file writes captions and reads none: `keras-sat export MODEL DIRECTORY --web` makes one that "
+                f"does both. Received: caption={caption!r}"
+            )
+        words = tokenise(caption)
+        if not 0 < len(words) < self._most_ids:
+            raise ValueError(f"Expected a caption of 1 to {self._most_ids - 1} words. Received: caption={caption!r}")
+        ids = np.zeros((1, self._most_ids), np.int32)  # padded with `<pad>`
+        ids[0, : len(words) + 1] = [*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id]
 
         def attend(photo):
             with self._interpreting():
@@ -259,20 +268,6 @@ class FastCaptioner:
         self._greeted.add(name)
         with nothing_on_standard_error() if is_first else contextlib.nullcontext():  # LiteRT prints a greeting
             return self._runners[name](**inputs)
-
-    def _ids_of(self, caption):
-        """Return the ids of a given caption, int32 (1, max_length), padded with `<pad>`."""
-        if not self._most_ids:
-            raise ValueError(
-                "This file writes captions and reads none: `keras-sat export MODEL DIRECTORY --web` makes one that "
-                f"does both. Received: caption={caption!r}"
-            )
-        given = self.vocabulary.caption_to_ids(tokenise(caption))
-        if not 0 < len(given) < self._most_ids:
-            raise ValueError(f"Expected a caption of 1 to {self._most_ids - 1} words. Received: caption={caption!r}")
-        ids = np.zeros((1, self._most_ids), np.int32)
-        ids[0, : len(given) + 1] = [*given, self.vocabulary.end_token_id]
-        return ids
 
     def _result(self, found, number, photo, words=None):
         """Return the CaptionResult of one of the captions in the outputs of a signature.

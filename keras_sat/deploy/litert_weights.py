@@ -11,7 +11,7 @@ from tensorflow.lite.python import schema_py_generated as schema
 from tensorflow.lite.tools import flatbuffer_utils
 
 SMALLEST = 1024  # numbers: a smaller weight stays as it is
-MANY = 32_768  # numbers: a kernel with more of them loses another bit, so that the file can be packed better
+MANY = 32_768  # numbers: a kernel with more of them loses another bit, which packs better
 OPERATOR = schema.BuiltinOperator
 
 

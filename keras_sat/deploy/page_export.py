@@ -56,8 +56,8 @@ def write_page(
 
     Args:
         captioner: Captioner.
-        directory: made if it is not there. A page in it is replaced, and other files beside that are left alone. A
-            folder with files and no page is rejected.
+        directory: made if it is not there. A page in it is replaced, and other files are left alone. A folder with
+            files and no page is rejected.
         name: of the captioner, for readers.
         scenes: put the playground of drawn scenes on the page too.
         precision: of the weights: "float32", or "int8", which rounds them, see `keras_sat.deploy.litert_weights`.

@@ -47,7 +47,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         return None
 
     def _is_public(self, path):
-        """Return False for a file that is hidden, missing, or outside the folder, where a link leads to."""
+        """Return False for a file that is hidden, missing, or outside the folder, behind a link."""
         path = os.path.join(path, "index.html") if os.path.isdir(path) else path
         path, folder = Path(os.path.realpath(path)), Path(os.path.realpath(self.directory))
         if not os.path.isfile(path) or not path.is_relative_to(folder):
@@ -55,7 +55,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         return not any(part.startswith(".") for part in path.relative_to(folder).parts)
 
     def _is_asked_for_by_name(self):
-        """Return False where a foreign page asks, whose name leads to this computer (DNS rebinding)."""
+        """Return False where a foreign page asks, whose name resolves to this computer (DNS rebinding)."""
         address = self.server.server_address[0]
         if not ipaddress.ip_address(address).is_loopback:
             return True

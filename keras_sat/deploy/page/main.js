@@ -7,8 +7,7 @@ import { startScenesTab } from "./scenes_tab.js";
 const PAUSE = 500; // milliseconds without a change before a screen reader is told
 const root = document.querySelector(".sat-page");
 const find = (selector) => root.querySelector(selector);
-const names = ["photo", "scenes"];
-const tabs = Object.fromEntries(names.map((name) => [name, find(`#tab-${name}`)]));
+const tabs = { photo: find("#tab-photo"), scenes: find("#tab-scenes") };
 const progress = find('[data-role="progress"]');
 let settings = null, shown = "photo", pause = null;
 
@@ -52,7 +51,7 @@ class View {
   }
 }
 
-const views = Object.fromEntries(names.map((name) => [name, new View()]));
+const views = { photo: new View(), scenes: new View() };
 
 // Each tab is started when it is first shown, and keeps what it has loaded.
 const start = {
@@ -115,10 +114,9 @@ const drop = find('[data-role="drop"]');
 const hasFiles = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
 
 async function give(file) {
-  if (!file || window.keras_sat_is_old) return;
+  if (!file || !(await settled)) return; // the message says why
   if (shown !== "photo") tabs.photo.click();
-  if (!(await settled)) return; // the message says why
-  if (!started.photo) show("photo");
+  show("photo"); // which starts it again if it failed
   if (views.photo.state === "loading") views.photo.set({ message: "The network is still loading. The photo is captioned after that." });
   (await started.photo?.catch(() => null))?.look(file);
 }
@@ -138,7 +136,7 @@ addEventListener("drop", (event) => {
 addEventListener("paste", (event) => give(event.clipboardData?.files[0]));
 
 // Read which captioners the page has; return whether that worked.
-async function begin() {
+async function readSettings() {
   try {
     settings = await (await fetchPart(new URL("page.json", import.meta.url))).json();
     tabs.scenes.hidden = !settings.scenes.length;
@@ -151,5 +149,5 @@ async function begin() {
   }
 }
 
-const settled = window.keras_sat_is_old ? Promise.resolve(false) : begin();
+const settled = window.keras_sat_is_old ? Promise.resolve(false) : readSettings();
 if (await settled) show(named());
