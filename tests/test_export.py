@@ -17,7 +17,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from test_readme import ROOT, python_blocks
 
 from data_utils import draw_scenes, load_image, photos_of_split
-from data_utils.files import exclusive_lock, write_whole
+from data_utils.files import write_whole
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
 from keras_sat.deploy.export import _decoded, _next_version, _stretched
@@ -270,58 +270,40 @@ def test_mixed_precision(tmp_path):
 
 
 def test_what_cannot_be_exported(tmp_path):
+    captioner = Captioner(WORDS, encoder="tiny", **SMALL)
     with pytest.raises(ValueError, match="nothing to export"):
-        Captioner(WORDS, encoder="tiny", **SMALL).export(tmp_path)
+        captioner.export(tmp_path)
+    captioner.build(((None, 4, 6), (None, None)))
+    with pytest.raises(ValueError, match=r"makes features of shape \(64, 66\).*Received: feature_shape=\(4, 6\)"):
+        captioner.export(tmp_path)
     without_encoder = Captioner(WORDS, encoder=None, **SMALL)
     without_encoder.build(((None, 4, 6), (None, None)))
     with pytest.raises(ValueError, match="This captioner has no encoder: it can only be given features"):
         without_encoder.export(tmp_path)
-    of_other_features = Captioner(WORDS, encoder="tiny", **SMALL)
-    of_other_features.build(((None, 4, 6), (None, None)))
-    with pytest.raises(ValueError, match=r"makes features of shape \(64, 66\).*Received: feature_shape=\(4, 6\)"):
-        of_other_features.export(tmp_path)
-    assert not hasattr(Ensemble, "export")
-    assert list(tmp_path.iterdir()) == []
+    assert not hasattr(Ensemble, "export") and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    "options, message",
+    "folder, options, message",
     [
-        ({"num_beams": 0}, "`num_beams` must be a whole number of at least 1. Received: num_beams=0"),
-        (
-            {"max_length": 10**9},
-            "`max_length` must be a whole number of at most 10000. Received: max_length=1000000000",
-        ),
-        ({"length_penalty": -1}, "`length_penalty` must be a number of at least 0"),
-        (
-            {"format": "onnx"},
-            r"Expected one of: tf_saved_model, litert, or a list of them. Received: format=\['onnx'\]",
-        ),
+        ("new", {"num_beams": 0}, "`num_beams` must be a whole number of at least 1. Received: num_beams=0"),
+        ("new", {"max_length": 10**9}, "`max_length` must be a whole number of at most 10000"),
+        ("new", {"format": "onnx"}, r"Expected one of: tf_saved_model, litert, or a list of them.*format=\['onnx'\]"),
+        ("v[2]", {}, r"TensorFlow reads \[ in a path as a pattern.*Received: directory=.*v\[2\]"),
+        ("x.tflite", {"format": "litert"}, "the file is called model.tflite"),
+        ("mine", {}, "holds nothing but exports: 1, 2 and so on. Received: directory=.*mine'"),
     ],
 )
-def test_options_that_make_no_sense(options, message, tmp_path):
+def test_bad_use_is_rejected_before_anything_is_written(folder, options, message, tmp_path):
+    write_whole(tmp_path / "mine" / "file", "mine")
     with pytest.raises(ValueError, match=message):
-        Captioner.from_pretrained("scenes").export(tmp_path / "new", **options)
-    assert not (tmp_path / "new").exists()
-
-
-def test_an_export_has_a_folder_of_its_own(tmp_path):
-    captioner = Captioner.from_pretrained("scenes")
-    captioner.save(tmp_path / "model")
-    with pytest.raises(ValueError, match="holds nothing but exports: 1, 2 and so on. Received: directory=.*model'"):
-        captioner.export(tmp_path / "model")
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(ValueError, match="Expected the name of a folder"):
-        captioner.export(tmp_path / "file")
-    with pytest.raises(ValueError, match=r"TensorFlow reads \[ in a path as a pattern.*Received: directory=.*v\[2\]"):
-        captioner.export(tmp_path / "v[2]")
-    with pytest.raises(ValueError, match="the file is called model.tflite"):
-        captioner.export(tmp_path / "captioner.tflite", "litert")
+        Captioner.from_pretrained("scenes").export(tmp_path / folder, **options)
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine", "file"]
 
 
 def test_the_next_export_has_the_next_number(tmp_path):
     assert _next_version(tmp_path / "new") == tmp_path / "new" / "1"
-    for name in ("4", "10", ".11.0123abcd.part"):  # the last is what a process that was killed leaves
+    for name in ("4", "10", ".11.0123abcd.part"):  # a killed process left the last one
         (tmp_path / name).mkdir()
     assert _next_version(tmp_path) == tmp_path / "11"
 
@@ -349,36 +331,24 @@ def test_it_is_written_whole_or_not_at_all(exported, tmp_path, monkeypatch, caps
     assert [path.name for path in (tmp_path / "new").iterdir()] == [".lock"]
 
 
-def test_one_process_exports_at_a_time(tmp_path):
-    captioner = Captioner.from_pretrained("scenes")
-    with (
-        exclusive_lock(tmp_path / ".lock", "is exporting"),
-        pytest.raises(ValueError, match="is exporting into .*Wait"),
-    ):
-        captioner.export(tmp_path, "litert")
-
-
 # === The command line, and real photos ===
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):
-    calls = []
+    calls, path = [], tmp_path / "exported" / "1" / "saved_model.pb"
 
     def export(captioner, directory, format, **options):
-        calls.append((captioner.encoder, directory, format, options))
-        write_whole(Path(directory) / "1" / "saved_model.pb", "1,234 bytes".ljust(1234))
-        return Path(directory) / "1"
+        calls.append((directory, format, options))
+        write_whole(path, "1,234 bytes".ljust(1234))
+        return path.parent
 
+    folder = str(tmp_path / "exported")
     with monkeypatch.context() as patched:
         patched.setattr(Captioner, "export", export)
-        folder = str(tmp_path / "exported")
         assert main(["export", "scenes", folder]) == 0
         assert main(["export", "scenes", folder, "--num-beams", "1", "--max-length", "7", "--tflite"]) == 0
-    assert calls == [
-        ("tiny", folder, "tf_saved_model", {}),
-        ("tiny", folder, BOTH, {"num_beams": 1, "max_length": 7}),
-    ]
-    assert capsys.readouterr().out == 2 * f"{tmp_path / 'exported' / '1' / 'saved_model.pb'}: 1,234 bytes\n"
+    assert calls == [(folder, "tf_saved_model", {}), (folder, BOTH, {"num_beams": 1, "max_length": 7})]
+    assert capsys.readouterr().out == 2 * f"{path}: 1,234 bytes\n"
     assert main(["export", "scenes", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.startswith("keras-sat: A captioner is exported into a folder of its own") and error.count("\n") == 1

@@ -52,9 +52,12 @@ class Site(Page):
         self.wait(*states)
 
     def wait(self, *states):
+        self.until(lambda: self.state in states)
+
+    def until(self, condition):
         from selenium.webdriver.support.wait import WebDriverWait
 
-        WebDriverWait(self.browser, 120, 0.05).until(lambda _: self.state in states, f"{self.state}: {self.message}")
+        WebDriverWait(self.browser, 120, 0.05).until(lambda _: condition(), f"{self.state}: {self.message}")
 
     @property
     def state(self):
@@ -103,6 +106,13 @@ def serve(browser):
         server.server_close()
 
 
+@pytest.fixture
+def page(site, serve):
+    page = serve(site)
+    page.open()
+    return page
+
+
 STILL = {"name": "prefers-reduced-motion", "value": "reduce"}
 
 
@@ -117,9 +127,7 @@ def scenes_in(folder, num_scenes, seed=61):
 # === Captions ===
 
 
-def test_pictures_get_the_captions_of_python(site, serve, captioner, tmp_path):
-    page = serve(site)
-    page.open()
+def test_pictures_get_the_captions_of_python(page, captioner, tmp_path):
     assert page.message == "The captioner scenes is ready. Choose a photo."
     paths, same = scenes_in(tmp_path, 20), []
     for path, expected in zip(paths, captioner.caption(paths, num_beams=3, num_results=3)):
@@ -140,9 +148,7 @@ def test_pictures_get_the_captions_of_python(site, serve, captioner, tmp_path):
     assert not elsewhere, "nothing is asked of another place, and pictures stay here"
 
 
-def test_a_word_shows_where_the_captioner_looked_and_another_caption_can_be_chosen(site, serve, captioner, tmp_path):
-    page = serve(site)
-    page.open()
+def test_a_word_shows_where_the_captioner_looked_and_another_caption_can_be_chosen(page, captioner, tmp_path):
     (path,) = scenes_in(tmp_path, 1, seed=8)
     page.give(path)
     result = captioner.caption(path, num_beams=3)
@@ -159,9 +165,7 @@ def test_a_word_shows_where_the_captioner_looked_and_another_caption_can_be_chos
     assert second.get_attribute("aria-pressed") == "true"
 
 
-def test_say_shows_where_it_would_look(site, serve, captioner, tmp_path):
-    page = serve(site)
-    page.open()
+def test_say_shows_where_it_would_look(page, captioner, tmp_path):
     (path,) = scenes_in(tmp_path, 1)
     page.give(path)
     sentence, look = page.find("#sentence"), page.find('[data-role="say"] button')
@@ -187,13 +191,8 @@ def test_say_shows_where_it_would_look(site, serve, captioner, tmp_path):
 # === The playground ===
 
 
-def seen(page):
-    return int(page.find(".sat-page").get_attribute("data-scenes") or 0)
-
-
 def test_sentences_follow_the_scene(site, serve, tmp_path):
     from selenium.webdriver import ActionChains, Keys
-    from selenium.webdriver.support.wait import WebDriverWait
 
     page = serve(site)
     page.open("#scenes", ("done",))
@@ -205,19 +204,20 @@ def test_sentences_follow_the_scene(site, serve, tmp_path):
     assert "red circle" in sentence and "green square" in sentence
     assert "red circle" not in " ".join(page.texts(".sat-compared section:nth-child(3) .sat-words button"))
 
+    def seen():
+        return int(page.find(".sat-page").get_attribute("data-scenes"))
+
     def after(action):
-        before = seen(page)
+        before = seen()
         action()
-        WebDriverWait(page.browser, 60, 0.05).until(lambda _: seen(page) > before and page.state == "done")
+        page.until(lambda: seen() > before and page.state == "done")
         return page.caption
 
     # The red circle is left of the green square; dragged down, it is below it.
-    width = canvas.size["width"]
-    drag = ActionChains(page.browser).move_to_element_with_offset(canvas, -int(width * 0.23), 0).click_and_hold()
-    drag = drag.move_by_offset(int(width * 0.2), int(width * 0.2)).move_by_offset(int(width * 0.1), int(width * 0.3))
-    drag = drag.release()
-    assert after(drag.perform) != sentence
-    assert "Arrow keys move it" in page.find('[data-role="scene-help"]').text
+    side = int(canvas.size["width"])
+    drag = ActionChains(page.browser).move_to_element_with_offset(canvas, -int(side * 0.23), 0).click_and_hold()
+    drag = drag.move_by_offset(int(side * 0.2), int(side * 0.2)).move_by_offset(int(side * 0.1), int(side * 0.3))
+    assert after(drag.release().perform) != sentence
     for name in ("blue", "star", "small"):
         (button,) = [one for one in page.browser.find_elements("css selector", ".sat-tools button") if one.text == name]
         after(button.click)
@@ -280,9 +280,7 @@ def other_site(site, tmp_path):
     return shutil.copytree(site, tmp_path / "site")
 
 
-def test_pictures_that_cannot_be_read(site, serve, tmp_path):
-    page = serve(site)
-    page.open()
+def test_pictures_that_cannot_be_read(page, tmp_path):
     bad = tmp_path / "<img src=x onerror=alert(1)>.png"
     bad.write_bytes(b"no picture")
     page.give(bad, "error")
@@ -366,17 +364,13 @@ SENTENCES = [
 ]
 
 
-def test_sentences_are_cut_as_in_python(site, serve):
-    page = serve(site)
-    page.open()
+def test_sentences_are_cut_as_in_python(page):
     script = "const { tokenise } = await import('./tokenise.js'); return arguments[0].map(tokenise);"
     found = page.ask(script.replace("arguments[0]", json.dumps(SENTENCES)))
     assert found == [tokenise(sentence) for sentence in SENTENCES]
 
 
-def test_maps_are_put_into_light_and_words_as_in_python(site, serve):
-    page = serve(site)
-    page.open()
+def test_maps_are_put_into_light_and_words_as_in_python(page):
     rng = np.random.default_rng(4)
     maps = rng.dirichlet(np.full(35, 0.3), 6).astype(np.float32)
     maps[4], maps[5] = 1 / 35, 0
@@ -397,9 +391,7 @@ def test_maps_are_put_into_light_and_words_as_in_python(site, serve):
 
 
 @pytest.mark.parametrize("size", [(64, 64), (31, 500), (900, 1300)])
-def test_pictures_are_stretched_as_in_python(site, serve, tmp_path, size):
-    page = serve(site)
-    page.open()
+def test_pictures_are_stretched_as_in_python(page, tmp_path, size):
     rng = np.random.default_rng(sum(size))
     coarse = Image.fromarray(rng.integers(0, 256, (9, 9, 3), np.uint8))
     picture = coarse.resize(size[::-1], Image.Resampling.BICUBIC)
@@ -421,9 +413,7 @@ def test_pictures_are_stretched_as_in_python(site, serve, tmp_path, size):
 # === Many things at once ===
 
 
-def test_the_photo_that_came_last_is_shown(site, serve, captioner, tmp_path):
-    page = serve(site)
-    page.open()
+def test_the_photo_that_came_last_is_shown(page, captioner, tmp_path):
     paths = scenes_in(tmp_path, 4, seed=5)
     page.give(paths[0])
     for path in paths[1:]:  # none waits for the one before
@@ -441,9 +431,7 @@ def test_the_photo_that_came_last_is_shown(site, serve, captioner, tmp_path):
     np.testing.assert_array_equal(np.asarray(Image.open(shown).convert("RGB")), load_image(paths[-1]))
 
 
-def test_each_tab_keeps_what_it_says(site, serve, tmp_path):
-    page = serve(site)
-    page.open()
+def test_each_tab_keeps_what_it_says(page, tmp_path):
     page.give(scenes_in(tmp_path, 1)[0])
     caption, message = page.caption, page.message
     page.find("#tab-scenes").click()
@@ -471,9 +459,7 @@ return event.defaultPrevented;
 
 
 @pytest.mark.parametrize("how", ["drop", "paste"])
-def test_photos_are_dropped_and_pasted(site, serve, captioner, tmp_path, how):
-    page = serve(site)
-    page.open()
+def test_photos_are_dropped_and_pasted(page, captioner, tmp_path, how):
     (path,) = scenes_in(tmp_path, 1, seed=12)
     prevented = page.browser.execute_script(DROP, base64.b64encode(path.read_bytes()).decode(), how)
     page.wait("done")
@@ -481,22 +467,14 @@ def test_photos_are_dropped_and_pasted(site, serve, captioner, tmp_path, how):
     assert prevented == (how == "drop"), "the browser stays on the page"
 
 
-def test_a_camera_that_may_not_be_used_is_a_sentence(site, serve):
-    page = serve(site)
-    page.open()
+def test_a_camera_that_may_not_be_used_is_a_sentence(page):
     page.find('[data-action="camera"]').click()
-    from selenium.webdriver.support.wait import WebDriverWait
-
-    WebDriverWait(page.browser, 20).until(lambda _: "No camera can be used here" in page.message)
+    page.until(lambda: "No camera can be used here" in page.message)
     assert page.find('[data-action="camera"]').is_enabled() and page.state == "ready"
 
 
-def test_a_screen_reader_is_told_once(site, serve, tmp_path):
-    from selenium.webdriver.support.wait import WebDriverWait
-
-    page = serve(site)
-    page.open()
+def test_a_screen_reader_is_told_once(page, tmp_path):
     page.give(scenes_in(tmp_path, 1)[0])
-    WebDriverWait(page.browser, 20).until(lambda _: page.texts('[data-role="spoken"]') == [page.caption])
+    page.until(lambda: page.texts('[data-role="spoken"]') == [page.caption])
     live = "return [...document.querySelectorAll('[aria-live], [role=status]')].map((one) => one.dataset.role)"
     assert {*page.browser.execute_script(live)} == {"message", "spoken", "note"}
