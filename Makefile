@@ -52,11 +52,11 @@ lint: $(INSTALLED)
 	touch $@
 
 # Captions without TensorFlow: `keras-sat caption` uses it where it is installed.
-.venv/fast: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable ".[fast]"
+.venv/litert: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable ".[litert]"
 	touch $@
 
-bench: .venv/bench .venv/fast
+bench: .venv/bench .venv/litert
 	$(BIN)/python benchmarks/bench.py
 
 # Where a GPU is: needs jax, keras and numpy in PYTHON, and takes PyTorch as the peer if it is there.

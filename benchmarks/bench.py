@@ -643,11 +643,11 @@ def bench_shell_to_caption(bench):
 
 def bench_fast_photos(bench):
     """Photos a second from files to captions without TensorFlow, loading included in neither."""
-    from keras_sat import Captioner, load_fast
+    from keras_sat import Captioner, load_litert
 
     os.environ["KERAS_HOME"] = str(bench.folder / "home")
     paths = bench.photos(256)
-    fast, captioner = load_fast("flickr8k"), Captioner.from_pretrained("flickr8k")
+    fast, captioner = load_litert("flickr8k"), Captioner.from_pretrained("flickr8k")
     own, with_tensorflow = in_turn(lambda: fast.caption(paths), lambda: captioner.caption(paths))
     one, one_with_tensorflow = in_turn(
         lambda: [fast.caption(path) for path in paths[:16]], lambda: [captioner.caption(path) for path in paths[:16]]

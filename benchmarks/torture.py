@@ -51,9 +51,9 @@ from data_utils import DATASETS, FeatureCache
 from data_utils.downloads import DOWNLOADS, DataSource, RemoteFile, download
 from data_utils.files import read_json, write_json, write_whole
 from keras_sat.command_line.messages import one_line
-from keras_sat.fast import is_installed
+from keras_sat.deploy.litert_captioner import is_installed
+from keras_sat.deploy.litert_folder import read_litert
 from keras_sat.files.checkpoint import read_checkpoint
-from keras_sat.files.litert_folder import read_litert
 from keras_sat.files.model_folder import read_model
 
 HERE = Path(__file__).parent

@@ -17,7 +17,6 @@ from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.optimizer_step import apply_gradients
 from keras_sat.beyond import make_decoder, terms_of
 from keras_sat.files import saving, transfer
-from keras_sat.files.export import export
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.forks import refuse_fork
@@ -228,11 +227,12 @@ class Captioner(CaptionGenerator, Trainer):
         Args:
             directory: made if it is not there.
             format: "tf_saved_model", "litert", or a list of both.
-            **options: num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown, jpeg; see
-                `keras_sat.files.export.export`.
+            **options: `jpeg`, and those of the search; see `keras_sat.deploy.export`.
 
         Returns: the path of the folder that was written.
         """
+        from keras_sat.deploy.export import export
+
         return export(self, directory, format, **options)
 
     @classmethod

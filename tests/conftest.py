@@ -51,9 +51,9 @@ def same_chance_in_every_run():
 
 @pytest.fixture(autouse=True)
 def no_files_for_litert(request, monkeypatch):
-    """Let captions come from TensorFlow, and no file be made, which takes seconds: tests/test_fast.py is about that."""
-    if request.module.__name__ != "test_fast":
-        monkeypatch.setattr("keras_sat.fast.is_installed", lambda: False)
+    """Caption with TensorFlow and make no file for LiteRT, which takes seconds."""
+    if request.module.__name__ != "test_litert_captioner":
+        monkeypatch.setattr("keras_sat.deploy.litert_captioner.is_installed", lambda: False)
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ import numpy as np
 from data_utils import DATASETS, photos_of_split
 from data_utils.images import load_image
 from keras_sat.captioner import Captioner
-from keras_sat.web.folder import write_page
-from keras_sat.web.serve import page_server
+from keras_sat.deploy.page_export import write_page
+from keras_sat.deploy.page_server import page_server
 
 DRAG = """
 const done = arguments[0], seconds = 5, page = document.querySelector(".sat-page");

@@ -165,7 +165,7 @@ def run_caption(
 
 def _model_for_litert(models, encoder_weights, say, options):
     """Return the model that LiteRT may run: the only one, with its own weights and the default search; else None."""
-    from keras_sat.fast import SEARCH, is_installed
+    from keras_sat.deploy.litert_captioner import SEARCH, is_installed
     from keras_sat.files.model_folder import model_directory
 
     model, *others = models or [model_directory(None)]
@@ -176,7 +176,7 @@ def _model_for_litert(models, encoder_weights, say, options):
 
 def _fast_captioner_of(model):
     """Return a captioner that needs no TensorFlow, where its file was made; else None."""
-    from keras_sat.fast import LiteRTError, ready_captioner
+    from keras_sat.deploy.litert_captioner import LiteRTError, ready_captioner
 
     try:
         return None if model is None else ready_captioner(model)
@@ -189,7 +189,7 @@ def _fast_captioner_of(model):
 
 
 def _is_export(model):
-    from keras_sat.fast import export_folder
+    from keras_sat.deploy.litert_captioner import export_folder
 
     try:
         return export_folder(model) is not None
@@ -206,7 +206,7 @@ def _results(captioner, paths, say, options):
 
 def _or_by_tensorflow(results, model, paths, say, options):
     """Yield the results of LiteRT; where it fails with the file that was made for a model, those of TensorFlow."""
-    from keras_sat.fast import LiteRTError
+    from keras_sat.deploy.litert_captioner import LiteRTError
 
     num_done = 0
     try:
@@ -226,7 +226,7 @@ def _say_by_tensorflow(error):
 
 def _prepare_fast(model):
     """Make the file for LiteRT, so that the next captions of this model come without TensorFlow."""
-    from keras_sat.fast import is_made, make_file
+    from keras_sat.deploy.litert_captioner import is_made, make_file
 
     if model is None:
         return
@@ -519,7 +519,7 @@ def run_export(model, directory, tflite, web, runtime, encoder_weights=None, **o
         raise ValueError("The runtime of browsers belongs to a page: pass --web too. Received: --runtime")
     captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
     if web:
-        from keras_sat.web.folder import size_of_page, write_page
+        from keras_sat.deploy.page_export import size_of_page, write_page
 
         folder = write_page(captioner, directory, name=_shown_name(model), runtime=runtime, **options)
         size = f"{size_of_page(folder):,} bytes"
@@ -532,10 +532,10 @@ def run_export(model, directory, tflite, web, runtime, encoder_weights=None, **o
 
 def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
     """Serve a page until Ctrl-C: one that is there, or that of a model, which is made now and removed in the end."""
+    from keras_sat.deploy.page_export import add_runtime, is_page, write_page
+    from keras_sat.deploy.page_runtime import runtime_files
+    from keras_sat.deploy.page_server import page_server, serve
     from keras_sat.files.model_folder import model_directory
-    from keras_sat.web.folder import add_runtime, is_page, write_page
-    from keras_sat.web.runtime import runtime_files
-    from keras_sat.web.serve import page_server, serve
 
     model = model or model_directory(None)
     page = Path(model).expanduser()

@@ -1,1 +1,1 @@
-"""What lies on the disk: saved captioners, checkpoints, exports, and the bundled captioners."""
+"""What lies on the disk: saved captioners, checkpoints, and the bundled captioners."""

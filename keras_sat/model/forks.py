@@ -19,6 +19,6 @@ def refuse_fork():
         raise ValueError(
             "This process was forked from one that has used TensorFlow, and would hang. Start processes with "
             'multiprocessing.get_context("spawn"), or create the first captioner after the fork. Captioners of '
-            "keras_sat.load_fast, which need no TensorFlow, can be forked. "
+            "keras_sat.load_litert, which need no TensorFlow, can be forked. "
             f"Received: process {os.getpid()}, forked from {_first_process()}"
         )

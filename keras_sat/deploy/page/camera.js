@@ -1,10 +1,10 @@
-// The camera: open it, take a photo, and close it again. It is off whenever its picture is not on the page.
+// The camera: open it, take a photo, close it. It is on only while its picture is on the page.
 
 export function startCamera(find, look, say) {
   const panel = find('[data-role="camera"]'), video = find("video");
   const open = find('[data-action="camera"]'), shoot = find('[data-action="shoot"]');
   const canBeAsked = Boolean(navigator.mediaDevices?.getUserMedia);
-  let asked = 0; // a camera that comes after it was closed again is closed at once
+  let asked = 0; // a camera that opens after it was closed again is closed at once
 
   function stop() {
     asked += 1;
@@ -22,7 +22,7 @@ export function startCamera(find, look, say) {
     try {
       const stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
       if (mine !== asked) return stream.getTracks().forEach((track) => track.stop());
-      shoot.disabled = true; // until there is something to be seen
+      shoot.disabled = true; // until there is a picture
       video.srcObject = stream;
       panel.hidden = false;
       find('[data-action="close"]').focus();
@@ -30,7 +30,7 @@ export function startCamera(find, look, say) {
     } catch (error) {
       if (mine !== asked) return;
       stop();
-      say(`There is no camera that may be used here (${error.name}). Choose a photo instead.`);
+      say(`No camera can be used here (${error.name}). Choose a photo instead.`);
     }
   });
   video.addEventListener("loadeddata", () => { shoot.disabled = false; });

@@ -1,16 +1,16 @@
-// How maps are drawn and put into words: the rules of the player's pictures in Python (brightness.py and player.py).
+// Maps as light and as words, by the rules of brightness.py and player.py.
 
-const FULL_LIGHT = 3; // times an even share: what a cell must get at least to be drawn with full light
+const FULL_LIGHT = 3; // times an even share: the least weight that is drawn with full light
 
 const evenShare = (map) => map.reduce((sum, x) => sum + x, 0) / map.length;
 
-// Return the light of each cell as a byte, 0 to 254, of a word of which the share `fromPhoto` came from the photo.
+// Return the light of each cell as a byte, 0 to 254, for a word with the fraction `fromPhoto` from the photo.
 export function lightOf(map, fromPhoto = 1) {
   const full = Math.max(...map, FULL_LIGHT * evenShare(map), 1e-12) / Math.max(fromPhoto, 1e-6);
   return Uint8Array.from(map, (x) => Math.round((254 * Math.max(x, 0)) / full));
 }
 
-// Return where a map has its maximum, for readers who do not see the picture.
+// Return in words where a map has its maximum, for screen readers.
 export function whereOf(map, rows, columns) {
   const peak = Math.max(...map), least = Math.min(...map);
   if (peak <= 0) return "looks nowhere.";
@@ -25,14 +25,14 @@ export function whereOf(map, rows, columns) {
 
 const STEEPEST_ASPECT = 5; // a longer strip would be drawn as a line
 
-// Return in few words how a photo of this width by height is stretched when it is shown: not at all, mostly.
+// Return in words how a photo of this aspect ratio is stretched when it is shown.
 function stretchNote(aspect) {
   const stretched = { height: aspect / STEEPEST_ASPECT, width: 1 / aspect / STEEPEST_ASPECT };
   const found = Object.entries(stretched).find(([, times]) => times >= 1.05);
   return found ? `${found[0]} stretched ${found[1].toFixed(1)} ×` : "";
 }
 
-// Return what the player shows of a result; `aspect` is the width of its picture by its height: see `fillPlayer` and `startPlayer`.
+// Return what the player shows of a result, see `fillPlayer` and `startPlayer`. `aspect` is width by height.
 export function shownOf(result, aspect, photo = null) {
   const { words, maps, rows, columns, fromPhoto, confidence } = result;
   const percents = fromPhoto?.map((share) => Math.round(100 * share));

@@ -1,23 +1,22 @@
-// The page: its tabs, what they have to say, and which captioner is loaded when.
+// The page: its tabs, their messages, and the loading of captioners.
 
 import { fetchPart, loadCaptioner, sentenceOf } from "./captioner.js";
 import { startPhotoTab } from "./photo_tab.js";
 import { startScenesTab } from "./scenes_tab.js";
 
-const PAUSE = 500; // milliseconds of rest before a screen reader is told what has changed
+const PAUSE = 500; // milliseconds without a change before a screen reader is told
 const root = document.querySelector(".sat-page");
 const find = (selector) => root.querySelector(selector);
-const names = ["photo", "scenes"];
-const tabs = Object.fromEntries(names.map((name) => [name, find(`#tab-${name}`)]));
+const tabs = { photo: find("#tab-photo"), scenes: find("#tab-scenes") };
 const progress = find('[data-role="progress"]');
 let settings = null, shown = "photo", pause = null;
 
-// What a tab has to say. It is seen while the tab is chosen, and kept while another one is.
+// The state and texts of a tab, shown while the tab is chosen.
 class View {
   state = "loading";
   message = "Loading the network …";
   caption = "";
-  share = 1; // of what is loaded; null where nobody knows
+  share = 1; // the fraction that is loaded; null where it is unknown
 
   set(changes) {
     Object.assign(this, changes);
@@ -52,9 +51,9 @@ class View {
   }
 }
 
-const views = Object.fromEntries(names.map((name) => [name, new View()]));
+const views = { photo: new View(), scenes: new View() };
 
-// Each tab is started when it is first shown; what it has loaded is kept.
+// Each tab is started when it is first shown, and keeps what it has loaded.
 const start = {
   photo: async (view) => {
     const captioner = await loadCaptioner(settings.photo.folder, (share) => view.set({ share }));
@@ -115,11 +114,10 @@ const drop = find('[data-role="drop"]');
 const hasFiles = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
 
 async function give(file) {
-  if (!file || window.keras_sat_is_old) return;
+  if (!file || !(await settled)) return; // the message says why
   if (shown !== "photo") tabs.photo.click();
-  if (!(await settled)) return; // and the message says why
-  if (!started.photo) show("photo");
-  if (views.photo.state === "loading") views.photo.set({ message: "The network is still loading. The photo will be looked at when it is there." });
+  show("photo"); // which starts it again if it failed
+  if (views.photo.state === "loading") views.photo.set({ message: "The network is still loading. The photo is captioned after that." });
   (await started.photo?.catch(() => null))?.look(file);
 }
 
@@ -137,8 +135,8 @@ addEventListener("drop", (event) => {
 });
 addEventListener("paste", (event) => give(event.clipboardData?.files[0]));
 
-// Read which captioners the page has; return whether it is known.
-async function begin() {
+// Read which captioners the page has; return whether that worked.
+async function readSettings() {
   try {
     settings = await (await fetchPart(new URL("page.json", import.meta.url))).json();
     tabs.scenes.hidden = !settings.scenes.length;
@@ -151,5 +149,5 @@ async function begin() {
   }
 }
 
-const settled = window.keras_sat_is_old ? Promise.resolve(false) : begin();
+const settled = window.keras_sat_is_old ? Promise.resolve(false) : readSettings();
 if (await settled) show(named());

@@ -1,4 +1,4 @@
-// From a file to the pixels that the network is given. What cannot be read is a Problem whose message is for the reader.
+// From a file to the pixels that the network gets. A file that cannot be read is a Problem.
 
 import { Problem } from "./captioner.js";
 import { reduced, stretchedAcross, stretchedDown } from "./stretch.js";
@@ -7,7 +7,7 @@ const MOST_PIXELS = 60e6;
 const LONGEST_SIDE = 16_384; // some browsers draw nothing where a canvas is longer
 const STRIP = 2e6; // pixels that are taken out of a picture at a time
 
-// Return { pixels, width, height, address }: pixels RGB (size * size * 3); the address shows the picture on a page.
+// Return { pixels, width, height, address }: pixels RGB (height * width * 3); the address is for <img>.
 export async function readPhoto(file, [height, width]) {
   const address = URL.createObjectURL(file);
   try {
@@ -19,7 +19,7 @@ export async function readPhoto(file, [height, width]) {
     if (Math.max(seen.width, seen.height) > LONGEST_SIDE) throw new Problem(`This picture is ${seen.width} x ${seen.height} pixels, and the page takes sides of up to ${LONGEST_SIDE}. Make it smaller and choose it again.`);
     const bitmap = await createImageBitmap(file, { colorSpaceConversion: "none" }).catch(() => { throw cannotRead(file); });
     try {
-      const isJpeg = (await startOf(file)) === 0xffd8; // whatever its name says
+      const isJpeg = new Uint8Array(await file.slice(0, 2).arrayBuffer()).join() === "255,216"; // whatever its name
       return { pixels: pixelsOf(bitmap, height, width, isJpeg), address, width: bitmap.width, height: bitmap.height };
     } finally {
       bitmap.close();
@@ -30,10 +30,10 @@ export async function readPhoto(file, [height, width]) {
   }
 }
 
-// Return the RGB pixels of a picture (an ImageBitmap, a canvas or a video frame) in the network's size.
-export function pixelsOf(picture, height, width, isJpeg = false) {
+// Return the RGB pixels of an ImageBitmap in the network's size.
+function pixelsOf(picture, height, width, isJpeg) {
   const shortest = Math.min(picture.width, picture.height);
-  // Large JPEGs are decoded at a fraction of their size in Python.
+  // As in Python, large JPEGs are made smaller before they are stretched.
   const times = isJpeg ? [8, 4, 2, 1].find((n) => n === 1 || shortest >= n * 2 * Math.max(height, width)) : 1;
   let rows = Math.max(Math.floor(STRIP / picture.width), times);
   rows -= rows % times;
@@ -44,7 +44,7 @@ export function pixelsOf(picture, height, width, isJpeg = false) {
   const lines = [];
   for (let top = 0; top < picture.height; top += rows) {
     const tall = Math.min(rows, picture.height - top);
-    brush.fillStyle = "#fff"; // what is transparent lies over white
+    brush.fillStyle = "#fff"; // behind transparent pixels
     brush.fillRect(0, 0, strip.width, strip.height);
     brush.drawImage(picture, 0, top, picture.width, tall, 0, 0, picture.width, tall);
     const { data } = brush.getImageData(0, 0, picture.width, tall);
@@ -56,7 +56,7 @@ export function pixelsOf(picture, height, width, isJpeg = false) {
   return stretchedDown(all, width, all.length / (3 * width), height);
 }
 
-// Return the size of a picture, which a browser knows before it has decoded the pixels.
+// Return the size of a picture, before its pixels are decoded.
 function sizeOf(address, file) {
   return new Promise((resolve, reject) => {
     const image = new Image();
@@ -64,11 +64,6 @@ function sizeOf(address, file) {
     image.onerror = () => reject(cannotRead(file));
     image.src = address;
   });
-}
-
-async function startOf(file) {
-  const [first, second] = new Uint8Array(await file.slice(0, 2).arrayBuffer());
-  return first * 256 + second;
 }
 
 function cannotRead(file) {

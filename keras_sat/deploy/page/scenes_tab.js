@@ -1,14 +1,16 @@
-// The tab of drawn scenes, a playground: change the scene, and read what captioners with and without attention say.
+// The tab of drawn scenes, a playground: change the scene and read the captions with and without attention.
 
 import { LivePlayer } from "./figure.js";
-import { COLOURS, MOST_SHAPES, nameOf, Scene, SHAPES, SIDE, SIZES } from "./scene.js";
+import { COLOURS, SHAPES, SIDE, SIZES } from "./looks.js";
+import { randomShape, Scene } from "./scene.js";
 
-// A scene that the captioner without attention mixes up, and the others do not.
+const MOST_SHAPES = 3;
+// Only the captioner without attention mixes this scene up.
 const FIRST = [{ shape: "circle", colour: "red", size: "big", left: 9, top: 21 }, { shape: "square", colour: "green", size: "big", left: 38, top: 23 }];
 const MESSAGE = "Point at a word to see where the model looked for it.";
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-// Start the tab; `captioners` is a list of [label, Captioner], and `count` is called when all of them have followed.
+// Start the tab. `captioners` is a list of [label, Captioner]; `count` is called after each caption of all of them.
 export function startScenesTab(find, view, captioners, count) {
   const canvas = find('[data-role="scene"]'), help = find('[data-role="scene-help"]');
   const scene = new Scene(), brush = canvas.getContext("2d");
@@ -29,7 +31,7 @@ export function startScenesTab(find, view, captioners, count) {
     return new LivePlayer(place, scene.canvas, label, (word) => word in COLOURS);
   });
 
-  // Draw the scene now, and let the captioners follow as fast as they can.
+  // Draw the scene now; the captioners follow as fast as they can.
   function changed() {
     scene.draw();
     brush.drawImage(scene.canvas, 0, 0, canvas.width, canvas.height);
@@ -98,26 +100,13 @@ export function startScenesTab(find, view, captioners, count) {
     }
     find('[data-action="remove"]').disabled = scene.shapes.length < 2;
     find('[data-action="add"]').disabled = scene.shapes.length >= MOST_SHAPES;
-    const many = scene.shapes.length > 2 ? " The networks have learnt scenes of one and two shapes." : "";
-    const text = shape ? `Chosen: the ${nameOf(shape)}, ${chosen + 1} of ${scene.shapes.length}, ${shape.left} from the left and ${shape.top} from the top. Arrow keys move it; Page Down chooses the next.${many}` : "";
+    const many = scene.shapes.length > 2 ? " The networks were trained on scenes of one and two shapes." : "";
+    const text = shape ? `Chosen: the ${shape.size} ${shape.colour} ${shape.shape}, ${chosen + 1} of ${scene.shapes.length}, ${shape.left} from the left and ${shape.top} from the top. Arrow keys move it; Page Down chooses the next.${many}` : "";
     if (help.textContent !== text) help.textContent = text;
   }
 
-  const random = (list) => list[Math.floor(Math.random() * list.length)];
-  const someShape = () => ({ shape: random(SHAPES), colour: random(Object.keys(COLOURS)), size: random(Object.keys(SIZES)) });
-
-  // Return a shape where none of the others is, above, below or beside them.
-  function apart(others) {
-    for (let trial = 0; ; trial++) {
-      const shape = someShape();
-      scene.place(shape, Math.random() * SIDE, Math.random() * SIDE);
-      const overlaps = others.some((other) => Math.abs(other.left - shape.left) < 26 && Math.abs(other.top - shape.top) < 26);
-      if (!overlaps || trial > 200) return shape;
-    }
-  }
-
   find('[data-action="add"]').addEventListener("click", () => {
-    scene.shapes.push(apart(scene.shapes));
+    scene.shapes.push(randomShape(scene, scene.shapes));
     chosen = scene.shapes.length - 1;
     changed();
   });
@@ -127,8 +116,8 @@ export function startScenesTab(find, view, captioners, count) {
     changed();
   });
   find('[data-action="another"]').addEventListener("click", () => {
-    const first = apart([]);
-    scene.shapes = [first, apart([first])];
+    const first = randomShape(scene, []);
+    scene.shapes = [first, randomShape(scene, [first])];
     chosen = 0;
     changed();
   });
@@ -142,6 +131,7 @@ export function startScenesTab(find, view, captioners, count) {
 
   canvas.addEventListener("pointerdown", (event) => {
     const [x, y] = placeOf(event), number = scene.at(x, y);
+    dragged = null;
     if (number < 0 || event.button || !event.isPrimary) return;
     chosen = number;
     dragged = [x - scene.shapes[number].left, y - scene.shapes[number].top];
@@ -149,17 +139,17 @@ export function startScenesTab(find, view, captioners, count) {
     changed();
   });
   canvas.addEventListener("pointermove", (event) => {
-    if (!event.buttons) dragged = null; // a menu may have taken the button's end
+    if (!event.buttons) dragged = null; // the button was released, perhaps in a menu
     if (!dragged || !event.isPrimary) return;
     const [x, y] = placeOf(event);
     scene.place(scene.shapes[chosen], x - dragged[0], y - dragged[1]);
     changed();
   });
-  for (const kind of ["pointerup", "pointercancel"]) canvas.addEventListener(kind, () => { dragged = null; });
 
   canvas.addEventListener("keydown", (event) => {
     const shape = scene.shapes[chosen], move = MOVES[event.key], count = scene.shapes.length;
-    if (move && shape) scene.place(shape, shape.left + move[0] * (event.shiftKey ? 5 : 1), shape.top + move[1] * (event.shiftKey ? 5 : 1));
+    const far = event.shiftKey ? 5 : 1;
+    if (move && shape) scene.place(shape, shape.left + far * move[0], shape.top + far * move[1]);
     else if (event.key === "PageDown") chosen = (chosen + 1) % count;
     else if (event.key === "PageUp") chosen = (chosen + count - 1) % count;
     else if (event.key === "Delete" && count > 1) return find('[data-action="remove"]').click();

@@ -1,5 +1,4 @@
-// What the page says where its modules cannot run: in a browser that is too old, or where a part is missing. It is plain
-// old script, so that such browsers run it.
+// Says why the page's modules cannot run: an old browser, or a missing part. Old browsers can run this plain script.
 (function () {
   "use strict";
   var tooOld = "This browser is too old for the page: it needs one of 2023 or later.";
@@ -17,7 +16,7 @@
   window.addEventListener("error", function (event) {
     var source = event.target && event.target.src;
     if (!source || event.target.tagName !== "SCRIPT") return;
-    if (location.protocol === "file:") fail("A browser does not run this page from a file. `keras-sat app FOLDER` serves its folder, and any web server does.");
+    if (location.protocol === "file:") fail("A browser does not run this page from a file. `keras-sat app FOLDER` or any web server serves its folder.");
     else fail("A part of this page is missing, or this browser is too old for it: " + source);
   }, true);
 })();

@@ -1,16 +1,9 @@
-// Drawn scenes as `data_utils.draw_scenes` draws them: colours, shapes, sizes, a soft background and a faint shadow.
+// Drawn scenes as `data_utils.draw_scenes` draws them: shapes with a faint shadow on a soft background.
 
+import { COLOURS, SHAPES, SIDE, SIZES } from "./looks.js"; // made of the constants of data_utils/scenes.py
 import { reduced } from "./stretch.js";
 
-export const COLOURS = {
-  red: [214, 48, 49], orange: [240, 134, 36], yellow: [247, 214, 64], green: [62, 160, 78],
-  blue: [54, 108, 206], purple: [136, 72, 172], pink: [246, 150, 190], black: [44, 46, 54],
-};
-export const SHAPES = ["circle", "square", "triangle", "star"];
-export const SIZES = { small: 13, big: 22 }; // pixels of the 64
-export const SIDE = 64;
-export const MOST_SHAPES = 3;
-const SCALE = 4; // it is drawn so many times larger, and averaged for the network
+const SCALE = 4; // drawn this many times larger, and averaged for the network
 const STAR = [[50, 0], [62, 36], [100, 38], [70, 61], [81, 98], [50, 76], [19, 98], [30, 61], [0, 38], [38, 36]];
 
 // Return the outline of a shape that fills a square of `extent` pixels at (left, top).
@@ -27,7 +20,7 @@ function outline(shape, left, top, extent) {
   return path;
 }
 
-// A scene: a list of { shape, colour, size, left, top }, left and top in pixels of the 64; and its picture.
+// A scene: a list of shapes { shape, colour, size, left, top }, in pixels of the network's picture; and a canvas.
 export class Scene {
   constructor() {
     this.canvas = document.createElement("canvas");
@@ -61,16 +54,26 @@ export class Scene {
     return pixels;
   }
 
-  // Return the number of the uppermost shape at a place in pixels of the 64, or -1.
+  // Return the number of the uppermost shape at a place, or -1.
   at(x, y) {
     return this.shapes.findLastIndex(({ size, left, top }) => x >= left && y >= top && x < left + SIZES[size] && y < top + SIZES[size]);
   }
 
-  // Move a shape, and keep it in the picture.
+  // Move a shape, inside the picture.
   place(shape, left, top) {
     const most = SIDE - SIZES[shape.size] - 2;
     [shape.left, shape.top] = [left, top].map((x) => Math.min(Math.max(Math.round(x), 2), most));
   }
 }
 
-export const nameOf = ({ size, colour, shape }) => `${size} ${colour} ${shape}`;
+const random = (list) => list[Math.floor(Math.random() * list.length)];
+
+// Return a random shape that is not at the place of the others.
+export function randomShape(scene, others) {
+  for (let trial = 0; ; trial++) {
+    const shape = { shape: random(SHAPES), colour: random(Object.keys(COLOURS)), size: random(Object.keys(SIZES)) };
+    scene.place(shape, Math.random() * SIDE, Math.random() * SIDE);
+    const overlaps = others.some((other) => Math.abs(other.left - shape.left) < 26 && Math.abs(other.top - shape.top) < 26);
+    if (!overlaps || trial > 200) return shape;
+  }
+}

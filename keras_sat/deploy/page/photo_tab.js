@@ -1,4 +1,4 @@
-// The tab of photos: choose one, read its captions, see where the model looked, say something else.
+// The tab of photos: choose one, read its captions, see where the model looked, give it another sentence.
 
 import { startCamera } from "./camera.js";
 import { Problem } from "./captioner.js";
@@ -12,9 +12,9 @@ const WORD_TIME = 90; // milliseconds for each word of a caption that appears
 export function startPhotoTab(find, view, captioner) {
   const input = find('[data-role="photo"]'), result = find('[data-role="result"]');
   let photo = null; // the one that is shown: { address, width, height, features }
-  let last = 0; // what was begun last is what the page is about
+  let last = 0; // the number of the last action, which the page shows
 
-  // Do what takes a while. What is begun later takes its place: `isCurrent` says whether that has happened.
+  // Run a slow action. A later one takes its place: then `isCurrent` is false, and this one shows nothing.
   async function attempt(message, action) {
     const mine = ++last, isCurrent = () => mine === last;
     view.set({ state: "busy", message });
@@ -35,7 +35,7 @@ export function startPhotoTab(find, view, captioner) {
   function look(file) {
     return attempt("Looking at the photo …", async (isCurrent) => {
       let read = null;
-      result.inert = true; // what is seen is about the photo before
+      result.inert = true; // it is still that of the photo before
       view.set({ caption: "" });
       try {
         read = await readPhoto(file, captioner.settings.photo_size);
@@ -43,7 +43,7 @@ export function startPhotoTab(find, view, captioner) {
         const features = await captioner.encode(read.pixels);
         const results = await captioner.captions(features);
         if (!isCurrent()) return null;
-        if (!results.length) throw new Problem("The network finds no words for this photo.");
+        if (!results.length) throw new Problem("The network found no caption for this photo.");
         if (photo) URL.revokeObjectURL(photo.address);
         const { address, width, height } = read;
         [photo, read] = [{ address, width, height, features }, null];
@@ -53,7 +53,7 @@ export function startPhotoTab(find, view, captioner) {
         await show(results[0], isCurrent);
         return "Point at a word, or choose it with the keyboard, to see where the model looked for it.";
       } catch (error) {
-        if (isCurrent()) result.hidden = true; // nothing is to be seen that is not about this photo
+        if (isCurrent()) result.hidden = true; // it is that of the photo before
         throw error;
       } finally {
         if (read) URL.revokeObjectURL(read.address);

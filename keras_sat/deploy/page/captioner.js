@@ -1,6 +1,6 @@
 // A captioner in the browser: its model, run by LiteRT, and its words. Nothing of it knows the page.
 
-// What went wrong, in a sentence for the reader of the page.
+// An error whose message is a sentence for the reader of the page.
 export class Problem extends Error {}
 
 // Return a sentence about any error.
@@ -8,34 +8,26 @@ export function sentenceOf(error) {
   if (error instanceof Problem) return error.message;
   const text = String(error?.message || error);
   if (/memory|allocation/i.test(text)) return "There is not enough memory for this in the browser. Close other pages and try again.";
-  return `Something went wrong that the page does not know: ${text.replace(/\.$/, "")}. Load it again; the browser's console may say more.`;
+  return `Something went wrong: ${text.replace(/\.$/, "")}. Load the page again; the browser's console may say more.`;
 }
 
-const PARTS = ["index.js", "wasm-utils.js", ...["litert_wasm_internal", "litert_wasm_compat_internal"].flatMap((name) => [`${name}.js`, `${name}.wasm`])];
-
-// Load LiteRT, once. Where it is missing, the Problem says what belongs where.
+// Load LiteRT, once.
 let runtime = null;
 function loadRuntime() {
   runtime ??= (async () => {
-    try {
-      const litert = await import("./runtime/index.js");
-      self.Module = { print: console.debug, printErr: console.debug }; // what it tells is not for readers of a page
-      await litert.loadLiteRt(new URL("runtime/", import.meta.url).href);
-      return litert;
-    } catch (error) {
-      console.warn(error);
-      runtime = null;
-      const places = PARTS.map((name) => new URL(`runtime/${name}`, import.meta.url));
-      const answers = await Promise.all(places.map((place) => fetch(place, { method: "HEAD" }).catch(() => null)));
-      if (answers.includes(null)) throw new Problem("A part of this page cannot be had: is the network gone? Load the page again.");
-      if (answers.every(({ ok }) => ok)) throw new Problem(`LiteRT, which runs the network, cannot run in this browser: ${error?.message || error}`);
-      throw new Problem("LiteRT, which runs the network, is missing. The folder runtime/ beside this page must hold it: runtime/README.txt names the files.");
-    }
-  })();
+    self.Module = { print: console.debug, printErr: console.debug }; // its messages are not for readers of the page
+    const litert = await import("./runtime/index.js");
+    await litert.loadLiteRt(new URL("runtime/", import.meta.url).href);
+    return litert;
+  })().catch((error) => {
+    console.warn(error);
+    runtime = null;
+    throw new Problem(`LiteRT, which runs the network, is missing or cannot run in this browser: ${error?.message || error}. The folder runtime/ of this page must hold the files that runtime/README.txt names.`);
+  });
   return runtime;
 }
 
-// Return the server's answer for a part of the page; where there is none, the Problem names the part.
+// Fetch a part of the page. A Problem names the part that is missing.
 export async function fetchPart(address) {
   const name = address.pathname.slice(new URL(".", import.meta.url).pathname.length);
   const response = await fetch(address).catch((error) => { throw new Problem(`A part of this page, ${name}, cannot be had: ${error.message}.`); });
@@ -43,7 +35,7 @@ export async function fetchPart(address) {
   return response;
 }
 
-// Return what a file holds, unpacked where it is packed and the server has not unpacked it.
+// Return the content of a packed file, which some servers unpack on the way.
 async function fetchModel(address, advance) {
   const response = await fetchPart(address);
   const total = Number(response.headers.get("content-length")), parts = [];
@@ -66,17 +58,17 @@ async function fetchModel(address, advance) {
   }
 }
 
-// Load the captioner in a folder beside this page; `advance` is told which share of it has come.
+// Load the captioner in a folder of this page; `advance` is told the fraction that is loaded, or null where it is unknown.
 export async function loadCaptioner(folder, advance) {
   const place = new URL(`${folder}/`, import.meta.url);
   const loading = loadRuntime();
-  loading.catch(() => {}); // it is said below
+  loading.catch(() => {}); // it is awaited below
   const settings = await (await fetchPart(new URL("model.json", place))).json();
   const tokens = (await (await fetchPart(new URL("vocabulary.txt", place))).text()).split("\n").slice(0, -1);
   const content = await fetchModel(new URL("model.tflite.gz", place), advance);
-  advance?.(null); // how much of LiteRT has come, nobody says
+  advance?.(null);
   const litert = await loading;
-  if (String.fromCharCode(...content.subarray(4, 8)) !== "TFL3") throw new Problem(`A part of this page, ${folder}/model.tflite.gz, is no network: the file is damaged, or the server sends another one.`);
+  if (String.fromCharCode(...content.subarray(4, 8)) !== "TFL3") throw new Problem(`A part of this page, ${folder}/model.tflite.gz, is not a network: the file is damaged, or the server sends another one.`);
   return new Captioner(litert, await litert.loadAndCompile(content, { accelerator: "wasm" }), settings, tokens);
 }
 
@@ -119,7 +111,7 @@ class Captioner {
     return this.resultsOf(await this.run("serving_default", { images: [pixels, [1, height, width, 3]] }))[0];
   }
 
-  // Return where it looks while it reads these words; unknown ones are read as <unk>.
+  // Return the result of given words, with the maps while it reads them. Unknown words are read as <unk>.
   async attend(features, words) {
     const { max_length: length, feature_shape: shape } = this.settings;
     const ids = new Int32Array(length);
@@ -133,7 +125,7 @@ class Captioner {
     const { max_length: length, grid: [rows, columns] } = this.settings, cells = rows * columns;
     const results = [];
     counts.forEach((count, i) => {
-      if (!Number.isFinite(logProbs[i])) return; // fewer captions may be possible than were asked for
+      if (!Number.isFinite(logProbs[i])) return; // there may be fewer captions than beams
       const from = i * length;
       results.push({
         words: Array.from(ids.subarray(from, from + count), (id) => this.tokens[id]),

@@ -1,22 +1,22 @@
 """Caption a picture without TensorFlow: `python caption.py photo.jpg`, with numpy, Pillow and ai-edge-litert.
 
-It needs model.tflite (or model.tflite.gz), vocabulary.txt and litert.json of its own folder, nothing else. Pictures are
-read as `data_utils.load_image` reads them, to the pixel; animations by their first frame.
+It needs model.tflite (or model.tflite.gz), vocabulary.txt and litert.json of its own folder, nothing else. It reads
+pictures as `data_utils.load_image` does, bit for bit, and the first frame of animations.
 """
 
 import contextlib
+import gzip
 import hashlib
 import json
 import sys
 import warnings
-import zlib
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
 
 HERE = Path(__file__).parent
-# What Pillow reads by itself: one of its other formats (EPS) would start another program.
+# What Pillow reads by itself: for EPS it would start another program.
 FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "JPEG2000", "PPM", "TGA", "ICO"]
 
 
@@ -27,18 +27,15 @@ def load():
     except ImportError:
         sys.exit(f"The package ai-edge-litert is missing: `{sys.executable} -m pip install ai-edge-litert`.")
     try:
-        manifest = json.loads((HERE / "litert.json").read_bytes())
-        digests, size = manifest["sha256"], int(manifest["unpacked_size"])
+        digests = json.loads((HERE / "litert.json").read_bytes())["sha256"]
         (model,) = digests.keys() - {"vocabulary.txt"}
         files = {name: (HERE / name).read_bytes() for name in ("vocabulary.txt", model)}
         damaged = [name for name, content in files.items() if hashlib.sha256(content).hexdigest() != digests[name]]
     except (OSError, ValueError, LookupError, TypeError) as error:
         damaged = [f"litert.json ({error})"]
     if damaged:  # LiteRT would crash, or give other captions
-        sys.exit(f"{HERE}: damaged or not whole: {damaged[0]}. Copy the folder again, or export the captioner again.")
-    content = files[model]
-    if model.endswith(".gz"):
-        content = zlib.decompressobj(wbits=31).decompress(content, size)
+        sys.exit(f"{HERE}: damaged: {damaged[0]}. Copy the folder again, or export the captioner again.")
+    content = gzip.decompress(files[model]) if model.endswith(".gz") else files[model]
     return Interpreter(model_content=content), files["vocabulary.txt"].decode().split("\n")
 
 
@@ -53,7 +50,7 @@ def read_photo(path, height, width):
             image = ImageOps.exif_transpose(image)
         if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
             image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
-        if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):  # it lies over white
+        if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):  # over white
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
         image = image.convert("RGB")
         for size in ((width, image.height), (width, height)):  # Pillow's order of the sides depends on its version
@@ -76,8 +73,8 @@ def main(paths):
     if not paths:
         sys.exit("usage: python caption.py PICTURE ...")
     interpreter, words = load()
-    runner = "encode" if "encode" in interpreter.get_signature_list() else "serving_default"
-    _, height, width, _ = interpreter.get_signature_runner(runner).get_input_details()["images"]["shape"]
+    details = interpreter.get_signature_runner("serving_default").get_input_details()
+    _, height, width, _ = details["images"]["shape"]
     num_unreadable = 0
     for path in paths:
         try:
@@ -86,7 +83,7 @@ def main(paths):
                 photo = read_photo(path, height, width)
         except Exception as error:  # Pillow's readers of damaged files raise errors of many kinds
             num_unreadable += 1
-            print(f"{path}: not a picture that can be read ({error})", file=sys.stderr)
+            print(f"{path}: cannot be read as a picture ({error})", file=sys.stderr)
             continue
         print(f"{path}\t{caption(interpreter, words, photo)}", flush=True)
     sys.exit(2 if num_unreadable else 0)

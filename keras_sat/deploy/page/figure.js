@@ -1,4 +1,4 @@
-// The player on the page: the same component as in the pages that Python writes (player.js, from player.html).
+// The player of the pages that Python writes (player.js, from player.html), on this page.
 
 import { fillPlayer, startPlayer } from "./player.js";
 import { shownOf } from "./maps.js";
@@ -13,14 +13,14 @@ export function showPlayer(place, result, picture) {
   return figure;
 }
 
-// A player whose picture is a canvas and whose sentence may change many times a second.
+// A player whose picture is a canvas, and whose caption may change many times a second.
 export class LivePlayer {
-  // `isFirst` says of a word whether it may be the one that is chosen in the beginning.
+  // `isFirst` says whether a word may be the first one that is chosen.
   constructor(place, picture, label, isFirst) {
     Object.assign(this, { place, picture, label, isFirst, words: null });
   }
 
-  // Show another result: the same buttons where the words are the same, new ones where not. The chosen word stays so.
+  // Show another result. The buttons stay where the words are the same; the chosen position stays.
   show(result) {
     const shown = shownOf(result, 1);
     if (result.words.join(" ") === this.words) {

@@ -1,0 +1,105 @@
+"""A captioner as a file for LiteRT (TensorFlow Lite): for phones, browsers, and Python without TensorFlow.
+
+Each signature of the file is for one photo:
+
+    serving_default   images                 -> the caption of greedy search
+    encode            images                 -> features
+    beams             features               -> the captions of beam search, best first
+    attend            features, token_ids    -> where the captioner looks while it reads a given caption
+
+They are the captioner's own search as a graph, in operations that LiteRT has built in, and share their weights.
+"""
+
+import tempfile
+
+import tensorflow as tf
+
+from keras_sat.accelerated.switch import without_fast_twins
+
+SIGNATURES = ("serving_default", "encode", "beams", "attend")
+
+
+def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
+    """Return the content of a file for LiteRT, bytes.
+
+    Args:
+        captioner: Captioner.
+        greedy, beams: dicts of the arguments of `CaptionGenerator.search`, see `search_arguments`.
+        signatures: names out of SIGNATURES.
+    """
+    search = captioner.search
+
+    def serving_default(images):
+        return outputs_of(captioner, _of_one_photo(search(captioner.features(images), **greedy)))
+
+    def encode(images):
+        return {"features": captioner.features(images)}
+
+    def best(features):
+        found = _of_one_photo(search(features, **beams))
+        outputs = outputs_of(captioner, found)
+        if captioner.confidence is not None:
+            outputs["confidence"] = captioner.confidence.in_graph(found.log_probs, found.lengths, features)
+        return outputs
+
+    def attend(features, token_ids):
+        return outputs_of(captioner, _of_one_photo(captioner.follow(features, token_ids)))
+
+    images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
+    features = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")
+    token_ids = tf.TensorSpec((1, greedy["max_length"]), tf.int32, "token_ids")
+    functions = {
+        "serving_default": as_function(serving_default, images),
+        "encode": as_function(encode, images),
+        "beams": as_function(best, features),
+        "attend": as_function(attend, features, token_ids),
+    }
+    with without_fast_twins(), tempfile.TemporaryDirectory() as folder:
+        save(folder, {name: functions[name] for name in signatures})
+        return tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(signatures)).convert()
+
+
+def outputs_of(captioner, found):
+    """Return the outputs for captions, a dict of tensors that are 0 after the last word.
+
+    Args:
+        captioner: Captioner.
+        found: SearchResult whose tensors are (captions, ...). The maps become (captions, max_length, rows, columns).
+    """
+    num_words = found.lengths - tf.cast(found.is_finished, tf.int32)
+    is_word = tf.sequence_mask(num_words, found.token_ids.shape[1], tf.float32)
+    maps = found.attention_weights * is_word[:, :, None]
+    return {
+        "token_ids": found.token_ids,
+        "num_words": num_words,
+        "log_prob": found.log_probs,
+        "word_probs": found.word_probs * is_word,
+        "attention_weights": tf.reshape(maps, (-1, maps.shape[1], *captioner.rows_and_columns())),
+        **{name: tf.squeeze(x * is_word[:, :, None], -1) for name, x in found.extras.items()},
+    }
+
+
+def as_function(function, *specs):
+    """Return a tf.function with one graph, for inputs of these specs."""
+    return tf.function(function, input_signature=specs, autograph=False)
+
+
+def save(directory, signatures):
+    """Write a SavedModel with the weights that its signatures use, and nothing of an optimizer.
+
+    Args:
+        directory: the folder.
+        signatures: dict from names to what `as_function` returns. The functions are methods of the SavedModel too,
+            under their own names.
+    """
+    module = tf.Module()
+    for function in signatures.values():
+        setattr(module, function.python_function.__name__, function)
+    concrete = [function.get_concrete_function() for function in signatures.values()]
+    module.weights = list({id(variable): variable for one in concrete for variable in one.variables}.values())
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    tf.saved_model.save(module, str(directory), signatures, options)
+
+
+def _of_one_photo(found):
+    return tf.nest.map_structure(lambda x: x[0], found)

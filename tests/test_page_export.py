@@ -1,0 +1,451 @@
+"""The captioner as a page: its folder, its runtime, its server, and the script in it."""
+
+import base64
+import hashlib
+import http.client
+import http.server
+import io
+import json
+import os
+import re
+import runpy
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_utils import draw_scenes
+from data_utils.files import write_json, write_whole
+from data_utils.images import load_image
+from keras_sat import Captioner
+from keras_sat.__main__ import main
+from keras_sat.deploy import page_export, page_runtime
+from keras_sat.deploy.export import CAPTION_SCRIPT
+from keras_sat.deploy.litert_captioner import export_folder
+from keras_sat.deploy.litert_folder import read_litert
+from keras_sat.deploy.page_export import write_page
+from keras_sat.deploy.page_server import page_server, serve
+from keras_sat.files.model_folder import pretrained_directory
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "keras_sat" / "deploy" / "page"
+
+
+@pytest.fixture(scope="module")
+def captioner():
+    return Captioner.from_pretrained("scenes")
+
+
+@pytest.fixture(scope="module")
+def npm(tmp_path_factory):
+    """A folder as npm leaves it, with small files in the place of LiteRT.js."""
+    folder = tmp_path_factory.mktemp("npm")
+    for source in page_runtime.FILES:
+        path = folder / "node_modules" / "@litertjs" / source
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'import {{ x }} from "@litertjs/wasm-utils"; // {source}')
+    write_json(folder / "node_modules" / "@litertjs" / "core" / "package.json", {"version": page_runtime.VERSION})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(captioner, npm, tmp_path_factory):
+    """The folder of a page with a captioner of scenes, without playground and with a runtime that does nothing."""
+    return write_page(captioner, tmp_path_factory.mktemp("page") / "page", scenes=False, runtime=npm)
+
+
+@pytest.fixture
+def served():
+    """A function that serves a folder and returns the port, until the test has ended."""
+    servers = []
+
+    def start(directory):
+        servers.append(page_server(directory))
+        threading.Thread(target=servers[-1].serve_forever, args=(0.01,), daemon=True).start()
+        return servers[-1].server_address[1]
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+# === The runtime ===
+
+
+@pytest.mark.parametrize("below", ["", "node_modules", "node_modules/@litertjs"])
+def test_the_runtime_is_taken_from_an_npm_folder(npm, below):
+    files = page_runtime.runtime_files(npm / below)
+    assert files.keys() == {*page_runtime.FILES.values()}
+    assert b'from "./wasm-utils.js"' in files["index.js"] and b"@litertjs/wasm-utils" not in files["index.js"]
+
+
+def test_an_npm_folder_that_is_not_whole_is_named(npm, tmp_path):
+    npm = shutil.copytree(npm, tmp_path / "npm")
+    (npm / "node_modules" / "@litertjs" / "core" / "wasm" / "litert_wasm_internal.wasm").unlink()
+    with pytest.raises(ValueError, match=r"litert_wasm_internal.wasm: this file of LiteRT.js .* is missing"):
+        page_runtime.runtime_files(npm)
+    with pytest.raises(ValueError, match="npm install @litertjs/core"):
+        page_runtime.runtime_files(tmp_path / "nowhere")
+    write_json(npm / "node_modules" / "@litertjs" / "core" / "package.json", {"version": "1.0.0"})
+    with pytest.raises(ValueError, match=rf"Expected LiteRT.js {page_runtime.VERSION}.* which has 1.0.0"):
+        page_runtime.runtime_files(npm)
+
+
+def test_the_runtime_is_fetched_once_and_checked(tmp_path, monkeypatch):
+    for package in page_runtime.DIGESTS:
+        archive = tmp_path / "@litertjs" / package / "-" / f"{package}-{page_runtime.VERSION}.tgz"
+        archive.parent.mkdir(parents=True)
+        with tarfile.open(archive, mode="w:gz") as packed:
+            for source in page_runtime.FILES:
+                entry = tarfile.TarInfo(source.replace(package, "package", 1))
+                entry.size = len(source)
+                if source.startswith(f"{package}/"):
+                    packed.addfile(entry, io.BytesIO(source.encode()))
+        digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+        monkeypatch.setitem(page_runtime.DIGESTS, package, digest)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", tmp_path.as_uri())
+    files = page_runtime.runtime_files(show_progress=False)
+    assert files == {name: source.encode() for source, name in page_runtime.FILES.items()}
+    shutil.rmtree(tmp_path / "@litertjs")
+    assert page_runtime.runtime_files(show_progress=False) == files
+    monkeypatch.setitem(page_runtime.DIGESTS, "wasm-utils", "another")
+    with pytest.raises(ValueError, match="is not @litertjs/wasm-utils .* as npm has published it"):
+        page_runtime.runtime_files(show_progress=False)
+    (kept,) = (tmp_path / "keras" / "keras_sat").glob("*.tgz")
+    assert "core" in kept.name
+
+
+# === The folder ===
+
+
+def test_a_page_has_all_that_it_needs(page, captioner):
+    names = {str(path.relative_to(page)) for path in page.rglob("*") if path.is_file()}
+    text = "\n".join((page / name).read_text(encoding="utf-8") for name in names if name.endswith((".js", ".html")))
+    for name in re.findall(r'(?:from|src=|href=) ?"(?:\./)?([\w.]+\.(?:js|css))"', text):
+        assert name in names or f"runtime/{name}" in names, name
+    settings = json.loads((page / "photo" / "model.json").read_text())
+    assert settings["photo_size"] == [64, 64] and settings["grid"] == [8, 8]
+    assert settings["feature_shape"] == [64, captioner.feature_shape[1]]
+    network, words = read_litert(page / "photo")
+    assert network[4:8] == b"TFL3" and words == captioner.vocabulary and export_folder(page) == page / "photo"
+    assert "runtime/README.txt" in names and "WEIGHTS_LICENSE.txt" in names
+
+
+def test_the_page_has_the_hooks_that_programs_read_and_allows_no_script_but_its_own():
+    html = (PAGE / "index.html").read_text(encoding="utf-8")
+    assert 'class="sat-page" data-state="loading"' in html
+    for hook in (r'<input type="file"[^>]*data-role="photo"', '<canvas data-role="scene"', '"caption"', '"message"'):
+        assert len(re.findall(hook, html)) == 1
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'" and rules["script-src"] == "'self' 'wasm-unsafe-eval'"
+    assert rules["connect-src"] == "'self'"
+    assert re.findall(r"<script(?![^>]*\bsrc=)", html) == [], "no script is inline"
+    scripts = "\n".join(path.read_text(encoding="utf-8") for path in PAGE.glob("*.js"))
+    for unsafe in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+        assert unsafe not in scripts
+    assert "http://" not in scripts and "https://" not in scripts, "nothing comes from elsewhere"
+
+
+def test_a_page_replaces_a_page_and_nothing_else(captioner, tmp_path, npm):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("kept")
+    for foreign in ("{}", '{"files": ["a.js"]}', "no JSON"):
+        (mine / "page.json").write_text(foreign)
+        with pytest.raises(ValueError, match="A page needs a folder of its own, and 'page.json' is in this one"):
+            write_page(captioner, mine, scenes=False, runtime=npm)
+    with pytest.raises(ValueError, match="this is a file"):
+        write_page(captioner, mine / "thesis.tex", scenes=False, runtime=npm)
+    assert sorted(path.name for path in mine.iterdir()) == ["page.json", "thesis.tex"]
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Make no networks, which takes time."""
+    monkeypatch.setattr(page_export, "litert_file", lambda *arguments: b"a network")
+    monkeypatch.setattr(page_export, "rounded", lambda content: content)
+
+
+def files_of(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_other_files_in_the_folder_of_a_page_are_left_alone(page, captioner, tmp_path, npm, monkeypatch, quick):
+    place = shutil.copytree(page, tmp_path / "page")
+    (place / ".git").mkdir()
+    for name in (".git/config", "CNAME"):
+        (place / name).write_text("kept")
+    (place / ".page-x").mkdir()  # of an export that was killed
+    link = tmp_path / "link"
+    link.symlink_to(place)
+    monkeypatch.chdir(place)
+    for where in (link, "."):
+        write_page(captioner, where, name="Second", scenes=False, runtime=npm)
+    assert files_of(place).keys() == files_of(page).keys() | {".git/config", "CNAME"}
+    assert link.is_symlink() and not (place / ".page-x").exists()
+    assert json.loads((place / "page.json").read_text())["photo"]["name"] == "Second"
+    own = [path for path in page.rglob("*") if path.is_file() and path.name != ".lock"]
+    assert page_export.size_of_page(page) == sum(path.stat().st_size for path in own)
+
+
+def test_an_export_that_fails_leaves_a_page(page, captioner, tmp_path, npm, monkeypatch, quick):
+    place = shutil.copytree(page, tmp_path / "page")
+    before = files_of(place)
+    options = {"name": "Second", "scenes": False, "runtime": npm}
+    with monkeypatch.context() as patched:
+        patched.setattr(page_export, "rounded", lambda content: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            write_page(captioner, place, **options)
+    assert files_of(place) == before
+
+    def replace(source, target, count=iter(range(100))):
+        if next(count) == 3:
+            raise KeyboardInterrupt
+        return rename(source, target)
+
+    rename = os.replace
+    with monkeypatch.context() as patched:
+        patched.setattr(page_export.os, "replace", replace)
+        with pytest.raises(KeyboardInterrupt):
+            write_page(captioner, place, **options)
+    write_page(captioner, place, **options)
+    assert files_of(place).keys() == before.keys()
+
+
+def test_without_a_runtime_the_page_says_what_is_missing(captioner, tmp_path, npm, monkeypatch, quick):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9")  # nothing listens there
+    with pytest.warns(UserWarning, match="The page lacks LiteRT.js"):
+        page = write_page(captioner, tmp_path / "page", scenes=False, show_progress=False)
+    assert [path.name for path in (page / "runtime").iterdir()] == ["README.txt"]
+    readme = (page / "runtime" / "README.txt").read_text()
+    assert all(name in readme for name in page_runtime.FILES.values())
+    page_export.add_runtime(page, npm)
+    with pytest.raises(ValueError, match="has its runtime already"):
+        page_export.add_runtime(page, npm)
+    page_export.add_runtime(page)
+    before = files_of(page)
+    write_page(captioner, page, scenes=False, show_progress=False)  # no warning: the page keeps its runtime
+    assert files_of(page) == before
+
+
+def test_bad_options_are_rejected_before_anything_is_written(captioner, tmp_path, npm):
+    for options, message in (({"precision": "int4"}, "Expected one of: float32, int8"), ({"max_length": 0}, "max_len")):
+        with pytest.raises(ValueError, match=message):
+            write_page(captioner, tmp_path / "page", scenes=False, runtime=npm, **options)
+    assert not [*tmp_path.iterdir()]
+
+
+# === caption.py ===
+
+AS_LITERT = "from tensorflow.lite.python.interpreter import Interpreter\n"  # the same class, in another package
+
+
+def caption_with(script, picture, tmp_path):
+    """Return what caption.py prints, with TensorFlow's interpreter in the place of ai_edge_litert's."""
+    (tmp_path / "stand_in" / "ai_edge_litert").mkdir(parents=True)
+    (tmp_path / "stand_in" / "ai_edge_litert" / "__init__.py").write_text("")
+    (tmp_path / "stand_in" / "ai_edge_litert" / "interpreter.py").write_text(AS_LITERT)
+    command = [sys.executable, "-W", "ignore", str(script), *map(str, picture)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "stand_in"), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+
+
+@pytest.mark.slow
+def test_caption_py_says_what_the_captioner_says_and_goes_on_past_what_it_cannot_read(page, captioner, tmp_path):
+    pictures = [tmp_path / name for name in ("postscript.jpg", "cut.png", "scene.png", "missing.png")]
+    pictures[0].write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    pictures[1].write_bytes(draw_scenes(1, seed=21)[0].png()[:300])
+    pictures[2].write_bytes(draw_scenes(1, seed=21)[0].png())
+    done = caption_with(page / "photo" / "caption.py", pictures, tmp_path)
+    expected = captioner.caption(pictures[2], num_beams=3).caption
+    assert done.returncode == 2 and done.stdout == f"{pictures[2]}\t{expected}\n", done.stderr
+    lines = [line for line in done.stderr.splitlines() if "cannot be read as a picture" in line]
+    assert [line.partition(":")[0] for line in lines] == [str(pictures[i]) for i in (0, 1, 3)]
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["model.tflite.gz", "vocabulary.txt", "litert.json", "the package"])
+def test_caption_py_names_what_is_damaged_or_missing(page, tmp_path, name):
+    folder = shutil.copytree(page / "photo", tmp_path / "photo")
+    if name != "the package":
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[:60] + b"!" + content[61:])
+    program = MISSING if name == "the package" else INSTALLED
+    command = [sys.executable, "-c", program, str(folder / "caption.py"), "a.png"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    expected = "pip install ai-edge-litert" if name == "the package" else f"{folder}: damaged"
+    assert done.returncode == 1 and expected in done.stderr and done.stderr.count("\n") == 1
+
+
+INSTALLED = (  # a package that runs nothing
+    "import runpy, sys; from unittest import mock; sys.argv = sys.argv[1:]; "
+    "sys.modules |= {'ai_edge_litert': mock.Mock(), 'ai_edge_litert.interpreter': mock.Mock()}; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+MISSING = INSTALLED.replace("mock.Mock()", "None")
+
+
+def test_caption_py_reads_pictures_as_load_image_does(tmp_path):
+    script = runpy.run_path(str(CAPTION_SCRIPT))
+    rng = np.random.default_rng(5)
+    pixels = rng.integers(0, 256, (300, 410, 3), np.uint8)
+    turned = Image.Exif()
+    turned[0x112] = 6
+    Image.fromarray(pixels).save(tmp_path / "turned.jpg", exif=turned)
+    Image.fromarray(np.repeat(np.repeat(pixels, 5, 0), 5, 1)).save(tmp_path / "large.jpg")
+    alpha = np.dstack([pixels, rng.integers(0, 256, (300, 410), np.uint8)])
+    Image.fromarray(alpha).save(tmp_path / "see-through.png")
+    Image.fromarray(pixels[..., 0]).save(tmp_path / "grey.png")
+    Image.fromarray(rng.integers(0, 65536, (300, 410)).astype(np.uint16)).save(tmp_path / "16-bits.png")
+    for name in ("turned.jpg", "large.jpg", "see-through.png", "grey.png", "16-bits.png"):
+        found = script["read_photo"](tmp_path / name, 96, 128)[0]
+        np.testing.assert_array_equal(found, load_image(tmp_path / name, (96, 128)), err_msg=name)
+
+
+# === The server ===
+
+
+def ask(port, path, method="GET", host=None):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.putrequest(method, path, skip_host=True)
+    connection.putheader("Host", host or f"127.0.0.1:{port}")
+    connection.endheaders()
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer, content
+
+
+def test_the_server_gives_one_folder_and_nothing_else(page, served, tmp_path, capsys):
+    place = shutil.copytree(page, tmp_path / "page")
+    for secret in (tmp_path / "secret", place / ".secret", place / ".git" / "secret"):
+        secret.parent.mkdir(exist_ok=True)
+        secret.write_text("a secret")
+    (place / "link").symlink_to(tmp_path / "secret")
+    (place / "above").symlink_to(tmp_path)
+    (place / "x").mkdir()
+    (place / "x" / "index.html").symlink_to(tmp_path / "secret")
+    port = served(place)
+    answer, content = ask(port, "/")
+    assert answer.status == 200 and b"sat-page" in content
+    assert answer.getheader("X-Content-Type-Options") == "nosniff" and answer.getheader("Cache-Control") == "no-store"
+    for path, kind in (("/main.js", "text/javascript"), ("/runtime/litert_wasm_internal.wasm", "application/wasm")):
+        assert ask(port, f"{path}?x")[0].getheader("Content-Type") == kind
+    paths = ["/../secret", "/%2e%2e/secret", "/..%2fsecret", "/photo/../../secret", "/..\\secret", f"{tmp_path}/secret"]
+    paths += ["/.secret", "/%2esecret", "/.git/secret", "/link", "/above/secret", "/x/", "/runtime/", "/.lock", "/%00"]
+    paths += ["/%ed%a0%80", "/" + 300 * "a", "/" + 3000 * "a/", "/main.js/", "http://[x/../..", "/%ff%fe"]
+    for path in paths:
+        answer, content = ask(port, path)
+        assert answer.status == 404 and b"a secret" not in content, path
+    assert ask(port, "/main.js", "POST")[0].status == 501
+    assert capsys.readouterr() == ("", "")
+
+
+def test_half_sent_requests_end_and_block_nobody(page, served, monkeypatch, capsys):
+    port = served(page)
+    monkeypatch.setattr("keras_sat.deploy.page_server._Handler.timeout", 0.05)
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
+        slow.sendall(b"GET /main.js HTTP/1.1\r\nHost: ")
+        assert ask(port, "/main.js")[0].status == 200
+        assert slow.recv(1) == b""  # after the time-out
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *[("127.0.0.1", 200), ("localhost:9", 200), ("[::1]:9", 200), ("evil.example:9", 403), ("[", 403)],
+        *[("127.0.0.1.evil.example", 403), ("evil.com:80@localhost", 403), ("localhost:9\t", 403)],
+    ],
+)
+def test_it_answers_to_its_own_name(page, served, host, status):
+    """A foreign page whose name resolves to this computer (DNS rebinding) reads nothing."""
+    assert ask(served(page), "/main.js", host=host)[0].status == status
+
+
+def test_only_this_computer_reaches_it(page):
+    server = page_server(page)
+    assert server.server_address[0] == "127.0.0.1"
+    with pytest.raises(ValueError, match="cannot be served there .* Choose another address"):
+        page_server(page, port=server.server_address[1])
+    server.server_close()
+
+
+def test_ctrl_c_ends_it(page, capsys, monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: thread.run())
+    for host, open_browser in (("127.0.0.1", False), ("0.0.0.0", True)):
+        server = page_server(page, host=host)
+        server.serve_forever = interrupt
+        serve(server, open_browser=open_browser)
+        out = capsys.readouterr().out
+        assert re.match(r"http://127\.0\.0\.1:\d+/ \(Ctrl-C ends it\)\n", out)
+        assert opened == ([out.split(" ")[0]] if open_browser else [])
+
+
+# === The command line ===
+
+
+def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
+    written = []
+
+    def write(captioner, directory, **options):
+        written.append(options)
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        for name in ("index.html", *(f"runtime/{name}" for name in page_runtime.FILES.values())):
+            write_whole(Path(directory) / name, "")
+        write_json(Path(directory) / "page.json", {"photo": {}, "scenes": []})
+        return Path(directory)
+
+    monkeypatch.setattr(page_export, "write_page", write)
+    monkeypatch.setattr("keras_sat.deploy.page_server.serve", lambda server, open_browser: server.server_close())
+    command = ["export", "scenes", str(tmp_path / "page"), "--web", "--runtime", str(npm), "--num-beams", "2"]
+    assert main(command) == 0
+    assert written == [{"name": "scenes", "runtime": str(npm), "num_beams": 2}]
+    assert "bytes for any static host" in capsys.readouterr().out
+    assert main(["app", str(tmp_path / "page"), "--no-browser"]) == 0
+    assert len(written) == 1, "the page that is there is served"
+    assert main(["app", str(tmp_path / "page"), "--runtime", str(npm), "--no-browser"]) == 2
+    assert "has its runtime already" in capsys.readouterr().err
+    assert main(["app", str(tmp_path / "page" / "index.html"), "--encoder-weights", "x"]) == 2
+    assert "has its model already" in capsys.readouterr().err
+    assert main(["app", "scenes", "--no-browser", "--runtime", str(npm)]) == 0
+    assert len(written) == 2
+    loaded = []
+    monkeypatch.setattr(Captioner, "from_pretrained", lambda model, **options: loaded.append(model))
+    (tmp_path / "page").rename(tmp_path / "flickr8k")
+    monkeypatch.chdir(tmp_path)
+    assert main(["app", "--no-browser", "--runtime", str(npm)]) == 0
+    assert loaded == [pretrained_directory("flickr8k")], "the bundled one, whatever the current folder holds"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["export", "scenes", "page", "--web", "--tflite"], "leave out one of the two"),
+        (["export", "scenes", "page", "--runtime", "npm"], "pass --web too"),
+        (["app", "scenes", "--port", "99999"], "cannot be served there"),
+        (["app", "scenes", "--runtime", "elsewhere"], "LiteRT.js is not in this folder"),
+    ],
+)
+def test_bad_use_is_one_line(tmp_path, monkeypatch, capsys, command, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 2
+    error = capsys.readouterr().err.strip().split("\n")[-1]
+    assert error.startswith("keras-sat: ") and message in error
+    assert not [*Path.cwd().iterdir()]
