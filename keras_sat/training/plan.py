@@ -35,14 +35,12 @@ class Asked:
         further: dict from the names in FURTHER_EPOCHS to the options of these epochs.
         captioner: dict of those of Captioner that were given; the others keep their default, or stay as they were.
         encoder_weights: see Captioner; a captioner to start from is loaded with them.
-        given: dict of those of `training` that were given.
     """
 
     training: TrainingOptions
     further: dict
     captioner: dict
     encoder_weights: Any
-    given: dict
 
     @classmethod
     def of(cls, given):
@@ -55,7 +53,7 @@ class Asked:
             training["dtype"] = resolved_dtype(training["dtype"])
         encoder_weights = captioner.pop("encoder_weights", CaptionerOptions.defaults()["encoder_weights"])
         further = {name: kind(**own) for name, kind, own in zip(FURTHER_EPOCHS, classes, further)}
-        return cls(TrainingOptions(**training), further, {**captioner, **of_keras}, encoder_weights, training)
+        return cls(TrainingOptions(**training), further, {**captioner, **of_keras}, encoder_weights)
 
     def num_further(self, name):
         """Return how many epochs there are of a kind in FURTHER_EPOCHS."""
@@ -95,17 +93,12 @@ class Plan:
     """What is trained, on what, by whom and where: all kinds of epochs read it.
 
     Attributes:
-        asked: Asked.
         initial_model: the Captioner that it starts from, or None.
         keeps_initial_model: whether that one stays where no epoch is better.
-        data_name: of the data set.
-        images: list of CaptionedImage, all with captions.
+        data_name, images: the name of the data set, and its list of CaptionedImage, all with captions.
         noted: dict of arguments of `fit`, besides the options, that the result depends on.
-        photos: TrainingPhotos.
-        team: Team.
         folder: of the whole training.
-        callbacks: further Keras callbacks.
-        show_progress: whether anything is said.
+        callbacks, show_progress: of `fit`.
         was_interrupted: whether Ctrl-C has ended it.
     """
 

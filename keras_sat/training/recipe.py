@@ -1,6 +1,5 @@
 """A whole training in one call, made of public parts only: data, vocabulary, features, batches, captioner."""
 
-import dataclasses
 import warnings
 from pathlib import Path
 from types import NoneType
@@ -124,7 +123,8 @@ def fit(
     say = print if show_progress else lambda line: None
     options = without_usual(options)
     settings, line = preset_or_usual(preset, data, options, initial_model, output_dir, team)
-    asked = Asked.of({**settings, **options})
+    options = {**settings, **options}
+    asked = Asked.of(options)
     if preset not in (None, "default") and data == "folder" and initial_model is None:
         from_scratch = True  # which is what the settings of a preset are for
     asked.check(initial_model, from_scratch, boxes=boxes)
@@ -140,13 +140,12 @@ def fit(
     if initial_model is None and not from_scratch and data_name == "folder":
         initial_model = bundled_to_begin_from(images, asked, say)
         if is_bundled := initial_model is not None:
-            asked = dataclasses.replace(asked, training=TrainingOptions(**{**OWN_PHOTOS, **asked.given}))
+            asked = Asked.of({**OWN_PHOTOS, **options})
     if not isinstance(initial_model, (Captioner, NoneType)):
         weights = None if asked.encoder_weights == "imagenet" else asked.encoder_weights
         initial_model = Captioner.from_pretrained(initial_model, encoder_weights=weights)
     if initial_model is None and "encoder" not in asked.captioner:
-        encoder = encoder_or_usual(data, output_dir, team, say)
-        asked = dataclasses.replace(asked, captioner={**asked.captioner, "encoder": encoder})
+        asked = Asked.of({**options, "encoder": encoder_or_usual(data, output_dir, team, say)})
     team.check_encoder(asked.captioner.get("encoder"), asked.captioner.get("encoder_training"))
     for line in learnt_before(initial_model, images):
         say(line)

@@ -25,7 +25,6 @@ import re
 import signal
 import tempfile
 import textwrap
-import threading
 from pathlib import Path
 
 import keras
@@ -84,9 +83,6 @@ def several_hosts():
 @contextlib.contextmanager
 def _signals_end_the_process():
     """Let Ctrl-C end the wait, which is in C++ and blocks Python's own handler, and SIGTERM the process after it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
