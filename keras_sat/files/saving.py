@@ -94,19 +94,20 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along
             "This captioner trained an encoder that keras_sat does not know: pass one of the same architecture as "
             f"`encoder`. Received: encoder=None (it was called {brief(options['encoder'])})"
         )
-    if (trained or comes_along) and encoder_weights is not None:
-        warnings.warn(
-            f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is not used.",
-            stacklevel=4,
-        )
+    if trained or comes_along:
+        if encoder_weights is not None:
+            warnings.warn(
+                f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is not used.",
+                stacklevel=4,
+            )
+        options["encoder_weights"] = None  # they are those of the folder
     elif encoder_weights == BUNDLED:
         raise ValueError(
             "A saved captioner has its encoder, and the bundled weights are another. Use them for a new one: "
             f"Captioner(vocabulary, encoder_weights='{BUNDLED}', ...). Received: encoder_weights='{BUNDLED}'"
         )
-    # A trained encoder, or trained last layers, need no initial weights: they get those of the folder.
-    needs_none = trained or comes_along or options["trained_up_to"] is not None
-    options["encoder_weights"] = None if needs_none else encoder_weights or options["encoder_weights"]
+    elif encoder_weights is not None:
+        options["encoder_weights"] = encoder_weights
     options["encoder"] = encoder if encoder is not None else None if own else options["encoder"]
     captioner = kind(vocabulary, **{**options, "grid_shape": None})
     captioner.build(((None, *settings["feature_shape"]), (None, None)))

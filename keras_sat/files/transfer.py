@@ -58,7 +58,7 @@ def _config_of(captioner, vocabulary, options):
     # Attention supervision belongs to a training: it has layers that are not saved, or needs more than captions.
     not_kept = {option: 0.0 for option, hook in HOOKS.items() if hook.term and not hook.term.is_measured}
     config = {**captioner.get_config(), **not_kept, **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
-    if captioner.photo_encoder.is_saved or captioner.trained_up_to is not None:
+    if captioner.photo_encoder.is_saved:
         config["encoder_weights"] = None  # they are copied from this captioner
     if captioner.photo_encoder.is_own:
         config["encoder"] = captioner.encoder_model
