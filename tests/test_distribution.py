@@ -76,29 +76,19 @@ def assert_same(path, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["hard", "frozen"])
-def test_two_devices_train_as_one(devices, name):
-    folder, _ = devices
-    assert_same(folder / f"{name}-2.npz", folder / f"{name}-1.npz")
-
-
-@pytest.mark.slow
-def test_what_was_compared_is_not_trivial(devices):
-    folder, (caption, reward, _) = devices
+def test_two_devices_train_as_one(devices):
+    folder, (caption, reward, (dropout, hard_attention)) = devices
+    for name in ("hard", "frozen"):
+        assert_same(folder / f"{name}-2.npz", folder / f"{name}-1.npz")
+    assert dropout == [[0, 0], [SEED_STRIDE, 0]], "each device has a dropout of its own"
+    assert hard_attention[0] == hard_attention[1], "and hard attention draws alike"
     assert isinstance(caption, str) and reward > 0
-    with np.load(folder / "hard-1.npz") as hard:
+    with np.load(folder / "hard-1.npz") as hard:  # what was compared is not trivial
         assert hard["baseline"] < 0 and hard["curve/loss"][1] < hard["curve/loss"][0]
     images = scenes()
     options = {"batch_size": HARD["batch_size"], "group_by": HARD["group_by"], "image_size": 16}
     sizes = [len(batch[1]) for batch in make_batches(images, Vocabulary.build(images), **options)]
     assert min(sizes) == 1, "less than there are replicas"
-
-
-@pytest.mark.slow
-def test_each_device_has_a_dropout_of_its_own_but_hard_attention_draws_alike(devices):
-    _, (*_, (dropout, hard_attention)) = devices
-    assert dropout[0] == [0, 0] and dropout[1] == [SEED_STRIDE, 0]
-    assert hard_attention[0] == hard_attention[1]
 
 
 @pytest.mark.slow
