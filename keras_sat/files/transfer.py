@@ -35,7 +35,7 @@ def _refuse_another_encoder(captioner, options):
     is_trained = captioner.encoder_training != "frozen"
     if is_trained and captioner.photo_encoder.is_own and options.get("encoder_training") == "frozen":
         raise ValueError(
-            "This captioner trained its encoder, a keras.Model of your own: frozen, it would not be saved. "
+            "The encoder of this captioner, a keras.Model, was trained: if it were frozen, it would not be saved. "
             f"Received: encoder_training='frozen' (before: {captioner.encoder_training!r})"
         )
     before = captioner.get_config()
