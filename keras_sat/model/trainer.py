@@ -21,7 +21,7 @@ class Trainer(keras.Model):
 
     Attributes:
         photo_encoder, adapter, decoder: the parts of the network.
-        feature_shape, num_regions: of the features it is given, and of those it attends to; None until it is built.
+        feature_shape, num_regions: of its features, and of what attention is paid to; None until it is built.
         paper_objective: PaperObjective, which is minimised where `compile` is given no other.
         term_layers: the layers of its terms, which only a training needs.
         apply_gradients: function of (optimizer, gradients, weights) that takes one step of the optimizer.
