@@ -117,7 +117,7 @@ def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
         ({"box_weight": 0.5}, "`boxes` and `box_weight` go together"),
         ({"boxes": Boxes({})}, "`boxes` and `box_weight` go together"),
         ({"box_weight": 0.5, "boxes": {"a": []}}, "Received: boxes of type dict"),
-        ({"guide_weight": 0.5}, "pass group_by='image'"),
+        ({"guide_weight": 0.5}, "all captions of a photo together: make_batches.*group_by=.image"),
     ],
 )
 def test_fit_refuses_what_cannot_lead(scene_images, tmp_path, options, message):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from data_utils import DATASETS, CaptionedImage, Vocabulary, make_batches
-from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions, ShowProgress
-from keras_sat.files.checkpoint import read_checkpoint, state_of
+from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions
+from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.scoring.bleu import bleu
 from keras_sat.training import callbacks
 from keras_sat.training.history import (
@@ -60,17 +60,6 @@ def test_expectations_come_first(captioner_and_batches):
     assert shares[1][1] == 0 > shares[2][1], "nothing is sampled before, and so the baseline does not move"
 
 
-def test_the_state_has_the_same_parts_each_time_with_mixed_precision_too(images):
-    import keras
-
-    vocabulary = Vocabulary.build(images)
-    small = {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8}
-    captioner = Captioner(vocabulary, encoder="tiny", dtype="mixed_float16", **small)
-    captioner.compile(keras.mixed_precision.LossScaleOptimizer(keras.optimizers.Adam()))
-    captioner.build(((None, 64, 64, 3), (None, None)))
-    assert len(state_of(captioner)) == len(state_of(captioner))
-
-
 def test_which_epoch_is_best():
     def epochs(*scores):
         return [{"loss": 1.0, "val_bleu_4": score} for score in scores]
@@ -108,16 +97,12 @@ def test_an_epoch_is_kept_where_the_log_for_tensorboard_cannot_be_written(captio
     keep = KeepTraining(tmp_path)
     keep.set_model(captioner)
     (tmp_path / "logs").write_text("a file of that name")
-    for epoch in range(2):
-        keep.on_epoch_begin(epoch)
-        if epoch == 0:
-            with pytest.warns(UserWarning, match=r"logs: epoch 1 cannot be .* \(Not a directory\)"):
-                keep.on_epoch_end(epoch, {"loss": 1.0})
-            (tmp_path / "logs").unlink()
-        else:
-            keep.on_epoch_end(epoch, {"loss": 0.5})
-        assert len(read_checkpoint(tmp_path / "checkpoint")[0]) == epoch + 1
-        assert (tmp_path / "history.csv").read_text().count("\n") == epoch + 2
+    keep.on_epoch_begin(0)
+    with pytest.warns(UserWarning, match=r"logs: epoch 1 cannot be .* \(Not a directory\)"):
+        keep.on_epoch_end(0, {"loss": 1.0})
+    (tmp_path / "logs").unlink()
+    keep.on_epoch_end(1, {"loss": 0.5})
+    assert len(read_checkpoint(tmp_path / "checkpoint")[0]) == 2
     keep.on_train_end()
     assert [path.stat().st_size > 0 for path in (tmp_path / "logs").iterdir()] == [True]
 
@@ -144,7 +129,7 @@ def test_bleu_of_a_few_words_says_nothing_and_cross_entropy_decides():
     assert best_epoch(tiny) == 2 and is_at_its_best(tiny, 1) and not is_at_its_best(tiny, 2)
     assert not is_at_its_best(tiny[:3], 1), "the cross-entropy falls: no plateau"
     assert best_epoch([*tiny, epoch(0.05, LEAST_MATCHES, 9.0)]) == 4
-    assert says_something({"val_bleu_4": 0.05}), "a training from before this figure was noted"
+    assert says_something({"val_bleu_4": 0.05}), "a callback of your own may not count them"
     assert says_something({"val_cider": 0.1, "val_matches": 0}, "val_cider"), "CIDEr counts shorter groups too"
 
 
@@ -164,23 +149,3 @@ def test_progress_names_the_best_so_far_only_where_the_score_says_something():
         figures = {"loss": 1.0, "cross_entropy": 1.0, "val_bleu_4": 0.1, "val_matches": matches}
         progress.on_epoch_end(number, figures)
     assert ["(best so far)" in line for line in lines] == [False, True]
-
-
-def test_the_line_of_progress_of_an_epoch_that_was_broken_off_is_ended_once():
-    import io
-
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    progress = ShowProgress(3, output=print)
-    progress.end_line()
-    progress.set_params({"steps": 5})
-    progress.on_epoch_begin(0)
-    shown = progress._progress
-    shown.stream, shown.show, shown.rewrites = Terminal(), True, True
-    progress.on_train_batch_end(0)
-    progress.end_line()
-    progress.end_line()
-    written = shown.stream.getvalue()
-    assert written.count("\n") == 1 and "1/5" in written and "batches" in written

@@ -789,7 +789,7 @@ def test_weights_of_another_model_are_refused(eight, tmp_path):
         assert str(caught.value).endswith(message)
     arrays["baseline"] = np.array(np.nan, np.float32)
     write_model(tmp_path / "model", settings, vocabulary, arrays)
-    with pytest.raises(ValueError, match=r"weights-.*npz: the weights baseline are infinite or no numbers. Expected"):
+    with pytest.raises(ValueError, match=r"weights-.*npz: the weights baseline are NaN or infinite. Expected"):
         Captioner.load(tmp_path / "model")
 
 

@@ -60,7 +60,6 @@ def test_it_is_switched_on_before_anything_is_made_and_only_when_asked_for(tmp_p
 
 
 def test_it_can_be_given_up_but_not_promised_afterwards(tmp_path):
-    usual = {"deterministic": False, "epochs": 20}
     repeatable = {"deterministic": True, "epochs": 4, "schedule": "constant"}
     chance = {**repeatable, "deterministic": False}
     epochs = [{"loss": 1.0}]
@@ -68,15 +67,15 @@ def test_it_can_be_given_up_but_not_promised_afterwards(tmp_path):
     def noted():
         return read_sealed_json(tmp_path / "arguments.json", "arguments")["deterministic"]
 
-    note_arguments(tmp_path, repeatable, [], usual)
-    note_arguments(tmp_path, repeatable, epochs, usual)
-    note_arguments(tmp_path, chance, epochs, usual, has_ended=True)
+    note_arguments(tmp_path, repeatable, [])
+    note_arguments(tmp_path, repeatable, epochs)
+    note_arguments(tmp_path, chance, epochs, has_ended=True)
     assert noted(), "what is only loaded was repeatable"
-    note_arguments(tmp_path, chance, epochs, usual)
+    note_arguments(tmp_path, chance, epochs)
     assert not noted()
     for has_ended in (False, True):
         with pytest.raises(ValueError, match="deterministic was False and is True"):
-            note_arguments(tmp_path, repeatable, epochs, usual, has_ended=has_ended)
+            note_arguments(tmp_path, repeatable, epochs, has_ended=has_ended)
 
 
 @pytest.mark.slow

@@ -76,29 +76,19 @@ def assert_same(path, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["hard", "frozen"])
-def test_two_devices_train_as_one(devices, name):
-    folder, _ = devices
-    assert_same(folder / f"{name}-2.npz", folder / f"{name}-1.npz")
-
-
-@pytest.mark.slow
-def test_what_was_compared_is_not_trivial(devices):
-    folder, (caption, reward, _) = devices
+def test_two_devices_train_as_one(devices):
+    folder, (caption, reward, (dropout, hard_attention)) = devices
+    for name in ("hard", "frozen"):
+        assert_same(folder / f"{name}-2.npz", folder / f"{name}-1.npz")
+    assert dropout == [[0, 0], [SEED_STRIDE, 0]], "each device has a dropout of its own"
+    assert hard_attention[0] == hard_attention[1], "and hard attention draws alike"
     assert isinstance(caption, str) and reward > 0
-    with np.load(folder / "hard-1.npz") as hard:
+    with np.load(folder / "hard-1.npz") as hard:  # what was compared is not trivial
         assert hard["baseline"] < 0 and hard["curve/loss"][1] < hard["curve/loss"][0]
     images = scenes()
     options = {"batch_size": HARD["batch_size"], "group_by": HARD["group_by"], "image_size": 16}
     sizes = [len(batch[1]) for batch in make_batches(images, Vocabulary.build(images), **options)]
     assert min(sizes) == 1, "less than there are replicas"
-
-
-@pytest.mark.slow
-def test_each_device_has_a_dropout_of_its_own_but_hard_attention_draws_alike(devices):
-    _, (*_, (dropout, hard_attention)) = devices
-    assert dropout[0] == [0, 0] and dropout[1] == [SEED_STRIDE, 0]
-    assert hard_attention[0] == hard_attention[1]
 
 
 @pytest.mark.slow
@@ -155,8 +145,7 @@ def test_three_hosts_from_the_command_line(tmp_path, capsys):
         np.testing.assert_allclose(curves[1][name], curves[0][name], rtol=1e-4, err_msg=name)
 
 
-@pytest.mark.parametrize("group_by", ["length", "image"])
-@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("group_by, count", [("length", 2), ("image", 5)])
 def test_every_row_is_in_one_share(scene_images, scene_vocabulary, scene_cache, group_by, count):
     options = {"batch_size": 7, "group_by": group_by, "split": "train", "seed": 2}
     whole = make_batches(scene_images, scene_vocabulary, [scene_cache, scene_cache], **options)
@@ -179,25 +168,18 @@ def test_every_row_is_in_one_share(scene_images, scene_vocabulary, scene_cache, 
         num_captions += sum(share[2].reshape(-1, share[2].shape[-1]).any(axis=1).sum() for share in shares)
     assert next(first, None) is None and next(others, None) is None
     assert num_captions == sum(len(image.captions) for image in scene_images if image.split == "train")
-    assert num_fillers or (group_by, count) == ("image", 2)
+    assert num_fillers
 
 
-def test_what_hosts_say_of_each_other():
+def test_a_host_failure_has_a_way_out():
     team = Team()
     team.num_hosts = 2
-    for error, expected, message in (
-        (tf.errors.UnavailableError(None, None, "x aborted by: nobody answers"), ConnectionError, r"nobody answers\)"),
-        (
-            tf.errors.InternalError(None, None, "is joining a group with size3"),
-            ValueError,
-            "TF_CONFIG must be the same",
-        ),
-        (tf.errors.InternalError(None, None, "something else"), tf.errors.InternalError, "something else"),
-        (RuntimeError("UnavailableError REPLACED BY KeyboardInterrupt"), KeyboardInterrupt, "^$"),
-        (RuntimeError("something else"), RuntimeError, "something else"),
-    ):
-        with pytest.raises(expected, match=message), team._host_failures_named():
-            raise error
+    error = tf.errors.UnavailableError(None, None, "x aborted by: nobody answers")
+    with pytest.raises(ConnectionError, match=r"same command on all.*nobody answers\)"), team._host_failures_named():
+        raise error
+    team.num_hosts = 1
+    with pytest.raises(tf.errors.UnavailableError), team._host_failures_named():
+        raise error
 
 
 @pytest.mark.slow
@@ -213,9 +195,8 @@ def test_an_address_that_is_taken():
 
 
 def test_shares_that_there_are_not(scene_images, scene_vocabulary):
-    for shares in (([2], 2), ([], 2), ([-1], 1)):
-        with pytest.raises(ValueError, match="Expected the numbers of shares"):
-            make_batches(scene_images, scene_vocabulary, image_size=16, shares=shares)
+    with pytest.raises(ValueError, match="Expected the numbers of shares"):
+        make_batches(scene_images, scene_vocabulary, image_size=16, shares=([2], 2))
 
 
 def test_tf_config():
@@ -225,43 +206,27 @@ def test_tf_config():
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        (None, "it is not set"),
-        ("worker 0", "Expecting value"),
-        ("[]", "list indices"),
-        ('{"cluster": ["a:1"], "task": {"type": "worker", "index": 0}}', "must be objects"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": "worker"}', "must be objects"),
-        ('{"cluster": {"worker": ["a:99999"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
-        ('{"cluster": {"worker": ["a:1 ", "a:1"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
-        ('{"cluster": {"worker": ["http://a:1"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
-        ('{"cluster": {"chief": ["a:1", "b:1"]}, "task": {"type": "chief", "index": 0}}', "one chief"),
-        (
-            '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": true}}',
-            "its task is not in its cluster",
-        ),
-        ('{"task": {"type": "worker", "index": 0}}', "it lacks 'cluster'"),
-        ('{"cluster": {"worker": ["a:1"]}}', "it lacks 'task'"),
-        ('{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}', "address:port"),
-        ('{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}', "address:port"),
-        ('{"cluster": {"worker": ["a:1", "a:1"]}, "task": {"type": "worker", "index": 0}}', "different addresses"),
-        ('{"cluster": {}, "task": {"type": "worker", "index": 0}}', "address:port"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}', "its task is not in its cluster"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}', "its task is not in its cluster"),
-        (
-            '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": "0"}}',
-            "its task is not in its cluster",
-        ),
-        ('{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}', "nothing else"),
+        None,
+        "worker 0",
+        '{"cluster": ["a:1"], "task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": ["a:1"]}}',
+        '{"cluster": {"worker": ["http://a:1"]}, "task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": ["a:1", "a:1"]}, "task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"chief": ["a:1", "b:1"]}, "task": {"type": "chief", "index": 0}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}',
+        '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}',
     ],
 )
-def test_a_wrong_tf_config_is_one_line_and_status_2(monkeypatch, capsys, text, message):
+def test_a_wrong_tf_config_is_one_line_and_status_2(monkeypatch, capsys, text):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     if text is not None:
         monkeypatch.setenv("TF_CONFIG", text)
     assert main(["fit", "--data", "scenes", "--hosts"]) == 2
     errors = capsys.readouterr().err
-    assert errors.count("\n") == 1 and message in errors and "TF_CONFIG must name all hosts" in errors
+    assert errors.count("\n") == 1 and "TF_CONFIG must name all hosts" in errors
 
 
 @pytest.mark.parametrize(
@@ -280,19 +245,16 @@ def test_wrong_devices_are_one_line_and_status_2(capsys, options, message):
 
 def test_what_is_no_strategy(tmp_path, monkeypatch):
     parallel = keras.distribution.DataParallel(devices=["cpu:0"])
-    with pytest.raises(ValueError, match="Keras' own distributions do nothing"):
-        train(tmp_path, strategy=parallel)
-    for strategy in ("mirrored", 2, tf.distribute.OneDeviceStrategy("CPU:0")):
-        with pytest.raises(ValueError, match=r"Expected a tf\.distribute\.MirroredStrategy or MultiWorker"):
+    for strategy in (parallel, "mirrored", tf.distribute.OneDeviceStrategy("CPU:0")):
+        with pytest.raises(ValueError, match=r"MultiWorkerMirroredStrategy; Keras' own distributions do nothing"):
             train(tmp_path, strategy=strategy)
     with tf.distribute.OneDeviceStrategy("CPU:0").scope(), pytest.raises(ValueError, match="Received: strategy=.*One"):
         train(tmp_path)
-    assert Team().strategy is None
     monkeypatch.setattr(keras.distribution, "distribution", lambda: parallel)
     captioner = keras_sat.Captioner(["a"], encoder=None)
-    for begin in (lambda: train(tmp_path), lambda: captioner.fit(tf.data.Dataset.range(1)), Team):
+    for start in (lambda: train(tmp_path), lambda: captioner.fit(tf.data.Dataset.range(1))):
         with pytest.raises(ValueError, match=r"keras\.distribution\.set_distribution\(None\)"):
-            begin()
+            start()
     assert not list(tmp_path.iterdir())
 
 

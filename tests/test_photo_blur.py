@@ -95,7 +95,7 @@ def test_blur_out_of_bounds_is_refused(given):
 def test_blur_needs_an_encoder_of_ours():
     own = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(4, 3)])
     for encoder in (own, None):
-        with pytest.raises(ValueError, match="stands before an encoder of ENCODERS"):
+        with pytest.raises(ValueError, match="is for an encoder of ENCODERS"):
             Captioner(["a"], encoder=encoder, photo_blur=1.0)
 
 

@@ -65,6 +65,6 @@ def test_a_captioner_trains_in_it_and_its_weights_are_float32(machine, tmp_path,
 
 def test_a_training_that_goes_on_where_auto_is_another_one_is_told_so(tmp_path):
     began, goes_on = ({"schedule": "constant", "dtype": dtype} for dtype in ("mixed_bfloat16", "float32"))
-    note_arguments(tmp_path, began, [], {})
+    note_arguments(tmp_path, began, [])
     with pytest.raises(ValueError, match="was 'mixed_bfloat16' and is 'float32'.*depends on the machine.*by name"):
-        note_arguments(tmp_path, goes_on, [{"loss": 1.0}], {})
+        note_arguments(tmp_path, goes_on, [{"loss": 1.0}])

@@ -152,7 +152,6 @@ def test_the_encoder_of_a_folder(tmp_path):
     assert noted_encoder(tmp_path) is None
     for noted, encoder in (
         ({"encoder": "tiny", "initial_model": None}, "tiny"),
-        ({"encoder": None, "initial_model": None}, "vgg16"),  # as versions before noted that none was named
         ({"encoder": None, "initial_model": "01234567"}, None),
         ({"encoder": "a keras.Model", "initial_model": None}, None),
     ):

@@ -3,8 +3,6 @@ import inspect
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
@@ -14,14 +12,13 @@ from conftest import write_photos
 from small_training import OPTIONS, At, run_training, train
 
 import keras_sat
-from data_utils import DATASETS, CaptionedImage, FeatureCache, photo_digests, read_data
-from data_utils.files import read_sealed_json, write_sealed_json
+from data_utils import DATASETS, CaptionedImage, FeatureCache, photo_digests
+from data_utils.files import write_sealed_json
 from data_utils.photo_digests import photo_of
 from keras_sat import Captioner
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.model.precision import multiplies_bfloat16
-from keras_sat.options import CaptionerOptions, TrainingOptions
 from keras_sat.training import epochs
 from keras_sat.training.folder import describe
 
@@ -139,22 +136,6 @@ def test_more_epochs_go_on_with_a_constant_learning_rate(tmp_path):
     assert len(longer.history["loss"]) == 2
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_graphs")
-def test_a_mistake_can_be_corrected_before_anything_was_reached(tmp_path):
-    with pytest.raises(ValueError, match="`hidden_dim` must be"):
-        train(tmp_path, hidden_dim=-1)
-    assert len(train(tmp_path, epochs=1).history["loss"]) == 1
-
-
-def test_a_table_that_was_lost_is_written_again(whole_training, tmp_path):
-    folder, _ = whole_training
-    shutil.copytree(folder, tmp_path / "copy")
-    (tmp_path / "copy" / "history.csv").unlink()
-    train(tmp_path / "copy")
-    assert (tmp_path / "copy" / "history.csv").read_text() == (folder / "history.csv").read_text()
-
-
 def test_arguments_that_are_objects_are_the_same_in_every_process():
     def schedule():
         return keras.optimizers.schedules.CosineDecay(0.1, 10)
@@ -168,22 +149,6 @@ def test_arguments_that_are_objects_are_the_same_in_every_process():
     assert first["cache"] == "a" and first["n"] == 3
     brighter = [CaptionedImage(i.image_id, i.image_path // 2, i.captions, i.split) for i in images]
     assert describe(options[0], brighter, None)["data"] != first["data"]
-
-
-def test_a_training_that_a_version_before_has_begun_is_the_same(whole_training, tmp_path):
-    """It noted the options of the captioner that were given, and seven that were not."""
-    shutil.copytree(whole_training[0], tmp_path / "copy")
-    path = tmp_path / "copy" / "arguments.json"
-    noted = read_sealed_json(path, "arguments")
-    others = {*CaptionerOptions.names()} - {*TrainingOptions.names(), *OPTIONS, "encoder_weights"}
-    assert all(noted[name] is None for name in others)
-    for name in {"dtype", *others} - {"encoder_layer", "encoder_training", "image_size", "scoring", "cell"}:
-        del noted[name]
-    write_sealed_json(path, noted)
-    assert train(tmp_path / "copy").weights_digest() == whole_training[1].weights_digest()
-    write_sealed_json(path, {**noted, "label_smoothing": 0.1})
-    with pytest.raises(ValueError, match="label_smoothing was 0.1 and is 0.0"):
-        train(tmp_path / "copy")
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
@@ -249,10 +214,10 @@ class LoseTheWeights(keras.callbacks.Callback):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_graphs")
-def test_a_loss_that_is_no_number_ends_the_training_and_keeps_the_best(whole_training, tmp_path):
+def test_a_nan_loss_ends_the_training_and_keeps_the_best(whole_training, tmp_path):
     batches = []
-    count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: batches.append(batch))
-    with pytest.warns(UserWarning, match=r"no number in epoch 3\. The captioner of epoch [12]"):
+    count = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: batches.append(batch))
+    with pytest.warns(UserWarning, match=r"NaN or infinite in epoch 3\. The captioner of epoch [12]"):
         captioner = train(tmp_path, callbacks=[LoseTheWeights(2), count])
     assert batches.count(0) == 3 and batches[-1] == 0, "it stopped at once"
     assert len(captioner.history["loss"]) == 2 and np.isfinite(captioner.history["loss"]).all()
@@ -260,24 +225,8 @@ def test_a_loss_that_is_no_number_ends_the_training_and_keeps_the_best(whole_tra
     folder, undisturbed = whole_training
     for name in ("loss", "val_loss"):
         np.testing.assert_allclose(history_of(tmp_path)[name], history_of(folder)[name][:2], rtol=1e-5)
-    with pytest.raises(ValueError, match="in the first epoch: nothing was learnt"):
+    with pytest.raises(ValueError, match="in the first epoch; nothing was saved"):
         train(tmp_path / "at once", callbacks=[LoseTheWeights(0)])
-
-
-@pytest.mark.slow
-def test_a_command_that_cannot_go_well_ends_in_one_line(whole_training, tmp_path):
-    folder, _ = whole_training
-    write_photos(tmp_path, ["0.jpg"])
-    (tmp_path / "captions.csv").write_text("image,caption,split\n0.jpg,a dog,train\n0.jpg,a cat,train\n")
-    command = [sys.executable, "-m", "keras_sat", "fit", "--data", "folder", "--data-dir", tmp_path]
-    small = {"encoder": "tiny", "embedding-dim": 8, "hidden-dim": 8, "attention-dim": 8, "image-size": 32}
-    command += [f"--{name}={value}" for name, value in small.items()]
-    for options, message in (
-        (["--learning-rate", "1e38", "--batch-size", "1", "--output-dir", tmp_path / "run"], "nothing was learnt"),
-        (["--output-dir", folder], "training with other arguments"),
-    ):
-        ran = subprocess.run([*command, *options], capture_output=True, text=True)
-        assert ran.returncode == 2 and message in ran.stderr and "Traceback" not in ran.stderr
 
 
 class LoseTheWeightsAtTheEnd(keras.callbacks.Callback):
@@ -293,15 +242,10 @@ class LoseTheWeightsAtTheEnd(keras.callbacks.Callback):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("splits", ["train and dev", "train"])
 @pytest.mark.usefixtures("without_graphs")
-def test_weights_that_are_lost_in_the_last_update_are_not_kept(tmp_path, splits):
-    images = DATASETS["scenes"](None, num_scenes=40, seed=3)
-    images = images if splits == "train and dev" else [image for image in images if image.split == "train"]
-    with pytest.warns(UserWarning, match=r"no number in epoch 2\. The captioner of epoch 1"):
-        captioner = keras_sat.fit(
-            images, output_dir=tmp_path, show_progress=False, callbacks=[LoseTheWeightsAtTheEnd()], **OPTIONS
-        )
+def test_weights_that_are_lost_in_the_last_update_are_not_kept(tmp_path):
+    with pytest.warns(UserWarning, match=r"NaN or infinite in epoch 2\. The captioner of epoch 1"):
+        captioner = train(tmp_path, splits=["train"], callbacks=[LoseTheWeightsAtTheEnd()])
     assert all(np.isfinite(weight.numpy()).all() for weight in captioner.weights)
     assert len(captioner.history["loss"]) == 1
 
@@ -388,41 +332,8 @@ def test_going_on_from_a_model_on_other_photos(whole_training, tmp_path):
         keras_sat.fit(mine, output_dir=tmp_path / "other", hidden_dim=32, **options)
     soft = keras_sat.fit(mine, output_dir=tmp_path / "soft", attention="soft", **options)
     assert soft.decoder.attention == "soft"
-    for changed, message in (
-        ({"encoder": "vgg16"}, "encoder is 'tiny'"),
-        ({"image_size": 96}, "image_size is None"),
-        ({"cell": "gru"}, "parts and sizes"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            keras_sat.fit(mine, output_dir=tmp_path / "other", **changed, **options)
     with pytest.raises(ValueError, match="no bundled model"):
         keras_sat.fit(mine, output_dir=tmp_path / "other", initial_model="nonsense")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_graphs")
-def test_views_and_averages_of_a_frozen_encoder(tmp_path):
-    write_photos(tmp_path / "photos", [f"{number}.png" for number in range(6)], size=(32, 32))
-    images = [
-        CaptionedImage(str(number), tmp_path / "photos" / f"{number}.png", ["a dog", "a cat"], split)
-        for number, split in enumerate(["train"] * 4 + ["dev"] * 2)
-    ]
-    weights = tmp_path / "tiny.weights.h5"
-    keras_sat.ENCODERS["tiny"](image_size=16).save_weights(weights)
-    options = {"encoder": "tiny", "encoder_weights": weights, "encoder_training": "frozen", "image_size": 16}
-    sizes = {"embedding_dim": 4, "hidden_dim": 4, "attention_dim": 4, "feature_projection_dim": 3}
-    folder = tmp_path / "run"
-    captioner = keras_sat.fit(
-        images, **options, **sizes, num_views=3, average_momentum=0.9, weight_decay=0.01, optimizer="adamw",
-        length_penalty=0.5, epochs=2, patience=None, output_dir=folder, show_progress=False,
-    )  # fmt: skip
-    for view in (1, 2):
-        cache = FeatureCache.open(next((folder / "features").glob(f"view{view}-*")))
-        assert cache.manifest["view"] == view and len(cache) == 4, "only training photos have further views"
-    assert len(FeatureCache.open(folder / "features")) == 6
-    loaded = keras_sat.Captioner.load(folder / "model", encoder_weights=weights)
-    assert loaded.length_penalty == 0.5 and loaded.adapter.projection_dim == 3
-    assert loaded.caption(images[0]).caption == captioner.caption(images[0]).caption
 
 
 @pytest.mark.slow
@@ -436,25 +347,19 @@ def test_a_training_with_views_and_the_last_layers_of_an_encoder_goes_on_as_if_n
     keras_sat.ENCODERS["tiny"](image_size=16).save_weights(weights)
     options = {"encoder": "tiny", "encoder_weights": weights, "encoder_training": "frozen", "image_size": 16}
     options |= {"encoder_layer": "conv1", "trained_up_to": "coordinates", "encoder_rate": 0.5, "num_views": 2}
-    options |= {
-        "embedding_dim": 4,
-        "hidden_dim": 4,
-        "attention_dim": 4,
-        "feature_dropout": 0.2,
-        "dropout_embedding": 0.2,
-    }
-    options |= {"average_momentum": 0.9, "batch_size": 4, "epochs": 3, "patience": None, "show_progress": False}
+    options |= {**dict.fromkeys(["embedding_dim", "hidden_dim", "attention_dim"], 4), "feature_dropout": 0.2}
+    options |= {"dropout_embedding": 0.2, "average_momentum": 0.9, "batch_size": 4, "epochs": 3, "patience": None}
+    options |= {"show_progress": False}
 
     def stop():
         raise KeyboardInterrupt
 
     whole = keras_sat.fit(images, **options, output_dir=tmp_path / "whole")
+    view = FeatureCache.open(next((tmp_path / "whole" / "features").glob("view1-*")))
+    assert view.manifest["view"] == 1 and len(view) == 7, "only training photos have further views"
+    assert len(FeatureCache.open(tmp_path / "whole" / "features")) == 9
     keras_sat.fit(images, **options, output_dir=tmp_path / "broken", callbacks=[At(2, stop)])
     assert len(read_checkpoint(tmp_path / "broken" / "checkpoint")[0]) == 2
-    path = tmp_path / "broken" / "arguments.json"
-    arguments = read_sealed_json(path, "arguments")
-    del arguments["weight_decay"]  # as if a version had begun it that did not know this argument yet
-    write_sealed_json(path, arguments)
     again = keras_sat.fit(images, **options, output_dir=tmp_path / "broken")
     assert again.weights_digest() == whole.weights_digest()
     np.testing.assert_allclose(again.history["loss"], whole.history["loss"], rtol=1e-6)
@@ -480,59 +385,25 @@ def test_a_training_goes_on_with_copied_photos_and_not_with_others(tmp_path, mon
     contents = [path.read_bytes() for path in paths]
     paths[0].write_bytes(contents[1])
     for num_epochs in (1, 2):  # it has ended, or goes on
-        with pytest.raises(ValueError, match="The photo '0' has changed since the training.*0.bmp has other bytes"):
+        with pytest.raises(
+            ValueError,
+            match="The photo '0' has changed since the training in this folder started.*0.bmp has other bytes",
+        ):
             keras_sat.fit(images, epochs=num_epochs, **options)
     assert (tmp_path / "run" / "arguments.json").read_bytes() == arguments, "what was refused is not noted"
     paths[0].write_bytes(contents[0])
     assert len(keras_sat.fit(images, epochs=2, **options).history["loss"]) == 2
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_graphs")
-def test_a_frozen_encoder_gets_a_cache_beside_the_photos(tmp_path):
-    write_photos(tmp_path / "mine", [f"{i}.jpg" for i in range(6)])
-    rows = [f"{i}.jpg,a {word} dog" for i in range(6) for word in ("red", "big")]
-    (tmp_path / "mine" / "captions.csv").write_text("\n".join(["image,caption", *rows]))
-    small = {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1, "show_progress": False}
-    options = {"data_dir": tmp_path / "mine", "encoder": "mobilenet_v2", "image_size": 64, **small}
-    with pytest.raises(ValueError, match="pass split_seed=0"):
-        keras_sat.fit("folder", output_dir=tmp_path / "run", **options)
-    captioner = keras_sat.fit("folder", split_seed=0, encoder_weights=None, output_dir=tmp_path / "run", **options)
-    cache = FeatureCache.open(tmp_path / "mine" / "features-mobilenet_v2-64")
-    assert len(cache) == 6 and captioner.feature_shape == (4, 1280)
-    assert "val_bleu_4" in captioner.history
-    table = keras_sat.evaluate(
-        captioner, "folder", data_dir=tmp_path / "mine", split_seed=0, cache=cache.directory, show_progress=False
-    )
-    assert len(table.captions) == 1 and table.settings["encoder"] == "mobilenet_v2"
-
-
 @pytest.mark.usefixtures("without_graphs")
 def test_a_data_set_of_your_own_by_its_name(tmp_path, monkeypatch):
-    def mine(folder):
-        assert folder == tmp_path / "mine"
-        images = DATASETS["scenes"](None, num_scenes=20)
-        return [CaptionedImage(image.image_id, image.image_path, image.captions) for image in images]
-
-    monkeypatch.setitem(DATASETS, "mine", mine)
-    splits = [image.split for image in read_data("mine", tmp_path / "mine", split_seed=0)]
-    assert {name: splits.count(name) for name in splits} == {"train": 16, "dev": 2, "test": 2}
-    options = {"data_dir": tmp_path / "mine", "split_seed": 0, "show_progress": False}
+    images = DATASETS["scenes"](None, num_scenes=20)
+    images = [CaptionedImage(image.image_id, image.image_path, image.captions) for image in images]
+    monkeypatch.setitem(DATASETS, "mine", lambda folder: images)
+    options = {"data_dir": tmp_path, "split_seed": 0, "show_progress": False}
     captioner = keras_sat.fit("mine", output_dir=tmp_path / "run", **{**OPTIONS, "epochs": 1}, **options)
     assert "val_bleu_4" in captioner.history
     assert len(keras_sat.evaluate(captioner, "mine", **options).captions) == 2
-    with pytest.raises(ValueError, match="or pass split_seed=0"):
-        keras_sat.fit("mine", data_dir=tmp_path / "mine", output_dir=tmp_path / "other", show_progress=False)
-
-
-@pytest.mark.usefixtures("without_graphs")
-@pytest.mark.slow
-def test_no_dev_split_keeps_the_last_epoch(tmp_path):
-    images = [
-        CaptionedImage(i.image_id, i.image_path, i.captions, "train") for i in DATASETS["scenes"](None, num_scenes=10)
-    ]
-    captioner = keras_sat.fit(images, output_dir=tmp_path, **{**OPTIONS, "epochs": 2}, show_progress=False)
-    assert "val_loss" not in captioner.history and len(captioner.history["loss"]) == 2
 
 
 @pytest.mark.slow

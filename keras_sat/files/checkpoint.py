@@ -1,10 +1,10 @@
-"""A training on the disk, as it stood at the end of an epoch: what it takes to resume it exactly.
+"""A checkpoint of a training at the end of an epoch: all that it takes to resume it exactly.
 
     progress.json       the figures of each epoch so far, and the name of the other file
     state-DIGEST.npz    weights, optimizer, baseline and the state of every random generator
 
-A new state is written beside the old one, and then progress.json is replaced: killed at any moment, the folder holds
-the one or the other.
+A new state is written next to the old one, and then progress.json is replaced: killed at any moment, the folder holds
+one or the other.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ WAY_OUT = "It cannot be resumed: train into another output_dir (with initial_mod
 
 
 def write_checkpoint(directory, captioner, epochs):
-    """Write how a training stands.
+    """Write a checkpoint of a training.
 
     Args:
         directory: made if it is not there.
@@ -54,7 +54,7 @@ def read_checkpoint(directory):
 
 
 def restore_state(captioner, arrays):
-    """Give a captioner that is built and compiled the state of a checkpoint."""
+    """Give a captioner that is built and compiled the state in a checkpoint."""
     state = state_of(captioner)
     shapes = {name: tuple(variable.shape) for name, variable in state.items()}
     if shapes != {name: array.shape for name, array in arrays.items()}:

@@ -7,12 +7,11 @@
     encoder-DIGEST.npz        the encoder's arrays, which bundled models with equal ones share: in pretrained/encoders
     lock                      empty; it lets one process save at a time
 
-All of it is data: nothing in there is executed when it is read. Saving again into the same folder writes new files
-beside the old ones and then replaces config.json, so that a save which is killed leaves the model from before.
+All of it is data: nothing is executed when it is read. Saving again into the same folder writes new files next to the
+old ones and then replaces config.json: a save that is killed leaves the model from before.
 """
 
 import contextlib
-import difflib
 import hashlib
 import io
 import json
@@ -33,6 +32,7 @@ from data_utils.files import (
     write_whole,
 )
 from data_utils.vocabulary import Vocabulary
+from keras_sat.checks import near_name
 from keras_sat.presets import DEFAULT_MODEL
 
 FORMAT_VERSION = 1
@@ -45,9 +45,7 @@ OURS = re.compile(
     r"lock(-journal)?|config\.json|(weights|confidence|encoder)-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json"
     r"|\.(config|weights|vocabulary|confidence|encoder).*\.part"
 )
-ENCODER, CONFIDENCE = "encoder", "confidence"  # parts that may have a file of their own; their arrays' names begin so
-
-
+ENCODER, CONFIDENCE = "encoder", "confidence"  # parts that may have their own file; prefixes of their arrays' names
 PRECISIONS = ("float32", "float16", "int8")
 
 
@@ -55,7 +53,7 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", co
     """Write a model folder, or replace the model in it.
 
     Args:
-        directory: made if it is not there. A folder that holds anything else is refused.
+        directory: made if it is not there. A folder that holds anything else is rejected.
         settings: dict that JSON can hold.
         vocabulary: Vocabulary.
         arrays: dict from names to numpy arrays.
@@ -125,20 +123,16 @@ def _remove_other_files(directory, files):
 
 def _refuse_foreign_files(directory):
     """Raise ValueError where a folder holds anything but a model, or what a save that was killed left of one."""
-    if not directory.exists():
-        return
-    if not directory.is_dir():
-        foreign = True
-    elif (directory / "config.json").exists():
+    config = directory / "config.json"
+    if config.is_file():
         way_out = "Choose another folder, or remove this file if the folder was that of a model."
-        try:
-            settings = read_json(directory / "config.json", EXPECTED, way_out)
-        except OSError:
-            settings = None
-        foreign = not isinstance(settings, dict) or settings.get("format") != "captioner"
+        settings = read_json(config, EXPECTED, way_out)
+        is_ours = isinstance(settings, dict) and settings.get("format") == "captioner"
+    elif directory.is_dir():
+        is_ours = all(OURS.fullmatch(path.name) for path in directory.iterdir())
     else:
-        foreign = any(not OURS.fullmatch(path.name) for path in directory.iterdir())
-    if foreign:
+        is_ours = not directory.exists()
+    if not is_ours:
         raise ValueError(
             "A model is saved into a folder of its own: a new one, or that of a model which it replaces. "
             f"Received: directory={str(directory)!r}"
@@ -157,7 +151,7 @@ def read_model(directory):
             return _read_model(directory)
         except ValueError:
             if identity_of(directory / "config.json") == before:
-                raise  # else another process has replaced the model meanwhile, and removed the files of the old one
+                raise  # else another process has just replaced the model, and removed the old files
 
 
 def _read_model(directory):
@@ -177,26 +171,20 @@ def _read_model(directory):
             f"{directory}: another version of keras_sat saved this model. Expected: version {FORMAT_VERSION}. "
             f"Received: version {version}"
         )
-    try:
-        files = settings.pop("files")
-        parts = {part: files[part] for part in (ENCODER, CONFIDENCE) if part in files}
-        is_whole = all(OURS.fullmatch(name) for name in (files["weights"], files["vocabulary"], *parts.values()))
-    except (KeyError, TypeError):
-        is_whole = False
-    if not is_whole:
+    files = settings.pop("files", None)
+    names = [*files.values()] if isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys() else [None]
+    if not all(isinstance(name, str) and OURS.fullmatch(name) for name in names):
         raise ValueError(f"{directory / 'config.json'}: it names no files. Expected: {EXPECTED}.")
     path, words_path = directory / files["weights"], directory / files["vocabulary"]
     try:
         vocabulary = Vocabulary.load(words_path)
-    except FileNotFoundError as error:
-        raise ValueError(f"{error.filename}: this file of the model is missing. {WAY_OUT}") from None
     except OSError as error:
-        raise ValueError(f"{error.filename}: this file of the model cannot be read ({error.strerror}).") from None
+        raise ValueError(f"{error.filename}: this file cannot be read ({error.strerror}). {WAY_OUT}") from None
     if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
         raise ValueError(f"{words_path}: this is the vocabulary of another model. {WAY_OUT}")
     arrays = _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
-    for part, name in parts.items():
-        other = _path_of(directory, name)
+    for part in sorted({ENCODER, CONFIDENCE} & files.keys()):
+        other = _path_of(directory, files[part])
         stored = _unrounded(read_arrays(other, EXPECTED, WAY_OUT), other)
         arrays |= {f"{part}/{array_name}": array for array_name, array in stored.items()}
     return settings, vocabulary, arrays
@@ -216,9 +204,8 @@ SCALE = "@scale"  # behind the name of an array of whole numbers: the name of it
 def _rounded(arrays, precision):
     """Return the arrays as they are stored.
 
-    With "int8" each column of a matrix has 8 bits and a scale. Vectors keep 32 bits, and the kernels of convolutions
-    get 16: errors add up from layer to layer, so that in 8 bits an encoder's last layers cost up to .8 BLEU-4, and the
-    whole decoder nothing.
+    With "int8" each column of a matrix has 8 bits and a scale. Vectors keep 32 bits. Kernels of convolutions get 16:
+    errors add up from layer to layer, and an encoder's last layers in 8 bits cost up to .8 BLEU-4, the decoder none.
     """
     if precision == "float32":
         return arrays
@@ -227,9 +214,7 @@ def _rounded(arrays, precision):
         halved = precision == "float16" or array.ndim > 2
         limit = np.finfo("float16" if halved else "float32").max
         if not (np.abs(array) <= limit).all():
-            raise ValueError(
-                f"The weights {name} are infinite, no numbers or too large to be rounded. Received: {precision=}"
-            )
+            raise ValueError(f"The weights {name} are NaN, infinite or too large to be rounded. Received: {precision=}")
         if halved:
             stored[name] = array.astype(np.float16)
         elif array.ndim < 2:
@@ -252,7 +237,7 @@ def _unrounded(stored, path):
             array = array * stored[name + SCALE]
         arrays[name] = array.astype(np.float32, copy=False)
         if not np.isfinite(arrays[name]).all():
-            raise ValueError(f"{path}: the weights {name} are infinite or no numbers. {expectation(EXPECTED, WAY_OUT)}")
+            raise ValueError(f"{path}: the weights {name} are NaN or infinite. {expectation(EXPECTED, WAY_OUT)}")
     return arrays
 
 
@@ -282,10 +267,10 @@ def read_arrays(path, expected, way_out=""):
     except FileNotFoundError:
         raise ValueError(f"{path}: this file is missing. {hint}") from None
     except OSError as error:
-        raise ValueError(f"{path}: this file cannot be read ({error.strerror}).") from None
+        raise ValueError(f"{path}: this file cannot be read ({error.strerror}). {hint}") from None
     if not path.name.endswith(f"-{_digest(content)}.npz"):
         raise ValueError(f"{path}: the file is damaged: its content does not match its digest. {hint}")
-    reason, arrays = "the file is no whole archive of them", {}
+    reason, arrays = "the file is not a whole archive", {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > len(content):
@@ -293,12 +278,12 @@ def read_arrays(path, expected, way_out=""):
                 raise ValueError(reason)
         with np.load(io.BytesIO(content), allow_pickle=False) as packed:
             for name in packed.files:
-                reason = f"{name[:80]!r} is no array of numbers as numpy.save writes it"
+                reason = f"{name[:80]!r} is not an array of numbers as numpy.save writes it"
                 arrays[name] = packed[name]
                 if arrays[name].dtype.kind not in "biuf":
                     raise ValueError(reason)
         return arrays
-    except Exception:  # of many kinds, in Python's words: numpy's parser reads a header that a stranger wrote
+    except Exception:  # of many kinds: numpy's parser reads a header that anyone may have written
         raise ValueError(f"{path}: the arrays cannot be read: {reason}. {hint}") from None
 
 
@@ -311,9 +296,7 @@ def pretrained_directory(name):
     """Return the folder of a bundled model."""
     names = pretrained_names()
     if name not in names:
-        near = difflib.get_close_matches(str(name), names, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise ValueError(f"Expected one of: {', '.join(names)}. Received: name={name!r}.{hint}")
+        raise ValueError(f"Expected one of: {', '.join(names)}. Received: name={name!r}.{near_name(str(name), names)}")
     return PRETRAINED / name
 
 

@@ -11,7 +11,7 @@ from data_utils.foreign_text import brief
 from data_utils.learnt_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import ARRAYS, Confidence
 from keras_sat.files.model_folder import CONFIDENCE, PRETRAINED, add_confidence, read_model, write_model
-from keras_sat.files.strangers import refuse_claims, refuse_grids, said_of
+from keras_sat.files.strangers import refuse_claims, refuse_grid, said_of
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 
@@ -57,7 +57,7 @@ def load(kind, directory, encoder, encoder_weights):
         refuse_claims(settings, len(vocabulary), arrays)
         comes_along = any(name.startswith("encoder/") for name in arrays)
         captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along)
-        refuse_grids(settings, captioner)
+        refuse_grid(settings, captioner.num_regions)
         _give_back(settings, captioner, encoder, encoder_weights, comes_along)
         captioner.training_photos, captioner.confidence = training_photos, confidence
         _refuse_foreign_confidence(confidence, captioner)
@@ -91,22 +91,23 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along
     trained = options["encoder_training"] != "frozen"
     if own and trained and encoder is None:
         raise ValueError(
-            "This captioner trained an encoder that keras_sat does not know: pass one of the same architecture "
-            f"as `encoder`. Received: encoder=None (it was called {brief(options['encoder'])})"
+            "This captioner trained an encoder that keras_sat does not know: pass one of the same architecture as "
+            f"`encoder`. Received: encoder=None (it was called {brief(options['encoder'])})"
         )
-    if (trained or comes_along) and encoder_weights is not None:
-        warnings.warn(
-            f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is not used.",
-            stacklevel=4,
-        )
+    if trained or comes_along:
+        if encoder_weights is not None:
+            warnings.warn(
+                f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is not used.",
+                stacklevel=4,
+            )
+        options["encoder_weights"] = None  # they are those of the folder
     elif encoder_weights == BUNDLED:
         raise ValueError(
-            "A captioner that was saved has an encoder, and the bundled weights are another. They begin a new one: "
+            "A saved captioner has its encoder, and the bundled weights are another. Use them for a new one: "
             f"Captioner(vocabulary, encoder_weights='{BUNDLED}', ...). Received: encoder_weights='{BUNDLED}'"
         )
-    # A trained encoder, and last layers that are, need no weights to begin with: they get those of the folder.
-    begins_without = trained or comes_along or options.get("trained_up_to") is not None
-    options["encoder_weights"] = None if begins_without else encoder_weights or options["encoder_weights"]
+    elif encoder_weights is not None:
+        options["encoder_weights"] = encoder_weights
     options["encoder"] = encoder if encoder is not None else None if own else options["encoder"]
     captioner = kind(vocabulary, **{**options, "grid_shape": None})
     captioner.build(((None, *settings["feature_shape"]), (None, None)))
@@ -115,23 +116,23 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along
 
 def _give_back(settings, captioner, encoder, encoder_weights, comes_along):
     """Set what the captioner knew of its encoder when it was saved; it was made without."""
-    options = settings["captioner"]
+    options, known_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
         captioner.photo_encoder.name, captioner.photo_encoder.is_own = options["encoder"], settings["has_own_encoder"]
     is_read = captioner.photo_encoder.is_frozen and not comes_along
     captioner.photo_encoder.remember(
         weights=encoder_weights if encoder_weights and is_read else options["encoder_weights"],
-        grid_shape=options["grid_shape"],
-        known_grid=settings["rows_and_columns"],
+        grid_shape=None if options["grid_shape"] is None else known_grid,
+        known_grid=known_grid,
         comes_along=comes_along,
     )
 
 
 def bundled_encoder(name):
-    """Return the encoder of the bundled captioner of photos: the arrays of its weights, and what it has learnt from.
+    """Return the encoder of the bundled captioner of photos: the arrays of its weights, and its training photos.
 
     Args:
-        name: of the encoder, in ENCODERS, that shall have these weights.
+        name: of the encoder, in ENCODERS, that is to have these weights.
 
     Returns: list of arrays, in the order of the network's weights; `photo_blur` of the captioner; digests of the
         training photos.
@@ -140,12 +141,11 @@ def bundled_encoder(name):
     known = settings["captioner"]["encoder"]
     if name != known:
         raise ValueError(
-            f'"bundled" weights are those of the bundled captioner\'s encoder, {known}. Name that one, or pass the '
-            f"path of a weights file. Received: encoder_weights='{BUNDLED}' with encoder={brief(name)}"
+            f'"bundled" weights are for the bundled captioner\'s encoder, {known}. Name that one, or pass the path of '
+            f"a weights file. Received: encoder_weights='{BUNDLED}' with encoder={brief(name)}"
         )
     names = sorted(name for name in arrays if name.startswith("encoder/"))  # numbered, in the order of the layers
-    blur = settings["captioner"].get("photo_blur")
-    return [arrays[name] for name in names], blur, from_settings(settings)
+    return [arrays[name] for name in names], settings["captioner"]["photo_blur"], from_settings(settings)
 
 
 def restore_weights(captioner, directory):

@@ -1,4 +1,4 @@
-"""What a captioner has learnt, taken over by a new one with other words or options."""
+"""A new captioner with other words or options takes over the weights of a trained one."""
 
 import keras
 import numpy as np
@@ -10,7 +10,7 @@ from keras_sat.model.photo_encoder import BUNDLED
 
 
 def adapted(captioner, vocabulary, options):
-    """Return a new captioner that begins with the weights of this one; see `Captioner.adapted`."""
+    """Return a new captioner that starts from the weights of this one; see `Captioner.adapted`."""
     refuse_unbuilt(captioner, "adapt")
     vocabulary = captioner.vocabulary if vocabulary is None else vocabulary
     _refuse_another_encoder(captioner, options)
@@ -35,7 +35,7 @@ def _refuse_another_encoder(captioner, options):
     is_trained = captioner.encoder_training != "frozen"
     if is_trained and captioner.photo_encoder.is_own and options.get("encoder_training") == "frozen":
         raise ValueError(
-            "The encoder of this captioner, a keras.Model, was trained: frozen, it would not be saved with it. "
+            "The encoder of this captioner, a keras.Model, was trained: if it were frozen, it would not be saved. "
             f"Received: encoder_training='frozen' (before: {captioner.encoder_training!r})"
         )
     before = captioner.get_config()
@@ -48,21 +48,21 @@ def _refuse_another_encoder(captioner, options):
     weights = options.get("encoder_weights", before["encoder_weights"])
     if weights != before["encoder_weights"] and (captioner.photo_encoder.is_saved or weights == BUNDLED):
         raise ValueError(
-            "A captioner keeps the encoder that it has, with its weights. Leave them out, or begin a new captioner. "
+            "A captioner keeps the encoder that it has, with its weights. Leave them out, or make a new captioner. "
             f"Received: encoder_weights={weights!r}"
         )
 
 
 def _config_of(captioner, vocabulary, options):
     """Return the arguments that the new captioner is made with."""
-    # What guides attention belongs to a training: it has layers that are not saved, or needs more than captions.
+    # Attention supervision belongs to a training: it has layers that are not saved, or needs more than captions.
     not_kept = {option: 0.0 for option, hook in HOOKS.items() if hook.term and not hook.term.is_measured}
     config = {**captioner.get_config(), **not_kept, **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
-    if captioner.photo_encoder.is_saved or captioner.trained_up_to is not None:
-        config["encoder_weights"] = None  # they are taken over from the one before
+    if captioner.photo_encoder.is_saved:
+        config["encoder_weights"] = None  # they are copied from this captioner
     if captioner.photo_encoder.is_own:
         config["encoder"] = captioner.encoder_model
-        if config["encoder_training"] != "frozen":  # trained apart from that of the one before
+        if config["encoder_training"] != "frozen":  # trained apart from this captioner's
             config["encoder"] = keras.models.clone_model(captioner.encoder_model)
             config["encoder"].set_weights(captioner.encoder_model.get_weights())
             config["encoder"].trainable = True
@@ -78,7 +78,7 @@ def _take_over_weights(captioner, adapted, options):
     weights, axes = captioner.named_weights(), _vocabulary_axes(adapted.decoder)
     for name, weight in adapted.named_weights().items():
         if name not in weights and name.startswith("encoder/"):
-            continue  # it was frozen so far, and has its weights already
+            continue  # it was frozen before, and has its weights already
         axis = axes.get(weight.path)
         shape = None if name not in weights else list(weights[name].shape)
         if shape is not None and axis is not None and axis < len(shape):
@@ -102,7 +102,7 @@ def _take_over_weights(captioner, adapted, options):
         weight.assign(array)
     if lost := weights.keys() - adapted.named_weights().keys():
         raise ValueError(
-            "A captioner keeps all that it has learnt: leave out the options that would drop a part of it. "
+            "A captioner keeps all its trained weights: leave out the options that would drop some. "
             f"Received: options that leave no place for {', '.join(sorted(lost))}"
         )
 

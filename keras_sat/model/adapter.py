@@ -1,4 +1,4 @@
-"""Between encoder and decoder: annotation vectors made fit for a small data set."""
+"""Between encoder and decoder: annotation vectors are adapted to a small data set."""
 
 import keras
 from keras import layers, ops
@@ -8,18 +8,18 @@ from keras_sat.options import count, optional, share
 
 @keras.saving.register_keras_serializable("keras_sat")
 class FeatureAdapter(layers.Layer):
-    """Finish, normalise, shorten and drop annotation vectors; without options, leave them as they are.
+    """Finish, normalise, project and drop out annotation vectors; without options, leave them as they are.
 
-    The features of an encoder that is never trained are longer than a few thousand photos can teach a decoder to use,
-    and they are always the same: a decoder learns them by heart. The paper has nothing of this.
+    The features of a frozen encoder are long and never change: on a few thousand photos a decoder overfits to them.
+    This is not in the paper.
 
     Args:
-        network: the rest of the encoder, trained along: a `keras.Model` from one grid to another (see
-            `make_encoder_top`), never in training mode, so that its batch statistics stay. None: there is no rest.
-        normalise: give each vector mean 0 and variance 1, so that the features of all encoders have the same scale.
-        projection_dim: map each vector to one of this length, by one learnt matrix for all regions; None does not.
-        activation: of the vectors that were mapped, such as "relu"; None: they stay as they are.
-        dropout: share of the numbers that are dropped while training.
+        network: the last layers of the encoder, which are trained: a `keras.Model` from one grid to another (see
+            `make_encoder_top`), never in training mode, to keep its batch statistics; or None.
+        normalise: give each vector mean 0 and variance 1: the features of all encoders get the same scale.
+        projection_dim: map each vector to one of this length, by one matrix for all regions; None does not.
+        activation: of the projected vectors, such as "relu"; None: linear.
+        dropout: fraction of the numbers that is dropped in training.
         seed: of the dropout.
 
     Call arguments:

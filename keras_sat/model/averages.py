@@ -1,8 +1,7 @@
-"""Moving averages of the weights while they are trained: captions written with them score better.
+"""Moving averages of the weights during training: captions written with them score better.
 
-Why not Keras' own (`use_ema` of an optimizer, with SwapEMAWeights): it averages inside the optimizer's step, before
-`encoder_rate` shortens that of the encoder, and its momentum is the same from the first step on, when the weights are
-still random.
+Keras' own (`use_ema` of an optimizer, with SwapEMAWeights) averages inside the optimizer's step, before `encoder_rate`
+shortens that of the encoder, and its momentum is the same from the first step on, when the weights are still random.
 """
 
 import contextlib
@@ -16,7 +15,7 @@ class WeightAverages:
     """The moving averages of a model's trained weights.
 
     Args:
-        momentum: the share of the average that is kept at each step, less in the first steps; None keeps no averages.
+        momentum: the fraction of the average that is kept at each step, less in the first steps; None: no averages.
 
     Attributes:
         variables: list of a variable for each trained weight; empty before the first training.
@@ -29,7 +28,7 @@ class WeightAverages:
         self.are_kept = False
 
     def begin(self, weights):
-        """Begin to update the averages, and return their variables; at first they have the values of the weights."""
+        """Start the averages from the values of the weights, if they have not started; return their variables."""
         if self.momentum is not None and not self.are_kept:
             with tf.init_scope():
                 for weight, average in zip(weights, self.variables):

@@ -1,4 +1,4 @@
-"""The encoder of a captioner: photos become annotation vectors, and everything about the encoder is asked here."""
+"""The encoder of a captioner: it turns photos into annotation vectors, and knows everything about itself."""
 
 import os
 
@@ -13,7 +13,7 @@ from keras_sat.model.encoder_weights import weights_called
 from keras_sat.model.encoders import ENCODERS, begins_random, make_encoder, make_encoder_top
 from keras_sat.model.finer_grid import rows_and_columns_of
 
-BUNDLED = "bundled"  # for `weights`: those that the bundled captioner of photos has trained
+BUNDLED = "bundled"  # for `weights`: those of the bundled captioner of photos
 
 
 class PhotoEncoder:
@@ -21,17 +21,16 @@ class PhotoEncoder:
 
     Args:
         encoder: a name in ENCODERS, a `keras.Model` from RGB 0..255 to a feature grid, or None: there is none.
-        layer, weights, training, trained_up_to, image_size, grid, grid_shape, blur: see Captioner, which
-            calls them encoder_layer, encoder_weights, encoder_training, photo_blur and so on.
-        arrays: list of the arrays of all its weights, where `weights` is the name of a captioner that they come from.
+        layer, weights, training, trained_up_to, image_size, grid, grid_shape, blur: see Captioner, where four of them
+            are encoder_layer, encoder_weights, encoder_training and photo_blur.
+        arrays: list of the arrays of all its weights, where `weights` is the name of the captioner that has them.
 
     Attributes:
         name: of the encoder, or None.
-        is_own: whether it is a `keras.Model` that was passed, which no name in ENCODERS stands for.
+        is_own: whether it is a `keras.Model` that was passed, and no name in ENCODERS.
         top: the layers behind `layer` that are trained, a `keras.Model` from grid to grid, or None.
         known_grid: (rows, columns) of the features of a captioner that was loaded, which may have no encoder.
-        comes_along: whether its weights are those of a captioner that has trained it, and no file has them alone.
-        is_apart: whether a version that saved only what is trained has left out the layers before that.
+        comes_along: whether its weights were trained by a captioner, and only a captioner's folder has them.
     """
 
     def __init__(
@@ -61,12 +60,11 @@ class PhotoEncoder:
         self.blur = blur or 0.0
         if blur and (self.is_own or encoder is None):
             raise ValueError(
-                "`photo_blur` stands before an encoder of ENCODERS; a keras.Model brings its own preprocessing. "
+                "`photo_blur` is for an encoder of ENCODERS; a keras.Model brings its own preprocessing. "
                 f"Received: photo_blur={blur} with encoder={brief(self.name)}"
             )
         self.known_grid = None
         self.comes_along = arrays is not None
-        self.is_apart = False
         self._arrays = arrays
         self.top = self._make_top()
         self._network = encoder if self.is_own else None
@@ -76,46 +74,44 @@ class PhotoEncoder:
     def __call__(self, photos, training=False):
         """Return annotation vectors (photos, regions, feature_dim) of photos of the encoder's size.
 
-        Only an encoder that is trained from scratch is ever in training mode: batch statistics that were learnt on
-        ImageNet are better than those of a batch of photos.
+        Only an encoder that is trained from scratch is ever in training mode: batch statistics from ImageNet are better
+        than those of a batch of photos.
         """
         grid = self.network(ops.cast(photos, "float32"), training=training and self.training == "scratch")
         return ops.reshape(grid, (-1, grid.shape[1] * grid.shape[2], grid.shape[3]))
 
     @property
     def is_frozen(self):
-        """Whether it is never trained, but perhaps for its top: then its features may come from a FeatureCache."""
+        """Whether it is never trained, except perhaps its top: then its features may come from a FeatureCache."""
         return self.training == "frozen"
 
     @property
     def is_saved(self):
-        """Whether its weights are saved with the captioner, all of them: where any of them is trained, or no file
-        holds them that could be read again.
-        """
+        """Whether all its weights are saved with the captioner: any of them is trained, or no file holds them."""
         if not self.is_frozen:
             return True
-        begins_random_here = self.weights is None or (self.weights == "imagenet" and begins_random(self.name))
-        is_known = not self.is_own and self.name is not None
-        is_partly_trained = self.top is not None and not self.is_apart
-        return is_known and (begins_random_here or self.comes_along or is_partly_trained)
+        if self.is_own or self.name is None:
+            return False
+        is_random = self.weights is None or (self.weights == "imagenet" and begins_random(self.name))
+        return is_random or self.comes_along or self.top is not None
 
     @property
     def network(self):
         """The encoder as a `keras.Model`; it is made, and its weights are loaded, when it is first used."""
         if self._network is None and self.is_own:
             raise ValueError(
-                f"This captioner was made with an encoder that keras_sat does not know. Pass it: "
+                "This captioner was made with an encoder that keras_sat does not know. Pass it: "
                 f"Captioner.load(directory, encoder=...). Received: encoder={brief(self.name)}"
             )
         if self._network is None:
-            with tf.init_scope():  # outside of any graph that is just being made: weights are read from a file
+            with tf.init_scope():  # outside of any graph that is being traced: weights are read from a file
                 self._network = self._make_network()
                 self._network.trainable = not self.is_frozen
         return self._network
 
     @property
     def trained_network(self):
-        """What of it is trained, as a `keras.Model`: all of it, or its top, or None."""
+        """The part of it that is trained, as a `keras.Model`: all of it, or its top, or None."""
         return self.top if self.is_frozen else self.network
 
     @property
@@ -189,9 +185,8 @@ class PhotoEncoder:
         return {"encoder": self.name, "photo_blur": self.blur, **settings}
 
     def remember(self, *, weights, grid_shape, known_grid, comes_along):
-        """Take over what a saved captioner knew of its encoder, and what it was made without when it was loaded."""
+        """Take over what a captioner that was loaded or adapted knows of its encoder, and was made without."""
         self.comes_along = comes_along
-        self.is_apart = self.top is not None and not comes_along
         self.weights = _absolute(weights) if self.is_frozen else weights
         self.grid_shape = grid_shape if grid_shape is None else tuple(grid_shape)
         self.known_grid = tuple(known_grid)
@@ -248,5 +243,5 @@ def _check_encoder(encoder):
 
 
 def _absolute(weights):
-    """Return a path of encoder weights as it means the same from any other folder."""
+    """Return a path of encoder weights that means the same from any other folder."""
     return weights if weights in (None, "imagenet", BUNDLED) else os.path.abspath(os.path.expanduser(weights))

@@ -1,4 +1,4 @@
-"""Sums, means and noise over the devices that train together, see `keras_sat.training.team`."""
+"""Sums, means and noise over all devices of a training, see `keras_sat.training.team`."""
 
 import keras
 import tensorflow as tf
@@ -6,12 +6,12 @@ from keras import ops
 
 
 def num_replicas():
-    """Return how many devices train together."""
+    """Return the number of devices of a training."""
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
 def sum_over_replicas(x):
-    """Return the sum of x, of any shape, over all devices that train together; on a single one, x itself."""
+    """Return the sum of x, of any shape, over all devices; on a single one, x itself."""
     if num_replicas() == 1:
         return x
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
@@ -20,8 +20,8 @@ def sum_over_replicas(x):
 def sums_on_first_replica(gradients):
     """Return the sums of gradients over all replicas on the first one, and zeros on the others.
 
-    Keras' optimizers clip the gradients of each replica, and then add them up. But the sum is what must be clipped: so
-    the first replica passes the whole sum, and the others zeros.
+    Keras' optimizers clip the gradients of each replica, and then add them up. But the sum must be clipped: the first
+    replica passes the whole sum, and the others zeros.
 
     Args:
         gradients: list of tensors.
@@ -47,9 +47,9 @@ def share_of_mean(values, weights):
 
 
 def draw_for_photos(is_photo, shape, seed_generator):
-    """Return uniform noise (photos, *shape) that does not depend on how a batch is spread over replicas.
+    """Return uniform noise (photos, *shape) that does not depend on how a batch is split over replicas.
 
-    Each replica draws for the photos of the whole batch, with the same seed, and takes what belongs to its own.
+    Each replica draws for the photos of the whole batch, with the same seed, and takes the part for its own.
 
     Args:
         is_photo: (photos,), 1 for a photo, 0 for padding at the end of a replica's share.

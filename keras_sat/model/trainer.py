@@ -1,8 +1,7 @@
-"""How a captioner learns: compile, fit and the train step, on any objective.
+"""How a captioner is trained: compile, fit and the training step, with any objective.
 
-The step is `train_step`: TensorFlow's gradients of what the objective says that a batch costs, and an update by
-`WeightUpdates`. Keras runs it as a graph, compiled by XLA where `compile` says so; `keras_sat.training.team` runs it on
-several devices.
+`train_step` takes TensorFlow's gradients of the objective of a batch, and updates the weights by `WeightUpdates`. Keras
+runs it as a graph, compiled by XLA where `compile` says so; `keras_sat.training.team` runs it on several devices.
 """
 
 import keras
@@ -18,11 +17,11 @@ from keras_sat.options import OptimizerOptions, with_options
 
 
 class Trainer(keras.Model):
-    """A Keras model that brings its own objective. A subclass makes what stands under Attributes, and `build_once`.
+    """A Keras model that brings its own objective. A subclass makes the attributes, and has `build_once`.
 
     Attributes:
         photo_encoder, adapter, decoder: the parts of the network.
-        feature_shape, num_regions: of what it is given and of what attention is paid to, None until it is built.
+        feature_shape, num_regions: of its features, and of what attention is paid to; None until it is built.
         paper_objective: PaperObjective, which is minimised where `compile` is given no other.
         term_layers: the layers of its terms, which only a training needs.
         apply_gradients: function of (optimizer, gradients, weights) that takes one step of the optimizer.
@@ -42,7 +41,7 @@ class Trainer(keras.Model):
 
     @property
     def encoder_variables(self):
-        """The weights of the encoder that are trained: all of it, or its last layers, or none."""
+        """The weights of the encoder that are trained: all of them, those of its last layers, or none."""
         trained = self.photo_encoder.trained_network
         return [] if trained is None else trained.trainable_variables
 
@@ -52,8 +51,7 @@ class Trainer(keras.Model):
 
         Args:
             optimizer: a name, such as "adam" or "rmsprop", or a Keras optimizer, which is used as it is.
-            training_objective: what a batch costs instead of the paper's loss: a function of captioner and batch that
-                returns an Objective.
+            training_objective: instead of the paper's loss: function of captioner and batch that returns an Objective.
             jit_compile: compile with XLA. "auto" does so on a GPU, with one replica and no training_objective.
             **options: see OptimizerOptions; others are those of `keras.Model.compile`, without loss and metrics.
         """
@@ -85,21 +83,21 @@ class Trainer(keras.Model):
         """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
         refuse_fork()
         check_strategy_of_fit(self.distribute_strategy)
-        self.confidence = None  # what was learnt of these weights does not hold for others
+        self.confidence = None  # it was calibrated with the old weights
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
             check_batches(name, batches)
             if isinstance(batches, tf.data.Dataset):
                 self.build_for(batches, name)
         if self.built and self.compiled:
             with self.distribute_strategy.scope():
-                self.make_training_state()  # averages begin again, and where `x` is no tf.data.Dataset, all of it
+                self.make_training_state()  # averages start again, and where `x` is no tf.data.Dataset, all of it
         try:
             return super().fit(x, *args, shuffle=shuffle, **kwargs)
         finally:
             self.end_averaging()
 
     def build_for(self, batches, name="x"):
-        """Make the weights from what a dataset says of its batches, before Keras traces anything.
+        """Make the weights for the shapes of a dataset's batches, before Keras traces anything.
 
         Args:
             batches: tf.data.Dataset of make_batches.
@@ -118,7 +116,7 @@ class Trainer(keras.Model):
             self.photo_encoder.check_photos(*features.shape[1:3])
 
     def _trace_anew(self, name, ranks):
-        """Forget Keras' graph of a step that was traced for batches of other ranks: from photos, or from features."""
+        """Drop Keras' graph of a step that was traced for batches of other ranks: of photos, or of features."""
         if ranks != self._ranks.setdefault(name, ranks):
             self._ranks[name] = ranks
             setattr(self, {"x": "train_function", "validation_data": "test_function"}[name], None)
@@ -151,13 +149,13 @@ class Trainer(keras.Model):
         return read_captions(self.decoder, features, input_ids, target_ids, token_weights, **options)
 
     def train_step(self, batch):
-        """Learn from one batch of make_batches, and return the metrics so far."""
+        """Train on one batch of make_batches, and return the metrics so far."""
         with tf.GradientTape() as tape:
             objective = self.training_objective(self, batch)
             loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
         weights = self.trainable_variables
         gradients = [
-            # None: a term's layer under another objective. E's gradient comes as rows, of which those of a word add up.
+            # None: a term's layer under another objective. E's gradient comes as rows; those of the same word add up.
             tf.zeros(weight.shape, weight.dtype) if gradient is None else tf.convert_to_tensor(gradient)
             for weight, gradient in zip(weights, tape.gradient(loss, weights))
         ]

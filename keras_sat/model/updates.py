@@ -1,4 +1,4 @@
-"""How the weights follow their gradients: steps of the optimizer, shorter ones for the encoder, moving averages."""
+"""How the weights are updated: steps of the optimizer, shorter ones for the encoder, moving averages."""
 
 import numbers
 
@@ -26,9 +26,8 @@ class WeightUpdates:
     """Updates the trained weights of a captioner, which was compiled with an optimizer.
 
     Args:
-        options: OptimizerOptions. Of the encoder the first layers learn least: edges are the same in all photos.
-        decays_vectors: whether weight decay is for vectors too; it is for matrices alone where keras_sat made the
-            optimizer.
+        options: OptimizerOptions. The encoder's first layers take the shortest steps: edges are the same in all photos.
+        decays_vectors: whether weight decay is for vectors too; only for matrices where keras_sat made the optimizer.
     """
 
     def __init__(self, options=OptimizerOptions(), *, decays_vectors=True):
@@ -48,7 +47,7 @@ class WeightUpdates:
         return [*captioner.optimizer.variables, *self.averages.begin(weights)]
 
     def apply(self, captioner, gradients):
-        """Take one step of the optimizer, a shorter one for the encoder, and let the averages follow."""
+        """Take one step of the optimizer, a shorter one for the encoder, and update the averages."""
         weights = captioner.trainable_variables
         slow = [(weight, tf.identity(weight.value), rate) for weight, rate in self.encoder_rates(captioner) if rate < 1]
         self.averages.begin(weights)
@@ -58,7 +57,7 @@ class WeightUpdates:
         self.averages.follow(weights, captioner.optimizer.iterations)
 
     def encoder_rates(self, captioner):
-        """Return a list of (weight, share of the learning rate), of the weights of the encoder that are trained."""
+        """Return a list of (weight, fraction of the learning rate) for the weights of the encoder that are trained."""
         layers = [
             layer for layer in _layers_within(captioner.photo_encoder.trained_network) if layer.trainable_variables
         ]
@@ -71,17 +70,16 @@ class WeightUpdates:
         return [(weight, rates.get(id(weight), self.encoder_rate)) for weight in captioner.encoder_variables]
 
     def check_rate(self, captioner):
-        """Raise ValueError for a share of the learning rate for an encoder of which nothing is trained."""
+        """Raise ValueError for a rate of an encoder that is not trained."""
         if min(self.encoder_rate, self.first_layer_rate) < 1 and not captioner.encoder_variables:
             raise ValueError(
-                "No layer of the encoder is trained that could learn more slowly; see `trained_up_to` and "
-                f"`encoder_training`. Received: encoder_rate={self.encoder_rate}, "
-                f"first_layer_rate={self.first_layer_rate}"
+                "No layer of the encoder is trained; see `trained_up_to` and `encoder_training`. "
+                f"Received: encoder_rate={self.encoder_rate}, first_layer_rate={self.first_layer_rate}"
             )
 
 
 def _layers_within(network):
-    """Return the layers of a model, first to last, those of models in it instead of these; [] of None."""
+    """Return the layers of a model, first to last, with nested models replaced by their layers; [] for None."""
     layers = [] if network is None else network.layers
     return [
         inner for layer in layers for inner in (_layers_within(layer) if isinstance(layer, keras.Model) else [layer])

@@ -1,7 +1,6 @@
 """The epochs of a training: on words, and the further ones of keras_sat.beyond; each a training in a folder of its own.
 
-Both take the `Plan`, and return what `Training.run` does: captioner, whether the training has come to its end, and its
-figures.
+Both take the `Plan`, and return what `Training.run` does.
 """
 
 import keras
@@ -9,14 +8,13 @@ import keras
 from data_utils.vocabulary import Vocabulary
 from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
 from keras_sat.captioner import Captioner
-from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.model.updates import WeightUpdates
 from keras_sat.options import OptimizerOptions
-from keras_sat.training import callbacks as parts
+from keras_sat.training.callbacks import BeginWithExpectations
 from keras_sat.training.run import Training
 from keras_sat.training.summary import summary
 
-# Options that each kind of epochs is given: a captioner that was trained does not hold them.
+# Options that each kind of epochs is given: a trained captioner does not hold them.
 GIVEN_EACH_TIME = ["seed", "dtype", *(option for option, hook in HOOKS.items() if hook.needs)]
 
 
@@ -24,7 +22,7 @@ def train_on_words(plan):
     """Train with cross-entropy; return what `Training.run` does."""
     options = plan.options
     training = Training(plan, plan.folder, options.epochs)
-    _refuse_if_others_follow(training, FURTHER_EPOCHS)
+    _check_that_none_follow(training, FURTHER_EPOCHS)
     training.note(plan.record_of_words())
     if training.has_ended:
         return training.loaded()
@@ -41,10 +39,10 @@ def train_on_words(plan):
     num_steps = options.epochs * plan.team.num_steps(batches)
     rate = _learning_rate(options.learning_rate, options.schedule, options.warmup_steps, num_steps)
     captioner.compile(_fresh(options.optimizer), learning_rate=rate, **_optimizer_options(options))
-    if plan.keeps_initial_model and not _begins_with(training, captioner, cross_entropy=True):
+    if plan.keeps_initial_model and not training.begin_with(captioner, cross_entropy=True):
         return captioner, False, []
     plan.photos.note_training(captioner)
-    steps = [parts.BeginWithExpectations(options.expectation_epochs)] if captioner.samples_attention else []
+    steps = [BeginWithExpectations(options.expectation_epochs)] if captioner.samples_attention else []
     return training.run(captioner, batches, steps)
 
 
@@ -52,8 +50,9 @@ def train_further(plan, name, before):
     """Train a captioner for the epochs of a name in FURTHER_EPOCHS; return what `Training.run` does."""
     options, epochs, own = plan.options, FURTHER_EPOCHS[name], plan.asked.further[name]
     keras.utils.set_random_seed(options.seed)
-    # What the epochs on words were given has been taken in, but for what is no part of a saved captioner.
-    captioner = _trained_further(plan, before)
+    # The epochs on words have taken in what they were given, except what no saved captioner holds.
+    changes = plan.captioner_options()
+    captioner = before.adapted(**{n: changes[n] for n in changes if n in GIVEN_EACH_TIME or not options.epochs})
     if not epochs.encoder_alone:
         WeightUpdates(options).check_rate(captioner)
     _check_changes(captioner, plan)
@@ -61,7 +60,7 @@ def train_further(plan, name, before):
     kind = f"{folder.name.replace('_', '-')} "
     training = Training(plan, folder, plan.asked.num_further(name), kind, monitored="val_cider")
     names = [*FURTHER_EPOCHS]
-    _refuse_if_others_follow(training, names[names.index(name) + 1 :])
+    _check_that_none_follow(training, names[names.index(name) + 1 :])
     training.note(plan.record_of_further(name, captioner))
     if training.has_ended:
         return training.loaded()
@@ -69,7 +68,7 @@ def train_further(plan, name, before):
     if not options.epochs:  # they are the first
         plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.team))
     plan.photos.prepare(captioner, num_views=1)
-    if epochs.keeps_before and not _begins_with(training, captioner):
+    if epochs.keeps_before and not training.begin_with(captioner):
         return before, False, []
     plan.photos.note_training(captioner)
     of_batches = {"group_by": "image", "whole": True, "first_epoch": len(training.epochs)}
@@ -91,20 +90,11 @@ def further_folder(folder, name):
     return folder / name.removesuffix("_epochs")
 
 
-def _trained_further(plan, before):
-    """Return a captioner that goes on from another, changed as was asked for where that has not been taken in yet."""
-    changes = plan.captioner_options()
-    return before.adapted(
-        **{name: changes[name] for name in changes if name in GIVEN_EACH_TIME or not plan.options.epochs}
-    )
-
-
-def _refuse_if_others_follow(training, names):
-    """Refuse more epochs of a training where others have begun with the captioner that it has ended with."""
+def _check_that_none_follow(training, names):
+    """Reject more epochs of a training where others have started from the captioner that it ended with."""
     for name in names:
         folder = further_folder(training.plan.folder, name)
-        further, _ = read_checkpoint(folder / "checkpoint")
-        if further and not training.has_ended:
+        if (folder / "checkpoint" / "progress.json").exists() and not training.has_ended:
             kind = folder.name.replace("_", "-").capitalize()
             raise ValueError(
                 f"{kind} training has begun here with the captioner of {len(training.epochs)} {training.kind}epochs. "
@@ -113,27 +103,14 @@ def _refuse_if_others_follow(training, names):
             )
 
 
-def _begins_with(training, captioner, **options):
-    """Keep and score what a training begins with; return whether nobody has stopped that."""
-    try:
-        training.begin_with(captioner, **options)
-    except KeyboardInterrupt:
-        if training.plan.team.num_hosts > 1:
-            raise
-        training.plan.was_interrupted = True
-        training.plan.say(f"\nstopped before the first {training.kind}epoch")
-        return False
-    return True
-
-
 def _check_changes(captioner, plan):
-    """Refuse photos that change each time where the encoder is frozen: it sees each of them once."""
+    """Reject photos that change each time where the encoder is frozen: it sees each of them once."""
     of_encoder = [name for name, epochs in FURTHER_EPOCHS.items() if epochs.encoder_alone]
     asked = {"photo_jitter": plan.options.photo_jitter, **{name: plan.asked.num_further(name) for name in of_encoder}}
     for name, value in asked.items():
         if value and captioner.encoder_training == "frozen":
             raise ValueError(
-                "Photos can change where the whole encoder is trained along; the features of a frozen one are made "
+                "Photos can only change where the whole encoder is trained along; those of a frozen one are encoded "
                 "once. Leave this out, or pass encoder_training='fine-tuned' (--encoder-training). "
                 f"Received: {name}={value}"
             )
@@ -144,7 +121,7 @@ def _optimizer_options(options):
 
 
 def _new_captioner(plan):
-    """Return the captioner that is trained: made of its options, or going on from another, with the new words too."""
+    """Return the captioner that is trained: a new one, or one that starts from another, with the new words too."""
     options = plan.options
     vocabulary = Vocabulary.build(plan.images, min_count=options.min_count, max_size=options.max_words)
     before = plan.initial_model

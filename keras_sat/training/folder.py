@@ -1,8 +1,8 @@
-"""Is it the same training as before? Its folder keeps the arguments and the photos that its result depends on.
+"""The record of a training in its folder: the arguments and the photos that its result depends on.
 
 arguments.json   the arguments, with a checksum of the photos' ids, captions and sizes
-photos.json      size, time and digest of each photo's file: they say which have changed and are no part of the
-                 arguments, for the times of a copy differ
+photos.json      size, time and digest of each photo's file, which tell whether it has changed; they are not among the
+                 arguments, since the times of a copy differ
 """
 
 import json
@@ -17,7 +17,6 @@ from data_utils.files import read_sealed_json, write_sealed_json
 from data_utils.photo_digests import PHOTO, find_changes, size_of
 from keras_sat.files.checkpoint import WAY_OUT
 from keras_sat.model.encoders import ENCODERS
-from keras_sat.options import CaptionerOptions
 
 
 def checksum(value):
@@ -31,7 +30,7 @@ def describe(arguments, images, initial_model):
     Args:
         arguments: dict of arguments.
         images: list of CaptionedImage.
-        initial_model: the Captioner that it begins with, or None.
+        initial_model: the Captioner that it starts from, or None.
     """
     photos = [[image.image_id, image.captions, image.split, _picture(image.image_path)] for image in images]
     described = {"data": f"{len(images)} photos, checksum {checksum(photos)}"}
@@ -67,7 +66,7 @@ def _as_json(value):
 
 
 def note_photos(output_dir, noted):
-    """Write into the folder of a training which files its photos are; of pictures in memory there is none.
+    """Write into the folder of a training which files its photos are; pictures in memory have none.
 
     Args:
         output_dir: the folder.
@@ -78,8 +77,8 @@ def note_photos(output_dir, noted):
         write_sealed_json(Path(output_dir) / "photos.json", {"photos": files})
 
 
-def refuse_changed_photos(output_dir, images, *, show_progress=False):
-    """Raise ValueError where a photo has changed since the training in a folder has begun.
+def check_photos(output_dir, images, *, show_progress=False):
+    """Raise ValueError where a photo has changed since the training in a folder started.
 
     Only files of another size or time are read. If they have the same bytes, the new times are written down.
 
@@ -100,10 +99,9 @@ def refuse_changed_photos(output_dir, images, *, show_progress=False):
     if changed:
         image = images[changed[0]]
         raise ValueError(
-            f"The photo {image.image_id!r} has changed since the training in this folder has begun: "
-            f"{image.image_path} has other bytes. Put the one from before back to resume it, or pass another "
-            "output_dir to begin anew (initial_model=FOLDER/model begins with its weights). "
-            f"Received: output_dir={str(output_dir)!r}"
+            f"The photo {image.image_id!r} has changed since the training in this folder started: {image.image_path} "
+            "has other bytes. Put the old one back to resume, or pass another output_dir (initial_model=FOLDER/model "
+            f"starts from its weights). Received: output_dir={str(output_dir)!r}"
         )
     if (now != before).any():
         note_photos(output_dir, dict(zip((image.image_id for image in images), now)))
@@ -111,48 +109,21 @@ def refuse_changed_photos(output_dir, images, *, show_progress=False):
 
 def noted_encoder(output_dir):
     """Return the name of the encoder of the training in a folder, or None where there is none, or it has no name."""
-    encoder = _with_named_encoder(_noted(output_dir)).get("encoder")
+    try:
+        noted = read_sealed_json(Path(output_dir).expanduser() / "arguments.json", "the arguments of a training")
+    except (OSError, ValueError):  # there are none; or `note_arguments` will say what is wrong with them
+        return None
+    encoder = noted.get("encoder")
     return encoder if isinstance(encoder, str) and encoder in ENCODERS else None
 
 
-def began_from_scratch(output_dir):
-    """Return whether a folder has epochs of a training that began with random weights."""
-    is_begun = (Path(output_dir).expanduser() / "checkpoint" / "progress.json").exists()
-    return is_begun and _noted(output_dir).get("initial_model", "") is None
-
-
-def _noted(output_dir):
-    """Return the arguments that are noted in the folder of a training; none where there is no training."""
-    try:
-        return read_sealed_json(Path(output_dir).expanduser() / "arguments.json", "the arguments of a training")
-    except (OSError, ValueError):  # there are none, or they will be refused or written again, see `note_arguments`
-        return {}
-
-
-def _with_named_encoder(arguments):
-    """Return arguments of a training; earlier versions noted no encoder where none was named, and took VGG16."""
-    if "encoder" in arguments and arguments["encoder"] is None and arguments.get("initial_model") is None:
-        return {**arguments, "encoder": "vgg16"}
-    return arguments
-
-
-def _with_defaults(arguments):
-    """Return arguments of a training with what is meant where an option of the captioner was not given."""
-    fields, from_scratch = CaptionerOptions.fields(), arguments.get("initial_model") is None
-    unsaid = [name for name, value in arguments.items() if value is None and name in fields]
-    unsaid = [name for name in unsaid if not fields[name].metadata["bound"].takes_none]  # else None may have been given
-    return {**arguments, **{name: fields[name].default if from_scratch else "the initial model's" for name in unsaid}}
-
-
-def note_arguments(output_dir, described, epochs, usual, check_photos=lambda: None, *, has_ended=False):
-    """Write the arguments of a training into its folder; refuse a folder that holds epochs with other arguments.
+def note_arguments(output_dir, described, epochs, *, has_ended=False):
+    """Write the arguments of a training into its folder; reject a folder that holds epochs with other arguments.
 
     Args:
         output_dir: the folder.
         described: what `describe` returned.
         epochs: the figures of the epochs so far.
-        usual: dict of default arguments, for those that an earlier version, which began the training, did not have.
-        check_photos: called before anything is written for a training that has epochs; it raises for other photos.
         has_ended: whether the training has ended and is only loaded.
     """
     path = output_dir / "arguments.json"
@@ -166,29 +137,24 @@ def note_arguments(output_dir, described, epochs, usual, check_photos=lambda: No
     if not epochs:  # there are no epochs yet to which the arguments must fit
         write_sealed_json(path, described)
         return
-    before = {**usual, **_with_named_encoder(read_sealed_json(path, "the arguments of a training", WAY_OUT))}
-    now = described
-    if (before.get("initial_model") is None) == (now.get("initial_model") is None):
-        before, now = _with_defaults(before), _with_defaults(now)
-    names = [name for name in now if before.get(name) != now[name]]
-    names += [name for name in before if name not in described and name not in usual]
+    before = read_sealed_json(path, "the arguments of a training", WAY_OUT)
+    names = [name for name in {**described, **before} if before.get(name) != described.get(name)]
     # When to stop may change: the epochs so far stay the same, unless the learning rate depends on it.
     may_change = {"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}
     if before.get("deterministic"):  # may be switched off, but not on for epochs that are over
         may_change.add("deterministic")
     if {*names} <= may_change:
-        check_photos()
-        kept = {"deterministic": before.get("deterministic", False)} if has_ended else {}
-        write_sealed_json(path, {**described, **kept})
+        if not has_ended:
+            write_sealed_json(path, described)
         return
-    differences = "; ".join(f"{name} was {before.get(name)!r} and is {now.get(name)!r}" for name in names)
+    differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
     hint = ""
     if "initial_model" in names:
-        hint = "from_scratch (--from-scratch) decides what photos of your own begin from. "
+        hint = "from_scratch (--from-scratch) decides what photos of your own start from. "
     if "dtype" in names:
         hint += "dtype='auto' (--dtype auto) depends on the machine; the other ones can be passed by name. "
     raise ValueError(
-        f"In this folder lies a training with other arguments: {differences}. {hint}Pass the same ones to resume it, "
-        "or another output_dir to begin anew (initial_model=FOLDER/model begins with its weights). "
+        f"This folder holds a training with other arguments: {differences}. {hint}Pass the same ones to resume it, or "
+        "another output_dir (initial_model=FOLDER/model starts from its weights). "
         f"Received: output_dir={str(output_dir)!r}"
     )

@@ -49,8 +49,8 @@ def as_text(monitored, score):
 def best_epoch(epochs, monitored=MONITORED):
     """Return the index of the epoch with the best monitored figure, the first of equals; without it, the last epoch.
 
-    As long as that says nothing (see `says_something`), the cross-entropy on dev decides. Epochs of a warm-up count
-    only as long as there are no others: what comes after them is what was asked for.
+    While that says nothing (see `says_something`), the cross-entropy on dev decides. Epochs of a warm-up count only
+    until another one follows.
     """
     if not epochs or monitored not in epochs[-1]:
         return len(epochs) - 1
@@ -66,7 +66,7 @@ def best_epoch(epochs, monitored=MONITORED):
 
 
 def says_something(figures, monitored=MONITORED):
-    """Return whether a score is above chance: not 0, and BLEU-4 rests on LEAST_MATCHES groups of four words at least.
+    """Return whether a score is above chance: not 0, and BLEU-4 rests on at least LEAST_MATCHES groups of four words.
 
     The relative error of a count is about 1 / sqrt(count). Without a single match BLEU-4 is not 0 either: the tiny
     numbers that coco-caption adds make up to 0.03 of it where captions are shorter than four words.
@@ -76,7 +76,7 @@ def says_something(figures, monitored=MONITORED):
 
 
 def is_at_its_best(epochs, patience, monitored=MONITORED):
-    """Return whether the last `patience` epochs have brought nothing better, by `best_epoch`.
+    """Return whether the last `patience` epochs were no better than the one before, by `best_epoch`.
 
     Scores that say nothing are not a plateau, unless the cross-entropy on dev decided. Nor is a warm-up.
     """
@@ -88,7 +88,7 @@ def is_at_its_best(epochs, patience, monitored=MONITORED):
 
 
 def write_history(path, epochs):
-    """Write the figures of all epochs as a CSV table, whole or not at all."""
+    """Write the figures of all epochs as a CSV table, whole or not at all; Keras' CSVLogger appends line by line."""
     curves = Curves(epochs)
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")

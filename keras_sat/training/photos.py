@@ -43,7 +43,9 @@ class TrainingPhotos:
             self.team.check_same({"readable_photos": _checksum(self.images), "weights_digest": weights_digest})
             if self.team.is_chief:
                 note_photos(self.output_dir, self.noted)
-                self._warn_of_copies()
+                kept_apart = [image for image in self.images if image.split in ("dev", "test")]
+                called, therefore = "of dev and test are in train", "scores on them are better than on other photos"
+                warn_of_copies(self.of_split("train"), kept_apart, self.noted, called, therefore, stacklevel=4)
 
     def _prepare(self, captioner, num_views):
         if captioner.encoder_training != "frozen":
@@ -51,31 +53,23 @@ class TrainingPhotos:
             self.images = readable_photos(self.images, **options)
             self.options = _photo_options(captioner, self.images)
             return
+
+        def built(folder, images, **options):
+            ids, paths = [image.image_id for image in images], [image.image_path for image in images]
+            encoder = captioner.encoder_model
+            return FeatureCache.build(folder, ids, paths, encoder, show_progress=self.show_progress, **options)
+
         folder = Path(self.cache_dir or _default_cache_dir(captioner, self.data_dir, self.output_dir))
-        errors = "skip" if self.skip_unreadable else "raise"
-        self.cache = self._built(folder, self.images, captioner, errors=errors)
+        self.cache = built(folder, self.images, errors="skip" if self.skip_unreadable else "raise")
         self.images = [image for image in self.images if image.image_id not in self.cache.unreadable]
         self.noted = self.cache.noted_of([image.image_id for image in self.images])
         train = self.of_split("train")
         digest = _checksum(train)  # another split has other photos to train on
-        self.views = [
-            self._built(folder / f"view{view}-{digest}", train, captioner, view=view) for view in range(1, num_views)
-        ]
+        self.views = [built(folder / f"view{view}-{digest}", train, view=view) for view in range(1, num_views)]
         self.options = {}
 
-    def _built(self, folder, images, captioner, **options):
-        ids, paths = ([getattr(image, name) for image in images] for name in ("image_id", "image_path"))
-        encoder = captioner.encoder_model
-        return FeatureCache.build(folder, ids, paths, encoder, show_progress=self.show_progress, **options)
-
-    def _warn_of_copies(self):
-        """Warn of photos of dev and test that are among those to train on, too, under other names."""
-        kept_apart = [image for image in self.images if image.split in ("dev", "test")]
-        called, therefore = "of dev and test are in train", "scores on them are better than on other photos"
-        warn_of_copies(self.of_split("train"), kept_apart, self.noted, called, therefore, stacklevel=5)
-
     def note_training(self, captioner):
-        """Note with a captioner which photos it learns from."""
+        """Note with a captioner which photos it is trained on."""
         captioner.note_training_photos([image.image_id for image in self.of_split("train")], self.noted)
 
     def of_split(self, split):
@@ -83,7 +77,7 @@ class TrainingPhotos:
         return [image for image in self.images if image.split == split]
 
     def check_cache_dir(self, *models):
-        """Refuse folders that lock or refuse each other: a training's own, and those of its models."""
+        """Reject a cache in the folder of the training or of its models: each locks its own."""
         if not self.cache_dir:
             return
         taken = map(os.path.realpath, (self.output_dir, *models))
@@ -106,23 +100,15 @@ class TrainingPhotos:
             **options: further ones of make_batches.
         """
         views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
-        if self.cache is None and split == "train" and not whole:
-            options["num_views"] = self.num_views
-        if self.cache is None and split == "train" and changing:
-            options["jitter"] = training.photo_jitter
         options |= {"batch_size": training.batch_size, "group_by": group_by or training.group_by, "seed": training.seed}
-        options |= {"shares": self.team.shares}
+        if self.cache is None and split == "train":
+            options["num_views"] = 1 if whole else self.num_views
+            options["jitter"] = training.photo_jitter if changing else 0.0
         if self.boxes is not None and split == "train":
-            captioner.build_once(self._shape_of_batches(captioner))
+            captioner.build_once(captioner.photo_encoder.features_shape)
             options |= {"boxes": self.boxes, "grid_shape": captioner.rows_and_columns()}
-        return make_batches(self.of_split(split), captioner.vocabulary, views, **options, **self.options)
-
-    def _shape_of_batches(self, captioner):
-        """Return the shape of the features, or of the photos, that a captioner is trained on."""
-        if self.cache is None:
-            return (None, *captioner.photo_encoder.photo_size, 3)
-        rows, columns = self.cache.grid_shape
-        return None, rows * columns, self.cache.feature_dim
+        options |= {"shares": self.team.shares, **self.options}
+        return make_batches(self.of_split(split), captioner.vocabulary, views, **options)
 
 
 def _checksum(images):

@@ -1,12 +1,10 @@
 """What a training was asked for, by kind; the plan that all kinds of epochs read; and the record of a training."""
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_utils.files import exclusive_lock
 from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.options import CaptionerOptions, TrainingOptions, a_flag, split_options
@@ -18,14 +16,6 @@ from keras_sat.training.team import Team
 NONE_IS_USUAL = "epochs batch_size learning_rate encoder_rate "
 NONE_IS_USUAL += "encoder encoder_layer encoder_training image_size attention scoring cell"
 OF_KERAS = ("name", "trainable")  # that Captioner takes beside its options
-# What the record of a training from before has where it is silent: a version with fewer options may have begun it.
-USUAL = {
-    **{"split_seed": None, "skip_unreadable": False, "boxes": None},
-    **dict.fromkeys(CaptionerOptions.names()),
-    "encoder_weights": CaptionerOptions.defaults()["encoder_weights"],
-    **TrainingOptions.defaults(),
-    **{name: default for epochs in FURTHER_EPOCHS.values() for name, default in epochs.options.defaults().items()},
-}
 # The options of training with words that further epochs follow too.
 OF_FURTHER_EPOCHS_TOO = "batch_size seed deterministic optimizer clip_norm weight_decay average_momentum encoder_rate "
 OF_FURTHER_EPOCHS_TOO += "first_layer_rate photo_jitter patience num_beams max_length dtype"
@@ -43,16 +33,14 @@ class Asked:
     Attributes:
         training: TrainingOptions.
         further: dict from the names in FURTHER_EPOCHS to the options of these epochs.
-        captioner: dict of those of Captioner: what is not in it stays as usual, or as it was before.
-        encoder_weights: see Captioner; a captioner to begin from is loaded with them.
-        given: dict of those of `training` that were given.
+        captioner: dict of those of Captioner that were given; the others keep their default, or stay as they were.
+        encoder_weights: see Captioner; a captioner to start from is loaded with them.
     """
 
     training: TrainingOptions
     further: dict
     captioner: dict
     encoder_weights: Any
-    given: dict
 
     @classmethod
     def of(cls, given):
@@ -61,28 +49,28 @@ class Asked:
         kinds = (TrainingOptions, CaptionerOptions, *classes)
         training, captioner, *further, of_keras = split_options("fit", given, *kinds, beside=OF_KERAS)
         CaptionerOptions.check(**captioner)
-        if "dtype" in training:  # what "auto" means here is kept: the training is resumed, and shared, as it began
+        if "dtype" in training:  # what "auto" means here is recorded: a training is resumed and shared as it started
             training["dtype"] = resolved_dtype(training["dtype"])
         encoder_weights = captioner.pop("encoder_weights", CaptionerOptions.defaults()["encoder_weights"])
         further = {name: kind(**own) for name, kind, own in zip(FURTHER_EPOCHS, classes, further)}
-        return cls(TrainingOptions(**training), further, {**captioner, **of_keras}, encoder_weights, training)
+        return cls(TrainingOptions(**training), further, {**captioner, **of_keras}, encoder_weights)
 
     def num_further(self, name):
         """Return how many epochs there are of a kind in FURTHER_EPOCHS."""
         return getattr(self.further[name], name)
 
-    def check_beginning(self, initial_model, from_scratch):
-        """Refuse what leaves it open what to begin from, or leaves nothing to do."""
+    def check(self, initial_model, from_scratch, **arguments):
+        """Reject what leaves it open what to start from, or leaves nothing to do; and half of what goes together.
+
+        Args:
+            initial_model, from_scratch: of `fit`.
+            **arguments: those of `fit` that options need, or that need options.
+        """
         a_flag().check("from_scratch", from_scratch)
         if from_scratch and initial_model is not None:
             raise ValueError(
-                "A training begins from scratch or from a trained captioner: leave out one of the two. "
+                "A training starts from scratch or from a trained captioner: leave out one of the two. "
                 f"Received: from_scratch={from_scratch} with initial_model={initial_model!r}"
-            )
-        if self.captioner.get("guide_weight") and self.training.group_by != "image":
-            raise ValueError(
-                "Word detectors learn from all captions of a photo together: pass group_by='image' (--group-by image) "
-                f"with `guide_weight`. Received: group_by={self.training.group_by!r}"
             )
         epochs, further = self.training.epochs, sum(map(self.num_further, FURTHER_EPOCHS))
         if epochs == 0 and (initial_model is None or not further):
@@ -90,9 +78,6 @@ class Asked:
                 "`epochs` must be at least 1, or 0 where an initial_model is to be trained for "
                 f"{' or '.join(FURTHER_EPOCHS)} alone. Received: epochs={epochs} with {further} of these"
             )
-
-    def check_needs(self, **arguments):
-        """Refuse an argument of `fit` without the option that takes it, and the option without the argument."""
         for option, hook in HOOKS.items():
             weight, argument = self.captioner.get(option), arguments.get(hook.needs)
             if hook.needs and bool(weight) != (argument is not None):
@@ -102,31 +87,18 @@ class Asked:
                     f"Received: {hook.needs}={shown!r}, {option}={weight}"
                 )
 
-    def with_usual(self, usual):
-        """Return the same with other options of training where none were given."""
-        return dataclasses.replace(self, training=TrainingOptions(**{**usual, **self.given}))
-
-    def with_encoder(self, encoder):
-        """Return the same with an encoder that is named."""
-        return dataclasses.replace(self, captioner={**self.captioner, "encoder": encoder})
-
 
 @dataclass
 class Plan:
     """What is trained, on what, by whom and where: all kinds of epochs read it.
 
     Attributes:
-        asked: Asked.
-        initial_model: the Captioner that it begins from, or None.
+        initial_model: the Captioner that it starts from, or None.
         keeps_initial_model: whether that one stays where no epoch is better.
-        data_name: of the data set.
-        images: list of CaptionedImage, all with captions.
-        noted: dict of arguments of `fit` that the result depends on, beside the options.
-        photos: TrainingPhotos.
-        team: Team.
+        data_name, images: the name of the data set, and its list of CaptionedImage, all with captions.
+        noted: dict of arguments of `fit`, besides the options, that the result depends on.
         folder: of the whole training.
-        callbacks: further Keras callbacks.
-        show_progress: whether anything is said.
+        callbacks, show_progress: of `fit`.
         was_interrupted: whether Ctrl-C has ended it.
     """
 
@@ -157,18 +129,14 @@ class Plan:
         dtype = {} if self.options.dtype is None else {"dtype": self.options.dtype}
         return {"seed": self.options.seed, **self.asked.captioner, **dtype}
 
-    def lock(self):
-        """Return a context in which no other process trains in the folder."""
-        return exclusive_lock(self.folder / "lock", f"is training in {self.folder}")
-
     def record_of_words(self):
         """Return what the result of training with words depends on, as JSON can hold it."""
-        captioner = {**dict.fromkeys(CaptionerOptions.names()), **self.asked.captioner}
-        captioner["encoder_weights"] = self.asked.encoder_weights
+        captioner = CaptionerOptions.defaults() if self.initial_model is None else {}
+        captioner |= self.asked.captioner | {"encoder_weights": self.asked.encoder_weights}
         return describe({**self.noted, **captioner, **self.options.to_dict()}, self.images, self.initial_model)
 
     def record_of_further(self, name, captioner):
-        """Return the same of a kind in FURTHER_EPOCHS, which begins from a captioner."""
+        """Return the same of a kind in FURTHER_EPOCHS, which starts from a captioner."""
         epochs, own = FURTHER_EPOCHS[name], self.asked.further[name].to_dict()
         followed = {option: getattr(self.options, option) for option in OF_FURTHER_EPOCHS_TOO.split()}
         followed |= {"epochs": own.pop(name), "schedule": epochs.schedule}

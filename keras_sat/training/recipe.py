@@ -1,12 +1,14 @@
-"""The whole of a training in one call, made of public parts only: data, vocabulary, features, batches, captioner."""
+"""A whole training in one call, made of public parts only: data, vocabulary, features, batches, captioner."""
 
 import warnings
 from pathlib import Path
+from types import NoneType
 
 import tensorflow as tf
 
 from data_utils.datasets.boxes import boxes_of
 from data_utils.datasets.read import photos_of_split, read_data
+from data_utils.files import exclusive_lock
 from keras_sat.beyond import FURTHER_EPOCHS
 from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
 from keras_sat.captioner import Captioner
@@ -14,9 +16,9 @@ from keras_sat.files.saving import save_confidence
 from keras_sat.options import CaptionerOptions, TrainingOptions, with_options
 from keras_sat.presets import OWN_PHOTOS
 from keras_sat.scoring.evaluate import learnt_photos
-from keras_sat.training import callbacks as parts
 from keras_sat.training.epochs import further_folder, train_further, train_on_words
 from keras_sat.training.folder import checksum
+from keras_sat.training.history import Curves
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import Asked, Plan, without_usual
 from keras_sat.training.summary import learnt_before
@@ -118,30 +120,32 @@ def fit(
     """
     team = Team(strategy)
     show_progress = show_progress and team.is_chief
-    say = print if show_progress else _say_nothing
+    say = print if show_progress else lambda line: None
     options = without_usual(options)
     settings, line = preset_or_usual(preset, data, options, initial_model, output_dir, team)
-    asked = Asked.of({**settings, **options})
+    options = {**settings, **options}
+    asked = Asked.of(options)
     if preset not in (None, "default") and data == "folder" and initial_model is None:
         from_scratch = True  # which is what the settings of a preset are for
-    asked.check_beginning(initial_model, from_scratch)
-    asked.check_needs(boxes=boxes)
+    asked.check(initial_model, from_scratch, boxes=boxes)
     if line is not None:
         say(line)
     with team.in_turn():
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = [image for image in images if image.captions]
-    photos_of_split(images, "train")  # refuses data that has none
+    train_images = photos_of_split(images, "train")  # rejects data without any
 
     data_name = data if isinstance(data, str) else "photos"
-    begins_bundled = False
+    is_bundled = False
     if initial_model is None and not from_scratch and data_name == "folder":
-        initial_model = bundled_to_begin_from(images, asked, output_dir, team, say)
-        if begins_bundled := initial_model is not None:
-            asked = asked.with_usual(OWN_PHOTOS)
-    initial_model = _as_captioner(initial_model, asked.encoder_weights)
+        initial_model = bundled_to_begin_from(images, asked, say)
+        if is_bundled := initial_model is not None:
+            asked = Asked.of({**OWN_PHOTOS, **options})
+    if not isinstance(initial_model, (Captioner, NoneType)):
+        weights = None if asked.encoder_weights == "imagenet" else asked.encoder_weights
+        initial_model = Captioner.from_pretrained(initial_model, encoder_weights=weights)
     if initial_model is None and "encoder" not in asked.captioner:
-        asked = asked.with_encoder(encoder_or_usual(data, output_dir, team, say))
+        asked = Asked.of({**options, "encoder": encoder_or_usual(data, output_dir, team, say)})
     team.check_encoder(asked.captioner.get("encoder"), asked.captioner.get("encoder_training"))
     for line in learnt_before(initial_model, images):
         say(line)
@@ -149,16 +153,17 @@ def fit(
     folder = Path(output_dir or usual_output_dir(data_name, asked.captioner, initial_model)).expanduser()
     photos = TrainingPhotos(images, data_dir, cache_dir, folder, skip_unreadable, show_progress, team)
     if boxes is not None:
-        photos.boxes = boxes_of(boxes, photos_of_split(images, "train"))
+        photos.boxes = boxes_of(boxes, train_images)
     photos.check_cache_dir(*(each / "model" for each in (folder, *(further_folder(folder, n) for n in FURTHER_EPOCHS))))
     noted = {"split_seed": split_seed, "skip_unreadable": skip_unreadable}
     noted["boxes"] = None if photos.boxes is None else checksum(str(photos.boxes.phrases))
     plan = Plan(
-        asked, initial_model, begins_bundled, data_name, images, noted, photos, team, folder, callbacks, show_progress
+        asked, initial_model, is_bundled, data_name, images, noted, photos, team, folder, callbacks, show_progress
     )
     if plan.options.deterministic:
         tf.config.experimental.enable_op_determinism()
-    with team.folder(folder) as plan.folder, team.scope(), plan.lock():
+    with team.folder(folder) as place, team.scope(), exclusive_lock(place / "lock", f"is training in {place}"):
+        plan.folder = place
         return _train(plan)
 
 
@@ -173,43 +178,31 @@ def _train(plan):
             figures, folder = [*figures, *further], further_folder(plan.folder, name)
     if is_whole:
         _calibrate(plan, captioner, folder / "model")
-    captioner.history = parts.Curves(figures, was_interrupted=plan.was_interrupted)
+    captioner.history = Curves(figures, was_interrupted=plan.was_interrupted)
     return captioner
 
 
 def _calibrate(plan, captioner, folder):
     """Let the captioner learn how far its captions can be trusted, and keep that with it; once, on a single host.
 
-    Whatever goes wrong, the captioner is there: nothing of its training is lost for it.
+    Whatever goes wrong, the trained captioner is returned.
     """
-    if captioner.confidence is not None or len(plan.photos.of_split("dev")) < FEWEST_PHOTOS or plan.team.num_hosts > 1:
+    dev_images = plan.photos.of_split("dev")
+    if captioner.confidence is not None or len(dev_images) < FEWEST_PHOTOS or plan.team.num_hosts > 1:
         return
-    if learnt_photos(captioner, plan.photos.of_split("dev")):
-        return  # it began from a captioner that knew them, as was said in the beginning
+    if learnt_photos(captioner, dev_images):
+        return  # it started from a captioner that was trained on them, as `learnt_before` said
     try:
         plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
-        options = {"cache": plan.photos.cache, "show_progress": plan.show_progress}
-        calibration = calibrate(captioner, plan.photos.of_split("dev"), **options)
+        calibration = calibrate(captioner, dev_images, cache=plan.photos.cache, show_progress=plan.show_progress)
         save_confidence(captioner, folder)
     except KeyboardInterrupt:
         plan.was_interrupted = True
         plan.say("stopped before the captions were calibrated; the same call or command does that")
-        return
     except (OSError, ValueError) as error:
         warnings.warn(f"The captioner is trained, and has no confidence: {error}", stacklevel=4)
-        return
-    plan.say(
-        f"confidence: {calibration.are_right.mean():.0%} of the captions of dev are right, and it is "
-        f"{100 * calibration.expected_error:.0f} percent points from what it says on average"
-    )
-
-
-def _say_nothing(line):
-    pass
-
-
-def _as_captioner(model, encoder_weights):
-    if model is None or isinstance(model, Captioner):
-        return model
-    weights = None if encoder_weights == "imagenet" else encoder_weights
-    return Captioner.from_pretrained(model, encoder_weights=weights)
+    else:
+        plan.say(
+            f"confidence: {calibration.are_right.mean():.0%} of the captions of dev are right; its calibration error "
+            f"is {100 * calibration.expected_error:.0f} percentage points"
+        )

@@ -1,4 +1,4 @@
-"""What a training says before it begins: its photos, vocabulary, encoder, captioner and devices, and warnings."""
+"""What a training says before it starts: its photos, vocabulary, encoder, captioner and devices, and warnings."""
 
 import os
 
@@ -9,7 +9,7 @@ from keras_sat.presets import FEWEST_PHOTOS
 
 
 def summary(data_name, images, captioner, num_views, output_dir, team):
-    """Return the lines that say what a training will do before it begins."""
+    """Yield the lines that say what a training will do before it starts."""
     counts = []
     for split in ("train", "dev", "test"):
         chosen = [image for image in images if image.split == split]
@@ -45,11 +45,11 @@ def summary(data_name, images, captioner, num_views, output_dir, team):
 
 
 def learnt_before(initial_model, images):
-    """Yield a line where the captioner to begin from has learnt photos of dev or test: scores on them flatter it."""
+    """Yield a line where the captioner to start from was trained on photos of dev or test, which flatters scores."""
     kept_apart = [image.image_id for image in images if image.split in ("dev", "test")]
     learnt = [] if initial_model is None else learnt_of(kept_apart, initial_model.training_photos)
     if learnt:
         yield (
-            f"warning: the captioner that it begins from has learnt {len(learnt)} of the {len(kept_apart)} photos "
-            "of dev and test (or others of their names): scores on them are better than on photos that it has not seen"
+            f"warning: the captioner that it starts from was trained on {len(learnt)} of the {len(kept_apart)} photos "
+            "of dev and test (or others of their names): scores on them are better than on new photos"
         )

@@ -1,32 +1,30 @@
 """Training on several GPUs, and on several hosts: the same step everywhere, on shares of the same batch.
 
 Each device (TensorFlow says "replica") has a copy of all weights. A batch is cut into as many shares as there are
-replicas; each replica computes the gradients of its share; they are added up over all replicas, and each replica takes
-the same step with the sum. So the copies stay equal, and the training is that of one device with the whole batch.
+replicas. Each replica computes the gradients of its share, they are summed over all replicas, and each replica takes
+the same step with the sum. The copies stay equal, and the training is that of one device with the whole batch.
 
-`tf.distribute` makes the copies and adds up. What is left to do:
+`tf.distribute` makes the copies and the sums. What is left to do:
 
-1. Make the captioner inside `strategy.scope()`, so that each of its variables is one copy for each replica.
+1. Make the captioner inside `strategy.scope()`: each of its variables is one copy for each replica.
 2. Give each replica its share of each batch: `make_batches(..., shares=...)`.
-3. Run `Captioner.train_step` on all replicas, `strategy.run`. Where it takes a mean over the batch, it divides by the
-   captions of all replicas (`sum_over_replicas`). Random numbers for the whole batch are the same on each replica,
-   which takes the part for its own share (`draw_for_photos`).
+3. Run `Captioner.train_step` on all replicas, `strategy.run`. A mean over the batch is divided by the captions of all
+   replicas (`sum_over_replicas`). Random numbers for the whole batch are the same on each replica, which takes the part
+   for its own share (`draw_for_photos`).
 4. Let one process, the chief, decide and write; it sends what it decides to the others (`Team.tell`). They keep
-   nothing: at the beginning of each epoch they take over the chief's state.
+   nothing: they take over the chief's state before each epoch.
 
-A host failure ends the training: the other hosts notice it after some seconds, and end with an error. When all of them
-are started again with the same command, they resume after the last epoch that the chief has kept.
+A host failure ends the training: the other hosts notice it after some seconds, and end with an error. When all are
+started again with the same command, they resume after the last epoch that the chief has kept.
 """
 
 import contextlib
 import json
-import math
 import os
 import re
 import signal
 import tempfile
 import textwrap
-import threading
 from pathlib import Path
 
 import keras
@@ -37,6 +35,7 @@ from data_utils.files import write_whole
 from keras_sat import options
 from keras_sat.checks import check_no_keras_distribution
 from keras_sat.files.checkpoint import state_of
+from keras_sat.training.callbacks import StopWhenLost
 
 SEED_STRIDE = 1_000_003  # between the seeds of two replicas' dropout
 HOST_FAILURES = (  # what TensorFlow raises on the other hosts
@@ -46,6 +45,8 @@ HOST_FAILURES = (  # what TensorFlow raises on the other hosts
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
 )
+ADDRESS = re.compile(r"(?:[^\s/:]+|\[[0-9a-fA-F:]+\]):\d{1,5}")
+TF_CONFIG = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 
 def several_gpus(count, kind="GPU"):
@@ -63,17 +64,17 @@ def several_hosts():
     It waits for the other hosts, and must be made before TensorFlow computes anything.
     """
     (kind, index), hosts = read_tf_config(os.environ.get("TF_CONFIG"))
-    print(f"{kind} {index} of {', '.join(hosts)}: waits for the others", flush=True)
+    this = f"{kind} {index} of {', '.join(hosts)}"
+    print(f"{this}: waits for the others", flush=True)
     try:
         with _signals_end_the_process():
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
-        raise ValueError(f"Hosts can only be connected before TensorFlow is used for anything else: {error}") from None
+        raise ValueError(f"Connect hosts before TensorFlow is used for anything else: {error}") from None
     except tf.errors.OpError as error:
         raise ValueError(
-            "This host cannot listen at its own address: is it that of another computer, or is a process there "
-            f"already, such as a host with the same index? ({error.message}.) "
-            f"Received: {kind} {index} of {', '.join(hosts)}"
+            "This host cannot listen at its own address: it is that of another computer, or another process has it "
+            f"({error.message}). Received: {this}"
         ) from None
     print("all hosts are here; the first one reports the progress", flush=True)
     return strategy
@@ -82,9 +83,6 @@ def several_hosts():
 @contextlib.contextmanager
 def _signals_end_the_process():
     """Let Ctrl-C end the wait, which is in C++ and blocks Python's own handler, and SIGTERM the process after it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
@@ -95,38 +93,22 @@ def _signals_end_the_process():
 
 def read_tf_config(text):
     """Return which task this process has, ("worker", 0) for example, and the addresses of all hosts."""
-    example = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
     try:
-        if not text:
-            raise ValueError("it is not set")
-        config = json.loads(text)
-        cluster, task = config["cluster"], config["task"]
-        if not isinstance(cluster, dict) or not isinstance(task, dict):
-            raise ValueError("its cluster and its task must be objects")
-        hosts = [host for kind in ("chief", "worker") for host in cluster.get(kind, [])]
-        kind, index = task["type"], task["index"]
-        if set(cluster) - {"chief", "worker"}:
-            raise ValueError("its cluster may have a chief and workers, and nothing else")
-        if not hosts or not all(isinstance(host, str) and _is_address(host) for host in hosts):
-            raise ValueError("its hosts must be given as address:port")
-        if len(cluster.get("chief", [])) > 1:
-            raise ValueError("its cluster may have one chief")
-        if len(set(hosts)) < len(hosts):  # each would wait for the other without end
-            raise ValueError("its hosts must have different addresses")
-        if type(index) is not int or not 0 <= index < len(cluster.get(kind, [])):
-            raise ValueError("its task is not in its cluster")
-    except (ValueError, KeyError, TypeError) as error:
-        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        config = json.loads(text or "")
+        cluster, kind, index = config["cluster"], config["task"]["type"], config["task"]["index"]
+        chiefs, workers = cluster.get("chief", []), cluster.get("worker", [])
+        hosts = [*chiefs, *workers]
+        is_whole = set(cluster) <= {"chief", "worker"} and len(chiefs) <= 1
+        is_whole = is_whole and type(index) is int and 0 <= index < len(cluster.get(kind, []))
+        is_whole = is_whole and all(ADDRESS.fullmatch(host) for host in hosts) and len({*hosts}) == len(hosts)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        is_whole = False
+    if not is_whole:  # TensorFlow would train on one host without a word, or wait without end
         raise ValueError(
-            f"The environment variable TF_CONFIG must name all hosts, and which of them this one is: {reason}. "
-            f"Expected, on the first of two hosts: {example}. Received: TF_CONFIG={text!r}"
-        ) from None
+            "The environment variable TF_CONFIG must name all hosts, each once, as address:port, and which of them "
+            f"this one is. Expected, on the first of two hosts: {TF_CONFIG}. Received: TF_CONFIG={text!r}"
+        )
     return (kind, index), hosts
-
-
-def _is_address(host):
-    address = re.fullmatch(r"(?:[^\s/:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", host)
-    return bool(address) and 0 < int(address[1]) < 2**16
 
 
 class Team:
@@ -138,7 +120,7 @@ class Team:
 
     Attributes:
         shares: which shares of a batch are those of this host, as make_batches takes them; None on a single device.
-        num_hosts, host_number: how many processes there are, as a rule each on its own host, and which this is.
+        num_hosts, host_number: how many processes there are, usually one on each host, and which this is.
         is_chief: whether this is the process that decides and writes.
     """
 
@@ -146,7 +128,12 @@ class Team:
         check_no_keras_distribution()
         if strategy is None and tf.distribute.has_strategy():
             strategy = tf.distribute.get_strategy()
-        _check_strategy(strategy)
+        known = tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy
+        if strategy is not None and not isinstance(strategy, known):
+            raise ValueError(
+                "Expected a tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy; Keras' own distributions do "
+                f"nothing on TensorFlow. Received: strategy={strategy!r}"
+            )
         self.strategy = strategy
         self.shares, self.num_hosts, self.host_number = None, 1, 0
         if strategy is not None:
@@ -163,9 +150,8 @@ class Team:
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
 
     def check_encoder(self, encoder, encoder_training):
-        """Refuse a user's own encoder that is to be trained, but was made outside `scope`: it has only one copy."""
-        trained = isinstance(encoder, keras.Model) and encoder_training not in (None, "frozen")
-        if self.strategy is None or not trained:
+        """Reject a user's own encoder that is to be trained, but was made outside `scope`: it has only one copy."""
+        if self.strategy is None or not isinstance(encoder, keras.Model) or encoder_training in (None, "frozen"):
             return
         if not all(self.strategy.extended.variable_created_in_scope(weight.value) for weight in encoder.weights):
             raise ValueError(
@@ -184,10 +170,9 @@ class Team:
         return json.loads(self._tell_bytes(content[:size].ljust(size)))
 
     def check_same(self, described):
-        """Refuse a host where something differs from the chief: dict of what JSON can hold."""
+        """Reject a host where something differs from the chief: dict of what JSON can hold."""
         of_chief = self.tell(described)
-        everywhere = {**of_chief, **described}  # compared as JSON, where NaN equals itself
-        names = [name for name in everywhere if json.dumps(of_chief.get(name)) != json.dumps(described.get(name))]
+        names = [name for name in {**of_chief, **described} if of_chief.get(name) != described.get(name)]
         if names:
             raise ValueError(
                 "All hosts must be given the same data, weights and arguments. On the first one they are: "
@@ -264,37 +249,28 @@ class Team:
         except HOST_FAILURES as error:
             if self.num_hosts == 1:
                 raise
+            reason = error.message.rpartition("aborted by: ")[2].partition("\n")[0]
             raise ConnectionError(
-                "Another host of this training has ended or cannot be reached, and without it the training cannot "
-                "continue. Look at the output of the other hosts, and run the same command on all of them again: it "
-                f"resumes after the last epoch that was completed. (TensorFlow says: {_aborted_by(error)})"
+                "Another host of this training has ended or cannot be reached. Look at the output of the other hosts, "
+                "and run the same command on all of them again: it resumes after the last complete epoch. "
+                f"(TensorFlow says: {textwrap.shorten(reason, 200, placeholder=' ...')})"
             ) from None
-        except tf.errors.InternalError as error:
-            if "joining a group" not in error.message:
-                raise
-            raise ValueError(
-                "The hosts were given different numbers of hosts: the cluster of TF_CONFIG must be the same on each. "
-                f"(TensorFlow says: {_aborted_by(error)})"
-            ) from None
-        except RuntimeError as error:
-            if "KeyboardInterrupt" not in str(error):  # Ctrl-C while TensorFlow reported a host failure
-                raise
-            raise KeyboardInterrupt from None
 
     # === Training ===
 
-    # A second loop beside Keras' own (`Captioner.fit`), since that one does not work on several hosts, where the chief
-    # alone has callbacks and decides for all when to stop.
+    # Not Keras' own loop (`Captioner.fit`), which does not work on several hosts, where the chief alone has callbacks
+    # and decides for all when to stop.
     def fit(self, captioner, batches, *, validation_data=None, initial_epoch=0, epochs=1, callbacks=()):
         """Train, as `Captioner.fit` does, on batches of make_batches with `shares`.
 
         Args:
             captioner: a Captioner that was made and compiled within `scope`.
             callbacks: called on the chief alone, whose weights, optimizer and `stop_training` are sent to all at the
-                end of each epoch.
+                end of each epoch. StopWhenLost is called on all: they must leave the loop together.
         """
+        callbacks = [each for each in callbacks if self.is_chief or isinstance(each, StopWhenLost)]
         if self.strategy is None:
-            options = {"initial_epoch": initial_epoch, "epochs": epochs, "callbacks": list(callbacks)}
+            options = {"initial_epoch": initial_epoch, "epochs": epochs, "callbacks": callbacks}
             captioner.fit(batches, validation_data=validation_data, verbose=0, **options)
             return
         with self.strategy.scope(), self._host_failures_named():
@@ -304,7 +280,7 @@ class Team:
             measure = validation_data and self._on_all_replicas(captioner.test_step, validation_data)
             captioner.stop_training = False
             options = {"model": captioner, "epochs": epochs, "steps": self.num_steps(batches), "verbose": 0}
-            called = keras.callbacks.CallbackList(list(callbacks) if self.is_chief else [], **options)
+            called = keras.callbacks.CallbackList(callbacks, **options)
             called.on_train_begin()
             try:
                 for epoch in range(initial_epoch, epochs):
@@ -315,14 +291,10 @@ class Team:
                         called.on_train_batch_begin(step)
                         logs = train()
                         called.on_train_batch_end(step, logs)
-                        # Hosts must leave the loop together: all have the loss, only the chief has callbacks.
-                        if not math.isfinite(logs["loss"]) or (captioner.stop_training and self.num_hosts == 1):
+                        if captioner.stop_training and self.num_hosts == 1:
                             break
                     if measure:
-                        with captioner.averaged_weights():
-                            captioner.reset_metrics()
-                            for _ in range(self.num_steps(validation_data)):
-                                measured = measure()
+                        measured = self._measured(captioner, measure, validation_data)
                         logs |= {f"val_{name}": value for name, value in measured.items()}
                     called.on_epoch_end(epoch, logs)
                     if self.tell(captioner.stop_training):
@@ -337,11 +309,12 @@ class Team:
             return captioner.evaluate(batches, verbose=0, return_dict=True)
         with self.strategy.scope(), self._host_failures_named():
             captioner.build_for(batches)
-            step = self._on_all_replicas(captioner.test_step, batches)
+            return self._measured(captioner, self._on_all_replicas(captioner.test_step, batches), batches)
+
+    def _measured(self, captioner, step, batches):
+        with captioner.averaged_weights():
             captioner.reset_metrics()
-            for _ in range(self.num_steps(batches)):
-                measured = step()
-        return measured
+            return [step() for _ in range(self.num_steps(batches))][-1]
 
     def num_steps(self, batches):
         """Return how many batches there are, each of which has a share for each replica."""
@@ -358,21 +331,3 @@ class Team:
             return {name: self.strategy.experimental_local_results(x)[0] for name, x in figures.items()}
 
         return lambda: {name: float(value) for name, value in run(iterator).items()}
-
-
-def _aborted_by(error):
-    reason = error.message.rpartition("aborted by: ")[2].partition("\n")[0]
-    return textwrap.shorten(reason, 200, placeholder=" ...")
-
-
-def _check_strategy(strategy):
-    if isinstance(strategy, (keras.distribution.DataParallel, keras.distribution.ModelParallel)):
-        raise ValueError(
-            "On TensorFlow, Keras' own distributions do nothing: the training would be on one device. Pass a "
-            f"tf.distribute.MirroredStrategy(). Received: strategy={strategy!r}"
-        )
-    known = tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy
-    if strategy is not None and not isinstance(strategy, known):
-        raise ValueError(
-            f"Expected a tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy. Received: strategy={strategy!r}"
-        )

@@ -1,4 +1,4 @@
-"""What `fit` takes where it is not said: preset, encoder, folder, and the bundled captioner to begin from."""
+"""Defaults of `fit` that depend on the data: preset, encoder, folder, and the bundled captioner to start from."""
 
 from keras_sat.files.model_folder import PRETRAINED, read_model
 from keras_sat.model.photo_encoder import BUNDLED
@@ -9,13 +9,12 @@ from keras_sat.presets import (
     LIGHT_ENCODERS,
     MANY_PHOTOS,
     PRESETS,
-    light_encoder,
     settings_with_place,
     usual_encoder,
     usual_preset,
     without_gpu,
 )
-from keras_sat.training.folder import began_from_scratch, noted_encoder
+from keras_sat.training.folder import noted_encoder
 
 # Options that change how a trained captioner is trained further, and none of its parts and sizes.
 MAY_CHANGE = """
@@ -32,7 +31,7 @@ def preset_or_usual(preset, data, options, initial_model, output_dir, team):
 
     Args:
         preset: its name; None: that of the data set, without what the options leave no place for, and none where a
-            captioner to begin from brings its own settings.
+            captioner to start from brings its own settings.
         data, initial_model, output_dir: of `fit`.
         options: dict of the options of `fit` that were given.
         team: Team.
@@ -50,7 +49,7 @@ def preset_or_usual(preset, data, options, initial_model, output_dir, team):
 
 
 def encoder_or_usual(data, output_dir, team, say):
-    """Return the name of the encoder where none is named: that of the training which is resumed, or the usual one."""
+    """Return the name of the encoder where none is named: that of the training which is resumed, or the default."""
     before = None if output_dir is None else noted_encoder(output_dir)
     encoder = team.tell(before or usual_encoder(data))
     if before is None and encoder in LIGHT_ENCODERS:
@@ -66,36 +65,28 @@ def usual_output_dir(data_name, chosen, initial_model):
     return f"runs/{data_name}-{getattr(encoder, 'name', encoder)}-{attention}"
 
 
-def bundled_to_begin_from(images, asked, output_dir, team, say):
-    """Return the folder of the bundled captioner where a folder of photos begins from it; else None.
+def bundled_to_begin_from(images, asked, say):
+    """Return the folder of the bundled captioner where a folder of photos starts from it; else None.
 
-    It does where it was not begun from scratch, and what was asked for suits the bundled one.
+    It does with few photos, and where no other parts or sizes were asked for.
     """
-    usual_dir = usual_output_dir("folder", {"encoder": light_encoder(), **asked.captioner}, None)
-    if team.tell(began_from_scratch(output_dir or usual_dir)):
-        return None
     if asked.encoder_weights not in (CaptionerOptions.defaults()["encoder_weights"], BUNDLED, None):
-        say(f"begins from scratch, with encoder_weights={str(asked.encoder_weights)!r}")
+        say(f"starts from scratch, with encoder_weights={str(asked.encoder_weights)!r}")
         return None
-    return PRETRAINED / DEFAULT_MODEL if _suits_bundled(images, asked.captioner, say) else None
-
-
-def _suits_bundled(images, chosen, say):
-    """Return whether a folder of photos begins from the bundled captioner: few photos, and no other parts or sizes."""
     num_train = sum(image.split == "train" for image in images)
     if num_train >= MANY_PHOTOS:
-        say(f"begins from scratch: {num_train} photos to train on are enough for that")
-        return False
+        say(f"starts from scratch: {num_train} photos to train on are enough for that")
+        return None
     before = read_model(PRETRAINED / DEFAULT_MODEL)[0]["captioner"]
-    for name, value in chosen.items():
+    for name, value in asked.captioner.items():
         looks_nowhere = name == "attention" and value is not None and not ATTENTIONS[value].chooses
         if name not in MAY_CHANGE.split() and (name not in before or value != before[name]) or looks_nowhere:
-            has = f"has {before[name]!r}" if before.get(name) is not None else "has its usual one"
+            has = f"has {before[name]!r}" if before.get(name) is not None else "has the default"
             value = getattr(value, "name", value)
-            say(f"begins from scratch, for {name} is {value!r}: the bundled captioner, {DEFAULT_MODEL}, {has}")
-            return False
+            say(f"starts from scratch, for {name} is {value!r}: the bundled captioner, {DEFAULT_MODEL}, {has}")
+            return None
     say(
-        f"begins from the bundled captioner, {DEFAULT_MODEL}, whose weights are for research and education only, not "
+        f"starts from the bundled captioner, {DEFAULT_MODEL}, whose weights are for research and education only, not "
         "for commercial use (docs/model-card.md); from_scratch (--from-scratch) does without"
     )
-    return True
+    return PRETRAINED / DEFAULT_MODEL

@@ -1,4 +1,4 @@
-"""After each epoch, free-running captions: of a few photos to be read, of the dev split to be scored."""
+"""Free-running captions after each epoch: of a few photos to be read, of the dev split to be scored."""
 
 import keras
 
@@ -7,40 +7,10 @@ from keras_sat.scoring.bleu import bleu, bleu_counts
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.evaluate import NUM_REFERENCES, caption_photos
 from keras_sat.scoring.words import MAX_ORDER
-from keras_sat.training.callbacks.nan_loss import has_nan_loss
-
-
-class ShowCaptions(keras.callbacks.Callback):
-    """After each epoch, print the captions of a few photos.
-
-    Args:
-        captioned_images: list of CaptionedImage; the first `num_photos` are shown.
-        cache: FeatureCache with their features; None has them encoded each time.
-        num_photos: how many.
-        output: a function that takes a line of text.
-        **search_options: see `Captioner.caption_features`.
-    """
-
-    def __init__(self, captioned_images, *, cache=None, num_photos=3, output=print, **search_options):
-        super().__init__()
-        self.images = list(captioned_images)[:num_photos]
-        self.cache = cache
-        self.output = output
-        self.search_options = {"num_beams": 1, **search_options}
-
-    def on_epoch_end(self, epoch, logs=None):
-        if has_nan_loss(logs):
-            return
-        with self.model.averaged_weights():
-            results = caption_photos(self.model, self.images, self.cache, **self.search_options)
-        for image, result in zip(self.images, results):
-            self.output(f"    {visible(image.image_id)}: {visible(result.caption)}")
 
 
 class ScoreCaptions(keras.callbacks.Callback):
-    """After each epoch, caption the photos of the dev split, free-running, and score the captions.
-
-    The figures are added to the epoch's logs, see `score_captions`.
+    """After each epoch, caption the photos of the dev split, free-running, and add the scores to the epoch's logs.
 
     Args:
         captioned_images: list of CaptionedImage; their captions are the references, five each at most.
@@ -55,10 +25,32 @@ class ScoreCaptions(keras.callbacks.Callback):
         self.search_options = {"num_beams": 1, **search_options}
 
     def on_epoch_end(self, epoch, logs=None):
-        if logs is None or has_nan_loss(logs):
-            return
         with self.model.averaged_weights():
             logs.update(score_captions(self.model, self.images, self.cache, **self.search_options))
+
+
+class ShowCaptions(keras.callbacks.Callback):
+    """After each epoch, print the captions of a few photos.
+
+    Args:
+        captioned_images: list of CaptionedImage; the first `num_photos` are shown.
+        num_photos: how many.
+        output: a function that takes a line of text.
+        cache, **search_options: see ScoreCaptions.
+    """
+
+    def __init__(self, captioned_images, *, cache=None, num_photos=3, output=print, **search_options):
+        super().__init__()
+        self.images = list(captioned_images)[:num_photos]
+        self.cache = cache
+        self.output = output
+        self.search_options = {"num_beams": 1, **search_options}
+
+    def on_epoch_end(self, epoch, logs=None):
+        with self.model.averaged_weights():
+            results = caption_photos(self.model, self.images, self.cache, **self.search_options)
+        for image, result in zip(self.images, results):
+            self.output(f"    {visible(image.image_id)}: {visible(result.caption)}")
 
 
 def score_captions(captioner, captioned_images, cache=None, **search_options):
@@ -67,11 +59,7 @@ def score_captions(captioner, captioned_images, cache=None, **search_options):
     val_bleu_1 to val_bleu_4; val_matches, how many groups of four words in a row are in a reference too; val_cider;
     val_distinct, how many different captions there are.
 
-    Args:
-        captioner: Captioner.
-        captioned_images: list of CaptionedImage; their captions are the references, five each at most.
-        cache: FeatureCache with their features; None encodes them.
-        **search_options: see `Captioner.caption_features`.
+    Args: see ScoreCaptions.
     """
     results = caption_photos(captioner, captioned_images, cache, **search_options)
     captions = [result.caption for result in results]

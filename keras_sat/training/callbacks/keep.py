@@ -1,6 +1,7 @@
-"""What is kept of a training after each epoch: the best captioner, a checkpoint, and the figures of all epochs."""
+"""What is kept after each epoch of a training: the best captioner, a checkpoint, and the figures of all epochs."""
 
 import contextlib
+import math
 import signal
 import threading
 import time
@@ -12,7 +13,6 @@ import tensorflow as tf
 
 from data_utils.quiet import reason_of
 from keras_sat.files.checkpoint import write_checkpoint
-from keras_sat.training.callbacks.nan_loss import has_nan_loss
 from keras_sat.training.history import MONITORED, best_epoch, is_at_its_best, write_history
 
 
@@ -22,9 +22,12 @@ class KeepTraining(keras.callbacks.Callback):
     In `directory`: model/, the captioner of the best epoch so far; checkpoint/, all that it takes to resume;
     history.csv, the figures of every epoch; logs/, the same for TensorBoard. It must be the last callback.
 
+    Keras' ModelCheckpoint, EarlyStopping, BackupAndRestore and CSVLogger do parts of this. But they neither resume
+    exactly (random generators, averaged weights), nor write files whole or not at all, nor know a BLEU-4 by chance.
+
     Args:
         directory: the folder.
-        epochs: list of the figures of the epochs before, when a training is resumed.
+        epochs: list of the figures of the epochs so far, when a training is resumed.
         before: list with the figures of the captioner that is in model/ already, and stays unless an epoch is better.
         monitored: the figure that decides which epoch is the best.
         patience: stop after so many epochs without a better one; None never does.
@@ -37,14 +40,13 @@ class KeepTraining(keras.callbacks.Callback):
         self.before = list(before)
         self.monitored = monitored
         self.patience = patience
-        self._started = None
         self._writer = None
 
     def on_epoch_begin(self, epoch, logs=None):
         self._started = time.monotonic()
 
     def on_epoch_end(self, epoch, logs=None):
-        if has_nan_loss(logs):
+        if not math.isfinite(logs["loss"]):
             return
         figures = {name: float(value) for name, value in logs.items()}
         with _ctrl_c_delayed():
@@ -57,18 +59,23 @@ class KeepTraining(keras.callbacks.Callback):
             self.epochs = epochs
             write_history(self.directory / "history.csv", epochs)
             self._write_log(figures, epoch)
-        if is_at_its_best([*self.before, *self.epochs], self.patience, self.monitored):
+        if is_at_its_best(known, self.patience, self.monitored):
             self.model.stop_training = True
 
     def _write_log(self, figures, epoch):
         """Write for TensorBoard what history.csv has as well: where that fails, the training continues."""
         folder = self.directory / "logs"
+        # tf.summary.scalar, and Keras' TensorBoard with it, needs TensorBoard installed.
+        plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
+        metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin, data_class="DATA_CLASS_SCALAR")
         try:
-            if self._writer is None:
-                self._writer = tf.summary.create_file_writer(str(folder))
-            _write_for_tensorboard(self._writer, figures, epoch)
+            self._writer = self._writer or tf.summary.create_file_writer(str(folder))
+            with self._writer.as_default():
+                for name, value in figures.items():
+                    tf.summary.write(name, tf.constant(value, tf.float32), step=epoch + 1, metadata=metadata)
+            self._writer.flush()
         except tf.errors.OpError as error:
-            self._writer = None  # the next epoch begins a new file
+            self._writer = None  # the next epoch starts a new file
             warnings.warn(
                 f"{folder}: epoch {epoch + 1} cannot be written for TensorBoard ({reason_of(error)}). history.csv has "
                 "the same figures.",
@@ -80,20 +87,9 @@ class KeepTraining(keras.callbacks.Callback):
             self._writer.close()
 
 
-def _write_for_tensorboard(writer, figures, epoch):
-    """Write scalars as TensorBoard reads them. (`tf.summary.scalar` does the same, but only with it installed.)"""
-    metadata = tf.compat.v1.SummaryMetadata(
-        plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"), data_class="DATA_CLASS_SCALAR"
-    )
-    with writer.as_default():
-        for name, value in figures.items():
-            tf.summary.write(name, tf.constant(value, tf.float32), step=epoch + 1, metadata=metadata)
-    writer.flush()
-
-
 @contextlib.contextmanager
 def _ctrl_c_delayed():
-    """Delay Ctrl-C to the end of the block, so that what is written in it is whole."""
+    """Delay Ctrl-C to the end of the block, so what is written in it is whole."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Ctrl-C only ever reaches the main thread
         return

@@ -1,11 +1,10 @@
-"""How far a training is: a bar within each epoch, an estimate of what is left, and a line of figures after it."""
+"""How far a training is: a bar within each epoch, an estimate of the time left, and a line of figures after it."""
 
 import time
 
 import keras
 
 from data_utils.progress import Progress, duration
-from keras_sat.training.callbacks.nan_loss import has_nan_loss
 from keras_sat.training.history import MONITORED, as_text, best_epoch, says_something
 
 
@@ -41,7 +40,7 @@ class ShowProgress(keras.callbacks.Callback):
         self._progress.advance(1)
         if self._progress.total and self._first_epoch is not None:
             if batch == 0:
-                self._traced = time.monotonic()  # the first batch takes longer: TensorFlow makes the graph
+                self._traced = time.monotonic()  # the first batch takes longer: TensorFlow traces the graph
             elif batch == min(self.batches_before_estimate, self._progress.total - 1):
                 self._estimate(batch)
 
@@ -56,8 +55,6 @@ class ShowProgress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self.end_line()
-        if has_nan_loss(logs):
-            return
         if "reward" in logs:
             parts = [f"reward {logs['reward']:.3f}"]
         else:

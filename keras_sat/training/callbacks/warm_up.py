@@ -4,12 +4,12 @@ import keras
 
 
 class BeginWithExpectations(keras.callbacks.Callback):
-    """Train hard attention with expectations only, until it has learnt where to look; then draw samples.
+    """Train hard attention with expectations alone for the first epochs, and then draw samples.
 
-    The figures of these epochs get `warm_up` = 1, since what they learn is soft attention: see `best_epoch`.
+    The figures of these epochs get `warm_up` = 1, since they train soft attention: see `best_epoch`.
 
     Args:
-        num_epochs: how many epochs begin that way.
+        num_epochs: how many.
     """
 
     def __init__(self, num_epochs):
@@ -21,5 +21,5 @@ class BeginWithExpectations(keras.callbacks.Callback):
         self.model.expectation_share.assign(1.0 if only else self.model.expectation_probability)
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.num_epochs and logs is not None:
+        if self.num_epochs:
             logs["warm_up"] = float(epoch < self.num_epochs)
