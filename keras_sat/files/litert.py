@@ -104,11 +104,11 @@ def _greedy(captioner, options):
 
 def _of_one_photo(captioner, found, features, max_length, with_confidence=False):
     """Return the outputs of all results of one photo, the best first: (results, ...)."""
-    lengths = found.lengths[0]
+    word_probs = found.word_probs
     found, num_words = _with_maps(captioner, tf.nest.map_structure(lambda x: x[0], found), max_length)
     outputs = _outputs(found, num_words)
     if with_confidence and captioner.confidence is not None:
-        outputs["confidence"] = captioner.confidence.in_graph(found.log_probs, lengths, features)
+        outputs["confidence"] = captioner.confidence(word_probs, features)[0]
     return outputs
 
 
