@@ -87,13 +87,3 @@ def test_rounded_weights_keep_the_captions_and_arithmetic_stays_in_float32(conte
             kinds |= given & {schema.TensorType.INT8, schema.TensorType.FLOAT16}
             assert not given & kinds or code == schema.BuiltinOperator.DEQUANTIZE
     assert kinds == {schema.TensorType.INT8, schema.TensorType.FLOAT16}
-
-
-def test_confidence_in_a_graph_is_that_of_a_call(captioner):
-    rng = np.random.default_rng(0)
-    photo = captioner.encode(np.stack([scene.image for scene in draw_scenes(3, seed=9)]))
-    for features in (photo[:1], photo[1:2] * 1.5, rng.normal(size=photo[:1].shape).astype(np.float32)):
-        log_probs, lengths = np.array([-1.5, -9.0, -np.inf], np.float32), np.array([4, 11, 20])
-        expected = captioner.confidence(log_probs[None], lengths[None], features)[0]
-        found = captioner.confidence.in_graph(tf.constant(log_probs), tf.constant(lengths), tf.constant(features))
-        np.testing.assert_allclose(found, expected, atol=1e-4)

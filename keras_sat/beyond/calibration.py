@@ -1,52 +1,37 @@
-"""How far can a caption be trusted? Learn it on photos with captions that people wrote, and measure what was learnt.
+"""Calibration: fit a captioner's confidence on photos with captions that people wrote, and measure it.
 
-A caption is counted as right where at least two of three of the words with which it names something (all but "a",
-"is", "with" and the like) are among those that people wrote of the photo.
+A caption counts as right if at least two of three of its naming words (all but "a", "is", "with" and the like) are
+among the words that people wrote about the photo.
 
-Source: the expected calibration error is that of Naeini et al., 2015, Obtaining Well Calibrated Probabilities Using
-Bayesian Binning.
-What it brought here: see `keras_sat.beyond.confidence`, which is what is learnt.
+Source: expected calibration error: Naeini et al., 2015, Obtaining Well Calibrated Probabilities Using Bayesian Binning.
+What it brought here: see `keras_sat.beyond.confidence`.
 """
-
-from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from data_utils.captions import tokenise
 from data_utils.datasets.boxes import PLACELESS
-from data_utils.images import load_image, readable_photos
+from data_utils.images import readable_photos
 from data_utils.progress import Progress
-from keras_sat.beyond.confidence import (
-    NUM_QUANTILES,
-    Confidence,
-    clues,
-    directions_of,
-    probability_of,
-    strongest,
-    unlikeness,
-)
+from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of
 from keras_sat.scoring.evaluate import are_too_many, learnt_photos
 
-SHARE_NAMED = 2 / 3  # of the words that name something
+SHARE_NAMED = 2 / 3  # of the naming words
 FEWEST_PHOTOS = 100
 NUM_FOLDS = 5
 NUM_BINS = 10
-RIDGE = 1.0  # how much the logistic regression shrinks its coefficients, as if so many photos said nothing
-BATCH_SIZE = 64
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a captioner's confidence is worth, on photos that it was not learnt from. Printed, it is a table.
+    """How well the confidence predicts which captions are right. Printed, it is a table.
 
     Attributes:
-        confidences: of the caption of each photo, (photos,), each learnt from the other four fifths of the photos.
-            (How unlike the others these are themselves was measured with all of them.)
-        are_right: whether it is right, (photos,).
+        confidences: of the caption of each photo, (photos,), each fitted on the other four fifths of the photos.
+        are_right: whether the caption is right, (photos,).
     """
 
     confidences: np.ndarray
@@ -54,81 +39,62 @@ class Calibration:
 
     @property
     def expected_error(self) -> float:
-        """The expected calibration error: how far confidence is from the share of right captions, over ten bins."""
-        return float(sum(count * abs(said - right) for _, count, said, right in self.bins()) / len(self.are_right))
+        """Expected calibration error: the mean distance of confidence and fraction right, over ten bins."""
+        return sum(row["photos"] * abs(row["confidence"] - row["right"]) for row in self.bins()) / len(self.are_right)
 
     @property
     def separation(self) -> float:
-        """How often the right one of a right and a wrong caption has the greater confidence; .5 is chance."""
+        """In which fraction of the pairs of a right and a wrong caption the right one has the greater confidence."""
         right, wrong = self.confidences[self.are_right, None], self.confidences[~self.are_right]
-        return float(np.mean((right > wrong) + 0.5 * (right == wrong))) if right.size and wrong.size else float("nan")
+        return float(np.mean((right > wrong) + 0.5 * (right == wrong))) if right.size and wrong.size else 0.5
 
-    def bins(self) -> list[tuple[float, int, float, float]]:
-        """Return for each tenth with photos: where it begins, how many, mean confidence, share that is right."""
-        of_bin = (self.confidences * NUM_BINS).astype(int).clip(0, NUM_BINS - 1)
-        return [
-            (
-                number / NUM_BINS,
-                int((of_bin == number).sum()),
-                float(self.confidences[of_bin == number].mean()),
-                float(self.are_right[of_bin == number].mean()),
-            )
-            for number in np.unique(of_bin)
-        ]
+    def bins(self) -> list[dict]:
+        """Return for each tenth with photos: where it starts, how many photos, mean confidence, fraction right."""
+        tenths = (self.confidences * NUM_BINS).astype(int).clip(0, NUM_BINS - 1)
+        rows = []
+        for tenth in np.unique(tenths).tolist():
+            confidences, are_right = self.confidences[tenths == tenth], self.are_right[tenths == tenth]
+            row = {"from": tenth / NUM_BINS, "photos": len(are_right)}
+            rows.append(row | {"confidence": float(confidences.mean()), "right": float(are_right.mean())})
+        return rows
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict:
         """Return the figures as JSON can hold them."""
-        names = ("from", "photos", "confidence", "right")
-        return {
-            "photos": len(self.are_right),
-            "right": float(self.are_right.mean()),
-            "expected_calibration_error": self.expected_error,
-            "separation": self.separation if np.isfinite(self.separation) else None,
-            "bins": [dict(zip(names, row)) for row in self.bins()],
-        }
+        figures = {"photos": len(self.are_right), "right": float(self.are_right.mean())}
+        figures |= {"expected_calibration_error": self.expected_error, "separation": self.separation}
+        return figures | {"bins": self.bins()}
 
-    def plot(self, ax: Any = None):
-        """Draw the reliability curve: the share of right captions by confidence; return the axes."""
+    def plot(self, ax=None):
+        """Draw the reliability curve: the fraction of right captions by confidence; return the axes."""
         import matplotlib.pyplot as plt
 
-        ax = plt.gca() if ax is None else ax
-        _, counts, said, right = zip(*self.bins())
-        ax.plot([0, 1], [0, 1], color="0.7", linewidth=1, label="as said")
-        ax.plot(said, right, marker="o", label="measured")
-        for count, x, y in zip(counts, said, right):
-            ax.annotate(str(count), (x, y), textcoords="offset points", xytext=(4, -10), fontsize="small")
-        ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="share of captions that are right")
-        ax.set_title(f"expected calibration error {self.expected_error:.3f}")
+        ax, bins = plt.gca() if ax is None else ax, self.bins()
+        ax.plot([0, 1], [0, 1], color="0.7", label="ideal")
+        ax.plot([row["confidence"] for row in bins], [row["right"] for row in bins], marker="o", label="measured")
+        ax.set(xlabel="confidence", ylabel="fraction right", title=f"calibration error {self.expected_error:.3f}")
         ax.legend()
         return ax
 
     def __str__(self):
-        lines = [f"{'confidence':>14}{'photos':>9}{'mean':>8}{'right':>8}"]
-        lines += [
-            f"{f'{begin:.1f} to {begin + 1 / NUM_BINS:.1f}':>14}{count:>9}{said:>8.2f}{right:>8.2f}"
-            for begin, count, said, right in self.bins()
-        ]
-        share = self.are_right.mean()
-        lines.append(f"right: {share:.1%} of {len(self.are_right)} captions (2 of 3 of the words that name something)")
-        lines.append(
-            f"expected calibration error {self.expected_error:.3f}; the right one of a right and a wrong caption has "
-            f"the greater confidence in {self.separation:.1%}"
+        row = "\n{from:>8.1f}{photos:>9}{confidence:>12.2f}{right:>8.2f}"
+        return f"{'from':>8}{'photos':>9}{'confidence':>12}{'right':>8}" + (
+            f"{''.join(row.format(**figures) for figures in self.bins())}\n"
+            f"{self.are_right.mean():.1%} of {len(self.are_right)} captions are right (2 of 3 naming words).\n"
+            f"Expected calibration error: {self.expected_error:.3f}. The right one of a right and a wrong caption has "
+            f"the greater confidence in {self.separation:.1%} of the pairs."
         )
-        return "\n".join(lines)
 
 
 def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_progress=True) -> Calibration:
-    """Let a captioner learn its `confidence` from photos with captions, and return what that is worth.
+    """Fit the `confidence` of a captioner on photos with captions; return its quality by five-fold cross-validation.
 
     Args:
-        captioner: Captioner. It has been trained without these photos.
+        captioner: Captioner, trained without these photos.
         images: list of CaptionedImage, at least 100.
-        cache: FeatureCache with their features; None reads and encodes the photos. Those that it lists as unreadable
+        cache: FeatureCache with their features; None reads and encodes the photos. Photos that it lists as unreadable
             are left out.
         skip_unreadable: without a cache, leave out photos that cannot be read, with a warning that counts them.
         show_progress: show progress on standard error.
-
-    Returns: Calibration, by cross-validation over five parts of the photos.
     """
     images = [image for image in images if image.captions and (cache is None or image.image_id not in cache.unreadable)]
     noted = {} if cache is None else cache.noted_of([image.image_id for image in images])
@@ -141,98 +107,60 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
         )
     if cache is not None:
         cache.refuse_changed([image.image_id for image in images], [image.image_path for image in images])
-    learnt, alike = learnt_photos(captioner, images), learnt_photos(captioner, images, noted)
-    if not learnt and are_too_many(captioner, alike, images):
-        warnings.warn(
-            f"{len(alike)} of the {len(images)} photos look like photos that the captioner learnt from "
-            f"({alike[0]!r}, for example): if they are copies, its confidence will be too high.",
-            stacklevel=2,
-        )
-    if learnt:
+    known, alike = learnt_photos(captioner, images), learnt_photos(captioner, images, noted)
+    if known:
         raise ValueError(
-            "How far captions can be trusted shows on photos that the captioner has not learnt from: choose another "
-            f"split. Received: {len(learnt)} photos that it has learnt from ({learnt[0]!r}, for example)"
+            "Calibration needs photos that the captioner was not trained on: choose another split. "
+            f"Received: {len(known)} photos that it was trained on ({known[0]!r}, for example)"
         )
-    results, responses = _captioned(captioner, images, cache, show_progress)
-    references = [[tokenise(caption) for caption in image.captions] for image in images]
-    are_right = np.array([share_named(r.words, of_photo) >= SHARE_NAMED for r, of_photo in zip(results, references)])
-    lengths = np.array([[len(result.words) + result.is_finished] for result in results])
-    given = clues(np.array([[result.log_prob] for result in results]), lengths)[:, 0]
-    fold = np.arange(len(images)) % NUM_FOLDS
-    found, far = np.zeros(len(images)), np.zeros(len(images))
-    directions = [directions_of(responses[fold != number]) for number in range(NUM_FOLDS)]
+    if are_too_many(captioner, alike, images):
+        found = f"{len(alike)} of the {len(images)} photos look like training photos ({alike[0]!r}, for example)"
+        warnings.warn(f"{found}. If they are copies, the confidence will be too high.", stacklevel=2)
+    clues, norms, are_right = _examples(captioner, images, cache, show_progress)
+    fold, confidences = np.arange(len(images)) % NUM_FOLDS, np.zeros(len(images))
     for number in range(NUM_FOLDS):
-        far[fold == number] = unlikeness(responses[fold == number], *directions[number])
-    for number in range(NUM_FOLDS):
-        others, own = fold != number, fold == number
-        learnt = _learnt(given[others], are_right[others], responses[others], far[others], directions[number])
-        right = probability_of(learnt.arrays["coefficients"], given[own])
-        found[own] = right * learnt.likeness(responses[own])
-    captioner.confidence = _learnt(given, are_right, responses, far, directions_of(responses))
-    return Calibration(found, are_right)
+        own = fold == number
+        confidences[own] = _fitted(clues[~own], norms[~own], are_right[~own]).of_clues(clues[own], norms[own])
+    captioner.confidence = _fitted(clues, norms, are_right)
+    return Calibration(confidences, are_right)
+
+
+def _examples(captioner, images, cache, show_progress):
+    """Return the clues (photos, clues) and norms (photos,) of the captions of photos, and which are right (photos,)."""
+    recorded, are_right, before = [], [], captioner.confidence
+
+    def record(word_probs, features):
+        recorded.append([np.asarray(numbers)[:, 0] for numbers in clues_of(word_probs, features)])
+        return np.zeros(word_probs.shape[:2])
+
+    captioner.confidence = record  # called with each batch, as a Confidence is
+    try:
+        with Progress(len(images), label="photos captioned", unit="photos", show=show_progress) as progress:
+            for image, result in captioner.caption_each(images, cache=cache):
+                are_right.append(share_named(result.words, map(tokenise, image.captions)) >= SHARE_NAMED)
+                progress.advance(1)
+    finally:
+        captioner.confidence = before
+    return *map(np.concatenate, zip(*recorded)), np.array(are_right)
 
 
 def share_named(words, references):
-    """Return which share of the words that name something are in the references of a photo; 0 where none does.
-
-    Args:
-        words: of a caption.
-        references: list of lists of words.
-    """
-    naming = [word for word in dict.fromkeys(words) if word not in PLACELESS]
-    said = {word for reference in references for word in reference}
-    return sum(word in said for word in naming) / len(naming) if naming else 0.0
+    """Return the fraction of a caption's naming words that are in a photo's references, lists of words."""
+    naming, known = {*words} - PLACELESS, {word for reference in references for word in reference}
+    return len(naming & known) / max(len(naming), 1)
 
 
-def _learnt(given, are_right, responses, far, directions):
-    """Return the Confidence of photos: clues (photos, 3), whether right, strongest features, unlikeness, directions."""
-    quantiles = np.linspace(0, 1, NUM_QUANTILES)
-    return Confidence(
-        logistic_regression(given, are_right),
-        *directions,
-        np.quantile(far, quantiles),
-        np.quantile(responses.mean(axis=1), quantiles),
-    )
+def _fitted(clues, norms, are_right):
+    return Confidence(logistic_regression(clues, are_right), np.quantile(norms, LIMITS))
 
 
-def logistic_regression(given, are_right, steps=25):
-    """Return the coefficients (clues,) that make what was seen most probable, by Newton's method.
-
-    Args:
-        given: (photos, clues), the first of them 1.
-        are_right: (photos,).
-        steps: of Newton's method.
-    """
-    centre, spread = given.mean(axis=0), given.std(axis=0)
-    centre[0], spread[0] = 0, 1
-    spread[spread == 0] = 1
-    scaled = (given - centre) / spread
-    shrinking = np.diag([0.0, *[RIDGE] * (given.shape[1] - 1)])
-    shrinking[0, 0] = 1e-6  # all right, or all wrong: the bias stays finite
-    coefficients = np.zeros(given.shape[1])
+def logistic_regression(clues, are_right, steps=25):
+    """Return bias and coefficients, (1 + clues,), by Newton's method, with a ridge of 1 on standardised clues."""
+    mean, spread = clues.mean(axis=0), np.maximum(clues.std(axis=0), 1e-9)
+    inputs = np.insert((clues - mean) / spread, 0, 1, axis=1).astype(float)
+    weights, ridge = np.zeros(inputs.shape[1]), np.eye(inputs.shape[1])
     for _ in range(steps):
-        said = probability_of(coefficients, scaled)
-        gradient = scaled.T @ (are_right - said) - shrinking @ coefficients
-        curvature = (scaled * (said * (1 - said))[:, None]).T @ scaled + shrinking
-        step = np.linalg.solve(curvature, gradient)
-        coefficients = coefficients + step * min(1, 2 / np.abs(step).max(initial=1e-9))
-    unscaled = coefficients / spread
-    unscaled[0] -= (coefficients * centre / spread).sum()
-    return unscaled
-
-
-def _captioned(captioner, images, cache, show_progress):
-    """Return the CaptionResult of each photo, and its strongest features, (photos, feature_dim)."""
-    results, responses = [], []
-    with Progress(len(images), label="photos captioned", unit="photos", show=show_progress) as progress:
-        for start in range(0, len(images), BATCH_SIZE):
-            batch = images[start : start + BATCH_SIZE]
-            if cache is None:
-                (size,) = captioner.photo_sizes
-                features = captioner.encode(np.stack([load_image(image.image_path, size) for image in batch]))
-            else:
-                features = cache.features([image.image_id for image in batch]).astype(np.float32)
-            results += captioner.caption_features(features)
-            responses.append(strongest(features))
-            progress.advance(len(batch))
-    return results, np.concatenate(responses)
+        probability = 1 / (1 + np.exp(-inputs @ weights))
+        gradient = inputs.T @ (are_right - probability) - weights
+        weights += np.linalg.solve(inputs.T * (probability * (1 - probability)) @ inputs + ridge, gradient)
+    return np.append(weights[0] - weights[1:] @ (mean / spread), weights[1:] / spread)

@@ -39,7 +39,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
         found = _of_one_photo(search(features, **beams))
         outputs = outputs_of(captioner, found)
         if captioner.confidence is not None:
-            outputs["confidence"] = captioner.confidence.in_graph(found.log_probs, found.lengths, features)
+            outputs["confidence"] = captioner.confidence(found.word_probs[None], features)[0]
         return outputs
 
     def attend(features, token_ids):

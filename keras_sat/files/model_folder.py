@@ -1,9 +1,8 @@
 """A trained captioner on the disk: one folder with its settings, its vocabulary and its weights.
 
-    config.json               settings, and the names and digests of the other files
+    config.json               settings, the confidence, if any, and the names and digests of the other files
     vocabulary-DIGEST.json    the words
     weights-DIGEST.npz        the arrays, named, perhaps rounded: to 16 bits, or matrices to 8 and a scale per column
-    confidence-DIGEST.npz     what is known of how far its captions can be trusted, in 16 bits, if it was calibrated
     encoder-DIGEST.npz        the encoder's arrays, which bundled models with equal ones share: in pretrained/encoders
     lock                      empty; it lets one process save at a time
 
@@ -42,14 +41,14 @@ WEIGHTS_LICENSE = PRETRAINED / "WEIGHTS_LICENSE.txt"
 EXPECTED = "a captioner that Captioner.save wrote"
 WAY_OUT = "Copy the folder again, whole, or save the captioner again."
 OURS = re.compile(
-    r"lock(-journal)?|config\.json|(weights|confidence|encoder)-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json"
-    r"|\.(config|weights|vocabulary|confidence|encoder).*\.part"
+    r"lock(-journal)?|config\.json|(weights|encoder)-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json"
+    r"|\.(config|weights|vocabulary|encoder).*\.part"
 )
-ENCODER, CONFIDENCE = "encoder", "confidence"  # parts that may have their own file; prefixes of their arrays' names
+ENCODER = "encoder"  # may have a file of its own; the names of its arrays start with it
 PRECISIONS = ("float32", "float16", "int8")
 
 
-def write_model(directory, settings, vocabulary, arrays, precision="float32", confidence=None):
+def write_model(directory, settings, vocabulary, arrays, precision="float32"):
     """Write a model folder, or replace the model in it.
 
     Args:
@@ -58,7 +57,6 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", co
         vocabulary: Vocabulary.
         arrays: dict from names to numpy arrays.
         precision: one of PRECISIONS: what the arrays are rounded to on the disk.
-        confidence: dict of the arrays of a Confidence, or None.
     """
     directory = Path(directory).expanduser()
     if precision not in PRECISIONS:
@@ -69,22 +67,18 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", co
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         weights = write_arrays(directory, "weights", arrays)
         files = {"weights": weights, "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
-        if confidence is not None:
-            files[CONFIDENCE] = _write_confidence(directory, confidence)
         content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
         vocabulary.save(directory / files["vocabulary"])
         write_sealed_json(directory / "config.json", content)
         _remove_other_files(directory, files)
 
 
-def add_confidence(directory, confidence):
-    """Write the arrays of a Confidence, a dict, into the folder of a model, or replace those in it."""
+def add_settings(directory, settings):
+    """Write further settings, a dict, into the folder of a model, or replace those in it."""
     directory = Path(directory).expanduser()
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         content = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
-        content["files"][CONFIDENCE] = _write_confidence(directory, confidence)
-        write_sealed_json(directory / "config.json", content)
-        _remove_other_files(directory, content["files"])
+        write_sealed_json(directory / "config.json", content | settings)
 
 
 def copy_of_model(directory, copy):
@@ -105,12 +99,6 @@ def refuse_taken_folder(directory):
         raise ValueError(
             f"A copy of a model needs a folder of its own. Received: {str(directory)!r}, which is there already"
         )
-
-
-def _write_confidence(directory, confidence):
-    """Write the file of a Confidence; return its name. Matrices get 16 bits."""
-    halved = {name: array.astype(np.float16) if array.ndim > 1 else array for name, array in confidence.items()}
-    return write_arrays(directory, CONFIDENCE, halved)
 
 
 def _remove_other_files(directory, files):
@@ -142,7 +130,7 @@ def _refuse_foreign_files(directory):
 def read_model(directory):
     """Return settings, Vocabulary and arrays; anything but a whole model folder is one clear ValueError.
 
-    The arrays of the encoder have names that begin with "encoder/", those of a Confidence with "confidence/".
+    The arrays of the encoder have names that begin with "encoder/".
     """
     directory = Path(directory).expanduser()
     while True:
@@ -183,10 +171,10 @@ def _read_model(directory):
     if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
         raise ValueError(f"{words_path}: this is the vocabulary of another model. {WAY_OUT}")
     arrays = _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
-    for part in sorted({ENCODER, CONFIDENCE} & files.keys()):
-        other = _path_of(directory, files[part])
+    if ENCODER in files:
+        other = _path_of(directory, files[ENCODER])
         stored = _unrounded(read_arrays(other, EXPECTED, WAY_OUT), other)
-        arrays |= {f"{part}/{array_name}": array for array_name, array in stored.items()}
+        arrays |= {f"{ENCODER}/{name}": array for name, array in stored.items()}
     return settings, vocabulary, arrays
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from data_utils.foreign_text import brief
 from data_utils.learnt_photos import as_settings, from_settings
-from keras_sat.beyond.confidence import ARRAYS, Confidence
-from keras_sat.files.model_folder import CONFIDENCE, PRETRAINED, add_confidence, read_model, write_model
+from keras_sat.beyond.confidence import Confidence
+from keras_sat.files.model_folder import PRETRAINED, add_settings, read_model, write_model
 from keras_sat.files.strangers import refuse_claims, refuse_grid, said_of
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
@@ -39,50 +39,35 @@ def save(captioner, directory, overwrite, precision):
     }
     if captioner.training_photos is not None:
         settings |= as_settings(captioner.training_photos)
+    if captioner.confidence is not None:
+        settings["confidence"] = captioner.confidence.to_dict()
     arrays = {name: np.asarray(variable) for name, variable in captioner.named_weights().items()}
-    confidence = None if captioner.confidence is None else captioner.confidence.arrays
-    write_model(directory, settings, captioner.vocabulary, arrays, precision, confidence)
+    write_model(directory, settings, captioner.vocabulary, arrays, precision)
 
 
 def save_confidence(captioner, directory):
     """Write the confidence of a captioner into the folder that it was saved into; its weights stay as they are."""
-    add_confidence(directory, captioner.confidence.arrays)
+    add_settings(directory, {"confidence": captioner.confidence.to_dict()})
 
 
 def load(kind, directory, encoder, encoder_weights):
     """Return the captioner, of class `kind`, that was saved in a folder; see `Captioner.load`."""
     settings, vocabulary, arrays = read_model(directory)
     with said_of(directory):
-        training_photos, confidence = from_settings(settings), _confidence_in(arrays)
+        training_photos, confidence = from_settings(settings), _confidence_in(settings)
         refuse_claims(settings, len(vocabulary), arrays)
         comes_along = any(name.startswith("encoder/") for name in arrays)
         captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along)
         refuse_grid(settings, captioner.num_regions)
         _give_back(settings, captioner, encoder, encoder_weights, comes_along)
         captioner.training_photos, captioner.confidence = training_photos, confidence
-        _refuse_foreign_confidence(confidence, captioner)
     assign(captioner, arrays, directory)
     return captioner
 
 
-def _confidence_in(arrays):
-    """Take the arrays of a Confidence out of those of a model; return it, or None where there are none."""
-    found = {name: arrays.pop(name) for name in list(arrays) if name.startswith(f"{CONFIDENCE}/")}
-    if not found:
-        return None
-    expected = [f"{CONFIDENCE}/{name}" for name in ARRAYS]
-    if set(found) != set(expected):
-        raise ValueError(f"its confidence is not whole. Expected: {', '.join(expected)}. Received: {', '.join(found)}")
-    return Confidence(**{name.removeprefix(f"{CONFIDENCE}/"): array for name, array in found.items()})
-
-
-def _refuse_foreign_confidence(confidence, captioner):
-    """Raise ValueError for a confidence that was learnt from the features of another encoder."""
-    if confidence is not None and confidence.feature_dim != captioner.feature_shape[1]:
-        raise ValueError(
-            f"the confidence is of another encoder. Expected: features of length {captioner.feature_shape[1]}. "
-            f"Received: {confidence.feature_dim}"
-        )
+def _confidence_in(settings):
+    """Return the Confidence in the settings of a model, or None."""
+    return Confidence(**settings["confidence"]) if "confidence" in settings else None
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along):
@@ -154,8 +139,7 @@ def restore_weights(captioner, directory):
     if vocabulary != captioner.vocabulary:
         raise ValueError(f"{directory}: the captioner in this folder has another vocabulary.")
     with said_of(directory):
-        training_photos, confidence = from_settings(settings), _confidence_in(arrays)
-        _refuse_foreign_confidence(confidence, captioner)
+        training_photos, confidence = from_settings(settings), _confidence_in(settings)
     assign(captioner, arrays, directory)
     captioner.training_photos, captioner.confidence = training_photos, confidence
 

@@ -129,7 +129,7 @@ class CaptionGenerator:
         found = self._run(self.search, features, *noise, **arguments)
         confidences = None
         if self.confidence is not None:
-            confidences = self.confidence(np.asarray(found.log_probs), np.asarray(found.lengths), features)
+            confidences = np.asarray(self.confidence(found.word_probs, features))
         return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
 
     def _arguments_of_search(self, options):
