@@ -20,7 +20,7 @@ from mistakes import count_mistakes
 from spread import spread
 from timing import Seconds, compare, figure, in_turn, ratio_in_words
 
-from data_utils import DATASETS, FeatureCache, Vocabulary, draw_scenes, load_image
+from data_utils import DATASETS, Vocabulary, draw_scenes, load_image
 from keras_sat import Captioner, ScoreTable
 from keras_sat.files import model_folder
 
@@ -102,16 +102,15 @@ def test_the_peers_train_on_the_same_loss(trio, peers):
     with tf.GradientTape() as tape:
         mean = captioner.objective(batch, training=False).mean
     expected = tape.gradient(mean, captioner.decoder.readout.word_logits.kernel.value).numpy()
-    assert peers.as_peer_batch(batch)[-1] == [4, 3, 2]
     for peer in decoders:
         optimizer = peers.torch.optim.SGD(peer.parameters(), lr=1e-3)
         loss = peers.train_step(peer, optimizer, peers.as_peer_batch(batch), captioner.attention_penalty_weight)
         assert loss == pytest.approx(float(mean), rel=1e-5)
         assert all(weight.grad.abs().max() > 0 for weight in peer.parameters())
         found = peer.word_logits.weight.grad.numpy().T
-        factor = np.abs(found).max() / np.abs(expected).max()  # 1, or less where gradients were clipped
-        assert 0 < factor <= 1.001
-        np.testing.assert_allclose(found, factor * expected, atol=2e-3)
+        scale = np.abs(expected).max() / np.abs(found).max()  # 1, or more where gradients were clipped
+        assert scale >= 0.999
+        np.testing.assert_allclose(scale * found, expected, atol=2e-3)
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -149,17 +148,16 @@ def test_the_recorded_results_have_every_figure():
 
 
 def test_a_figure_is_measured_printed_and_kept(monkeypatch, tmp_path, capsys):
-    results = tmp_path / "results.json"
-    results.write_text(json.dumps({"figures": {"batches": {"value": 1.0}}}))
+    (tmp_path / "results.json").write_text(json.dumps({"figures": {"batches": {"value": 1.0}}}))
     one = figure(2.0, "photos/s", 0.5) | {"ratios": {"pytorch_loop": 3.0}, "spreads": {"pytorch_loop": 0.1}}
     monkeypatch.setattr(bench, "measured_rates", lambda: {"flops": 1.0})
     monkeypatch.setattr(bench, "set_up", lambda: None)
     monkeypatch.setitem(bench.FIGURES, "train_soft", lambda its_bench: one | {"unit": f"{its_bench.batch_size}"})
-    bench.main(["train_soft", "--batch-size", "8", "--results", str(results)])
+    bench.main(["train_soft", "--batch-size", "8", "--results", f"{tmp_path}/results.json"])
     assert "3.00 x pytorch_loop" in capsys.readouterr().out
-    figures = json.loads(results.read_text())["figures"]
-    assert figures == {"train_soft": one | {"unit": "8", "rates": {"flops": 1.0}}, "batches": {"value": 1.0}}
-    with pytest.raises(SystemExit, match="2"):
+    expected = {"train_soft": one | {"unit": "8", "rates": {"flops": 1.0}}, "batches": {"value": 1.0}}
+    assert json.loads((tmp_path / "results.json").read_text())["figures"] == expected
+    with pytest.raises(SystemExit):
         bench.main(["speed"])
     assert "Received: speed" in capsys.readouterr().err
 
@@ -167,9 +165,8 @@ def test_a_figure_is_measured_printed_and_kept(monkeypatch, tmp_path, capsys):
 def test_a_sparse_cache_reads_as_any_other(tmp_path):
     cache = memory.sparse_cache(tmp_path / "sparse", [f"photo{n}" for n in range(5000)])
     assert len(cache.image_ids) == 5000 and not cache.features(["photo4999"]).any()
-    assert FeatureCache.open(cache.directory).feature_dim == 512
-    features = cache.directory / "features.npy"
-    assert features.stat().st_size > 1e9 and features.stat().st_blocks * 512 < 1e7
+    size = (cache.directory / "features.npy").stat()
+    assert size.st_size > 1e9 and size.st_blocks * 512 < 1e7
 
 
 @pytest.mark.filterwarnings("ignore")  # Flickr30k's folder has a photo without captions, as the real one has
@@ -197,8 +194,9 @@ def test_mistakes_are_counted_word_by_word_and_how_much_maps_say():
 def test_seeds_become_one_row(tmp_path, capsys):
     for number, score in enumerate((0.2, 0.21, 0.25)):
         scores = {"bleu_1": 0.6, "bleu_4": score, "cider": 2 * score, "rouge_l": 0.5, "meteor": None, "meteor_kind": ""}
-        counts = dict.fromkeys(("photos", "distinct_captions", "vocabulary_used", "empty_captions"), 10)
-        counts |= {"seen_in_training": None}
+        counts = dict.fromkeys(
+            ("photos", "distinct_captions", "vocabulary_used", "empty_captions", "seen_in_training"), 10
+        )
         photos = {"bleu_counts": [[0] * 10], "rouge_l": [0.5], "cider": [0.5], "meteor": None}
         table = ScoreTable(scores, {}, [{"image_id": "1", "caption": "a dog"}], counts, photos)
         table.to_json(tmp_path / f"soft-{number}.json")
@@ -236,10 +234,9 @@ def test_a_blend_has_one_encoder_and_the_grid_that_was_asked_for(tmp_path):
     captioner.build(((None, 16, 80), (None, None)))
     captioner.save(tmp_path / "parts")
     blend.main([str(tmp_path / "whole"), f"{tmp_path / 'parts'}=1", "--grid", "4x4"])
-    whole, finer = Captioner.load(tmp_path / "whole"), captioner.adapted(grid="4x4")
+    whole, photo = Captioner.load(tmp_path / "whole"), draw_scenes(1, seed=3, image_size=64)[0].image
     assert (whole.encoder_training, whole.trained_up_to, whole.encoder_layer) == ("fine-tuned", None, None)
-    photo = draw_scenes(1, seed=3, image_size=64)[0].image
-    one, other = whole.caption(photo), finer.caption(photo)
+    one, other = whole.caption(photo), captioner.adapted(grid="4x4").caption(photo)
     assert one.attention_weights.shape[1:] == (4, 4)
     assert one.log_prob == pytest.approx(other.log_prob, rel=1e-5)
 
