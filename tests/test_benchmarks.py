@@ -194,11 +194,9 @@ def test_mistakes_are_counted_word_by_word_and_how_much_maps_say():
 def test_seeds_become_one_row(tmp_path, capsys):
     for number, score in enumerate((0.2, 0.21, 0.25)):
         scores = {"bleu_1": 0.6, "bleu_4": score, "cider": 2 * score, "rouge_l": 0.5, "meteor": None, "meteor_kind": ""}
-        counts = dict.fromkeys(
-            ("photos", "distinct_captions", "vocabulary_used", "empty_captions", "seen_in_training"), 10
-        )
+        counts = ["photos", "distinct_captions", "vocabulary_used", "empty_captions", "seen_in_training"]
         photos = {"bleu_counts": [[0] * 10], "rouge_l": [0.5], "cider": [0.5], "meteor": None}
-        table = ScoreTable(scores, {}, [{"image_id": "1", "caption": "a dog"}], counts, photos)
+        table = ScoreTable(scores, {}, [{"image_id": "1", "caption": "a dog"}], dict.fromkeys(counts, 10), photos)
         table.to_json(tmp_path / f"soft-{number}.json")
     seeds.main([f"soft={tmp_path}/soft-*.json"])
     row = capsys.readouterr().out.splitlines()[-1]
