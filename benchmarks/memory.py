@@ -18,7 +18,7 @@ from bench import WORDS, flickr8k_captions
 from PIL import Image
 
 from data_utils import FeatureCache, Vocabulary, make_batches
-from data_utils.files import write_sealed_json
+from data_utils.files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner
 
 NUM_BATCHES = 16
@@ -55,7 +55,9 @@ def sparse_cache(folder, image_ids):
         if path.stem != "features":
             rows[:] = row
         rows.flush()
-    write_sealed_json(cache.directory / "image_ids.json", {"image_ids": image_ids})
+    for path in cache.directory.glob("*.json"):
+        content = read_sealed_json(path, "a feature cache")
+        write_sealed_json(path, content | ({"image_ids": image_ids} if "image_ids" in content else {}))
     return FeatureCache.open(cache.directory)
 
 
