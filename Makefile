@@ -6,7 +6,7 @@ INSTALLED := .venv/installed
 # one process, since its tests share what they trained.
 PYTEST := pytest --numprocesses 2 --dist loadfile
 
-.PHONY: demo install test test-all test-lowest stubs docs lint bench bench-gpu torture notebooks notebooks-check clean
+.PHONY: demo install test test-all test-lowest stubs docs lint bench notebooks notebooks-check clean
 
 install: $(INSTALLED)
 
@@ -58,14 +58,6 @@ lint: $(INSTALLED)
 
 bench: .venv/bench .venv/litert
 	$(BIN)/python benchmarks/bench.py
-
-# Where a GPU is: needs jax, keras and numpy in PYTHON, and takes PyTorch as the peer if it is there.
-bench-gpu:
-	$(PYTHON) benchmarks/bench_gpu.py
-
-# An hour or two; what was counted is added to benchmarks/torture.json, and torture.md is made from it.
-torture: $(INSTALLED)
-	$(BIN)/python benchmarks/torture.py --times 50
 
 # The tests again, with the oldest packages that setup.cfg allows.
 test-lowest:

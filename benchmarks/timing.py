@@ -1,11 +1,9 @@
-"""How the benchmarks time: turn about turn, medians, spreads, and the machine's limit in the same turns."""
+"""How the benchmarks time: in turn, medians, spreads, and the machine's own rates in the same rounds."""
 
 import functools
 import os
 import statistics
 import time
-
-import limits
 
 NUM_ROUNDS = 5
 LARGE_SPREAD = 0.15
@@ -16,10 +14,14 @@ def num_cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def pin_threads():
-    """Let TensorFlow and PyTorch, which must not be loaded yet, use as many threads as there are cores."""
+def set_up():
+    """Give TensorFlow and PyTorch, which must not be loaded yet, all cores; on a GPU they share its memory."""
     for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(name, str(num_cores()))
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    import tensorflow as tf
+
+    tf.config.experimental.enable_tensor_float_32_execution(False)  # nor does PyTorch
 
 
 def seconds(function):
@@ -42,13 +44,13 @@ class Seconds(float):
         return median
 
     def spread_over(self, other):
-        """Return half the range of the ratios of the two in the rounds, as a share of their median."""
+        """Return half the range of the ratios of the two in the rounds, as a fraction of their median."""
         ratios = [own / its for own, its in zip(self.rounds, other.rounds)]
         return (max(ratios) - min(ratios)) / 2 / statistics.median(ratios)
 
 
 def in_turn(*functions, num_rounds=NUM_ROUNDS):
-    """Return the Seconds of each function, turn about turn, after a first call that does not count."""
+    """Return the Seconds of each function, measured in turn, after a first call that does not count."""
     for function in functions:
         function()
     rounds = [[seconds(function) for function in functions] for _ in range(num_rounds)]
@@ -57,34 +59,51 @@ def in_turn(*functions, num_rounds=NUM_ROUNDS):
 
 def in_turn_with_the_limit(*functions):
     """Return the machine's rates, as `limits.Work.seconds` takes them, and the Seconds of each function."""
-    jobs = limits.product_and_tanh()
-
-    def repeated(function):
-        for _ in range(5):
-            function()
-
-    *measured, of_product, of_tanh = in_turn(*functions, *(lambda job=job: repeated(job) for job, _ in jobs))
-    (_, flops), (_, evaluations) = jobs
-    return {"flops": 5 * flops / of_product, "evaluations": 5 * evaluations / of_tanh}, measured
+    jobs = _jobs("flops", "evaluations")
+    *measured, of_product, of_tanh = in_turn(*functions, *(job for job, _ in jobs.values()))
+    return dict(_rates(jobs, (of_product, of_tanh))), measured
 
 
 @functools.cache
 def measured_rates():
     """Return the machine's own rates: operations, tanh evaluations and bytes a second."""
-    jobs = {
-        "flops": limits.product("float32"),
-        "flops_of_64_rows": limits.product("float32", rows=64),
-        "flops_bfloat16": limits.product("bfloat16"),
-        "flops_bfloat16_of_64_rows": limits.product("bfloat16", rows=64),
-        "evaluations": limits.product_and_tanh()[1],
-        "bytes_read": limits.reading(),
-    }
-    took = in_turn(*(function for function, _ in jobs.values()), num_rounds=7)
+    jobs = _jobs("flops", "flops_bfloat16", "evaluations", "bytes_read")
+    return _rates(jobs, in_turn(*(job for job, _ in jobs.values())))
+
+
+def _rates(jobs, took):
     return {name: amount / its_seconds for (name, (_, amount)), its_seconds in zip(jobs.items(), took)}
 
 
-def rate_names(rates):
-    return f"{rates['flops'] / 1e9:.0f} GFLOP/s and {rates['evaluations'] / 1e6:.0f} M/s"
+def _jobs(*names):
+    """Return by name a function and how much it does: large products, a large vectorised tanh, reading from memory."""
+    import tensorflow as tf
+
+    def product(dtype):
+        one, other = (tf.cast(tf.random.normal(shape), dtype) for shape in ((4096, 2048), (2048, 2048)))
+        return lambda: tf.matmul(one, other)[0, 0], 2 * 4096 * 2048 * 2048
+
+    def tanh():
+        large = tf.random.normal((4096, 4096))
+        return lambda: tf.tanh(large)[0, 0], 4096 * 4096
+
+    def reading():
+        large = tf.random.normal((2**26,))
+        return lambda: tf.reduce_max(large), 4 * 2**26
+
+    makers = {
+        "flops": lambda: product("float32"),
+        "flops_bfloat16": lambda: product("bfloat16"),
+        "evaluations": tanh,
+        "bytes_read": reading,
+    }
+
+    def five_times(job):
+        for _ in range(5):
+            job().numpy()  # waits for a GPU
+
+    jobs = {name: makers[name]() for name in names}
+    return {name: (functools.partial(five_times, job), 5 * amount) for name, (job, amount) in jobs.items()}
 
 
 def figure(value, unit, share_of_limit=None, **details):
@@ -99,7 +118,7 @@ def compare(result, peer, own, theirs, their_share=1.0):
         result: the figure.
         peer: a name.
         own, theirs: Seconds.
-        their_share: how much of our work the peer does in these.
+        their_share: the fraction of our work that the peer does in these.
     """
     result["ratios"][peer] = theirs / own / their_share
     result["spreads"][peer] = theirs.spread_over(own)

@@ -3,24 +3,19 @@
     python benchmarks/where_time_goes.py train_soft
     python benchmarks/where_time_goes.py caption_one --operations 20
 
-Prints a table for profile.md: the seconds that all threads together spent in operations of each kind, as a share of
-their sum. An operation that runs on two threads counts once, as long as it takes; two that run side by side count both.
+Prints a table for profile.md: the seconds that all threads spent in operations of each kind, as a fraction of their
+sum. An operation that runs on two threads counts once, as long as it takes; two that run in parallel count both.
 """
 
 import argparse
 import collections
-import glob
-import os
 import re
 import tempfile
-import time
 from pathlib import Path
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import bench
 import numpy as np
-from timing import pin_threads
+from timing import seconds, set_up
 
 KINDS = {  # the first that fits
     "waiting for all of it": r"^KernelAndDeviceFunc::Run|^TFE_|^EagerLocalExecute|^FunctionRun|^ProcessFunction",
@@ -36,25 +31,22 @@ KINDS = {  # the first that fits
 
 
 def operations_of(function):
-    """Return two dicts by the name of an operation, numbers left out: seconds that it took by itself, and how often."""
+    """Return two Counters by the name of an operation without numbers: its own seconds, and how often it ran."""
     import tensorflow as tf
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    function()
-    seconds, counts = collections.Counter(), collections.Counter()
+    own_seconds, counts = collections.Counter(), collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
-        tf.profiler.experimental.start(folder)
-        function()
-        tf.profiler.experimental.stop()
-        for path in glob.glob(f"{folder}/**/*.xplane.pb", recursive=True):
-            space = xplane_pb2.XSpace.FromString(Path(path).read_bytes())
-            for plane in space.planes:
+        with tf.profiler.experimental.Profile(folder):
+            function()
+        for path in Path(folder).rglob("*.xplane.pb"):
+            for plane in xplane_pb2.XSpace.FromString(path.read_bytes()).planes:
                 for line in plane.lines:
                     for event, own in _own_durations(line.events):
                         name = re.sub(r"\d+", "#", plane.event_metadata[event.metadata_id].name)
-                        seconds[name] += own / 1e12
+                        own_seconds[name] += own / 1e12
                         counts[name] += 1
-    return seconds, counts
+    return own_seconds, counts
 
 
 def _own_durations(events):
@@ -78,40 +70,26 @@ def kind_of(name):
 # === The jobs ===
 
 
-def train(attention="soft", **options):
-    def job(folder):
-        its_bench = bench.Bench(folder)
-        captioner = its_bench.captioner(attention, **options)
-        batches = bench.training_batches(its_bench, captioner.vocabulary)[3:5]
-        return bench.trainer(bench.compiled_step(captioner), batches)
-
-    return job
+def train(its_bench, attention="soft", **options):
+    captioner = its_bench.captioner(attention, **options)
+    return bench.trainer(captioner, bench.training_batches(its_bench, captioner.vocabulary)[3:5])
 
 
-def caption_one(folder):
-    its_bench = bench.Bench(folder)
-    captioner, features = its_bench.captioner(), its_bench.features(8)
-
-    def run():
-        for number in range(len(features)):
-            captioner.caption_features(features[number : number + 1], num_beams=1, max_length=bench.NUM_STEPS)
-
-    return run
+def caption_one(its_bench):
+    captioner, features = its_bench.captioner(), np.random.default_rng(0).random((8, 1, 196, 512), "float32")
+    return lambda: [captioner.caption_features(one, num_beams=1, max_length=bench.NUM_STEPS) for one in features]
 
 
-def encode(folder):
+def encode(_):
     from keras_sat.model.encoders import make_encoder
 
-    images = np.random.default_rng(0).uniform(0, 255, (32, 224, 224, 3))
-    return bench.bare_encoder(make_encoder("efficientnet_lite0", weights=None), images)
+    return bench.bare_encoder(make_encoder("efficientnet_lite0", weights=None), bench.random_photos(32))
 
 
 JOBS = {
-    "train_soft": train(),
-    "train_hard": train("hard"),
-    "train_after": train(attends="after"),
-    "train_none": train("none"),
-    "train_bfloat16": train(dtype="mixed_bfloat16"),
+    "train_soft": train,
+    "train_none": lambda its_bench: train(its_bench, "none"),
+    "train_bfloat16": lambda its_bench: train(its_bench, dtype="mixed_bfloat16"),
     "caption_one": caption_one,
     "lite0": encode,
 }
@@ -120,25 +98,23 @@ JOBS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("job", choices=JOBS, metavar="JOB", help=f"of: {', '.join(JOBS)}")
-    parser.add_argument("--operations", type=int, default=0, help="so many operations that take longest, too")
+    parser.add_argument("--operations", type=int, default=0, help="how many of the slowest operations to list")
     arguments = parser.parse_args()
-    pin_threads()
+    set_up()
     with tempfile.TemporaryDirectory() as folder:
-        run = JOBS[arguments.job](Path(folder))
+        run = JOBS[arguments.job](bench.Bench(Path(folder)))
         run()
-        start = time.perf_counter()
-        run()
-        took = time.perf_counter() - start
-        seconds, counts = operations_of(run)
+        took = seconds(run)
+        own_seconds, counts = operations_of(run)
     by_kind = collections.Counter()
-    for name, own in seconds.items():
+    for name, own in own_seconds.items():
         by_kind[kind_of(name)] += own
-    by_kind.pop("waiting for all of it", None)
+    del by_kind["waiting for all of it"]
     total = sum(by_kind.values())
-    print(f"{took:.2f} s; {total:.2f} s in operations\n\n| {arguments.job} | share |\n|---|---|")
+    print(f"{took:.2f} s; {total:.2f} s in operations\n\n| {arguments.job} | fraction |\n|---|---|")
     for kind, own in by_kind.most_common():
         print(f"| {kind} | {100 * own / total:.0f} % |")
-    shown = [(name, own) for name, own in seconds.most_common() if kind_of(name) in by_kind]
+    shown = [(name, own) for name, own in own_seconds.most_common() if kind_of(name) in by_kind]
     for name, own in shown[: arguments.operations]:
         print(f"{1000 * own:10.1f} ms {counts[name]:7d} x {name[:100]}")
 

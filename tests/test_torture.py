@@ -1,105 +1,195 @@
-"""Nothing is lost: a little of what benchmarks/torture.py does with real processes. `make torture` does all of it."""
+"""Kill the real commands, limit their disk, damage their files: nothing is lost, and nothing wrong is used.
 
+Each command runs in a process of its own, forked from one that has imported TensorFlow. Moments, limits and bytes are
+drawn with a fixed seed. docs/reliability.md has the counts of a longer run.
+"""
+
+import contextlib
+import multiprocessing
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
-from conftest import all_slow_but
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the harness kills and limits processes as Linux does")
+from data_utils import DATASETS, FeatureCache
+from keras_sat import ENCODERS, Captioner
+from keras_sat.__main__ import main
+from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.files.model_folder import read_model
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are forked and limited as Linux does"),
+]
+HANGS_AFTER = 600  # seconds: far more than any command takes
+PHOTOS = "--data=folder --data-dir=photos --encoder=tiny --image-size=32 --encoder-weights=tiny.weights.h5"
+OPTIONS = "--embedding-dim=8 --hidden-dim=16 --attention-dim=8 --dropout-embedding=.2 --epochs=5 --learning-rate=.01 "
+OPTIONS += "--group-by=image --average-momentum=.5 --encoder-training=frozen"
+
+
+def features(output, *further):
+    return main(["features", *PHOTOS.split(), "--batch-size=2", f"--cache-dir={output}", *further])
+
+
+def training(output):
+    folders = [f"--cache-dir={output}/features", f"--output-dir={output}"]
+    return main(["fit", *PHOTOS.split(), *folders, *OPTIONS.split()])
+
+
+def save(output):
+    """Save a captioner over and over, in 32 bits and in 8, into the same folder."""
+    captioner = Captioner.from_pretrained("scenes")
+    for precision in ("float32", "int8") * 10:
+        captioner.save(output, precision=precision)
+
+
+def work(command, inputs, output, limit, further):
+    """Run a command in this process, with files of at most `limit` bytes; its errors become a file too."""
+    import resource
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(f"{output}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    os.chdir(inputs)
+    sys.exit(command(output, *further))
+
+
+class Runner:
+    """Runs the commands, on photos and encoder weights in the folder `inputs`."""
+
+    def __init__(self, place):
+        self.inputs, self.whole, self.seconds = place / "inputs", place / "whole", {}
+        self.processes = multiprocessing.get_context("forkserver")
+        self.processes.set_forkserver_preload(["keras_sat.captioner", "keras_sat.training.recipe"])
+        (self.inputs / "photos").mkdir(parents=True)
+        self.whole.mkdir()
+        scenes = DATASETS["scenes"](self.inputs / "photos", num_scenes=48, seed=3, image_size=32)
+        rows = [f"{Path(s.image_path).name},{text},{s.split}" for s in scenes for text in s.captions[:2]]
+        (self.inputs / "photos" / "captions.csv").write_text("\n".join(["image,caption,split", *rows]) + "\n")
+        ENCODERS["tiny"](image_size=32).save_weights(self.inputs / "tiny.weights.h5")
+        first = self.processes.Process(target=int)
+        first.start()
+        first.join()  # the imports are done
+
+    def start(self, command, output, *further, limit=None):
+        process = self.processes.Process(target=work, args=(command, self.inputs, output, limit, further))
+        process.start()
+        return process
+
+    def end(self, process, output):
+        """Return whether a process did its work, or said in one line why not (None: it was killed)."""
+        process.join(HANGS_AFTER)
+        assert process.exitcode is not None, "it hangs"
+        errors = Path(f"{output}.{process.pid}").read_text() if process.exitcode != -9 else ""
+        assert "Traceback" not in errors, errors
+        assert process.exitcode != 2 or errors.splitlines()[-1].startswith("keras-sat: "), errors
+        return {0: True, 2: False, -9: None}[process.exitcode]
+
+    def run(self, command, output, *further, limit=None):
+        return self.end(self.start(command, output, *further, limit=limit), output)
+
+    def undisturbed(self, command):
+        """Return the output of a command that was not disturbed, and note how long it took."""
+        output = self.whole / command.__name__
+        if command not in self.seconds:
+            start = time.monotonic()
+            assert self.run(command, output)
+            self.seconds[command] = time.monotonic() - start
+        return output
+
+    def kill(self, command, output, moment, in_write):
+        """Kill a command after a fraction of its time, or when it next writes a file; return as `end` does."""
+        process = self.start(command, output)
+        process.join(moment * self.seconds[command])
+        while in_write and process.is_alive() and not list(output.rglob("*.part")):
+            time.sleep(0.001)
+        process.kill()
+        return self.end(process, output)
 
 
 @pytest.fixture(scope="module")
-def torture(tmp_path_factory):
-    before = sys.path.copy()
-    sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-    try:
-        from torture import Torture
-    finally:
-        sys.path[:] = before
-    return Torture(tmp_path_factory.mktemp("torture"), seed=3)
+def runner(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as environment:
+        for threads in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):  # sums in one order
+            environment.setenv(threads, "1")
+        yield Runner(tmp_path_factory.mktemp("torture"))
 
 
-@pytest.fixture
-def counted(torture):
-    """A function that returns what was counted in this test, and that there was no fault."""
-    torture.counts.clear()
-
-    def counts(what):
-        assert torture.counts[what]["faults"] == []
-        return torture.counts[what]
-
-    return counts
-
-
-@pytest.mark.parametrize("name", ["download", "features", "training", "save"])
-@pytest.mark.slow
-def test_killed_at_any_moment_nothing_is_lost(torture, counted, name):
-    torture.kill(name, 3)
-    counts = counted(f"killed: {name}")
-    assert counts["times"] == 3 and counts["right"] >= 1
+def assert_right_so_far(command, output, whole):
+    """What a killed command left behind is whole, and a part of what the undisturbed one made."""
+    if command is features:
+        try:
+            cache = FeatureCache.open(output)
+        except ValueError:  # it had only been started
+            return
+        done = [image_id for image_id in cache.image_ids if image_id in cache]
+        np.testing.assert_array_equal(cache.features(done), FeatureCache.open(whole).features(done))
+    elif command is training:
+        epochs = epochs_of(output)
+        assert epochs == epochs_of(whole)[: len(epochs)] and (not epochs or read_model(output / "model"))
+    elif (output / "config.json").exists():
+        read_model(output)
 
 
-@pytest.mark.parametrize("name", all_slow_but("download", ["download", "features", "training"]))
-def test_of_two_at_a_time_one_is_refused_or_waits(torture, counted, name):
-    torture.together(name, 1)
-    counts = counted(f"two at a time: {name}")
-    assert counts["right"] == 1 and counts["unharmed"] + counts.get("said", 0) == 2
+def assert_same(command, output, whole):
+    """What a command left behind is what the undisturbed one did, bit for bit."""
+    if command is training:
+        assert epochs_of(output) == epochs_of(whole)
+        np.testing.assert_equal(*(read_checkpoint(folder / "checkpoint")[1] for folder in (output, whole)))
+        output, whole = output / "model", whole / "model"
+    found, expected = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in (output, whole))
+    assert [name for name in {*found, *expected} if found.get(name) != expected.get(name)] == []
 
 
-@pytest.mark.parametrize(
-    "kind, what",
-    [("disk", "disk full"), ("read_only", "read-only"), ("removed", "removed")],
-)
-@pytest.mark.slow
-def test_what_cannot_be_written_is_said_and_done_later(torture, counted, kind, what):
-    getattr(torture, kind)("download", 3)
-    counts = counted(f"{what}: download")
-    assert counts["times"] == counts["right"] == 3
-    assert kind != "read_only" or counts["said"] >= 2  # where the one before had ended already, nothing is left to do
+def epochs_of(output):
+    return [{**figures, "seconds": None} for figures in read_checkpoint(output / "checkpoint")[0]]
 
 
-@pytest.mark.slow
-def test_damage_is_mended_or_said(torture, counted):
-    torture.damage(6)
-    assert sum(counted(what)["times"] for what in list(torture.counts)) == 6
+@pytest.mark.parametrize("command", [features, training, save])
+def test_killed_at_any_moment_nothing_is_lost(runner, tmp_path, command):
+    rng, whole = np.random.default_rng(1), runner.undisturbed(command)
+    for output in (tmp_path / "first", tmp_path / "second", tmp_path / "third"):
+        for in_write in (False, command is not features, False):
+            if runner.kill(command, output, rng.uniform(), in_write) is None:
+                assert_right_so_far(command, output, whole)
+        assert runner.run(command, output)
+        assert_same(command, output, whole)
 
 
-@pytest.mark.slow
-def test_a_fault_would_be_noticed(torture, counted, tmp_path):
-    from torture import Ended
-
-    assert Ended(1, "", "Traceback (most recent call last):\nKeyError: 3", 0.0).fault
-    assert Ended(2, "", "keras-sat: it is broken", 0.0).fault == "it does not say what to do: keras-sat: it is broken"
-    assert not Ended(2, "", "keras-sat: it is broken. Remove it.", 0.0).fault
-    command = torture.command("download")
-    for path in command.whole.rglob("*.jpg"):
-        (tmp_path / path.relative_to(command.whole)).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path.relative_to(command.whole)).write_bytes(path.read_bytes())
-    torture.must_end_right("a test", command, tmp_path, Ended(0, "", "", 0.0))
-    assert "Flickr8k.token.txt" in torture.counts["a test"]["faults"][0]
-    command = torture.command("features")
-    shutil.copytree(command.whole, tmp_path / "features")
-    with open(tmp_path / "features" / "features.npy", "r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        file.write(b"\x7f")
-    assert not torture.check("a test", command.look, tmp_path / "features")
-    assert "is damaged" in torture.counts["a test"]["faults"][1]
+@pytest.mark.parametrize("command", [features, training])
+def test_a_full_disk_is_one_clear_error_and_the_next_run_ends_right(runner, tmp_path, command):
+    whole = runner.undisturbed(command)
+    largest = max(path.stat().st_size for path in whole.rglob("*"))
+    limit = int(np.random.default_rng(2).integers(10_000, largest))  # its messages are a file too
+    assert runner.run(command, tmp_path / "output", limit=limit) is False
+    assert runner.run(command, tmp_path / "output")
+    assert_same(command, tmp_path / "output", whole)
 
 
-HOLD = "import fcntl; lock = open('lock', 'w'); fcntl.flock(lock, fcntl.LOCK_EX); "
+def test_of_two_trainings_at_a_time_one_is_rejected_or_waits(runner, tmp_path):
+    processes = [runner.start(training, tmp_path / "output") for _ in range(2)]
+    assert True in [runner.end(process, tmp_path / "output") for process in processes]
+    assert_same(training, tmp_path / "output", runner.undisturbed(training))
 
 
-@pytest.mark.parametrize("code", ["", HOLD], ids=["before its work", "in its work"])
-def test_a_command_that_hangs_is_a_fault(torture, tmp_path, monkeypatch, code):
-    from torture import Command, kill_at, run
-
-    class Hangs(Command):
-        def arguments(self, output):
-            return ["-c", f"import os, time; os.chdir({str(output)!r}); {code}time.sleep(600)"]
-
-    monkeypatch.setattr("torture.HANGS_AFTER", 2)
-    ended = run(Hangs(tmp_path), tmp_path, disturb=kill_at(0.1, tmp_path))
-    assert "it hung for 2 s" in ended.fault
+@pytest.mark.parametrize("command", [features, training])
+def test_damage_is_mended_or_said(runner, tmp_path, command):
+    rng, whole = np.random.default_rng(3), runner.undisturbed(command)
+    for number in range(10):
+        output = shutil.copytree(whole, tmp_path / str(number))
+        paths = [path for path in sorted(output.rglob("*")) if path.is_file() and path.stat().st_size]
+        paths = [path for path in paths if path.parent.name != "features"]  # those of a training: it would start again
+        path = paths[rng.integers(len(paths))]
+        content = bytearray(path.read_bytes())
+        content[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(content[: None if number % 3 else int(rng.integers(len(content)))])
+        if command is features:
+            with contextlib.suppress(ValueError):  # the damage is noticed
+                assert_right_so_far(command, output, whole)
+        if runner.run(command, output, *(["--verify"] if command is features else [])):
+            assert_same(command, output, whole)

@@ -1,10 +1,9 @@
 """The weighted mean of several captioners' weights: `python benchmarks/flickr8k/blend.py OUT A=.25 B=.75`.
 
-A and B are folders that were saved, the one trained further from the other. Between a captioner and what self-critical
-training has made of it lie some that are better than both, see tried.md. `--precision int8` makes OUT small, and
-`--grid 14x14` gives those that have another grid this one. Where the last layers of the encoder were trained, OUT has
-one encoder of which all layers are, so that it can be trained further like any other. `--encoder-from C` puts C's
-encoder in its place.
+A and B are saved captioners, B trained further from A. Means of a captioner's weights before and after self-critical
+training can be better than both, see tried.md. `--precision int8` makes OUT small, and `--grid 14x14` changes the
+encoder's grid. Where only the last layers of the encoder were trained, OUT has one encoder with all of its layers
+trainable. `--encoder-from C` replaces the encoder by that of C.
 """
 
 import argparse
@@ -17,52 +16,43 @@ from keras_sat.captioner import Captioner
 
 
 def blend(captioners, shares):
-    """Return the last of the captioners, with the weighted mean of the weights of all.
-
-    Args:
-        captioners: list of Captioner with the same sizes and the same words.
-        shares: how much of each; they add up to 1.
-    """
+    """Return the last captioner of a list, with the weighted mean of the weights of all: `shares` add up to 1."""
     if not np.isclose(sum(shares), 1):
         raise ValueError(f"The shares must add up to 1. Received: shares={shares}")
     *others, blended = captioners
     shapes = [weight.shape for weight in blended.weights]
     for other in others:
         if other.vocabulary != blended.vocabulary or [weight.shape for weight in other.weights] != shapes:
-            raise ValueError(
-                f"Expected captioners with the same words and sizes. Received: {len(captioners)} that differ"
-            )
+            raise ValueError("Expected captioners with the same words and sizes.")
     blended.training_photos = together([captioner.training_photos for captioner in captioners])
     weights = [captioner.get_weights() for captioner in captioners]
     blended.set_weights([sum(share * one for share, one in zip(shares, same)) for same in zip(*weights)])
-    blended.confidence = None  # that was calibrated for the captions of other weights
+    blended.confidence = None  # it was calibrated for the captions of other weights
     return blended
 
 
 def joined(captioner):
-    """Return the same captioner with the frozen layers and the trained ones of its encoder in one network."""
+    """Return the same captioner with the frozen and the trained layers of its encoder in one network."""
     apart = dict.fromkeys(("encoder_layer", "trained_up_to", "encoder_weights")) | {"encoder_training": "fine-tuned"}
     return _with_weights_of(captioner, apart)
 
 
-def parted(captioner, layer):
-    """Return the same captioner with its encoder's layers behind `layer` apart, to train only these.
+def split(captioner, layer):
+    """Return the same captioner with the encoder split after `layer`, to train only the layers that follow.
 
-    The others are those of the bundled captioner, which it must be.
+    Those before must be the bundled captioner's.
     """
     apart = {"encoder_layer": layer, "trained_up_to": "top", "encoder_weights": "bundled", "encoder_training": "frozen"}
     return _with_weights_of(captioner, apart)
 
 
 def with_encoder_of(captioner, other):
-    """Return the same captioner behind the encoder of another one, which blurs photos as it did there."""
+    """Return the same captioner with the encoder and the photo blur of another one."""
     same = captioner.adapted(photo_blur=other.photo_blur)
     encoder, another = same.encoder_model, other.encoder_model
     if [weight.shape for weight in encoder.weights] != [weight.shape for weight in another.weights]:
-        raise ValueError(
-            "Expected an encoder of the same kind. "
-            f"Received: {other.photo_encoder.name!r} in the place of {same.photo_encoder.name!r}"
-        )
+        names = f"{same.photo_encoder.name!r} and {other.photo_encoder.name!r}"
+        raise ValueError(f"Expected two encoders of the same kind. Received: {names}")
     encoder.set_weights(another.get_weights())
     same.training_photos = together([captioner.training_photos, other.training_photos])
     same.confidence = None
@@ -70,7 +60,7 @@ def with_encoder_of(captioner, other):
 
 
 def _with_weights_of(captioner, changed):
-    """Return a captioner with these options changed, and all weights of the given one, in the order of the layers."""
+    """Return a captioner with these options changed, and all weights of the given one."""
     unweighted = dict.fromkeys(("guide_weight", "box_weight"), 0.0)  # as in `adapted`
     other = Captioner(**{**captioner.get_config(), **changed, **unweighted, "vocabulary": captioner.vocabulary})
     other.build(((None, *other.photo_encoder.photo_size, 3), (None, None)))
@@ -92,9 +82,9 @@ def main(arguments):
     parser.add_argument("out", help="the folder to write")
     parser.add_argument("parts", nargs="+", metavar="MODEL=SHARE")
     parser.add_argument("--precision", default="float32")
-    parser.add_argument("--trained-from", metavar="LAYER", help="part the encoder behind this layer, such as block_7")
+    parser.add_argument("--trained-from", metavar="LAYER", help="split the encoder after this layer, such as block_7")
     parser.add_argument("--grid", help="rows and columns of the encoder's grid, such as 14x14")
-    parser.add_argument("--encoder-from", metavar="MODEL", help="put the encoder of this captioner in")
+    parser.add_argument("--encoder-from", metavar="MODEL", help="use the encoder of this captioner")
     parser.add_argument("--encoder-weights", help="a weights file for the encoder, instead of Keras' download")
     arguments = parser.parse_args(arguments)
     try:
@@ -109,8 +99,8 @@ def main(arguments):
             other = Captioner.from_pretrained(arguments.encoder_from, encoder_weights=arguments.encoder_weights)
             blended = with_encoder_of(blended, other)
         if arguments.trained_from:
-            blended = parted(blended, arguments.trained_from)
-        if blended.photo_encoder.is_saved:  # where its file lay once is no news for whoever gets OUT
+            blended = split(blended, arguments.trained_from)
+        if blended.photo_encoder.is_saved:  # the path of its file on this machine says nothing elsewhere
             blended.photo_encoder.weights = "imagenet"
         blended.save(arguments.out, precision=arguments.precision)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Bundle a captioner with keras_sat: `python benchmarks/flickr8k/bundle.py runs/paper/int8 flickr8k-paper`.
 
-The folder is one that was saved in 8 bits (blend.py) and calibrated (`keras-sat calibrate`). Its encoder gets a file
-named after its content, so that the package has the encoder of several captioners once.
+The folder is a captioner saved in 8 bits (blend.py) and calibrated (`keras-sat calibrate`). The file of its encoder is
+named after its content: captioners with the same encoder share one file.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from keras_sat.files.model_folder import ENCODERS, EXPECTED, PRETRAINED, copy_of
 
 
 def share_encoder(directory):
-    """Move the encoder of a captioner, saved in the folder `directory`, into the folder that bundled ones share."""
+    """Move the encoder of a saved captioner into the folder that bundled captioners share."""
     config = read_sealed_json(directory / "config.json", EXPECTED)
     weights = directory / config["files"]["weights"]
     encoder, others = {}, {}
@@ -28,8 +28,8 @@ def share_encoder(directory):
 
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("model", help="the folder of a captioner that was saved")
-    parser.add_argument("name", help="what it is called in the package, such as flickr8k-paper")
+    parser.add_argument("model", help="the folder of a saved captioner")
+    parser.add_argument("name", help="its name in the package, such as flickr8k-paper")
     arguments = parser.parse_args(arguments)
     try:
         share_encoder(copy_of_model(arguments.model, PRETRAINED / arguments.name))

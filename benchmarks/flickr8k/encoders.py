@@ -1,14 +1,13 @@
-"""Which encoder? A short training for each, on frozen features and trained along, on the usual grid and a finer one.
+"""Which encoder? A short training for each, frozen and fine-tuned, on the default grid and a finer one.
 
-It is a training on half of the photos, in small sizes: what is compared are the encoders, not the captioners.
+Each trains a small captioner on half of the photos: this compares encoders, not captioners.
 
     python benchmarks/flickr8k/encoders.py flickr8k runs/encoders --weights DIR --boxes flickr8k_boxes.json
     python benchmarks/flickr8k/encoders.py flickr8k runs/encoders --weights DIR --boxes flickr8k_boxes.json --speed
 
 DIR holds mobilenet_v2_notop.weights.h5, efficientnet_lite0_imagenet.npz and efficientnet_lite2_imagenet.npz. Killed and
-called again, it resumes. Printed are, as a table in Markdown, the scores of dev of the best epoch; where the maps of
-people's captions lie, on the boxes that people drew for their phrases; and with `--speed`, on a machine that does
-nothing else, photos encoded in a second.
+run again, it resumes. Prints a table in Markdown: the dev scores of the best epoch, and how well the maps of people's
+captions fit the boxes that people drew for their phrases. `--speed` prints photos encoded in a second instead.
 """
 
 import argparse
@@ -41,7 +40,7 @@ GRIDS = ("7x7", "14x14")
 
 
 def with_fewer_to_train_on(images, count):
-    """Return the photos, of which the first ones of the training split alone, so many, stay in it."""
+    """Return the photos with only the first `count` of the training split left in it."""
     kept = {image.image_id for image in photos_of_split(images, "train")[:count]}
     return [
         image if image.split != "train" or image.image_id in kept else dataclasses.replace(image, split=None)
@@ -50,7 +49,7 @@ def with_fewer_to_train_on(images, count):
 
 
 def captioner_of(name, kind, grid, images, arguments):
-    """Return the trained captioner of a row, from the folder of its training where it has one."""
+    """Return the trained captioner of a row; a training that is complete is only loaded."""
     options = {**PRESETS["flickr8k"], **SMALL, **TRAINING, **KINDS[kind]}
     return keras_sat.fit(
         images,
@@ -81,7 +80,7 @@ def main():
     parser.add_argument("output_dir", type=Path)
     parser.add_argument("--weights", type=Path, required=True, metavar="DIR")
     parser.add_argument("--boxes", type=Path, required=True)
-    parser.add_argument("--photos", type=int, default=3000, help="so many to train on; default: 3000")
+    parser.add_argument("--photos", type=int, default=3000, help="number to train on; default: 3000")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--only", nargs="+", default=[f"{kind}-{grid}" for kind in KINDS for grid in GRIDS])
     arguments = parser.parse_args()
@@ -94,14 +93,13 @@ def main():
                 if f"{kind}-{grid}" not in arguments.only:
                     continue
                 if arguments.speed:
-                    if kind == "frozen":  # the encoder is the same one
+                    if kind == "frozen":  # fine-tuned, it is the same network
                         print(f"{name} {grid}: {speed(name, grid, arguments):.0f} photos/s", flush=True)
                     continue
                 captioner = captioner_of(name, kind, grid, images, arguments)
                 table = keras_sat.evaluate(captioner, dev, split="dev", num_beams=3, length_penalty=0.5, boxes=boxes)
-                scores = (
-                    f"{100 * table.scores['bleu_4']:.1f} | {table.scores['meteor']:.3f} | {table.scores['cider']:.3f}"
-                )
+                bleu_4, meteor, cider = (table.scores[score] for score in ("bleu_4", "meteor", "cider"))
+                scores = f"{100 * bleu_4:.1f} | {meteor:.3f} | {cider:.3f}"
                 sizes = (table.grounding, table.grounding["small"])
                 where = " | ".join(f"{figures[what]:.3f}" for figures in sizes for what in ("mass", "pointing"))
                 print(f"| {name} | {kind} | {grid} | {scores} | {where} |", flush=True)

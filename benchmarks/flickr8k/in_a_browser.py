@@ -1,9 +1,8 @@
-"""Does the page say what Python says? `python benchmarks/flickr8k/in_a_browser.py FLICKR8K MODEL`, with Chromium.
+"""Does the page write Python's captions? `python benchmarks/flickr8k/in_a_browser.py FLICKR8K MODEL`, with Chromium.
 
-The first dev photos are given to the page of `keras-sat export --web`, in Chromium without a window (selenium), and to
-the captioner in Python, with 3 beams each: printed are how many captions are the same word for word, how many of them
-are so when only the weights of the file are rounded (LiteRT in Python, float32 against 8 bits), and the file's size;
-then how many times a second the three sentences of the playground follow a shape that is dragged.
+Captions the first dev photos with the page of `keras-sat export --web`, in headless Chromium (selenium), and in Python,
+with 3 beams each. Prints how many captions are the same word for word, in the browser and in LiteRT's Python (float32
+and 8 bits), the size of the file, and how many times a second the playground captions a shape that is dragged.
 """
 
 import argparse
@@ -41,7 +40,7 @@ const start = performance.now(), before = Number(page.dataset.scenes);
 
 
 def captions_of_page(folder, paths):
-    """Return what the page in a folder does: captions of pictures, median seconds of one, scenes followed a second."""
+    """Return captions of photos by the page in a folder, the median seconds of one, and scenes captioned a second."""
     from selenium import webdriver
     from selenium.webdriver.support.wait import WebDriverWait
 
@@ -70,7 +69,7 @@ def captions_of_page(folder, paths):
 
 
 def captions_of_file(folder, captioner, paths):
-    """Return the captions that the file of a page has in LiteRT's Python, 3 beams."""
+    """Return the captions by a page's file in LiteRT's Python, 3 beams."""
     import tensorflow as tf
 
     warnings.filterwarnings("ignore", ".*tf.lite.Interpreter is deprecated")
@@ -80,8 +79,7 @@ def captions_of_file(folder, captioner, paths):
     captions = []
     for path in paths:
         found = beams(features=encode(images=load_image(path, captioner.photo_sizes[0])[None])["features"])
-        words = captioner.vocabulary.ids_to_words(found["token_ids"][0])
-        captions.append(" ".join(words))
+        captions.append(" ".join(captioner.vocabulary.ids_to_words(found["token_ids"][0])))
     return captions
 
 
@@ -114,7 +112,7 @@ def main():
         captions, seconds, scenes_a_second = captions_of_page(pages["int8"], paths)
     same = np.mean([one == other for one, other in zip(captions, expected)])
     print(f"in Chromium: {same:.1%} of {len(paths)} captions as in Python; {seconds:.2f} s for a photo at the median")
-    print(f"the playground's three sentences follow a shape that is dragged {scenes_a_second:.0f} times a second")
+    print(f"the playground captions a shape that is dragged {scenes_a_second:.0f} times a second")
 
 
 if __name__ == "__main__":

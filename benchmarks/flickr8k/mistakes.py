@@ -1,7 +1,8 @@
 """What a captioner gets wrong: `python benchmarks/flickr8k/mistakes.py TABLE.json FLICKR8K_FOLDER`.
 
-TABLE.json is what `keras-sat evaluate --data flickr8k --json TABLE.json` wrote. For each word: how often it is said,
-how often one of the photo's references says it too, and of how many photos of which most references say it, it is said.
+TABLE.json comes from `keras-sat evaluate --data flickr8k --json TABLE.json`. For each word: how many captions have it,
+for how many of them a reference has it too, for how many photos most references have it, and how many of those captions
+have it as well.
 """
 
 import sys
@@ -15,7 +16,7 @@ WORDS = (
 
 
 def count_mistakes(captions, references, words):
-    """Return for each word (said, confirmed, in most references, and said of those).
+    """Return for each word (said, confirmed by a reference, in most references, and said of those).
 
     Args:
         captions: list of lists of words.

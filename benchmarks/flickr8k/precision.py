@@ -1,7 +1,7 @@
-"""Does bfloat16 change what is said? `python benchmarks/flickr8k/precision.py FLICKR8K MODEL`.
+"""Does bfloat16 change captions? `python benchmarks/flickr8k/precision.py FLICKR8K MODEL`.
 
-The first dev photos are captioned in float32, and with decoder, encoder or both computing in bfloat16 (3 beams):
-printed are how many captions are the same word for word, and the seconds of the second of two runs.
+The first dev photos are captioned in float32, and with the decoder, the encoder or both in bfloat16 (3 beams). Prints
+how many captions are the same word for word, and the seconds of the second of two runs.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main():
     captioners = {"float32": Captioner.from_pretrained(arguments.model)}
     with dtype_policy("mixed_bfloat16"):
         captioners["bfloat16"] = Captioner.from_pretrained(arguments.model)
-        _ = captioners["bfloat16"].encoder_model  # is made when it is first used
+        _ = captioners["bfloat16"].encoder_model  # made here, under the policy
     size = captioners["float32"].photo_encoder.photo_size
     pixels = np.stack([load_image(photo.image_path, size) for photo in photos])
     features = {}

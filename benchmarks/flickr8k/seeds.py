@@ -1,8 +1,8 @@
 """Rows for several seeds: `python benchmarks/flickr8k/seeds.py "soft=scores/soft-*.json" "hard=scores/hard-*.json"`.
 
-Each pattern stands for what `keras-sat evaluate --json` wrote for the trainings with different seeds. Printed are, as a
-table in Markdown, mean and deviation of their scores, how many different captions and words there are, and how many
-captions end badly: with a word or two said twice, or with a word that more must follow.
+Each pattern names what `keras-sat evaluate --json` wrote for trainings with different seeds. Prints a table in
+Markdown: mean and deviation of the scores, how many different captions and words there are, and how many captions end
+badly, with words said twice or with a word that more must follow.
 """
 
 import glob
@@ -19,11 +19,7 @@ OPEN_WORDS = "a an the in on at of with and or to by for from his her their its 
 
 
 def row(tables):
-    """Return the cells of a row, texts: the scores, different captions, words used, bad endings.
-
-    Args:
-        tables: list of ScoreTable, one for each seed.
-    """
+    """Return the cells of a row for ScoreTables, one for each seed: scores, captions, words, bad endings."""
     cells = []
     for name in columns():
         values = [table.scores.get(name) for table in tables]
@@ -58,9 +54,7 @@ def main(patterns):
         if not tables:
             sys.exit(f"No file matches this pattern. Received: {pattern!r}")
         if len({str([table.settings, table.scores["meteor_kind"]]) for table in tables}) > 1:
-            sys.exit(
-                f"The scores differ in more than their seed: in settings, or in their METEOR. Received: {pattern!r}"
-            )
+            sys.exit(f"The scores have different settings, or another kind of METEOR. Received: {pattern!r}")
         print(f"| {' | '.join([name, *row(tables)])} |")
 
 

@@ -1,7 +1,7 @@
-"""How much do a captioner's maps say? `python benchmarks/flickr8k/spread.py FLICKR8K MODEL [--encoder-weights FILE]`.
+"""How sharp are attention maps? `python benchmarks/flickr8k/spread.py FLICKR8K MODEL [--encoder-weights FILE]`.
 
-Of the captions of dev photos: the mean entropy of a word's map beside that of looking everywhere alike, and how many
-words give some cell more than twice its even share.
+Over the captions of dev photos: the mean entropy of a word's map, the entropy of a uniform map, and the fraction of
+words with a cell of more than twice the uniform weight.
 """
 
 import argparse
@@ -14,14 +14,10 @@ from keras_sat.captioner import Captioner
 
 
 def spread(maps):
-    """Return (mean entropy, the entropy of an even look, share of the words with a cell above twice its even share).
+    """Return (mean entropy, entropy of a uniform map, fraction of words with a cell above twice the uniform weight).
 
     Args:
         maps: (words, rows, columns), each of which adds up to 1.
-
-    >>> even, sharp = [[0.25, 0.25], [0.25, 0.25]], [[0.0, 1.0], [0.0, 0.0]]
-    >>> [round(float(figure), 3) for figure in spread(np.array([even, sharp]))]
-    [0.693, 1.386, 0.5]
     """
     maps = np.reshape(maps, (len(maps), -1))
     entropies = np.array(equations.attention_entropy(maps))
@@ -39,7 +35,7 @@ def main():
     captioner = Captioner.from_pretrained(arguments.model, encoder_weights=arguments.encoder_weights)
     results = captioner.caption([image.image_path for image in photos])
     entropy, even, above = spread(np.concatenate([result.attention_weights for result in results]))
-    print(f"{len(photos)} photos: entropy {entropy:.2f} of {even:.2f}; more than twice the even share: {above:.0%}")
+    print(f"{len(photos)} photos: entropy {entropy:.2f} of {even:.2f}; more than twice the uniform weight: {above:.0%}")
 
 
 if __name__ == "__main__":

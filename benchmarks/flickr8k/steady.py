@@ -1,7 +1,7 @@
-"""How steady are a captioner's captions? `python benchmarks/flickr8k/steady.py FLICKR8K MODEL`.
+"""How stable are a captioner's captions? `python benchmarks/flickr8k/steady.py FLICKR8K MODEL`.
 
-The dev photos are captioned as they are, with noise that nobody sees, and in two other sizes: printed are for each the
-share of photos whose caption stays the same word for word, and CIDEr.
+The dev photos are captioned as they are, with invisible noise, and in two other sizes. Prints for each the fraction of
+photos whose caption stays the same word for word, and CIDEr.
 """
 
 import argparse
@@ -17,7 +17,7 @@ NOISE = 2.0  # standard deviation, of 255 grey levels
 
 
 def changed(photo, rng):
-    """Return a photo, (height, width, 3) of uint8, by what was done to it: a dict of arrays."""
+    """Return a photo, (height, width, 3) of uint8, unchanged and changed: dict of arrays by the name of the change."""
     noise = rng.normal(0, NOISE, photo.shape)
     height, width = photo.shape[:2]
     sizes = {f"{share:.0%} of the size": (round(share * width), round(share * height)) for share in (0.7, 1.5)}

@@ -4,7 +4,7 @@ A caption counts as right if at least two of three of its naming words (all but 
 among the words that people wrote about the photo.
 
 Source: expected calibration error: Naeini et al., 2015, Obtaining Well Calibrated Probabilities Using Bayesian Binning.
-What it brought here: see `keras_sat.beyond.confidence`.
+Gain here: see `keras_sat.beyond.confidence`.
 """
 
 import warnings
