@@ -35,7 +35,6 @@ from keras_sat.installed import keras_home
 from keras_sat.options import EXTRAS
 from keras_sat.search.result import CaptionResult
 
-SEARCH = {"num_beams": 3, "max_length": 20}  # of the files that are made here: what `Captioner.caption` does by itself
 MISSING = "Captions without TensorFlow need the package ai-edge-litert: pip install ai-edge-litert, or keras_sat[fast]."
 PATIENCE = 600  # seconds to wait for another process that makes a file; it takes some ten
 
@@ -145,7 +144,7 @@ def _converted(directory):
 
     captioner = Captioner.load(directory)  # which checks its files
     check_captioner(captioner, ["litert"])
-    options = search_options(captioner, **SEARCH, length_penalty=None, no_repeat_ngram=None, allow_unknown=False)
+    options = search_options(captioner)  # the default search
     with without_fast_twins():
         return file_with_signatures(captioner, *options), captioner.vocabulary
 

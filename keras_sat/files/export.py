@@ -21,24 +21,13 @@ from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.files.litert import as_function, best_captions, greedy_file
 from keras_sat.files.litert_folder import WORDS, words_as_text, write_litert
 from keras_sat.files.saving import refuse_unbuilt
-from keras_sat.options import SearchOptions, count
+from keras_sat.options import BeamSearchOptions
 
 FORMATS = ("tf_saved_model", "litert")
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
 
 
-def export(
-    captioner,
-    directory,
-    formats,
-    *,
-    num_beams=3,
-    length_penalty=None,
-    no_repeat_ngram=None,
-    max_length=20,
-    allow_unknown=False,
-    jpeg=True,
-):
+def export(captioner, directory, formats, *, jpeg=True, **options):
     """Write a captioner for programs without keras_sat; return the path of the folder that was made, DIRECTORY/NUMBER.
 
     Args:
@@ -47,9 +36,8 @@ def export(
             never replaces another.
         formats: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which takes
             one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
-        num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown: of the search, see
-            `CaptionGenerator.caption_features`.
         jpeg: give the SavedModel a second signature, which takes JPEG or PNG files.
+        **options: see `keras_sat.options.BeamSearchOptions`.
 
     Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any size:
     they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and knows nothing of the
@@ -61,14 +49,7 @@ def export(
     formats = list(formats) if isinstance(formats, (list, tuple)) else [formats]
     if not formats or not all(name in FORMATS for name in formats):
         raise ValueError(f"Expected one of: {', '.join(FORMATS)}, or a list of them. Received: format={formats}")
-    greedy, beams = search_options(
-        captioner,
-        num_beams=num_beams,
-        length_penalty=length_penalty,
-        no_repeat_ngram=no_repeat_ngram,
-        max_length=max_length,
-        allow_unknown=allow_unknown,
-    )
+    greedy, beams = search_options(captioner, **options)
     check_captioner(captioner, formats)
     directory = Path(directory).expanduser()
     if "[" in str(directory) and "tf_saved_model" in formats:
@@ -92,17 +73,17 @@ def export(
     return folder
 
 
-def search_options(captioner, *, num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown):
-    """Return two dicts of checked arguments of `CaptionGenerator.search`: of greedy search, and what beam search adds.
+def search_options(captioner, **options):
+    """Return two dicts of arguments of `CaptionGenerator.search`: of greedy search, and what beam search adds.
 
-    The second is empty for one beam. Where an argument is None, the captioner's own is taken.
+    The second is empty for one beam. The options are BeamSearchOptions.
     """
-    count().check("num_beams", num_beams)
-    SearchOptions.check(max_length=max_length, length_penalty=length_penalty, no_repeat_ngram=no_repeat_ngram)
-    length_penalty = captioner.length_penalty if length_penalty is None else length_penalty
-    no_repeat_ngram = captioner.no_repeat_ngram if no_repeat_ngram is None else no_repeat_ngram
-    greedy = {"max_length": max_length, "allow_unknown": allow_unknown, "no_repeat_ngram": no_repeat_ngram}
-    return greedy, {"num_beams": num_beams, "length_penalty": length_penalty} if num_beams > 1 else {}
+    search = BeamSearchOptions.of("export", options, also=export.__kwdefaults__)
+    own = {name: getattr(captioner, name) for name in ("length_penalty", "no_repeat_ngram")}
+    greedy = {**own, **{name: value for name, value in search.to_dict().items() if value is not None}}
+    beams = {"num_beams": search.beams, "length_penalty": greedy.pop("length_penalty")}
+    greedy.pop("num_beams", None)
+    return greedy, beams if search.beams > 1 else {}
 
 
 def write_caption_script(directory):

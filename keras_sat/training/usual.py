@@ -17,14 +17,7 @@ from keras_sat.presets import (
 )
 from keras_sat.training.folder import began_from_scratch, noted_encoder
 
-# Options that change how a trained captioner is trained further, and none of its parts and sizes.
-MAY_CHANGE = """
-    attention
-    attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
-    expectation_for use_baseline grid photo_blur guide_weight box_weight length_penalty no_repeat_ngram
-    dropout_embedding dropout_words dropout_before_readout
-    dropout_after_readout feature_dropout name
-"""
+PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")  # which a trained captioner keeps
 
 
 def preset_or_usual(preset, data, options, initial_model, output_dir, team):
@@ -89,7 +82,7 @@ def _suits_bundled(images, chosen, say):
     before = read_model(PRETRAINED / DEFAULT_MODEL)[0]["captioner"]
     for name, value in chosen.items():
         looks_nowhere = name == "attention" and value is not None and not ATTENTIONS[value].chooses
-        if name not in MAY_CHANGE.split() and (name not in before or value != before[name]) or looks_nowhere:
+        if name in PARTS_AND_SIZES and (name not in before or value != before[name]) or looks_nowhere:
             has = f"has {before[name]!r}" if before.get(name) is not None else "has its usual one"
             value = getattr(value, "name", value)
             say(f"begins from scratch, for {name} is {value!r}: the bundled captioner, {DEFAULT_MODEL}, {has}")

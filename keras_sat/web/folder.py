@@ -46,14 +46,10 @@ def write_page(
     *,
     name="The model",
     scenes=True,
-    num_beams=3,
-    length_penalty=None,
-    no_repeat_ngram=None,
-    max_length=20,
-    allow_unknown=False,
     precision="int8",
     runtime=None,
     show_progress=True,
+    **options,
 ):
     """Write a page that captions photos with a captioner, for any static host; return its folder.
 
@@ -63,24 +59,16 @@ def write_page(
             alone. Any other folder with something in it is refused.
         name: of the captioner, for readers.
         scenes: put the playground of drawn scenes on the page too.
-        num_beams, length_penalty, no_repeat_ngram, max_length, allow_unknown: of the search, see
-            `CaptionGenerator.caption_features`. So many captions as beams are offered.
         precision: "int8": weights are rounded, see `keras_sat.files.litert_weights`; "float32": they are not.
         runtime: a folder into which npm has installed @litertjs/core; None: it is fetched once. Where it cannot be had,
             that of the page before stays, and without one the page is written without it, with a warning, and says
             itself what is missing.
         show_progress: show progress on standard error.
+        **options: see `keras_sat.options.BeamSearchOptions`. The page offers as many captions as there are beams.
     """
     if precision not in PRECISIONS:
         raise ValueError(f"Expected one of: {', '.join(PRECISIONS)}. Received: precision={precision!r}")
-    search = {
-        "num_beams": num_beams,
-        "length_penalty": length_penalty,
-        "no_repeat_ngram": no_repeat_ngram,
-        "max_length": max_length,
-        "allow_unknown": allow_unknown,
-    }
-    search_options(captioner, **search)
+    search_options(captioner, **options)
     check_captioner(captioner, ["litert"])
     directory = Path(directory).expanduser()
     _refuse_foreign(directory)
@@ -99,11 +87,11 @@ def write_page(
         with tempfile.TemporaryDirectory(dir=directory, prefix=TEMPORARY[0], suffix=TEMPORARY[1]) as temporary:
             fresh = Path(temporary)
             playground = [{"folder": bundled, "label": label} for bundled, label in SCENES.items() if scenes]
-            _write_captioner(captioner, fresh / PHOTO, name, search, precision)
+            _write_captioner(captioner, fresh / PHOTO, name, options, precision)
             write_caption_script(fresh / PHOTO)
             for bundled in playground:
                 of_scenes = type(captioner).from_pretrained(bundled["folder"])
-                greedy = {**search, "num_beams": 1}
+                greedy = {**options, "num_beams": 1}
                 _write_captioner(of_scenes, fresh / bundled["folder"], bundled["label"], greedy, precision)
             _write_files(fresh, files)
             page = {"photo": {"folder": PHOTO, "name": name}, "scenes": playground, "about": ABOUT}
@@ -202,8 +190,8 @@ def _take_place(fresh, directory, page):
     write_json(directory / MARK, {**page, "files": sorted(files)})
 
 
-def _write_captioner(captioner, folder, name, search, precision):
-    greedy, beams = search_options(captioner, **search)
+def _write_captioner(captioner, folder, name, options, precision):
+    greedy, beams = search_options(captioner, **options)
     with without_fast_twins():
         content = file_with_signatures(captioner, greedy, beams)
     if precision == "int8":
@@ -216,7 +204,7 @@ def _write_captioner(captioner, folder, name, search, precision):
         "photo_size": [height, width],
         "feature_shape": list(captioner.feature_shape),
         "grid": list(captioner.rows_and_columns()),
-        "max_length": search["max_length"],
+        "max_length": greedy["max_length"],
     }
     write_json(folder / "model.json", settings)
 
