@@ -22,9 +22,8 @@ def preset(**settings):
     return settings
 
 
-# The defaults for photos of one's own that start from the bundled captioner, and for those that start from scratch.
+# The defaults for photos of one's own that start from the bundled captioner.
 OWN_PHOTOS = preset(epochs=15, batch_size=16, learning_rate=1e-4, encoder_rate=0.1)
-FROM_SCRATCH = {name: TrainingOptions.defaults()[name] for name in OWN_PHOTOS}
 
 # For a few thousand photos: against overfitting.
 _FEW_PHOTOS = preset(

@@ -17,6 +17,7 @@ from keras_sat.training.run import Training
 from keras_sat.training.team import Team
 
 NAMES = [f"{number}.jpg" for number in range(6)]
+FROM_SCRATCH = {name: TrainingOptions.defaults()[name] for name in presets.OWN_PHOTOS}
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_what_begins_from_scratch(options, said, mine, bundled, untrained, tmp_p
     assert said in output and ("begins" in output) == bool(said)
     plan, described = untrained["plan"], untrained["described"]
     assert plan.initial_model is None and described["initial_model"] is None and not plan.keeps_initial_model
-    assert {name: described[name] for name in presets.FROM_SCRATCH} == presets.FROM_SCRATCH
+    assert {name: described[name] for name in presets.OWN_PHOTOS} == FROM_SCRATCH
 
 
 def test_many_photos_and_a_list_of_photos_begin_from_scratch(mine, bundled, untrained, tmp_path, monkeypatch, capsys):
@@ -110,7 +111,7 @@ def test_an_initial_model_that_is_named_is_trained_as_ever(mine, bundled, whole_
     folder, _ = whole_training
     begin(mine, tmp_path, initial_model=folder / "model", show_progress=False)
     assert not untrained["plan"].keeps_initial_model
-    assert {name: untrained["described"][name] for name in presets.FROM_SCRATCH} == presets.FROM_SCRATCH
+    assert {name: untrained["described"][name] for name in presets.OWN_PHOTOS} == FROM_SCRATCH
     with pytest.raises(ValueError, match="leave out one of the two"):
         keras_sat.fit("folder", data_dir=mine, initial_model=folder / "model", from_scratch=True)
 

@@ -40,13 +40,16 @@ def run_fit(data, dropout=None, gpus=None, hosts=False, **options):
         idle = [_flag(name) for name in others if name in options and not options.get(epochs)]
         if idle:
             raise ValueError(f"{idle[0]} has no effect without {_flag(epochs)}: pass both, or neither.")
-    strategy = _strategy(gpus, hosts)  # first of all: hosts can only be connected before TensorFlow computes
+    if hosts and gpus is not None:
+        raise ValueError("--hosts takes all GPUs of each host (CUDA_VISIBLE_DEVICES hides some): leave out --gpus.")
+    if hosts or gpus is not None:  # first of all: hosts can only be connected before TensorFlow computes
+        from keras_sat.training.team import several_gpus, several_hosts
+
+        options["strategy"] = several_hosts() if hosts else several_gpus(gpus)
     from keras_sat.training.recipe import fit
 
     if dropout is not None:
         options = {"dropout_before_readout": dropout, "dropout_after_readout": dropout, **options}
-    if strategy is not None:
-        options["strategy"] = strategy
     captioner = fit(data, **options)
     if not captioner.history and captioner.history.was_interrupted:
         raise KeyboardInterrupt("no epoch was complete. The same command starts the training again; features are kept.")
@@ -54,16 +57,6 @@ def run_fit(data, dropout=None, gpus=None, hosts=False, **options):
 
 def _flag(name):
     return f"--{name.replace('_', '-')}"
-
-
-def _strategy(gpus, hosts):
-    if gpus is None and not hosts:
-        return None
-    from keras_sat.training.team import several_gpus, several_hosts
-
-    if gpus is not None and hosts:
-        raise ValueError("--hosts takes all GPUs of each host (CUDA_VISIBLE_DEVICES hides some): leave out --gpus.")
-    return several_hosts() if hosts else several_gpus(gpus)
 
 
 def run_caption(
@@ -82,6 +75,7 @@ def run_caption(
 ):
     """Print a caption for each picture, or read the one that is given; name unreadable pictures at the end."""
     from data_utils.images import find_pictures
+    from data_utils.progress import Progress
 
     if maps and not as_json:
         raise ValueError("--maps requires --json; --plot draws them.")
@@ -105,7 +99,8 @@ def run_caption(
     places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
     drawings = drawing_paths(places, paths)
     unreadable = []
-    with _progress(len(paths)) as progress:
+    show = sys.stderr.isatty() and not sys.stdout.isatty()  # a terminal that does not show the captions
+    with Progress(len(paths), label="captions", unit="pictures", show=show, delay=1) as progress:
         progress.advance(0)  # the first captions come only after a whole batch
         if say is not None:
             _say_unknown_words(captioner.vocabulary, say)
@@ -228,14 +223,6 @@ def _say_unknown_words(vocabulary, caption):
     unknown = [word for word in dict.fromkeys(tokenise(caption)) if word not in vocabulary]
     if unknown:
         print(f"keras-sat: words that the model does not know: {visible(', '.join(unknown))}", file=sys.stderr)
-
-
-def _progress(num_pictures):
-    """Return the Progress of captions, shown after a second on a terminal that does not show the captions."""
-    from data_utils.progress import Progress
-
-    show = sys.stderr.isatty() and not sys.stdout.isatty()
-    return Progress(num_pictures, label="captions", unit="pictures", show=show, delay=1)
 
 
 def _draw(result, path, drawings, drawn):
@@ -547,9 +534,7 @@ def run_info(data_dir=None):
         print(f"{package} {version(package)}")
     from keras_sat.files.model_folder import WEIGHTS_LICENSE, pretrained_names
 
-    tf = import_tensorflow()
-
-    devices = [device.name for device in tf.config.list_physical_devices()]
+    devices = [device.name for device in import_tensorflow().config.list_physical_devices()]
     print(f"devices: {', '.join(devices)}; {os.cpu_count()} CPU cores")
     if os.environ[LOG_LEVEL] == QUIET:
         print(f"messages of TensorFlow itself, such as why it finds no GPU: hidden; {LOG_LEVEL}=0 shows them")
