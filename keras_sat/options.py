@@ -503,9 +503,12 @@ def with_options(*classes):
 def readable_options(options):
     """Return a decorator of a class: options are attributes of what it makes, whose method `option` returns them."""
 
+    def reader(name):
+        return lambda self: self.option(name)
+
     def decorate(target):
         for name in options.names():
-            setattr(target, name, property(lambda self, name=name: self.option(name)))
+            setattr(target, name, property(reader(name)))
         return target
 
     return decorate

@@ -317,7 +317,7 @@ def run_evaluate(
     if grounding and data != "scenes" and "boxes" not in options:
         raise ValueError("--grounding requires --boxes, except with --data scenes.")
     if "boxes" in options and not grounding:
-        raise ValueError("--boxes has no effect without --grounding: pass both, or neither.")
+        raise ValueError("--boxes is for --grounding: pass both, or neither.")
     page = None if gallery is None else Path(gallery) / "index.html"
     places = {"json": json, "csv": csv, "coco-results": coco_results, "gallery": page}
     make_places([(option, path) for option, path in places.items() if path is not None])
