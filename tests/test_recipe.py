@@ -598,6 +598,7 @@ def test_the_command_line_offers_what_fit_takes():
     parser = build_parser()._subparsers._group_actions[0].choices["fit"]
     offered = {action.dest for action in parser._actions} - {
         "help",
+        "help_all",
         "dropout",
         "gpus",
         "hosts",

@@ -195,7 +195,7 @@ def _add_model(parser, usual=DEFAULT_MODEL):
 
 def _add_outputs(parser, **texts):
     for name, text in texts.items():
-        parser.add_argument(_flag(name), default=None, metavar="OUT", help=text)
+        parser.add_argument(_flag(name), metavar="OUT", help=text)
 
 
 def _add_demo(parser):

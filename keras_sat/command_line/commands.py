@@ -60,23 +60,13 @@ def _flag(name):
 
 
 def run_caption(
-    images,
-    model,
-    recursive,
-    as_json,
-    maps,
-    encoder_weights=None,
-    say=None,
-    min_confidence=None,
-    plot=None,
-    html=None,
-    gif=None,
-    **options,
+    images, model, recursive, as_json, maps, encoder_weights=None, say=None, min_confidence=None, **options
 ):
     """Print a caption for each picture, or read the one that is given; name unreadable pictures at the end."""
     from data_utils.images import find_pictures
     from data_utils.progress import Progress
 
+    places = {option: options.pop(option) for option in ("plot", "html", "gif") if option in options}
     if maps and not as_json:
         raise ValueError("--maps requires --json; --plot draws them.")
     if min_confidence is not None:
@@ -96,7 +86,6 @@ def run_caption(
             "The captions of this model have no confidence: `keras-sat calibrate MODEL --data DATA` fits it. Several "
             f"models together have none. Received: --min-confidence {min_confidence:g}"
         )
-    places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
     drawings = drawing_paths(places, paths)
     unreadable = []
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # a terminal that does not show the captions
@@ -299,18 +288,7 @@ def _why_unreadable(path, error):
     return reason if path in reason else f"{path}: {reason}"
 
 
-def run_evaluate(
-    model,
-    data,
-    captions=None,
-    encoder_weights=None,
-    json=None,
-    csv=None,
-    coco_results=None,
-    gallery=None,
-    grounding=False,
-    **options,
-):
+def run_evaluate(model, data, captions=None, encoder_weights=None, grounding=False, **options):
     """Score a captioner, or captions, and write what was asked for."""
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
@@ -318,16 +296,19 @@ def run_evaluate(
         raise ValueError("--grounding requires --boxes, except with --data scenes.")
     if "boxes" in options and not grounding:
         raise ValueError("--boxes is for --grounding: pass both, or neither.")
-    page = None if gallery is None else Path(gallery) / "index.html"
-    places = {"json": json, "csv": csv, "coco-results": coco_results, "gallery": page}
-    make_places([(option, path) for option, path in places.items() if path is not None])
+    outputs = ("json", "csv", "coco_results", "gallery")
+    places = {output: Path(options.pop(output)).expanduser() for output in outputs if output in options}
+    if "gallery" in places:
+        places["gallery"] /= "index.html"
+    make_places(list(places.items()))
     if captions is None:
         if "cache_dir" in options:
             options["cache"] = options.pop("cache_dir")
-        keep_results = gallery is not None or (grounding and "boxes" not in options)
+        keep_results = "gallery" in places or (grounding and "boxes" not in options)
         table = evaluate(_captioner_of(model, encoder_weights, data), data, keep_results=keep_results, **options)
     else:
-        of_captioner = {"model": model, "encoder_weights": encoder_weights, "gallery": gallery, "grounding": grounding}
+        of_captioner = {"model": model, "encoder_weights": encoder_weights, "grounding": grounding}
+        of_captioner["gallery"] = "gallery" in places
         further = [name for name in options if name not in ("data_dir", "split", "split_seed", "beside")]
         further += [name for name, value in of_captioner.items() if value]
         if further:
@@ -340,18 +321,18 @@ def run_evaluate(
         grounded = ground_scenes(table.images, table.results, word_classes=None)
         print(f"\n{grounded}")
         table.statistics["grounding"] = grounded.to_dict()
-    for path, write in ((json, table.to_json), (csv, table.to_csv), (coco_results, table.to_coco_results)):
-        if path is not None:
-            write(path)
-    if page is not None:
-        _write_gallery(table, page)
+    for output, path in places.items():
+        if output == "gallery":
+            print(f"gallery: {visible(_gallery_of(table, path))}")
+        else:
+            getattr(table, f"to_{output}")(path)
 
 
-def _write_gallery(table, path):
+def _gallery_of(table, path):
     from keras_sat.pictures.gallery import gallery
     from keras_sat.scoring.evaluate import NUM_REFERENCES
 
-    page = gallery(
+    return gallery(
         table.results,
         path,
         images=[image.image_path for image in table.images],
@@ -359,7 +340,6 @@ def _write_gallery(table, path):
         references=[image.captions[:NUM_REFERENCES] for image in table.images],
         title=f"Captions of {table.settings['data']}, split {table.settings['split']}",
     )
-    print(f"gallery: {visible(page)}")
 
 
 def run_compare(first, second):

@@ -62,7 +62,7 @@ def drawing_names(paths):
 
 
 def make_places(places):
-    """Make the folders of files, a list of (option, path); raise an error if one could not be written at the end.
+    """Make the folders of files, a list of (flag, path); raise an error if one could not be written at the end.
 
     What killed commands have left of these files is removed.
     """
