@@ -982,7 +982,7 @@ def test_impossible_requests(eight, tmp_path):
             captioner.caption_features(features, **{name: 0})
     assert captioner.caption_features(features, num_beams=np.int64(1), temperature=np.float32(0.5))
     for options, received in (({"num_beams": 2}, "num_beams=2"), ({"length_penalty": 0.5}, "length_penalty=0.5")):
-        with pytest.raises(ValueError, match=rf"leave out one or the other. Received: temperature=1.0 with {received}"):
+        with pytest.raises(ValueError, match=rf"leave out one or the other. Received: temperature=1.0, {received}"):
             captioner.caption_features(features, temperature=1.0, **options)
     with pytest.raises(ValueError, match=r"`length_penalty` must be a number of at least 0. Received: .*='x'"):
         captioner.caption_features(features, num_beams=1, length_penalty="x")

@@ -83,8 +83,8 @@ def run_caption(
     has_confidence = fast.has_confidence if fast else captioner.confidence is not None
     if min_confidence is not None and not has_confidence:
         raise ValueError(
-            "The captions of this model have no confidence: `keras-sat calibrate MODEL --data DATA` fits it. Several "
-            f"models together have none. Received: --min-confidence {min_confidence:g}"
+            "This model's captions have no confidence: `keras-sat calibrate MODEL --data DATA` fits it. Captions of "
+            f"several models have none. Received: --min-confidence {min_confidence:g}"
         )
     drawings = drawing_paths(places, paths)
     unreadable = []
@@ -442,9 +442,9 @@ def run_export(model, directory, tflite, web, runtime, encoder_weights=None, **o
     from keras_sat.captioner import Captioner
 
     if web and tflite:
-        raise ValueError("A page has its own file for LiteRT: leave out --web or --tflite.")
+        raise ValueError("A page has its own file for LiteRT, --tflite is for programs: leave out one of the two.")
     if runtime is not None and not web:
-        raise ValueError("--runtime has no effect without --web: pass both, or neither.")
+        raise ValueError("--runtime has no effect without --web: pass --web too.")
     captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
     if web:
         from keras_sat.web.folder import size_of_page, write_page
