@@ -421,7 +421,7 @@ def run_calibrate(
     folder = model_directory(model)
     if output_dir is None and folder.parent == PRETRAINED:
         raise ValueError(
-            f"A bundled model is not changed: pass a folder for a copy as --output-dir. Received: {visible(model)}"
+            f"A bundled model stays as it is: pass a folder for a copy as --output-dir. Received: {visible(model)}"
         )
     if report is not None:
         make_places([("json", report)])
