@@ -1,7 +1,7 @@
 """The command line: `python -m keras_sat COMMAND`, installed as `keras-sat`.
 
-TensorFlow is imported by the commands that compute, so that help answers at once. Bad use and bad input end in one
-line on standard error and exit status 2.
+Only the commands import TensorFlow: help answers at once. Bad use and bad input end in one line on standard error and
+exit status 2.
 """
 
 import functools
@@ -10,6 +10,7 @@ import sys
 import warnings
 
 from data_utils.quiet import import_tensorflow
+from keras_sat.checks import STOPPED_EARLY
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.command_line.commands import COMMANDS
 from keras_sat.command_line.messages import ctrl_c_noted, is_ctrl_c, say_what_is_kept, say_what_is_wrong, show_warning
@@ -20,16 +21,17 @@ def main(argv=None):
     arguments = vars(build_parser().parse_args(argv))
     command = arguments.pop("command")
     warnings.showwarning = functools.partial(show_warning, command)
-    for stream in (sys.stdout, sys.stderr):  # a console that lacks a letter must not end a training
+    warnings.filterwarnings("ignore", message=STOPPED_EARLY)  # it is said below
+    for stream in (sys.stdout, sys.stderr):  # a console without a letter must not end a training
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     with ctrl_c_noted() as pressed:
         try:
-            os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever else is usual on this computer
+            os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever Keras' own settings say
             if command != "caption":  # which imports it where it needs it
                 import_tensorflow()
             if pressed:
-                raise KeyboardInterrupt  # that an import has passed over
+                raise KeyboardInterrupt  # an import has swallowed it
             COMMANDS[command](**arguments)
         except KeyboardInterrupt as stop:
             return say_what_is_kept(command, str(stop))

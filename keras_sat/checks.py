@@ -1,66 +1,52 @@
-"""Checks of what a user passes, mostly numbers: each raises a ValueError with the argument and what was expected."""
+"""Checks of arguments that several modules share, and the error that names an argument."""
 
+import contextlib
 import difflib
-import functools
-import inspect
-import math
-import numbers
 
 from data_utils.foreign_text import brief
 
-# What a training says that Ctrl-C has ended before there was anything to keep.
 STOPPED_EARLY = "Stopped before the first epoch was complete: no epoch is kept."
-NO_EPOCH = "no epoch was complete. The same command begins the training anew; features that were built are kept."
-# Where the argument encoder_weights is passed in Python; the command line has one option, and leaves this out.
-WHOSE_ENCODER_WEIGHTS = " of Captioner, Captioner.load, Captioner.from_pretrained or fit"
 
 
-def check_options(options, *functions, beside=(), also=()):
-    """Raise ValueError for options that no function has, and guess which one was meant.
+class ArgumentError(ValueError):
+    """A ValueError about arguments, which can be shown with other names for them, such as --num-beams.
 
     Args:
-        options: dict, or names.
-        *functions: the first one was called with the options; it passes on what it does not know to the others.
-        beside: arguments of the functions that are no options here.
-        also: further options.
+        problem: what is wrong, in a sentence.
+        expected: what the first argument must be: "above 0".
+        way_out: what to pass instead as the first argument: "its path".
+        **received: the arguments, with their values.
     """
-    known = {name: None for function in functions for name in inspect.signature(function).parameters}
-    known = [name for name in known if name not in ("self", "kwargs", *beside)] + list(also)
-    for name in options:
-        if name not in known:
-            hint = near_name(name, known) or f" Expected one of: {', '.join(known)}."
-            raise ValueError(f"{functions[0].__name__} has no such option.{hint} Received: {name}")
+
+    def __init__(self, problem="", *, expected="", way_out="", **received):
+        self.problem, self.expected, self.way_out, self.received = problem, expected, way_out, received
+        super().__init__(self.text({}))
+
+    def text(self, names):
+        """Return the message; `names` is a dict from arguments to the names to show for them."""
+        called = [names.get(name, name) for name in self.received]
+        parts = [self.problem] if self.problem else []
+        parts += [f"`{called[0]}` must be {self.expected}."] if self.expected else []
+        parts += [f"Pass {self.way_out} as `{called[0]}`."] if self.way_out else []
+        received = (f"{name}={brief(value)}" for name, value in zip(called, self.received.values()))
+        return " ".join([*parts, f"Received: {', '.join(received)}"])
+
+
+@contextlib.contextmanager
+def argument_called(name, shown):
+    """Within the block, an ArgumentError about the argument `name` is about the argument `shown`."""
+    try:
+        yield
+    except ArgumentError as error:
+        received = {shown if key == name else key: value for key, value in error.received.items()}
+        fields = {"expected": error.expected, "way_out": error.way_out}
+        raise ArgumentError(error.problem, **fields, **received) from None
 
 
 def near_name(name, known):
-    """Return " Did you mean num_beams?" for a misspelt name, or "" where no known one is near it."""
+    """Return " Did you mean num_beams?" for a misspelt name, or "" where no known one is close to it."""
     near = difflib.get_close_matches(name, sorted(known), n=1)
     return f" Did you mean {near[0]}?" if near else ""
-
-
-def with_known_options(*further):
-    """Return a decorator: what a function, and those that it passes options on to, does not know is a ValueError."""
-
-    def decorate(function):
-        @functools.wraps(function)
-        def checked(*arguments, **options):
-            check_options(options, function, *further)
-            return function(*arguments, **options)
-
-        return checked
-
-    return decorate
-
-
-def check_learning_rate(learning_rate):
-    """Raise ValueError for a learning rate that is no number above 0, no schedule and no function."""
-    if callable(learning_rate):  # as Keras' schedules are
-        return
-    if not isinstance(learning_rate, numbers.Real) or not 0 < learning_rate < math.inf:
-        raise ValueError(
-            "`learning_rate` must be above 0: a number such as 0.0004, or a schedule of Keras. "
-            f"Received: learning_rate={brief(learning_rate)}"
-        )
 
 
 def check_axes(ax):

@@ -1,6 +1,6 @@
-"""The options of a captioner, a search and a training: one line for each, with its default, its meaning and its bound.
+"""The options of a captioner, a search and a training: each one once, with its kind, default, meaning and bound.
 
-Python and the command line take them from here: signatures, checks, documentation, flags, and the record of a training.
+Signatures, checks, documentation, command-line flags and the record of a training are made from these lines.
 """
 
 import dataclasses
@@ -13,160 +13,132 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from data_utils.foreign_text import brief
-from keras_sat.checks import check_learning_rate, near_name
+from keras_sat.checks import ArgumentError, near_name
 
-# The names of what stands in `keras_sat.model`, which would bring TensorFlow along; a test compares them.
+# The names in the dicts of `keras_sat.model`, which would import TensorFlow; a test compares them.
 ENCODER_NAMES = ("vgg16", "vgg19", "resnet50", "mobilenet_v2", "efficientnet_b0", "efficientnet_lite0")
 ENCODER_NAMES += ("efficientnet_lite2", "tiny")
 ATTENTION_NAMES = ("soft", "hard", "none")
 SCORING_NAMES = ("additive", "dot", "bilinear")
 CELL_NAMES = ("lstm", "gru")
+DTYPES = ("float32", "mixed_bfloat16", "auto")
 # What a CaptionResult may say of each word beyond the paper, by names that its decoder gives; see `extras` there.
 EXTRAS = {
     "from_photo": "How much of what attention gave for each word came from the photo, (words,), from 0 to 1; the rest "
     "came from what the network remembers. None without a sentinel."
 }
+# The kinds of options, with their headings in the help. A trained captioner keeps what is "encoder" or "architecture".
+KINDS = {
+    "training": "Training",  # of all epochs
+    "words": "Training on words",  # the first epochs, with cross-entropy
+    "consistency": "Feature consistency epochs",
+    "rewards": "Self-critical epochs",
+    "loss": "Attention and loss",
+    "search": "Search",
+    "photos": "What the encoder sees",
+    "encoder": "Encoder",
+    "architecture": "Network",
+}
+# The options that a user of `fit` needs first, besides those about data, folders and what to start from.
+FIRST = ("encoder", "encoder_weights", "attention", "epochs", "batch_size", "learning_rate", "seed")
 MOST = 2**31 - 1  # TensorFlow counts no further
-MOST_WORDS = 10_000  # of a caption: memory for all of them is taken at once
-MOST_SEED = 2**32 - 1  # that Keras and numpy take
+MOST_WORDS = 10_000  # of a caption: memory for all of them is allocated at once
+MOST_SEED = 2**32 - 1  # for Keras and numpy
 ANY_COUNT = 2**63 - 1
 
 
-# === What an option may be ===
+# === Bounds ===
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What an option may be.
+    """The values that an option may have.
 
     Attributes:
-        check: function of the name and the value of an option: it raises a ValueError for what may not be.
-        kind: what the command line makes of a word: int, float, str or bool; None: it has no such option.
-        choices: the words that the command line offers; () where any may be right.
-        takes_none: whether None may be.
+        expected: what a message expects, such as "above 0", or a function of the value that returns it.
+        is_valid: function of a value.
+        kind: how the command line reads a word: int, float, str or bool; None: there is no flag.
+        choices: the words that the command line offers; () where any may be valid.
+        takes_none: whether None is valid.
     """
 
-    check: Callable
+    expected: str | Callable
+    is_valid: Callable
     kind: type | None = str
     choices: tuple = ()
     takes_none: bool = False
+
+    def check(self, name, value):
+        """Raise an ArgumentError for a value that is not valid."""
+        if (value is None and self.takes_none) or self.is_valid(value):
+            return
+        raise ArgumentError(
+            expected=self.expected(value) if callable(self.expected) else self.expected, **{name: value}
+        )
 
 
 def count(least=1, most=MOST):
     """A whole number from `least` to `most`."""
 
-    def check(name, value):
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-            raise ValueError(f"`{name}` must be a whole number of at least {least}. Received: {name}={brief(value)}")
-        if value > most:
-            raise ValueError(f"`{name}` must be a whole number of at most {most}. Received: {name}={brief(value)}")
+    def expected(value):
+        is_above = isinstance(value, numbers.Integral) and value > most
+        return f"a whole number of {f'at most {most}' if is_above else f'at least {least}'}"
 
-    return Bound(check, int)
+    def is_valid(value):
+        return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= value <= most
 
-
-def whole_number():
-    """Any whole number."""
-    return Bound(_check_number("a whole number", lambda value: True, numbers.Integral), int)
+    return Bound(expected, is_valid, int)
 
 
-def at_least_zero():
-    """A number of at least 0."""
-    return Bound(_check_number("a number of at least 0", lambda value: 0 <= value < math.inf), float)
+def _number(expected, is_within):
+    return Bound(expected, lambda value: isinstance(value, numbers.Real) and is_within(value), float)
 
 
-def pixels():
-    """A number of pixels, from 0 to 100."""
-    return Bound(_check_number("a number from 0 to 100", lambda value: 0 <= value <= 100), float)
-
-
-def above_zero():
-    """A number above 0."""
-    return Bound(_check_number("above 0", lambda value: 0 < value < math.inf), float)
-
-
-def share():
-    """A number from 0 to below 1."""
-    return Bound(_check_number("a share from 0 to below 1", lambda value: 0 <= value < 1), float)
-
-
-def probability():
-    """A number from 0 to 1."""
-    return Bound(_check_number("a number from 0 to 1", lambda value: 0 <= value <= 1), float)
-
-
-def part():
-    """A number above 0, at most 1."""
-    return Bound(_check_number("above 0 and at most 1", lambda value: 0 < value <= 1), float)
-
-
-def _check_number(expected, is_within, kind=numbers.Real):
-    """Return the check of a Bound: a number of that kind, for which `is_within` is true."""
-
-    def check(name, value):
-        if not isinstance(value, kind) or not is_within(value):
-            raise ValueError(f"`{name}` must be {expected}. Received: {name}={brief(value)}")
-
-    return check
-
-
-def a_learning_rate():
-    """A number above 0, or a schedule of Keras."""
-    return Bound(lambda name, value: check_learning_rate(value), float)
-
-
-def a_flag():
-    """True or False."""
-
-    def check(name, value):
-        if type(value).__name__ not in ("bool", "bool_"):  # numpy's too
-            raise ValueError(f"Expected True or False. Received: {name}={brief(value)}")
-
-    return Bound(check, bool)
+whole_number = Bound("a whole number", lambda value: isinstance(value, numbers.Integral), int)
+at_least_zero = _number("a number of at least 0", lambda value: 0 <= value < math.inf)
+above_zero = _number("above 0", lambda value: 0 < value < math.inf)
+pixels = _number("a number from 0 to 100", lambda value: 0 <= value <= 100)
+probability = _number("a number from 0 to 1", lambda value: 0 <= value <= 1)
+fraction = _number("a fraction from 0 to below 1", lambda value: 0 <= value < 1)
+positive_fraction = _number("above 0 and at most 1", lambda value: 0 < value <= 1)
+a_learning_rate = Bound(
+    "above 0: a number such as 0.0004, or a schedule of Keras",
+    lambda value: callable(value) or above_zero.is_valid(value),
+    float,
+)
+flag = Bound("True or False", lambda value: type(value).__name__ in ("bool", "bool_"), bool)  # numpy's too
 
 
 def one_of(*choices):
     """One of these words."""
-
-    def check(name, value):
-        if not isinstance(value, str) or value not in choices:
-            raise ValueError(f"Expected one of: {', '.join(choices)}. Received: {name}={brief(value)}")
-
-    return Bound(check, str, choices)
+    return Bound(
+        f"one of: {', '.join(choices)}", lambda value: isinstance(value, str) and value in choices, str, choices
+    )
 
 
-def name_in(module, registry, *listed):
-    """A name in a dict of `keras_sat.model`, which is only looked at for names that are not listed here.
+def name_in(module, registry, listed):
+    """A name in a dict of a module of `keras_sat.model`, which is imported only for names that are not `listed`."""
 
-    Args:
-        module: of the dict.
-        registry: the name of the dict.
-        *listed: the names that the command line offers: those that come with keras_sat.
-    """
+    def names():
+        return getattr(importlib.import_module(f"keras_sat.model.{module}"), registry)
 
-    def check(name, value):
-        if value in listed:
-            return
-        names = getattr(importlib.import_module(module), registry)
-        if not isinstance(value, str) or value not in names:
-            raise ValueError(f"Expected one of: {', '.join(names)}. Received: {name}={brief(value)}")
+    def is_valid(value):
+        return isinstance(value, str) and (value in listed or value in names())
 
-    return Bound(check, str, listed)
+    return Bound(lambda value: f"one of: {', '.join(names())}", is_valid, str, listed)
 
 
 def an_encoder():
     """The name of an encoder, a keras.Model, or None."""
-    named = name_in("keras_sat.model.encoders", "ENCODERS", *ENCODER_NAMES)
+    named = name_in("encoders", "ENCODERS", ENCODER_NAMES)
 
-    def check(name, value):
-        if value is None or (not isinstance(value, str) and _is_keras_model(value)):
-            return
-        try:
-            named.check(name, value)
-        except ValueError as error:
-            raise ValueError(str(error).replace(". Received", ", or a keras.Model, or None. Received", 1)) from None
+    def is_valid(value):
+        return named.is_valid(value) if isinstance(value, str) else _is_keras_model(value)
 
-    return Bound(check, str, ENCODER_NAMES, takes_none=True)
+    def expected(value):
+        return f"{named.expected(value)}, or a keras.Model, or None"
+
+    return Bound(expected, is_valid, str, ENCODER_NAMES, takes_none=True)
 
 
 def _is_keras_model(value):
@@ -175,60 +147,60 @@ def _is_keras_model(value):
     return isinstance(value, keras.Model)
 
 
-def checked_by_keras(*offered):
-    """What Keras takes, and checks: the command line offers these."""
-    return Bound(lambda name, value: None, str, offered, takes_none=True)
-
-
-def checked_later(kind=None):
-    """What is checked where it is used, against the encoder or its features, or as a file."""
-    return Bound(lambda name, value: None, kind, takes_none=True)
+def unchecked(kind=None, *choices):
+    """Anything: it is checked where it is used, by Keras, against the encoder, or as a file."""
+    return Bound("", lambda value: True, kind, choices, takes_none=True)
 
 
 def optional(bound):
-    """None, or what another bound says."""
-
-    def check(name, value):
-        if value is not None:
-            bound.check(name, value)
-
-    return dataclasses.replace(bound, check=check, takes_none=True)
+    """None, or what another bound allows."""
+    return dataclasses.replace(bound, takes_none=True)
 
 
 # === Options ===
 
 
-def option(default, help, bound, *, none=""):
+def option(kind, default, help, bound, *, none="", none_is_unset=False):
     """Return a field of Options.
 
     Args:
-        default: where none is given.
-        help: what it means, in a line.
+        kind: a name in KINDS.
+        default: of the option.
+        help: its meaning, in a line.
         bound: Bound.
-        none: what None means, in a few words.
+        none: the meaning of None, in a few words.
+        none_is_unset: whether None, given to `fit`, leaves the option to presets and defaults. It does so too where the
+            bound does not take None.
     """
-    return dataclasses.field(default=default, metadata={"help": help, "bound": bound, "none": none})
+    unset = none_is_unset or not bound.takes_none
+    metadata = {"kind": kind, "help": help, "bound": bound, "none": none, "none_is_unset": unset}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+training, words, consistency, rewards, loss, search, photos, of_encoder, architecture = (
+    functools.partial(option, kind) for kind in KINDS
+)
 
 
 class Options:
-    """A frozen dataclass whose fields are made by `option`; whoever makes one has it checked."""
+    """A frozen dataclass whose fields are made by `option`; its values are checked when it is made."""
 
     def __post_init__(self):
         self.check(**self.to_dict())
         self.check_together()
 
     def check_together(self):
-        """Refuse what concerns two options or more."""
+        """Reject values that do not fit together."""
 
     @classmethod
-    def of(cls, called, given):
-        """Return the options that were given to what is called so; a name that is not known is a ValueError."""
-        refuse_unknown(called, given, cls.names())
+    def of(cls, called, given, also=()):
+        """Return the options that were given to a function of this name, which also takes the arguments `also`."""
+        refuse_unknown(called, given, [*cls.names(), *also])
         return cls(**given)
 
     @classmethod
     def check(cls, **some):
-        """Refuse values out of bounds, of these options alone."""
+        """Reject values out of bounds, of these options alone."""
         fields = cls.fields()
         for name, value in some.items():
             fields[name].metadata["bound"].check(name, value)
@@ -239,9 +211,9 @@ class Options:
         return {field.name: field for field in dataclasses.fields(cls)}
 
     @classmethod
-    def names(cls):
-        """Return the names of the options."""
-        return tuple(cls.fields())
+    def names(cls, *kinds):
+        """Return the names of the options, or of those of some kinds."""
+        return tuple(name for name, field in cls.fields().items() if not kinds or field.metadata["kind"] in kinds)
 
     @classmethod
     def defaults(cls):
@@ -257,262 +229,217 @@ class Options:
 class DecoderOptions(Options):
     """Options of CaptionDecoder.
 
-    With `dropout_words` the next word must be seen in the photo, not guessed from those before it. Hard attention
-    draws places while training; in a search it uses the expectation, unless it is asked to draw.
+    `dropout_words` makes the decoder see the next word in the photo instead of guessing it from the words before. Hard
+    attention draws places in training; a search uses its expectation unless asked to draw.
     """
 
-    attention: str = option(
-        "soft", "where the decoder looks", name_in("keras_sat.model.selections", "ATTENTIONS", *ATTENTION_NAMES)
+    attention: str = loss("soft", "where the decoder looks", name_in("selections", "ATTENTIONS", ATTENTION_NAMES))
+    scoring: str = architecture(
+        "additive", "how attention scores a region", name_in("scorings", "SCORINGS", SCORING_NAMES)
     )
-    scoring: str = option(
-        "additive",
-        "how attention scores a region: additive is Bahdanau's",
-        name_in("keras_sat.model.scorings", "SCORINGS", *SCORING_NAMES),
+    cell: str = architecture("lstm", "of the recurrent layers", name_in("cells", "CELLS", CELL_NAMES))
+    num_layers: int = architecture(1, "recurrent layers; attention reads the top one", count())
+    embedding_dim: int = architecture(512, "length of a word vector, m of the paper", count())
+    hidden_dim: int = architecture(512, "size of the recurrent layers, n of the paper", count())
+    attention_dim: int = architecture(512, "size of the hidden layer of additive attention", count())
+    context_gate: bool = architecture(True, "multiply the context by beta_t; without attention there is no gate", flag)
+    deep_output: bool = architecture(True, "equation (7); else one layer on state and context", flag)
+    readout_activation: Any = architecture(
+        None, "of the readout: tanh in the released code", unchecked(str, "tanh", "relu"), none="none, as in the paper"
     )
-    cell: str = option("lstm", "of the recurrent layers", name_in("keras_sat.model.cells", "CELLS", *CELL_NAMES))
-    num_layers: int = option(1, "recurrent layers; attention reads the top one", count())
-    embedding_dim: int = option(512, "length of a word's vector, m of the paper", count())
-    hidden_dim: int = option(512, "size of the recurrent layers, n of the paper", count())
-    attention_dim: int = option(512, "size of the hidden layer of additive attention", count())
-    context_gate: bool = option(True, "multiply the context by beta_t; without attention there is no gate", a_flag())
-    deep_output: bool = option(True, "equation (7); without: state and context side by side, one layer", a_flag())
-    readout_activation: Any = option(
-        None,
-        "of the readout: tanh in the released code",
-        checked_by_keras("tanh", "relu"),
-        none="none, as in the paper",
-    )
-    dropout_embedding: float = option(0.0, "share of the numbers in word vectors that is dropped", share())
-    dropout_words: float = option(0.0, "share of whole words dropped before the one that is predicted", share())
-    dropout_before_readout: float = option(0.5, "share of h_t that is dropped before the readout", share())
-    dropout_after_readout: float = option(0.5, "share of the readout that is dropped before the words", share())
-    seed: int = option(0, "of all that is drawn: dropout, attention that samples, coins", whole_number())
+    dropout_embedding: float = training(0.0, "dropout rate inside word vectors", fraction)
+    dropout_words: float = training(0.0, "dropout rate of whole input words", fraction)
+    dropout_before_readout: float = training(0.5, "dropout rate of h_t before the readout", fraction)
+    dropout_after_readout: float = training(0.5, "dropout rate of the readout", fraction)
+    seed: int = training(0, "of dropout, sampled attention and coins", whole_number)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionerOptions(DecoderOptions):
-    """Options of Captioner, those of its decoder included."""
+    """Options of Captioner, including those of its decoder."""
 
-    encoder: Any = option("vgg16", "from photos to a grid of features", an_encoder(), none="only features are given")
-    encoder_layer: str = option(
-        None, "the layer whose grid is used", checked_later(str), none="the encoder's usual one"
+    encoder: Any = of_encoder(
+        "vgg16", "from photos to a grid of features", an_encoder(), none="only features are given", none_is_unset=True
     )
-    encoder_weights: Any = option(
-        "imagenet",
-        'a weights file to use instead of the download, or "bundled": what the bundled captioner has made of it',
-        checked_later(str),
-        none="random ones",
+    encoder_layer: str = of_encoder(
+        None, "the layer whose grid is used", unchecked(str), none="the encoder's default", none_is_unset=True
     )
-    encoder_training: str = option(
+    encoder_weights: Any = of_encoder(
+        "imagenet", 'a file, or "bundled": those of the bundled captioner', unchecked(str), none="random weights"
+    )
+    encoder_training: str = architecture(
         None,
-        "frozen: never trained; fine-tuned: trained along; scratch: along, from random weights",
+        "frozen: not trained; fine-tuned: trained with the decoder; scratch: from random weights",
         optional(one_of("frozen", "fine-tuned", "scratch")),
         none="scratch for tiny, else frozen",
+        none_is_unset=True,
     )
-    trained_up_to: str = option(
-        None, "train the encoder's layers behind encoder_layer, up to this one", checked_later(str), none="train none"
+    trained_up_to: str = architecture(
+        None, "train a frozen encoder's layers after encoder_layer, up to this one", unchecked(str), none="train none"
     )
-    image_size: Any = option(
-        None, "side of the square that photos are stretched to", checked_later(int), none="the encoder's usual one"
+    image_size: Any = of_encoder(
+        None, "resize photos to a square of this side", unchecked(int), none="the encoder's default", none_is_unset=True
     )
-    grid: str = option(
-        None,
-        "rows and columns of the encoder's grid, such as 14x14: finer than usual, its last strides become dilation",
-        checked_later(str),
-        none="the encoder's usual ones",
+    grid: str = photos(
+        None, "rows and columns of features, such as 14x14, by dilation", unchecked(str), none="the encoder's default"
     )
-    grid_shape: tuple = option(
-        None, "(rows, columns) of the features", checked_later(), none="ask the encoder, or guess"
+    grid_shape: tuple = architecture(None, "(rows, columns) of the features", unchecked(), none="the encoder's")
+    photo_blur: float = photos(
+        None, "blur photos by so many pixels, such as 1", optional(pixels), none="0, or that of bundled weights"
     )
-    photo_blur: float = option(
-        None,
-        "blur photos first, with a Gaussian of so many pixels, such as 1: steadier captions",
-        optional(pixels()),
-        none="not at all; bundled encoder weights: as they were trained",
+    normalise_features: bool = architecture(False, "give each feature vector mean 0 and variance 1", flag)
+    feature_projection_dim: int = architecture(
+        None, "project features to this length", optional(count()), none="no projection"
     )
-    normalise_features: bool = option(False, "give each feature vector mean 0 and variance 1", a_flag())
-    feature_projection_dim: int = option(
-        None, "map each feature vector to one of this length first", optional(count()), none="leave them as they are"
+    feature_activation: Any = architecture(None, "of projected features", unchecked(str, "relu", "tanh"), none="none")
+    feature_dropout: float = training(0.0, "dropout rate of features", fraction)
+    attends: str = architecture(
+        "before", "look before reading the last word, as in the paper, or after", one_of("before", "after")
     )
-    feature_activation: Any = option(
-        None, "of the vectors that were mapped so", checked_by_keras("relu", "tanh"), none="they stay as they are"
-    )
-    feature_dropout: float = option(0.0, "share of the numbers in features that is dropped", share())
-    attends: str = option(
-        "before",
-        "when it looks: before it has read the last word, as in the paper, or after",
-        one_of("before", "after"),
-    )
-    sentinel: bool = option(False, "let it look at what it remembers instead of the photo (Lu et al., 2017)", a_flag())
-    attention_penalty_weight: float = option(0.33, "lambda of the paper's penalty, equation (14)", at_least_zero())
-    guide_weight: float = option(
-        0.0, "lead attention to where words are, which detectors learn from captions; .5 is usual", at_least_zero()
-    )
-    box_weight: float = option(0.0, "lead attention onto the boxes of what words name, see `boxes`", at_least_zero())
-    label_smoothing: float = option(0.0, "share of the target's probability spread over the vocabulary", share())
-    num_samples: int = option(1, "hard attention: draws for each caption, N of equation (12)", count())
-    reward_weight: float = option(0.1, "hard attention: lambda_r", at_least_zero())
-    entropy_weight: float = option(0.002, "hard attention: lambda_e", at_least_zero())
-    expectation_probability: float = option(
-        0.5, "hard attention: how often the expectation replaces the sample", probability()
-    )
-    expectation_for: str = option("image", "hard attention: what that coin is tossed for", one_of("image", "pass"))
-    use_baseline: bool = option(True, "hard attention: subtract the moving average b from log p", a_flag())
-    length_penalty: float = option(0.0, "of its searches: above 0 favours longer captions", at_least_zero())
-    no_repeat_ngram: int = option(
-        0, "of its searches: no caption says so many words in a row twice; 0 lets it, 3 is usual", count(0, MOST_WORDS)
-    )
+    sentinel: bool = architecture(False, "let attention choose memory over the photo (Lu et al., 2017)", flag)
+    attention_penalty_weight: float = loss(0.33, "lambda of the penalty in equation (14)", at_least_zero)
+    guide_weight: float = loss(0.0, "supervise attention with word detectors; try 0.5", at_least_zero)
+    box_weight: float = loss(0.0, "supervise attention with boxes of phrases", at_least_zero)
+    label_smoothing: float = loss(0.0, "fraction of the probability spread over the vocabulary", fraction)
+    num_samples: int = loss(1, "hard attention: draws for each caption, N of equation (12)", count())
+    reward_weight: float = loss(0.1, "hard attention: lambda_r", at_least_zero)
+    entropy_weight: float = loss(0.002, "hard attention: lambda_e", at_least_zero)
+    expectation_probability: float = loss(0.5, "hard attention: how often it takes the expectation", probability)
+    expectation_for: str = loss("image", "hard attention: draw that coin for each", one_of("image", "pass"))
+    use_baseline: bool = loss(True, "hard attention: subtract the moving average b from log p", flag)
+    length_penalty: float = search(0.0, "above 0 favours longer captions", at_least_zero)
+    no_repeat_ngram: int = search(0, "no n-gram of this length occurs twice; 0: no limit; try 3", count(0, MOST_WORDS))
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions(Options):
-    """Options of a search for captions."""
+class BeamSearchOptions(Options):
+    """Options of greedy and beam search."""
 
-    num_beams: int = option(
-        None,
-        "captions in the making; 1 is greedy search",
-        optional(count()),
-        none="3, num_results if these are more, or drawn words",
+    num_beams: int = search(None, "1 is greedy search", optional(count()), none="3, or as many as the results")
+    max_length: int = search(20, "most words of a caption, `<end>` counted", count(1, MOST_WORDS))
+    length_penalty: float = search(
+        None, "above 0 favours longer captions", optional(at_least_zero), none="the captioner's own"
     )
-    max_length: int = option(20, "most words of a caption, `<end>` counted", count(1, MOST_WORDS))
-    length_penalty: float = option(
-        None, "above 0 favours longer captions", optional(at_least_zero()), none="the captioner's own"
-    )
-    no_repeat_ngram: int = option(
+    no_repeat_ngram: int = search(
         None,
-        "no caption says so many words in a row twice; 0 lets it",
+        "no n-gram of this length occurs twice; 0: no limit",
         optional(count(0, MOST_WORDS)),
         none="the captioner's own",
     )
-    num_results: int = option(
-        1, "captions for each photo, the further ones in `alternatives`; above 3 it widens the search", count()
+    allow_unknown: bool = search(False, "allow `<unk>` in captions", flag)
+
+    @property
+    def beams(self):
+        """The number of beams: 3 where none is given."""
+        return self.num_beams or 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(BeamSearchOptions):
+    """Options of a search for captions, or of drawing their words."""
+
+    num_results: int = search(1, "captions for each photo; more than 3 widen the search", count())
+    temperature: float = search(
+        None, "draw words; 1.0: from the model's distribution", optional(above_zero), none="search instead"
     )
-    temperature: float = option(
-        None,
-        "draw the words; 1.0 draws from the model's own distribution",
-        optional(above_zero()),
-        none="search instead",
+    top_k: int = search(None, "draw from the k most probable words only", optional(count()), none="from all")
+    top_p: float = search(
+        None, "draw from the fewest words of this probability", optional(positive_fraction), none="from all"
     )
-    top_k: int = option(None, "draw from the k most probable words only", optional(count()), none="from all")
-    top_p: float = option(
-        None, "draw from the fewest words that together have this probability", optional(part()), none="from all"
+    sample_attention: bool = search(False, "draw a region for each word, with hard attention", flag)
+    seed: int = search(
+        None, "of all that is drawn, with the photo's number", optional(count(0, ANY_COUNT)), none="a new one each time"
     )
-    allow_unknown: bool = option(False, "allow `<unk>` in captions", a_flag())
-    sample_attention: bool = option(
-        False, "let attention that draws places, such as hard, draw one for each word", a_flag()
-    )
-    seed: int = option(
-        None,
-        "of what is drawn; each photo has its own chance, by its number",
-        optional(count(0, ANY_COUNT)),
-        none="another one at each call",
-    )
-    first_photo: int = option(0, "the number of the first photo", count(0, ANY_COUNT))
-    batch_size: int = option(64, "photos captioned together", count())
+    first_photo: int = search(0, "the number of the first photo", count(0, ANY_COUNT))
+    batch_size: int = search(64, "photos in a batch", count())
 
     def check_together(self):
         if self.temperature is None and (self.top_k is not None or self.top_p is not None):
-            raise ValueError(f"Pass `temperature` to draw words. Received: top_k={self.top_k}, top_p={self.top_p}")
-        searched = self.num_beams not in (None, 1) or (self.length_penalty, self.no_repeat_ngram) != (None, None)
-        if self.temperature is not None and searched:
-            received = {name: getattr(self, name) for name in ("num_beams", "length_penalty", "no_repeat_ngram")}
-            received = ", ".join(f"{name}={value}" for name, value in received.items() if value is not None)
-            raise ValueError(
-                "With `temperature` words are drawn, and with num_beams, length_penalty and no_repeat_ngram they are "
-                "searched for: "
-                f"leave out one or the other. Received: temperature={self.temperature} with {received}"
+            raise ArgumentError("Pass `temperature` to draw words.", top_k=self.top_k, top_p=self.top_p)
+        names = ("num_beams", "length_penalty", "no_repeat_ngram")
+        searched = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.temperature is not None and searched and searched != {"num_beams": 1}:
+            raise ArgumentError(
+                f"`temperature` draws words, and {', '.join(searched)} is for a search: leave out one or the other.",
+                temperature=self.temperature,
+                **searched,
             )
         if self.temperature is None and self.num_results > self.beams:
-            raise ValueError(
-                "A search has as many results as beams at most. "
-                f"Received: num_results={self.num_results}, num_beams={self.beams}"
+            raise ArgumentError(
+                "A search has at most as many results as beams.", num_results=self.num_results, num_beams=self.beams
             )
 
     @property
     def beams(self):
-        """The number of beams of a search: where none is given, 3, or as many as there are to be results."""
-        return max(3, self.num_results) if self.num_beams is None else self.num_beams
+        """The number of beams: where none is given, 3, or as many as there are to be results."""
+        return self.num_beams or max(3, self.num_results)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerOptions(Options):
     """How the weights follow their gradients, see `Captioner.compile`."""
 
-    learning_rate: float = option(4e-4, "of an optimizer given by name", a_learning_rate())
-    clip_norm: float = option(
-        5.0, "bound of the norm of all gradients together", optional(above_zero()), none="no bound"
+    learning_rate: float = words(4e-4, "of the optimizer, if that is given by name", a_learning_rate)
+    clip_norm: float = training(5.0, "bound of the global gradient norm", optional(above_zero), none="no bound")
+    weight_decay: float = training(None, "weight decay of matrices", optional(at_least_zero), none="no decay")
+    average_momentum: float = training(
+        None, "keep a moving average of the weights, such as 0.998", optional(fraction), none="none"
     )
-    weight_decay: float = option(
-        None, "how fast matrices shrink by themselves", optional(at_least_zero()), none="not at all"
-    )
-    average_momentum: float = option(
-        None, "keep a moving average of the weights, such as 0.998", optional(share()), none="keep none"
-    )
-    encoder_rate: float = option(1.0, "share of the learning rate, of the encoder's layers that are trained", part())
-    first_layer_rate: float = option(
-        1.0, "share of encoder_rate, of the first of these layers; those between follow in even ratios", part()
+    encoder_rate: float = training(1.0, "fraction of the learning rate, for the encoder", positive_fraction)
+    first_layer_rate: float = training(
+        1.0, "fraction of that, for its first trained layer; it grows layer by layer", positive_fraction
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions(OptimizerOptions):
-    """How `keras_sat.fit` trains; an option that Captioner.compile has too means the same there."""
+    """How `keras_sat.fit` trains; an option that Captioner.compile also has means the same there."""
 
-    epochs: int = option(20, "passes over the training captions, at most", count(0))
-    batch_size: int = option(64, "captions in a batch, of all devices together", count())
-    group_by: str = option(
-        "length", "what shares a batch: captions of one length, or of a photo", one_of("length", "image")
-    )
-    seed: int = option(0, "of the weights, the order of the batches, and all else that is drawn", count(0, MOST_SEED))
-    deterministic: bool = option(False, "the same seed gives the same weights bit for bit; slower", a_flag())
-    optimizer: Any = option("adam", "its name, or one of Keras", checked_by_keras("adam", "adamw", "rmsprop", "sgd"))
-    schedule: str = option("constant", "of the learning rate: cosine falls to 0", one_of("constant", "cosine"))
-    warmup_steps: int = option(0, "updates in which the learning rate rises from 0", count(0))
-    num_views: int = option(1, "of each training photo: 2 with the mirrored one, more with parts of it", count())
-    photo_jitter: float = option(
-        0.0, "how much size, light and noise of training photos change, up to 1: steadier captions", probability()
-    )
-    patience: int = option(
-        5, "stop after so many epochs without a better BLEU-4 on dev", optional(count()), none="never"
-    )
-    min_count: int = option(1, "a word of the vocabulary occurs at least so often", count())
-    max_words: int = option(10_000, "size of the vocabulary, at most", optional(count()), none="keep all words")
-    expectation_epochs: int = option(0, "hard attention: epochs with expectations only, before it draws", count(0))
-    num_beams: int = option(1, "for the captions of the dev split after each epoch", count())
-    max_length: int = option(20, "most words of these captions", count(1, MOST_WORDS))
-    dtype: Any = option(
-        None,
-        "precision; auto takes mixed_bfloat16 where the processor or GPU has its products",
-        checked_by_keras("float32", "mixed_bfloat16", "auto"),
-        none="float32, or that of Keras",
+    epochs: int = words(20, "passes over the training captions, at most", count(0))
+    batch_size: int = training(64, "captions in a batch, over all devices", count())
+    group_by: str = words("length", "a batch has captions of one length, or of whole photos", one_of("length", "image"))
+    seed: int = training(0, "of the weights, the order of batches and all that is drawn", count(0, MOST_SEED))
+    deterministic: bool = training(False, "the same seed gives the same weights, bit for bit; slower", flag)
+    optimizer: Any = training("adam", "its name, or one of Keras", unchecked(str, "adam", "adamw", "rmsprop", "sgd"))
+    schedule: str = words("constant", "of the learning rate: cosine falls to 0", one_of("constant", "cosine"))
+    warmup_steps: int = words(0, "updates in which the learning rate rises from 0", count(0))
+    num_views: int = words(1, "of each training photo: 2 adds the mirrored photo, more add crops", count())
+    photo_jitter: float = training(0.0, "augment photos by size, light and noise, up to 1", probability)
+    patience: int = training(5, "stop after so many epochs without a better BLEU-4", optional(count()), none="never")
+    min_count: int = words(1, "fewest occurrences of a word in the vocabulary", count())
+    max_words: int = words(10_000, "size of the vocabulary, at most", optional(count()), none="keep all words")
+    expectation_epochs: int = words(0, "hard attention: epochs with the expectation before it draws", count(0))
+    num_beams: int = training(1, "for the captions of the dev split after each epoch", count())
+    max_length: int = training(20, "most words of these captions", count(1, MOST_WORDS))
+    dtype: Any = training(
+        None, "auto: mixed_bfloat16 if the hardware has it", unchecked(str, *DTYPES), none="that of Keras, float32"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SteadyOptions(Options):
-    """The further epochs of `keras_sat.fit` in which the encoder learns to see the same in photos that changed."""
+    """Further epochs of `keras_sat.fit` that train the encoder to give the same features of a photo that changes."""
 
-    steady_epochs: int = option(
-        0, "further epochs in which the encoder learns not to mind size, light and noise of photos", count(0)
-    )
-    steady_rate: float = option(1.5e-4, "their learning rate, which falls to 0", above_zero())
+    steady_epochs: int = consistency(0, "epochs in which the encoder learns to ignore size, light, noise", count(0))
+    steady_rate: float = consistency(1.5e-4, "their learning rate, which falls to 0", above_zero)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelfCriticalOptions(Options):
-    """The further epochs of `keras_sat.fit`, which have CIDEr as the reward of whole captions."""
+    """Further epochs of `keras_sat.fit` with CIDEr as the reward of whole captions."""
 
-    self_critical_epochs: int = option(0, "further epochs with CIDEr as the reward of whole captions", count(0))
-    self_critical_rate: float = option(5e-5, "their learning rate, which is constant", above_zero())
-    num_drawn: int = option(5, "captions drawn for each photo in these epochs", count())
-    reward_baseline: str = option("greedy", "what a drawn caption must beat", one_of("greedy", "others"))
-    drawing_temperature: float = option(0.5, "below 1 they are closer to those of a search", above_zero())
+    self_critical_epochs: int = rewards(0, "epochs with CIDEr as the reward of whole captions", count(0))
+    self_critical_rate: float = rewards(5e-5, "their learning rate, which is constant", above_zero)
+    num_drawn: int = rewards(5, "captions drawn for each photo in these epochs", count())
+    reward_baseline: str = rewards("greedy", "what a drawn caption must beat", one_of("greedy", "others"))
+    drawing_temperature: float = rewards(0.5, "below 1 they are closer to those of a search", above_zero)
 
     def check_together(self):
         if self.reward_baseline == "others" and self.num_drawn < 2:
-            raise ValueError(
-                "A single caption has no others to be compared with: draw more, or choose the greedy one. "
-                f"Received: num_drawn={self.num_drawn} with reward_baseline='others'"
+            raise ArgumentError(
+                "A single drawn caption has no others to be compared with: draw more, or choose the greedy baseline.",
+                num_drawn=self.num_drawn,
+                reward_baseline=self.reward_baseline,
             )
 
 
@@ -520,15 +447,13 @@ class SelfCriticalOptions(Options):
 
 
 def split_options(called, options, *classes, beside=()):
-    """Return which class each option belongs to; refuse one that no class has, and guess which one was meant.
+    """Return a dict of the options of each class, and one of those in `beside`; reject unknown names.
 
     Args:
         called: the name of what was called with the options.
         options: dict of options that were given.
         *classes: subclasses of Options; the first one that has an option gets it.
         beside: names of further arguments of what was called.
-
-    Returns: list of dicts, one for each class, and one for those in `beside`.
     """
     owners = [*(cls.names() for cls in classes), tuple(beside)]
     refuse_unknown(called, options, [name for names in owners for name in names])
@@ -548,11 +473,11 @@ def refuse_unknown(called, names, known):
 
 
 def with_options(*classes):
-    """Return a decorator that shows the options of these classes in the place of a function's `**options`.
+    """Return a decorator that shows the options of these classes in place of a function's `**options`.
 
-    They stand in its signature, which `help`, `inspect.signature` and editors read, and in its docstring, where lines
-    take the place of the entry "**options", or are added in the end. A class shows what its `__init__` takes. The
-    function is called as ever, with a dict of those that were given.
+    They appear in its signature, which `help`, `inspect.signature` and editors read, and in its docstring, in place of
+    the entry "**options" or at the end. Where they are of many kinds, those in FIRST are there, and the others follow
+    at the end, by kind. A class shows what its `__init__` takes. The function itself is not changed.
     """
 
     def decorate(target):
@@ -569,7 +494,7 @@ def with_options(*classes):
         ]
         first = sum(parameter.kind is not parameter.KEYWORD_ONLY for parameter in own)
         function.__signature__ = signature.replace(parameters=[*own[:first], *shown, *own[first:]])
-        target.__doc__ = _with_lines(target.__doc__, [described(name, field) for name, field in fields.items()])
+        target.__doc__ = _with_options(target.__doc__, fields)
         return target
 
     return decorate
@@ -589,22 +514,6 @@ def readable_options(options):
     return decorate
 
 
-def checks_options(*classes):
-    """Return a decorator: `with_options`, and a misspelt option is a ValueError that guesses which one was meant."""
-
-    def decorate(function):
-        @functools.wraps(function)
-        def checked(*arguments, **options):
-            refuse_unknown(function.__name__, options, known)
-            return function(*arguments, **options)
-
-        checked = with_options(*classes)(checked)
-        known = [name for name in inspect.signature(checked).parameters if name != "self"]
-        return checked
-
-    return decorate
-
-
 def described(name, field):
     """Return the line that documents an option."""
     none, default, choices = field.metadata["none"], field.default, field.metadata["bound"].choices
@@ -615,16 +524,28 @@ def described(name, field):
     return f"{name}: {field.metadata['help']}{none}.{choices} Default: {default!r}."
 
 
-def _with_lines(text, lines):
-    """Return a docstring with lines in the place of its entry "**options", or in the end."""
-    if text is None:  # python -OO keeps none
+def _with_options(text, fields):
+    """Return a docstring with options in place of its entry "**options", or at the end: dict from names to fields."""
+    if text is None:  # python -OO
         return None
-    before = text.split("\n")
-    place = next((n for n, line in enumerate(before) if line.lstrip().startswith("**options")), None)
+    kinds = [kind for kind in KINDS if any(field.metadata["kind"] == kind for field in fields.values())]
+    first, sections = list(fields), {}
+    if len(kinds) > 2:
+        first = [name for name in FIRST if name in fields]
+        for kind in kinds:
+            sections[f"{KINDS[kind]}:"] = [
+                name for name, field in fields.items() if field.metadata["kind"] == kind and name not in first
+            ]
+    before = inspect.cleandoc(text).split("\n")
+    place = next((number for number, line in enumerate(before) if line.lstrip().startswith("**options")), None)
     if place is None:
-        return "\n".join([inspect.cleandoc(text), "", "Options:", *(f"    {line}" for line in lines)])
-    indent = before[place][: len(before[place]) - len(before[place].lstrip())]
-    end = place + 1  # a long entry continues in lines that stand further to the right
-    while end < len(before) and before[end].startswith(f"{indent} "):
-        end += 1
-    return "\n".join([*before[:place], *(indent + line for line in lines), *before[end:]])
+        sections = {"Options:": first, **sections}
+    else:
+        indent = before[place][: len(before[place]) - len(before[place].lstrip())]
+        end = place + 1
+        while end < len(before) and before[end].startswith(f"{indent} "):  # the entry goes on
+            end += 1
+        before[place:end] = [indent + described(name, fields[name]) for name in first]
+    for heading, names in sections.items():
+        before += ["", heading, *(f"    {described(name, fields[name])}" for name in names)]
+    return "\n".join(before)

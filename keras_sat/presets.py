@@ -1,20 +1,20 @@
-"""Settings for whole trainings, by name: keyword arguments of `keras_sat.fit`; and the default encoder.
+"""Settings of whole trainings, by name: keyword arguments of `keras_sat.fit`; and the default encoder.
 
-`fit` takes those of the data set and the encoder, or of the data set, unless it is given another `preset`.
+Without a `preset`, `fit` takes that of the data set and the encoder, or of the data set.
 """
 
 from data_utils.quiet import import_tensorflow
 from keras_sat.installed import find_installed_weights
 from keras_sat.options import CaptionerOptions, SelfCriticalOptions, SteadyOptions, TrainingOptions, split_options
 
-LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first; the weights of both can be had
+LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first
 DEFAULT_MODEL = "flickr8k"  # the bundled captioner of photos
-MANY_PHOTOS = 3000  # with so many to train on, a captioner of one's own photos begins from scratch
-FEWEST_PHOTOS = 10  # with fewer to train on, there is little to be learnt, and `fit` says so
+MANY_PHOTOS = 3000  # with so many to train on, a captioner of one's own photos is trained from scratch
+FEWEST_PHOTOS = 10  # with fewer to train on, `fit` warns
 
 
 def preset(**settings):
-    """Return settings of `keras_sat.fit` as a dict; what is misspelt or out of bounds is an error where it stands."""
+    """Return settings of `keras_sat.fit` as a dict; a misspelt name or a value out of bounds is an error right here."""
     kinds = (TrainingOptions, SteadyOptions, SelfCriticalOptions, CaptionerOptions)
     *of_kinds, _ = split_options("A preset", settings, *kinds)
     for kind, of_kind in zip(kinds, of_kinds):
@@ -22,11 +22,10 @@ def preset(**settings):
     return settings
 
 
-# What is usual where a folder of one's own begins from the bundled captioner, and where these begin from scratch.
+# The defaults for photos of one's own that start from the bundled captioner.
 OWN_PHOTOS = preset(epochs=15, batch_size=16, learning_rate=1e-4, encoder_rate=0.1)
-FROM_SCRATCH = {name: TrainingOptions.defaults()[name] for name in OWN_PHOTOS}
 
-# For a few thousand photos: what keeps a decoder from learning them by heart.
+# For a few thousand photos: against overfitting.
 _FEW_PHOTOS = preset(
     normalise_features=True,
     feature_projection_dim=512,
@@ -46,7 +45,7 @@ _FEW_PHOTOS = preset(
     length_penalty=0.5,
 )
 
-# Attention that meets what its words name; with boxes of phrases, box_weight=1 as well.
+# For attention on what words name; with boxes of phrases, box_weight=1 as well.
 LOOKS_AT_WHAT_IT_NAMES = preset(
     attends="after",
     scoring="bilinear",
@@ -110,11 +109,7 @@ PRESETS = {
 
 
 def usual_encoder(data):
-    """Return the name of the encoder where none is named: it follows the data, and whether there is a GPU.
-
-    Args:
-        data: the name of the data set, or a list of CaptionedImage.
-    """
+    """Return the name of the default encoder for `data`, the name of a data set or a list of CaptionedImage."""
     if isinstance(data, str) and data == "scenes":
         return "tiny"
     return "vgg16" if has_gpu() else light_encoder()
@@ -125,25 +120,22 @@ def has_gpu():
 
 
 def light_encoder():
-    """Return the encoder for a computer without a GPU: EfficientNet-Lite0 where the package with its weights is."""
+    """Return the encoder for a computer without a GPU: EfficientNet-Lite0 if the package with its weights is there."""
     first, second = LIGHT_ENCODERS
     return first if find_installed_weights(first) else second
 
 
 def without_gpu(encoder):
     """Return the line that says why this encoder was taken."""
-    return (
-        f"no GPU is found: the encoder is {encoder}, about ten times as fast on a processor as vgg16, the paper's "
-        "kind, which you get by naming it"
-    )
+    return f"no GPU found: the encoder is {encoder}, about ten times as fast on a processor as vgg16 (--encoder vgg16)"
 
 
 def usual_preset(data, encoder=None):
-    """Return the name of the preset that suits a data set.
+    """Return the name of the preset for a data set.
 
     Args:
-        data: the name of the data set, or a list of CaptionedImage, which no preset is for.
-        encoder: its name, or a keras.Model; None: the usual one.
+        data: the name of the data set, or a list of CaptionedImage, which has none.
+        encoder: its name, or a keras.Model; None: the default one.
     """
     if not isinstance(data, str) or data not in PRESETS:
         return "default"
@@ -152,7 +144,7 @@ def usual_preset(data, encoder=None):
 
 
 def settings_with_place(name, options):
-    """Return the settings of a preset without those that the options leave no place for.
+    """Return the settings of a preset without those that the options rule out.
 
     Args:
         name: of the preset.
@@ -161,18 +153,19 @@ def settings_with_place(name, options):
     preset, encoder = PRESETS[name], options.get("encoder")
     training = preset.get("encoder_training", "scratch" if encoder == "tiny" else "frozen")
     training = options.get("encoder_training", training)
-    parts_encoder = training == "frozen" and ("encoder_layer" not in options or "trained_up_to" in options)
-    last_trained = options.get("trained_up_to", preset.get("trained_up_to") if parts_encoder else None)
+    can_train_top = training == "frozen" and ("encoder_layer" not in options or "trained_up_to" in options)
+    last_trained = options.get("trained_up_to", preset.get("trained_up_to") if can_train_top else None)
     trains_layers = training == "fine-tuned" or last_trained is not None
-    has_place = {
-        "encoder": False,  # named already, or `fit` takes the usual one by itself
-        "encoder_layer": parts_encoder,
-        "trained_up_to": parts_encoder,
-        "encoder_rate": trains_layers,
-        "first_layer_rate": trains_layers,
-        "photo_jitter": training != "frozen",  # whose features are made once
-        "steady_epochs": training != "frozen",
-        "grid": not {"image_size", "encoder_layer"} & options.keys(),  # for the whole encoder and the usual size
-        "guide_weight": options.get("group_by", preset.get("group_by")) == "image",
+    is_frozen = training == "frozen"  # its features are computed once
+    ruled_out = {
+        "encoder": True,  # named already, or `fit` takes the default itself
+        "encoder_layer": not can_train_top,
+        "trained_up_to": not can_train_top,
+        "encoder_rate": not trains_layers,
+        "first_layer_rate": not trains_layers,
+        "photo_jitter": is_frozen,
+        "steady_epochs": is_frozen,
+        "grid": bool({"image_size", "encoder_layer"} & options.keys()),  # it is for the whole encoder and its own size
+        "guide_weight": options.get("group_by", preset.get("group_by")) != "image",
     }
-    return {name: value for name, value in preset.items() if has_place.get(name, True)}
+    return {name: value for name, value in preset.items() if not ruled_out.get(name)}

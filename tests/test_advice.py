@@ -112,12 +112,3 @@ def test_the_command_line_takes_the_weights_as_its_message_says(weights, photo, 
         assert error.count("--encoder-weights") == 2 and error.count("\n") == 1 and "Captioner" not in error
         assert main([*command, advised(error), str(weights)]) == 0, capsys.readouterr().err
         capsys.readouterr()
-
-
-def test_what_messages_say_of_the_command_line_is_said_once_there(tmp_path, capsys):
-    assert main(["evaluate", "--data", "folder"]) == 2
-    assert "Pass the folder of the data set as --data-dir. Received" in capsys.readouterr().err
-    write_photos(tmp_path, ["a.jpg", "b.jpg", "c.jpg"])
-    (tmp_path / "captions.csv").write_text("image,caption\na.jpg,A dog\nb.jpg,A cat\nc.jpg,A cow\n")
-    assert main(["evaluate", "--data", "folder", "--data-dir", str(tmp_path), "--model", "scenes"]) == 2
-    assert "or pass --split-seed 0 to draw one by photo. Received" in capsys.readouterr().err

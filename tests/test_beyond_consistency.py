@@ -179,4 +179,4 @@ def test_the_command_line_has_it(tmp_path, capsys):
     found = build_parser().parse_args(["fit", "--data", "scenes", "--steady-epochs", "2", "--steady-rate", "1e-4"])
     assert (found.steady_epochs, found.steady_rate) == (2, 1e-4)
     assert main(["fit", "--data", "scenes", "--steady-rate", "1e-4", "--output-dir", str(tmp_path / "run")]) == 2
-    assert "about steady epochs, and there are none: pass --steady-epochs too" in capsys.readouterr().err
+    assert "--steady-rate has no effect without --steady-epochs" in capsys.readouterr().err

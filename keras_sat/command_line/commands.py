@@ -1,9 +1,8 @@
 """The commands: what each does with the options that `arguments` has read.
 
-Whatever they need is imported when they run, so that help answers at once.
+They import what they need when they run: help answers at once.
 """
 
-import contextlib
 import json
 import os
 import sys
@@ -13,17 +12,17 @@ from pathlib import Path
 import keras_sat
 from data_utils.captions import tokenise
 from data_utils.datasets import DATASETS
-from data_utils.files import clear_half_written, write_whole
+from data_utils.files import write_whole
 from data_utils.foreign_text import visible, visible_json
 from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
-from keras_sat.checks import NO_EPOCH, STOPPED_EARLY
+from keras_sat.checks import argument_called
 from keras_sat.command_line.messages import one_line, without_number
-from keras_sat.command_line.paths import drawing_paths, make_place, refuse_one_place_for_two, refuse_other_kind
+from keras_sat.command_line.paths import drawing_paths, make_places
 from keras_sat.installed import find_installed_weights, keras_home
-from keras_sat.options import ENCODER_NAMES, SelfCriticalOptions, SteadyOptions
+from keras_sat.options import ENCODER_NAMES, SearchOptions, SelfCriticalOptions, SteadyOptions, probability
 from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, usual_encoder, without_gpu
 
-NOT_SURE = "not sure"  # in the place of a caption that is too doubtful, and on a terminal before it
+NOT_SURE = "not sure"  # instead of a caption of too little confidence, and on a terminal before it
 # On a terminal, captions of less confidence are doubted: of the tenths the greatest below which fewer than one caption
 # in four is right. On the 1,000 dev photos of Flickr8k these are 351 captions, 78 of them right (docs/model-card.md).
 DOUBTFUL = 0.3
@@ -32,97 +31,65 @@ DOUBTFUL = 0.3
 def run_demo(**options):
     from keras_sat.command_line.demo import run_demo
 
-    with _without_a_second_line():
-        run_demo(**options)
-
-
-@contextlib.contextmanager
-def _without_a_second_line():
-    """Inside the block nobody warns of what Ctrl-C has ended: `main` says it."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=STOPPED_EARLY)
-        yield
+    run_demo(**options)
 
 
 def run_fit(data, dropout=None, gpus=None, hosts=False, **options):
     """Train with the options that were given."""
-    for kind, of_kind in (("self-critical", SelfCriticalOptions), ("steady", SteadyOptions)):
-        epochs = f"{kind.replace('-', '_')}_epochs"
-        idle = [name for name in of_kind.names() if name != epochs and name in options and not options.get(epochs)]
+    for epochs, *others in (SelfCriticalOptions.names(), SteadyOptions.names()):
+        idle = [_flag(name) for name in others if name in options and not options.get(epochs)]
         if idle:
-            raise ValueError(
-                f"This is about {kind} epochs, and there are none: pass --{kind}-epochs too, or leave it out. "
-                f"Received: --{idle[0].replace('_', '-')} {options[idle[0]]}"
-            )
-    strategy = _strategy(gpus, hosts)  # first of all: hosts can only be connected before TensorFlow computes
+            raise ValueError(f"{idle[0]} has no effect without {_flag(epochs)}: pass both, or neither.")
+    if hosts and gpus is not None:
+        raise ValueError("--hosts takes all GPUs of each host (CUDA_VISIBLE_DEVICES hides some): leave out --gpus.")
+    if hosts or gpus is not None:  # first of all: hosts can only be connected before TensorFlow computes
+        from keras_sat.training.team import several_gpus, several_hosts
+
+        options["strategy"] = several_hosts() if hosts else several_gpus(gpus)
     from keras_sat.training.recipe import fit
 
     if dropout is not None:
         options = {"dropout_before_readout": dropout, "dropout_after_readout": dropout, **options}
-    if strategy is not None:
-        options["strategy"] = strategy
-    with _without_a_second_line():
-        captioner = fit(data, **options)
+    captioner = fit(data, **options)
     if not captioner.history and captioner.history.was_interrupted:
-        raise KeyboardInterrupt(NO_EPOCH)
+        raise KeyboardInterrupt("no epoch was complete. The same command starts the training again; features are kept.")
 
 
-def _strategy(gpus, hosts):
-    if gpus is None and not hosts:
-        return None
-    from keras_sat.training.team import several_gpus, several_hosts
-
-    if gpus is not None and hosts:
-        raise ValueError("--hosts takes all GPUs of each host (CUDA_VISIBLE_DEVICES hides some): leave out --gpus.")
-    return several_hosts() if hosts else several_gpus(gpus)
+def _flag(name):
+    return f"--{name.replace('_', '-')}"
 
 
 def run_caption(
-    images,
-    model,
-    recursive,
-    as_json,
-    maps,
-    encoder_weights=None,
-    say=None,
-    min_confidence=None,
-    plot=None,
-    html=None,
-    gif=None,
-    **options,
+    images, model, recursive, as_json, maps, encoder_weights=None, say=None, min_confidence=None, **options
 ):
-    """Print a caption for each picture, or take the one that is given; name those that could not be read at the end."""
+    """Print a caption for each picture, or read the one that is given; name unreadable pictures at the end."""
     from data_utils.images import find_pictures
+    from data_utils.progress import Progress
 
+    places = {option: options.pop(option) for option in ("plot", "html", "gif") if option in options}
     if maps and not as_json:
-        raise ValueError("Maps are numbers for programs: pass --json too, or --plot to see them. Received: --maps")
-    if say is not None and min_confidence is not None:
-        options["min_confidence"] = min_confidence
-    if say is not None and options:
-        raise ValueError(
-            "With --say the caption is given, and nothing is searched for: leave out one of the two. "
-            f"Received: --say with --{next(iter(options)).replace('_', '-')}"
-        )
+        raise ValueError("--maps requires --json; --plot draws them.")
+    if min_confidence is not None:
+        probability.check("min_confidence", min_confidence)
+    if say is not None and (options or min_confidence is not None):
+        other = _flag(next(iter(options), "min_confidence"))
+        raise ValueError(f"--say gives the caption, and nothing is searched for. Received: --say with {other}")
     paths = find_pictures(images, recursive=recursive)
     fast_model = _model_for_litert(model, encoder_weights, say, options)
     fast = _fast_captioner_of(fast_model)
     if fast and not model:
-        _say_usual_model(DEFAULT_MODEL)
+        _say_default_model(DEFAULT_MODEL)
     captioner = fast or _captioner_of(model, encoder_weights)
     has_confidence = fast.has_confidence if fast else captioner.confidence is not None
     if min_confidence is not None and not has_confidence:
         raise ValueError(
-            "This model's captions have no confidence: nobody has calibrated it. `keras-sat calibrate MODEL --data` "
-            f"with a data set does so; several models together have none. Received: --min-confidence {min_confidence:g}"
+            "This model's captions have no confidence: `keras-sat calibrate MODEL --data DATA` fits it. Captions of "
+            f"several models have none. Received: --min-confidence {min_confidence:g}"
         )
-    places = {option: out for option, out in (("plot", plot), ("html", html), ("gif", gif)) if out is not None}
-    for option, out in places.items():
-        refuse_other_kind(option, out)  # before a folder is made for another of them
-    drawings = {option: drawing_paths(option, out, paths) for option, out in places.items()}
-    refuse_one_place_for_two({option: drawn[paths[0]] for option, drawn in drawings.items()})
-    clear_half_written(*(path for drawn in drawings.values() for path in drawn.values()))
+    drawings = drawing_paths(places, paths)
     unreadable = []
-    with _progress(len(paths)) as progress:
+    show = sys.stderr.isatty() and not sys.stdout.isatty()  # a terminal that does not show the captions
+    with Progress(len(paths), label="captions", unit="pictures", show=show, delay=1) as progress:
         progress.advance(0)  # the first captions come only after a whole batch
         if say is not None:
             _say_unknown_words(captioner.vocabulary, say)
@@ -131,28 +98,23 @@ def run_caption(
             results = _or_by_tensorflow(results, fast_model, paths, say, options)
         for path, result in results:
             if isinstance(result, Exception):
-                reason = _why_unreadable(path, result)
-                unreadable.append(reason if path in reason else f"{path}: {reason}")
+                unreadable.append(_why_unreadable(path, result))
                 if as_json:
-                    _print_json({"image": path, "error": reason})
-                progress.advance(1)
-                continue
-            others = result.alternatives if "num_results" in options else []
-            if not as_json:
-                print(_as_line(path, result, min_confidence), flush=True)
-                for other in others:
-                    print(_as_line("", other, min_confidence), flush=True)
-            drawn = {}
-            try:
-                _draw(result, path, {option: drawing[path] for option, drawing in drawings.items()}, drawn)
-            finally:  # the caption is there, even if the disk is full
-                if as_json:
-                    parts = {"image": path, **_as_json(result, maps)}
-                    if not _is_sure(result, min_confidence):
-                        parts["is_sure"] = False
-                    if "num_results" in options:
-                        parts["alternatives"] = [_as_json(other, maps) for other in others]
-                    _print_json({**parts, **drawn})
+                    _print_json({"image": path, "error": unreadable[-1]})
+            else:
+                others = result.alternatives if "num_results" in options else []
+                for prefix, each in () if as_json else [(path, result), *(("", other) for other in others)]:
+                    print(_as_line(prefix, each, min_confidence), flush=True)
+                parts = {"image": path, **_as_json(result, maps)} if as_json else {}
+                if not _is_sure(result, min_confidence):
+                    parts["is_sure"] = False
+                if "num_results" in options:
+                    parts["alternatives"] = [_as_json(other, maps) for other in others]
+                try:
+                    _draw(result, path, drawings[path], parts)
+                finally:  # the caption is there, even if the disk is full
+                    if as_json:
+                        _print_json(parts)
             progress.advance(1)
     if len(unreadable) < len(paths):
         for option, out in places.items():
@@ -165,12 +127,13 @@ def run_caption(
 
 def _model_for_litert(models, encoder_weights, say, options):
     """Return the model that LiteRT may run: the only one, with its own weights and the default search; else None."""
-    from keras_sat.deploy.litert_captioner import SEARCH, is_installed
+    from keras_sat.deploy.litert_captioner import is_installed
     from keras_sat.files.model_folder import model_directory
 
     model, *others = models or [model_directory(None)]
-    is_default = all(SEARCH.get(name) == value for name, value in options.items())
-    fits = say is None or len(tokenise(say)) < SEARCH["max_length"] or _is_export(model)  # which has no other way
+    search, default = SearchOptions(**options), SearchOptions()
+    is_default = search in (default, SearchOptions(num_beams=default.beams)) and "num_results" not in options
+    fits = say is None or len(tokenise(say)) < default.max_length or _is_export(model)  # which has no other way
     return model if is_default and fits and encoder_weights is None and not others and is_installed() else None
 
 
@@ -205,7 +168,7 @@ def _results(captioner, paths, say, options):
 
 
 def _or_by_tensorflow(results, model, paths, say, options):
-    """Yield the results of LiteRT; where it fails with the file that was made for a model, those of TensorFlow."""
+    """Yield the results of LiteRT; if it fails with a file that was made for a model, those of TensorFlow."""
     from keras_sat.deploy.litert_captioner import LiteRTError
 
     num_done = 0
@@ -225,7 +188,7 @@ def _say_by_tensorflow(error):
 
 
 def _prepare_fast(model):
-    """Make the file for LiteRT, so that the next captions of this model come without TensorFlow."""
+    """Make the file for LiteRT: the next captions of this model need no TensorFlow."""
     from keras_sat.deploy.litert_captioner import is_made, make_file
 
     if model is None:
@@ -240,29 +203,19 @@ def _prepare_fast(model):
             print(f"keras-sat: that is left out: {visible(without_number(error))}", file=sys.stderr)
 
 
-def _say_usual_model(name):
+def _say_default_model(name):
     print(f"keras-sat: without --model, {name!r} is used", file=sys.stderr)
 
 
 def _say_unknown_words(vocabulary, caption):
     """Name the words of a caption that the vocabulary does not know, on standard error."""
-    from data_utils.captions import tokenise
-
     unknown = [word for word in dict.fromkeys(tokenise(caption)) if word not in vocabulary]
     if unknown:
         print(f"keras-sat: words that the model does not know: {visible(', '.join(unknown))}", file=sys.stderr)
 
 
-def _progress(num_pictures):
-    """Return the Progress of captions: on a terminal that does not get the captions too, after a second."""
-    from data_utils.progress import Progress
-
-    show = sys.stderr.isatty() and not sys.stdout.isatty()
-    return Progress(num_pictures, label="captions", unit="pictures", show=show, delay=1)
-
-
 def _draw(result, path, drawings, drawn):
-    """Draw a result on the photo; add what was written to the dict `drawn`, by the name of the option."""
+    """Draw a result on the photo, into the files `drawings`; add what was written to the dict `drawn`."""
     if not drawings:
         return
     from keras_sat.pictures.display import AttentionDisplay
@@ -279,7 +232,7 @@ def _is_sure(result, min_confidence):
 
 
 def _as_line(path, result, min_confidence):
-    """Return path, tab and caption; on a terminal the confidence too, and a doubtful line begins with "not sure"."""
+    """Return path, tab and caption; on a terminal with the confidence, and "not sure" in front where it is low."""
     line = f"{visible(path)}\t{visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE}"
     if result.confidence is None or not sys.stdout.isatty():
         return line
@@ -289,7 +242,7 @@ def _as_line(path, result, min_confidence):
 
 
 def _as_json(result, maps):
-    """Return a CaptionResult as a dict for JSON; its maps, if they are wanted, in millionths."""
+    """Return a CaptionResult as a dict for JSON, with its maps, to six decimals, where they are wanted."""
     parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
     if not result.is_finished:
         parts["is_finished"] = False
@@ -311,7 +264,7 @@ def _print_json(parts):
 
 
 def _captioner_of(models, encoder_weights, data=None):
-    """Return the captioner that --model names, the usual one without it, or the Ensemble of several."""
+    """Return the captioner that --model names, the default without it, or the Ensemble of several."""
     import_tensorflow()
     from keras_sat.beyond.ensemble import Ensemble
     from keras_sat.captioner import Captioner
@@ -319,8 +272,8 @@ def _captioner_of(models, encoder_weights, data=None):
 
     if models is None:
         name = "scenes" if data == "scenes" else DEFAULT_MODEL
-        _say_usual_model(name)
-        models = [PRETRAINED / name]  # whatever lies in the current folder
+        _say_default_model(name)
+        models = [PRETRAINED / name]  # even if the current folder has one of that name
     captioners = [Captioner.from_pretrained(model, encoder_weights=encoder_weights) for model in models]
     return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
 
@@ -328,59 +281,38 @@ def _captioner_of(models, encoder_weights, data=None):
 def _why_unreadable(path, error):
     """Return in one sentence why there is no caption of a picture."""
     if isinstance(error, FileNotFoundError):
-        return f"{path}: there is no such file."
+        return f"{path}: no such file."
     if isinstance(error, IsADirectoryError):
-        return f"{path}: there is no picture in this folder."
-    return without_number(error)
+        return f"{path}: no picture in this folder."
+    reason = without_number(error)
+    return reason if path in reason else f"{path}: {reason}"
 
 
-def run_evaluate(
-    model,
-    data,
-    captions=None,
-    encoder_weights=None,
-    json=None,
-    csv=None,
-    coco_results=None,
-    gallery=None,
-    grounding=False,
-    **options,
-):
+def run_evaluate(model, data, captions=None, encoder_weights=None, grounding=False, **options):
     """Score a captioner, or captions, and write what was asked for."""
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
-    if gallery is not None and Path(gallery).expanduser().is_file():
-        raise ValueError(f"Expected the name of a folder, and this is a file. Received: --gallery {gallery}")
     if grounding and data != "scenes" and "boxes" not in options:
-        raise ValueError(
-            "Of the scenes the place of every word is known; for photos pass the boxes that people drew, as --boxes. "
-            f"Received: --grounding --data {data} without --boxes"
-        )
+        raise ValueError("--grounding requires --boxes, except with --data scenes.")
     if "boxes" in options and not grounding:
-        raise ValueError(f"Boxes are for --grounding: pass it too. Received: --boxes {options['boxes']} without it")
-    page = None if gallery is None else Path(gallery) / "index.html"
-    places = {"json": json, "csv": csv, "coco-results": coco_results, "gallery": page}
-    places = {option: path for option, path in places.items() if path is not None}
-    refuse_one_place_for_two(places)
-    for option, path in places.items():
-        make_place(option, path)
-    clear_half_written(*(Path(path).expanduser() for path in places.values()))
+        raise ValueError("--boxes is for --grounding: pass both, or neither.")
+    outputs = ("json", "csv", "coco_results", "gallery")
+    places = {output: Path(options.pop(output)).expanduser() for output in outputs if output in options}
+    if "gallery" in places:
+        places["gallery"] /= "index.html"
+    make_places(list(places.items()))
     if captions is None:
-        keep_results = gallery is not None or (grounding and "boxes" not in options)
+        if "cache_dir" in options:
+            options["cache"] = options.pop("cache_dir")
+        keep_results = "gallery" in places or (grounding and "boxes" not in options)
         table = evaluate(_captioner_of(model, encoder_weights, data), data, keep_results=keep_results, **options)
     else:
-        searching = [
-            "cache_dir" if name == "cache" else name
-            for name in options
-            if name not in ("data_dir", "split", "split_seed", "beside", "boxes")
-        ]
-        searching += ["model"] * (model is not None) + ["encoder_weights"] * (encoder_weights is not None)
-        searching += ["gallery"] * (gallery is not None) + ["grounding"] * grounding
-        if searching:
-            raise ValueError(
-                "With --captions nothing is captioned, so that --model and its options have no place. "
-                f"Received: --captions with --{searching[0].replace('_', '-')}"
-            )
+        of_captioner = {"model": model, "encoder_weights": encoder_weights, "grounding": grounding}
+        of_captioner["gallery"] = "gallery" in places
+        further = [name for name in options if name not in ("data_dir", "split", "split_seed", "beside")]
+        further += [name for name, value in of_captioner.items() if value]
+        if further:
+            raise ValueError(f"--captions needs no captioner. Received: --captions with {_flag(further[0])}")
         table = evaluate_captions(captions, data, **options)
     print(table)
     if grounding and "boxes" not in options:
@@ -389,18 +321,18 @@ def run_evaluate(
         grounded = ground_scenes(table.images, table.results, word_classes=None)
         print(f"\n{grounded}")
         table.statistics["grounding"] = grounded.to_dict()
-    for path, write in ((json, table.to_json), (csv, table.to_csv), (coco_results, table.to_coco_results)):
-        if path is not None:
-            write(path)
-    if page is not None:
-        _write_gallery(table, page)
+    for output, path in places.items():
+        if output == "gallery":
+            print(f"gallery: {visible(_gallery_of(table, path))}")
+        else:
+            getattr(table, f"to_{output}")(path)
 
 
-def _write_gallery(table, path):
+def _gallery_of(table, path):
     from keras_sat.pictures.gallery import gallery
     from keras_sat.scoring.evaluate import NUM_REFERENCES
 
-    page = gallery(
+    return gallery(
         table.results,
         path,
         images=[image.image_path for image in table.images],
@@ -408,7 +340,6 @@ def _write_gallery(table, path):
         references=[image.captions[:NUM_REFERENCES] for image in table.images],
         title=f"Captions of {table.settings['data']}, split {table.settings['split']}",
     )
-    print(f"gallery: {visible(page)}")
 
 
 def run_compare(first, second):
@@ -418,34 +349,32 @@ def run_compare(first, second):
     print(compare(first, second))
 
 
-def run_features(data, cache_dir, batch_size, skip_unreadable, verify, encoder=None, **options):
+def run_features(data, cache_dir, batch_size, verify, skip_unreadable=False, encoder=None, **options):
     """Build the feature cache of a data set, or a shard of it."""
     from data_utils.datasets.read import read_data
     from data_utils.features.cache import FeatureCache
     from data_utils.features.shards import Shard
     from keras_sat.files.saving import bundled_encoder
-    from keras_sat.model.encoder_weights import weights_called
     from keras_sat.model.encoders import make_encoder
     from keras_sat.model.photo_encoder import BUNDLED
 
-    received = f"--encoder {encoder}" if encoder else f"--data {data} without --encoder"
     if encoder is None:
         encoder = usual_encoder(data)
         if encoder in LIGHT_ENCODERS:
             print(f"keras-sat: {without_gpu(encoder)}", file=sys.stderr)
     if encoder == "tiny" and "encoder_weights" not in options:
         raise ValueError(
-            "`tiny` is trained along with the decoder, and its features before that are worth nothing. Pass the "
-            f"weights of a trained one as --encoder-weights, or choose another encoder. Received: {received}"
+            "`tiny` is trained with the decoder, and its untrained features say nothing. Pass the weights of a trained "
+            "one as --encoder-weights, or another --encoder."
         )
     if "shard" in options:
-        Shard.parse(options["shard"])  # before anything that takes its time
+        Shard.parse(options["shard"])  # before anything that takes long
     weights, blur = options.get("encoder_weights", "imagenet"), options.get("photo_blur")
     if weights == BUNDLED:
         weights, bundled_blur, _ = bundled_encoder(encoder)
         blur = bundled_blur if blur is None else blur
     images = read_data(data, options.get("data_dir"), split_seed=options.get("split_seed"))
-    with weights_called("encoder_weights"):
+    with argument_called("weights", "encoder_weights"):
         encoder = make_encoder(
             encoder,
             layer=options.get("encoder_layer"),
@@ -481,7 +410,7 @@ def run_calibrate(
     output_dir=None,
     **options,
 ):
-    """Let a captioner learn how far its captions can be trusted, say how well it knows, and save that with it."""
+    """Fit the confidence of a captioner, print how well calibrated it is, and save it with the model."""
     from data_utils.datasets.read import photos_of_split, read_data
     from data_utils.features.cache import FeatureCache
     from keras_sat.beyond.calibration import calibrate
@@ -492,11 +421,10 @@ def run_calibrate(
     folder = model_directory(model)
     if output_dir is None and folder.parent == PRETRAINED:
         raise ValueError(
-            f"A bundled model stays as it is: name a folder for a copy, as --output-dir. Received: {visible(model)}"
+            f"A bundled model stays as it is: pass a folder for a copy as --output-dir. Received: {visible(model)}"
         )
     if report is not None:
-        make_place("json", report)
-        clear_half_written(Path(report).expanduser())
+        make_places([("json", report)])
     if output_dir is not None:
         refuse_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
@@ -514,9 +442,9 @@ def run_export(model, directory, tflite, web, runtime, encoder_weights=None, **o
     from keras_sat.captioner import Captioner
 
     if web and tflite:
-        raise ValueError("A page has its own file for LiteRT: leave out one of the two. Received: --web with --tflite")
+        raise ValueError("A page has its own file for LiteRT, --tflite is for programs: leave out one of the two.")
     if runtime is not None and not web:
-        raise ValueError("The runtime of browsers belongs to a page: pass --web too. Received: --runtime")
+        raise ValueError("--runtime has no effect without --web: pass --web too.")
     captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
     if web:
         from keras_sat.deploy.page_export import size_of_page, write_page
@@ -531,7 +459,7 @@ def run_export(model, directory, tflite, web, runtime, encoder_weights=None, **o
 
 
 def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
-    """Serve a page until Ctrl-C: one that is there, or that of a model, which is made now and removed in the end."""
+    """Serve a page until Ctrl-C: one that exists, or that of a model, which is made now and removed at the end."""
     from keras_sat.deploy.page_export import add_runtime, is_page, write_page
     from keras_sat.deploy.page_runtime import runtime_files
     from keras_sat.deploy.page_server import page_server, serve
@@ -542,7 +470,7 @@ def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
     page = page.parent if page.name == "index.html" else page
     if is_page(page):
         if encoder_weights is not None:
-            raise ValueError("This is a page, which has its model already. Received: --encoder-weights")
+            raise ValueError("A page has its model already: leave out --encoder-weights.")
         with page_server(page, host, port) as server:
             add_runtime(page, runtime)
             serve(server, open_browser=not no_browser)
@@ -558,7 +486,7 @@ def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
     with tempfile.TemporaryDirectory(prefix="keras-sat-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary) / "page"
         with page_server(folder, host, port) as server:  # a port that is taken is noticed at once
-            runtime_files(runtime)  # without it the page could only say what it lacks
+            runtime_files(runtime)  # without it the page could only say that it is missing
             captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
             print("making the page, about half a minute", file=sys.stderr)
             write_page(captioner, folder, name=_shown_name(model), runtime=runtime)
@@ -566,7 +494,7 @@ def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
 
 
 def _shown_name(model):
-    """Return what a page calls a model: its own name, or that of the training in whose folder "model" it lies.
+    """Return what a page calls a model: the name of its folder, or of the training whose folder "model" it is.
 
     >>> _shown_name("flickr8k"), _shown_name("runs/mine/model")
     ('flickr8k', 'mine')
@@ -586,9 +514,7 @@ def run_info(data_dir=None):
         print(f"{package} {version(package)}")
     from keras_sat.files.model_folder import WEIGHTS_LICENSE, pretrained_names
 
-    tf = import_tensorflow()
-
-    devices = [device.name for device in tf.config.list_physical_devices()]
+    devices = [device.name for device in import_tensorflow().config.list_physical_devices()]
     print(f"devices: {', '.join(devices)}; {os.cpu_count()} CPU cores")
     if os.environ[LOG_LEVEL] == QUIET:
         print(f"messages of TensorFlow itself, such as why it finds no GPU: hidden; {LOG_LEVEL}=0 shows them")

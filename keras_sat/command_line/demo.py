@@ -1,4 +1,4 @@
-"""The whole of keras_sat on the built-in scenes: train, score on scenes never seen, and draw where it looked."""
+"""All of keras_sat on the built-in scenes: train, score on unseen scenes, and draw where it looked."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from data_utils.files import write_json, write_whole
 from data_utils.scenes import draw_scenes, is_true
 from keras_sat.command_line.invocation import command
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.options import DecoderOptions
+from keras_sat.options import DecoderOptions, TrainingOptions
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.grounding import ground
@@ -18,13 +18,13 @@ from keras_sat.training.recipe import fit
 NUM_TRAIN, NUM_DEV, NUM_TEST = 32_000, 500, 500
 CAPTIONS_PER_SCENE = 2
 EPOCHS = 7
-EXPECTATION_EPOCHS = 4  # hard attention finds its way with expectations first, then it draws places
-UNSEEN_SEED = 1502  # of scenes that no training and no choice of settings has seen
+EXPECTATION_EPOCHS = 4  # hard attention starts with expectations, then it draws places
+UNSEEN_SEED = 1502  # of scenes that no training and no choice of settings has used
 DEV_SEED = 2000
-FIRST_TRAIN_SEED = 10_000  # far from the others, whatever seed is added
+FIRST_TRAIN_SEED = 10_000  # the seed of the demo is added
 NUM_PICTURES = 6
 
-# At most five minutes on two CPU cores. No penalty: a caption of ten words cannot look at all 64 cells.
+# For at most five minutes on two CPU cores. No penalty: a caption of ten words cannot look at all 64 cells.
 SETTINGS = {
     "encoder": "tiny",
     "attention_penalty_weight": 0.0,
@@ -53,33 +53,31 @@ def run_demo(
     epochs=EPOCHS,
     show_progress=True,
 ):
-    """Train on drawn scenes, score on scenes never seen, and write model, report and overlays.
+    """Train on drawn scenes, score on unseen scenes, and write model, report and overlays.
 
     Args:
         attention: a name in ATTENTIONS.
         max_objects: in a scene, 1 to 3.
-        seed: of the scenes for training, the weights and all else that is drawn.
-        output_dir: gets model/, report.json and the overlays, besides what `fit` keeps there.
-        num_train, num_test: scenes for training, and unseen ones.
-        epochs: passes over the scenes for training.
-        show_progress: False keeps it silent.
+        seed: of the training scenes, the weights and all else that is drawn.
+        output_dir: for model/, report.json and the overlays, and what `fit` keeps there.
+        num_train, num_test: training scenes, and unseen ones.
+        epochs: passes over the training scenes.
+        show_progress: False prints nothing.
 
     Returns: the report as a dict.
     """
     output_dir = Path(output_dir).expanduser()
     DecoderOptions.check(attention=attention)
-    if seed < 0:
-        raise ValueError(f"`seed` must be at least 0. Received: seed={seed}")
+    TrainingOptions.check(seed=seed)
     say = print if show_progress else lambda line: None
-    # Few captions of many scenes for training: it is cheaper to draw another scene than to see one again.
+    # Few captions of many scenes: a new scene teaches more than another caption, and costs little.
     train = draw_scenes(num_train, FIRST_TRAIN_SEED + seed, max_objects=max_objects)
     images = scenes_as_images(train, "train", CAPTIONS_PER_SCENE)
     images += scenes_as_images(draw_scenes(NUM_DEV, DEV_SEED, max_objects=max_objects), "dev")
     expectations = min(EXPECTATION_EPOCHS, epochs) if ATTENTIONS[attention].draws_places else 0
     if expectations:
         say(
-            f"{attention} attention: the first {expectations} of {epochs} epochs use expectations only, "
-            "the others draw places"
+            f"{attention} attention: the first {expectations} of {epochs} epochs use expectations, then it draws places"
         )
     captioner = fit(
         images,
@@ -93,9 +91,9 @@ def run_demo(
     )
     epochs_trained = len(captioner.history.get("loss", []))
     if not epochs_trained:
-        raise KeyboardInterrupt("no epoch was complete, and the same command begins anew.")
+        raise KeyboardInterrupt("no epoch was complete, and the same command starts over.")
     if epochs_trained < epochs:
-        say(f"the report is on the best of {epochs_trained} epochs; the same command continues to {epochs}")
+        say(f"the report is on the best of {epochs_trained} epochs; the same command resumes")
     scenes = draw_scenes(num_test, UNSEEN_SEED, max_objects=max_objects)
     report, results = report_on(captioner, scenes)
     report |= {
@@ -107,7 +105,7 @@ def run_demo(
         "num_test": num_test,
     }
     write_json(output_dir / "report.json", report)
-    # Pictures to look at: scenes of two objects first, they have more to tell.
+    # Pictures to look at: scenes of two objects first.
     chosen = sorted(range(num_test), key=lambda i: len(scenes[i].objects) < 2)[:NUM_PICTURES]
     for i in chosen:
         write_whole(output_dir / "scenes" / f"{scenes[i].image_id}.png", scenes[i].png())
@@ -125,7 +123,7 @@ def scenes_as_images(scenes, split, num_captions=5):
 def report_on(captioner, scenes):
     """Return (report, results): how good greedy captions of scenes are, and the list of CaptionResult.
 
-    A caption counts as true only if that can be known; `attention_mass` and `pointing` are over the colour and shape
+    A caption whose truth cannot be told counts as false. `attention_mass` and `pointing` are over the colour and shape
     words of true captions, each object's cells enlarged by one.
     """
     results = captioner.caption([scene.image for scene in scenes], num_beams=1)
@@ -150,17 +148,17 @@ def _conclusion(report, output_dir):
         return "-" if report[name] is None else f"{100 * report[name]:.1f} %"
 
     yield ""
-    yield f"on {report['num_test']} scenes never seen, greedy captions, {report['attention']} attention:"
+    yield f"on {report['num_test']} unseen scenes, greedy captions, {report['attention']} attention:"
     yield "  " + ", ".join(f"BLEU-{n} {100 * report[f'bleu_{n}']:.1f}" for n in range(1, 5))
     several = percent("true_captions_two_objects")
     yield f"  true captions: {percent('true_captions')}; of scenes with several objects: {several}"
     yield (
         f"  attention on the object that a colour or shape word names: {percent('attention_mass')} "
-        f"(looking everywhere alike: {percent('attention_mass_uniform')}), peak on it: {percent('pointing')}"
+        f"(uniform attention: {percent('attention_mass_uniform')}), peak on it: {percent('pointing')}"
     )
     yield f"  trained for {report['train_seconds']:.0f} s"
     yield ""
-    yield f"Look at {output_dir}/*-attention.png: where it looked for every word. What to try next:"
+    yield f"{output_dir}/*-attention.png show where it looked for every word. What to try next:"
     model = output_dir / "model"
     yield f"  {command('caption', output_dir / 'scenes', '--model', model, '--num-beams', '5')}"
     other = "hard" if report["attention"] == "soft" else "soft"

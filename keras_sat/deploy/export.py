@@ -20,13 +20,13 @@ from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
 from keras_sat.deploy.litert_folder import WORDS, words_as_text, write_litert
 from keras_sat.files.saving import refuse_unbuilt
-from keras_sat.options import SearchOptions, count
+from keras_sat.options import BeamSearchOptions
 
 FORMATS = ("tf_saved_model", "litert")
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
 
 
-def export(captioner, directory, formats, *, jpeg=True, **search):
+def export(captioner, directory, formats, *, jpeg=True, **options):
     """Write a captioner for programs without keras_sat; return the path of the new folder, DIRECTORY/NUMBER.
 
     Args:
@@ -36,7 +36,7 @@ def export(captioner, directory, formats, *, jpeg=True, **search):
         formats: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which takes
             one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
         jpeg: give the SavedModel a second signature, which takes JPEG or PNG files.
-        **search: options of the search, see `search_arguments`.
+        **options: see `keras_sat.options.BeamSearchOptions`.
 
     Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any size:
     they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and ignores the orientation that
@@ -48,7 +48,7 @@ def export(captioner, directory, formats, *, jpeg=True, **search):
     formats = list(formats) if isinstance(formats, (list, tuple)) else [formats]
     if not formats or not all(name in FORMATS for name in formats):
         raise ValueError(f"Expected one of: {', '.join(FORMATS)}, or a list of them. Received: format={formats}")
-    greedy, beams = search_arguments(captioner, **search)
+    greedy, beams = search_arguments(captioner, **options)
     check_captioner(captioner, for_litert="litert" in formats)
     directory = Path(directory).expanduser()
     if "[" in str(directory) and "tf_saved_model" in formats:
@@ -73,22 +73,17 @@ def export(captioner, directory, formats, *, jpeg=True, **search):
     return folder
 
 
-def search_arguments(
-    captioner, *, num_beams=3, length_penalty=None, no_repeat_ngram=None, max_length=20, allow_unknown=False
-):
+def search_arguments(captioner, **options):
     """Return the arguments of `CaptionGenerator.search`, checked: a dict for greedy search, and one with all beams.
 
-    All beams are results, best first.
-
-    Args: see `keras_sat.options.SearchOptions`. None takes the captioner's own.
+    All beams are results, best first. The options are BeamSearchOptions; None takes the captioner's own.
     """
-    count().check("num_beams", num_beams)
-    SearchOptions.check(max_length=max_length, length_penalty=length_penalty, no_repeat_ngram=no_repeat_ngram)
-    no_repeat_ngram = captioner.no_repeat_ngram if no_repeat_ngram is None else no_repeat_ngram
-    length_penalty = captioner.length_penalty if length_penalty is None else length_penalty
-    greedy = {"max_length": max_length, "allow_unknown": allow_unknown, "no_repeat_ngram": no_repeat_ngram}
-    beams = {"num_beams": num_beams, "num_results": num_beams, "length_penalty": length_penalty}
-    return greedy, greedy if num_beams == 1 else greedy | beams
+    search = BeamSearchOptions.of("export", options, also=export.__kwdefaults__)
+    own = {name: getattr(captioner, name) for name in ("length_penalty", "no_repeat_ngram")}
+    chosen = own | {name: value for name, value in search.to_dict().items() if value is not None}
+    greedy = {name: chosen[name] for name in ("max_length", "allow_unknown", "no_repeat_ngram")}
+    beams = {"num_beams": search.beams, "num_results": search.beams, "length_penalty": chosen["length_penalty"]}
+    return greedy, greedy | beams if search.beams > 1 else greedy
 
 
 def check_captioner(captioner, *, for_litert):

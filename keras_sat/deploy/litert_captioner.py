@@ -34,7 +34,6 @@ from keras_sat.installed import keras_home
 from keras_sat.options import EXTRAS
 from keras_sat.search.result import CaptionResult
 
-SEARCH = {"num_beams": 3, "max_length": 20}  # of the files made here: the defaults of `Captioner.caption`
 PATIENCE = 600  # seconds to wait for another process that makes a file, which takes about ten
 
 
@@ -140,7 +139,7 @@ def _converted(directory):
 
     captioner = Captioner.load(directory)  # which checks its files
     check_captioner(captioner, for_litert=True)
-    return litert_file(captioner, *search_arguments(captioner, **SEARCH)), captioner.vocabulary
+    return litert_file(captioner, *search_arguments(captioner)), captioner.vocabulary
 
 
 class FastCaptioner:

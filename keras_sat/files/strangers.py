@@ -6,8 +6,13 @@ The files themselves are data, and `model_folder` reads them as such: digests, n
 import contextlib
 
 from keras_sat.model.selections import ATTENTIONS
+from keras_sat.options import CaptionerOptions
 
-_SIZES = ("embedding_dim", "hidden_dim", "attention_dim", "num_layers", "feature_projection_dim")
+_SIZES = [
+    name
+    for name, field in CaptionerOptions.fields().items()
+    if field.metadata["kind"] == "architecture" and field.metadata["bound"].kind is int
+]
 
 
 def refuse_claims(settings, vocabulary_size, arrays):

@@ -7,6 +7,7 @@ from data_utils.foreign_text import brief
 from keras_sat.beyond import HOOKS
 from keras_sat.files.saving import refuse_unbuilt
 from keras_sat.model.photo_encoder import BUNDLED
+from keras_sat.options import CaptionerOptions
 
 
 def adapted(captioner, vocabulary, options):
@@ -39,8 +40,8 @@ def _refuse_another_encoder(captioner, options):
             f"Received: encoder_training='frozen' (before: {captioner.encoder_training!r})"
         )
     before = captioner.get_config()
-    for name in ("encoder", "encoder_layer", "image_size"):  # with another grid it is the same, with the same weights
-        if options.get(name, before[name]) != before[name]:
+    for name in CaptionerOptions.names("encoder"):  # with another grid it is the same, with the same weights
+        if name != "encoder_weights" and options.get(name, before[name]) != before[name]:
             raise ValueError(
                 f"A captioner keeps the encoder that it has: {name} is {brief(before[name])}. "
                 f"Received: {name}={brief(options[name])}"

@@ -3,7 +3,7 @@
 import keras
 from keras import layers, ops
 
-from keras_sat.options import count, optional, share
+from keras_sat.options import count, fraction, optional
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -34,7 +34,7 @@ class FeatureAdapter(layers.Layer):
     ):
         super().__init__(**kwargs)
         optional(count()).check("projection_dim", projection_dim)
-        share().check("dropout", dropout)
+        fraction.check("dropout", dropout)
         self.network = network
         self.normalise = normalise
         self.projection_dim = projection_dim

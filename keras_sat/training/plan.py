@@ -7,23 +7,19 @@ from typing import Any
 
 from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
 from keras_sat.model.precision import resolved_dtype
-from keras_sat.options import CaptionerOptions, TrainingOptions, a_flag, split_options
+from keras_sat.options import CaptionerOptions, TrainingOptions, flag, split_options
 from keras_sat.training.folder import describe
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.team import Team
 
-# Where these are None, `fit` takes what is usual for the data, or what the captioner has that it begins from.
-NONE_IS_USUAL = "epochs batch_size learning_rate encoder_rate "
-NONE_IS_USUAL += "encoder encoder_layer encoder_training image_size attention scoring cell"
 OF_KERAS = ("name", "trainable")  # that Captioner takes beside its options
-# The options of training with words that further epochs follow too.
-OF_FURTHER_EPOCHS_TOO = "batch_size seed deterministic optimizer clip_norm weight_decay average_momentum encoder_rate "
-OF_FURTHER_EPOCHS_TOO += "first_layer_rate photo_jitter patience num_beams max_length dtype"
 
 
 def without_usual(options):
-    """Return the options of `fit` without those that are None where that means the usual one."""
-    return {name: value for name, value in options.items() if value is not None or name not in NONE_IS_USUAL.split()}
+    """Return the options of `fit` without those that are None where that leaves them to presets and defaults."""
+    fields = {**CaptionerOptions.fields(), **TrainingOptions.fields()}
+    unset = {name for name, field in fields.items() if field.metadata["none_is_unset"]}
+    return {name: value for name, value in options.items() if value is not None or name not in unset}
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ class Asked:
             initial_model, from_scratch: of `fit`.
             **arguments: those of `fit` that options need, or that need options.
         """
-        a_flag().check("from_scratch", from_scratch)
+        flag.check("from_scratch", from_scratch)
         if from_scratch and initial_model is not None:
             raise ValueError(
                 "A training starts from scratch or from a trained captioner: leave out one of the two. "
@@ -138,7 +134,7 @@ class Plan:
     def record_of_further(self, name, captioner):
         """Return the same of a kind in FURTHER_EPOCHS, which starts from a captioner."""
         epochs, own = FURTHER_EPOCHS[name], self.asked.further[name].to_dict()
-        followed = {option: getattr(self.options, option) for option in OF_FURTHER_EPOCHS_TOO.split()}
+        followed = {option: getattr(self.options, option) for option in TrainingOptions.names("training")}
         followed |= {"epochs": own.pop(name), "schedule": epochs.schedule}
         if not epochs.encoder_alone:
             needing = {option: hook.needs for option, hook in HOOKS.items() if hook.needs}

@@ -50,73 +50,60 @@ def fit(
         print(captioner.caption("photo.jpg").caption)
         captioner = keras_sat.fit("folder", data_dir="my_photos", split_seed=0, attention="hard", epochs=5)
 
-    Everything that is reached is kept in `output_dir` after each epoch. Killed and called again with the same
-    arguments, it resumes there as if nothing had happened; a training that has ended is loaded. Ctrl-C ends the
-    training, and the best captioner so far is returned. More `epochs` than before continue a training, where
-    `schedule` is "constant". (What callbacks of your own remember is not kept.)
-
-    Where `encoder`, `encoder_layer`, `encoder_training`, `image_size`, `attention`, `scoring`, `cell`, `epochs`,
-    `batch_size`, `learning_rate` or `encoder_rate` is None or left out, the usual one is taken. The encoder is then
-    "tiny" for the scenes, else "vgg16" with a GPU; without one "efficientnet_lite0" where its weights are installed
-    (the extra `lite`), and "mobilenet_v2" where not; a training that is resumed in its `output_dir` keeps the one it
-    has. The features of a frozen encoder are built once; one that is trained gets the
-    photos themselves. Where few photos begin from the bundled captioner, `presets.OWN_PHOTOS` says what is usual.
-
-    With an `initial_model`, encoder and sizes are its own; the words that it does not know are added to its vocabulary.
-    Other options may change: attention="hard" may follow soft attention. epochs=0 leaves all to
-    `self_critical_epochs`, and keeps its vocabulary.
-
-    `deterministic`: the same seed gives the same weights bit for bit, on the same machine with the same packages and
-    threads. That is a setting of TensorFlow which costs time, holds for all that the process does from now on, and
-    cannot be switched off in it (`tf.config.experimental.enable_op_determinism`). On a GPU it refuses operations that
-    it cannot repeat (UnimplementedError). A training that was begun with it may be resumed without
-    it, not the other way round.
-
-    `photo_jitter`, see `data_utils.jitter`, is for an encoder that is trained along.
-
-    `num_views`, see `data_utils.views`: each time a photo is shown, one of its views is drawn. Features take so many
-    times the room. `expectation_epochs`: if others follow, none of these is taken for the best one.
-
-    In the end the captioner learns its `confidence` from the dev split, if that has 100 photos or more, see
-    `keras_sat.beyond.calibration`.
-
-    `steady_epochs`, see `keras_sat.beyond.consistency`, come after the `epochs`: an encoder that is trained along
-    learns to give the same features of photos in another size and light. They are a training of their own in the
-    folder steady of `output_dir`; the best of them by CIDEr is kept.
-
-    `self_critical_epochs` have CIDEr as the reward of whole captions, on whole photos, see
-    `keras_sat.beyond.self_critical`. They are a training of their own in the folder self_critical of `output_dir`:
-    the captioner from before stays where it is, and is returned where no epoch has a better CIDEr on the dev split. The
-    attention penalty, label smoothing, and dropout of words and of word vectors have no place in them.
+    The training is kept in `output_dir` after each epoch. Killed and called again with the same arguments, it resumes
+    there; a finished one is loaded. Ctrl-C ends it, and the best captioner so far is returned.
 
     Args:
         data: a name in DATASETS, or a list of CaptionedImage. Training is on the split "train"; the captions of the
             split "dev" decide which epoch is the best.
         data_dir: the folder of the data set, which is downloaded there if it can be.
         split_seed: draw a split of 80/10/10 by photo with this seed.
-        preset: a name in `keras_sat.PRESETS`: settings to begin with, which other options change. None: those of the
-            data set and its encoder ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), as far as the
-            other options leave them room, and a line says so; the defaults below for other data, and with an
-            `initial_model`. "default": the defaults below for all.
-        initial_model: begin from this captioner: a Captioner, the folder of a saved one, or a bundled name. None:
-            with data="folder" and few photos to train on (below `presets.MANY_PHOTOS`) the bundled captioner of photos,
-            unless the options ask for other parts or sizes; it is kept where no epoch is better. With any other data:
-            none.
-        from_scratch: begin without a trained captioner, in a folder with few photos too.
-        cache_dir: the folder of the features; None: beside the photos in `data_dir`, or in `output_dir`.
-        output_dir: the folder for the model and all that is needed to go on; None: runs/DATA-ENCODER-ATTENTION.
+        cache_dir: the folder of the features; None: in `data_dir`, with the photos, or in `output_dir`.
+        output_dir: the folder for the model and all that is needed to resume; None: runs/DATA-ENCODER-ATTENTION.
+        preset: a name in `keras_sat.PRESETS`: settings to start from, which other options change. None: that of the
+            data set and its encoder ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), without what the
+            other options rule out; a line says so. "default", other data, or an `initial_model`: the defaults below.
+        initial_model: start from this captioner: a Captioner, the folder of a saved one, or a bundled name. Encoder and
+            sizes are its own, and new words are added to its vocabulary. Other options may change: attention="hard"
+            may follow soft attention. None: with data="folder" and fewer than `presets.MANY_PHOTOS` photos to train
+            on, the bundled captioner of photos, unless the options ask for other parts or sizes; the defaults are then
+            `presets.OWN_PHOTOS`, and it is kept if no epoch is better. With any other data: random weights.
+        from_scratch: do not start from the bundled captioner.
+        **options: see TrainingOptions, SteadyOptions, SelfCriticalOptions and CaptionerOptions.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
         boxes: for `box_weight`: where phrases of the training captions are, as
             `data_utils.datasets.boxes.read_boxes` takes it.
-        callbacks: further Keras callbacks, called after the scores and before anything is kept.
-        show_progress: False keeps it silent.
+        callbacks: further Keras callbacks, called after the scores and before anything is kept. What they remember is
+            not kept.
+        show_progress: False prints nothing.
         strategy: train on several devices: a tf.distribute.MirroredStrategy(), or MultiWorkerMirroredStrategy() for
-            several hosts, which all make the same call. `batch_size` stays that of all devices together. On a host that
-            is not the first, nothing is shown or kept, no callback is called, and the features are the only thing in
-            `output_dir`; see docs/distribution.md.
-        **options: see TrainingOptions, SteadyOptions, SelfCriticalOptions and CaptionerOptions.
+            several hosts, which all make the same call. `batch_size` is that of all devices. A host that is not the
+            first shows and keeps nothing, calls no callback, and has only features in `output_dir`; see
+            docs/distribution.md.
 
     Returns: Captioner; its `history` is a mapping from the name of a figure to its value in each epoch.
+
+    Without `encoder`, a resumed training keeps the one it has; a new one takes "tiny" for the scenes, "vgg16" with a
+    GPU, else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2". The features of a
+    frozen encoder are built once; one that is trained gets the photos themselves.
+
+    More `epochs` than before continue a training whose `schedule` is "constant". epochs=0 with an `initial_model`
+    leaves all to the epochs after those on words, and keeps its vocabulary. None of the `expectation_epochs` is taken
+    for the best epoch if others follow. `photo_jitter` (`data_utils.jitter`) is for an encoder that is trained.
+    `num_views` (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of features.
+
+    `steady_epochs` (`keras_sat.beyond.consistency`) are a training of their own in the folder steady of `output_dir`,
+    and `self_critical_epochs` (`keras_sat.beyond.self_critical`) in the folder self_critical; the best of each by CIDEr
+    is kept. If no self-critical epoch has a better CIDEr on the dev split, the captioner from before is returned. Their
+    loss has no attention penalty, no label smoothing, and no dropout of words and word vectors.
+
+    `deterministic` is a setting of TensorFlow that holds for the rest of the process
+    (`tf.config.experimental.enable_op_determinism`): the same weights bit for bit on the same machine, with the same
+    packages and threads. On a GPU it rejects operations that it cannot repeat (UnimplementedError). A training may be
+    resumed without it, but not with it if it was started without.
+
+    At the end the captioner fits its `confidence` on the dev split, if that has 100 photos or more, see
+    `keras_sat.beyond.calibration`.
     """
     team = Team(strategy)
     show_progress = show_progress and team.is_chief

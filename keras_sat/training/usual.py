@@ -16,14 +16,7 @@ from keras_sat.presets import (
 )
 from keras_sat.training.folder import noted_encoder
 
-# Options that change how a trained captioner is trained further, and none of its parts and sizes.
-MAY_CHANGE = """
-    attention
-    attention_penalty_weight label_smoothing num_samples reward_weight entropy_weight expectation_probability
-    expectation_for use_baseline grid photo_blur guide_weight box_weight length_penalty no_repeat_ngram
-    dropout_embedding dropout_words dropout_before_readout
-    dropout_after_readout feature_dropout name
-"""
+PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")  # which a trained captioner keeps
 
 
 def preset_or_usual(preset, data, options, initial_model, output_dir, team):
@@ -80,7 +73,7 @@ def bundled_to_begin_from(images, asked, say):
     before = read_model(PRETRAINED / DEFAULT_MODEL)[0]["captioner"]
     for name, value in asked.captioner.items():
         looks_nowhere = name == "attention" and value is not None and not ATTENTIONS[value].chooses
-        if name not in MAY_CHANGE.split() and (name not in before or value != before[name]) or looks_nowhere:
+        if name in PARTS_AND_SIZES and (name not in before or value != before[name]) or looks_nowhere:
             has = f"has {before[name]!r}" if before.get(name) is not None else "has the default"
             value = getattr(value, "name", value)
             say(f"starts from scratch, for {name} is {value!r}: the bundled captioner, {DEFAULT_MODEL}, {has}")
