@@ -117,7 +117,7 @@ def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
         ({"box_weight": 0.5}, "`boxes` and `box_weight` go together"),
         ({"boxes": Boxes({})}, "`boxes` and `box_weight` go together"),
         ({"box_weight": 0.5, "boxes": {"a": []}}, "Received: boxes of type dict"),
-        ({"guide_weight": 0.5}, "all captions of a photo together: make_batches.*group_by=.image"),
+        ({"guide_weight": 0.5}, "all captions of a photo in a batch: make_batches.*group_by=.image"),
     ],
 )
 def test_fit_refuses_what_cannot_lead(scene_images, tmp_path, options, message):
@@ -127,5 +127,5 @@ def test_fit_refuses_what_cannot_lead(scene_images, tmp_path, options, message):
 
 def test_what_boxes_cover_needs_a_grid(scene_images, scene_cache):
     vocabulary = Vocabulary.build(scene_images)
-    with pytest.raises(ValueError, match="pass `boxes` and `grid_shape` together"):
+    with pytest.raises(ValueError, match="Pass `boxes` and `grid_shape` together"):
         make_batches(scene_images, vocabulary, scene_cache, boxes=boxes_of_scenes(scene_images[:3]))

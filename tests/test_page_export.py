@@ -1,6 +1,7 @@
 """The captioner as a page: its folder, its runtime, its server, and the script in it."""
 
 import base64
+import functools
 import hashlib
 import http.client
 import http.server
@@ -112,8 +113,12 @@ def test_the_runtime_is_fetched_once_and_checked(tmp_path, monkeypatch):
         digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
         monkeypatch.setitem(page_runtime.DIGESTS, package, digest)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
-    monkeypatch.setenv("NPM_CONFIG_REGISTRY", tmp_path.as_uri())
-    files = page_runtime.runtime_files(show_progress=False)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as registry:
+        threading.Thread(target=registry.serve_forever).start()
+        monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"http://127.0.0.1:{registry.server_port}")
+        files = page_runtime.runtime_files(show_progress=False)
+        registry.shutdown()
     assert files == {name: source.encode() for source, name in page_runtime.FILES.items()}
     shutil.rmtree(tmp_path / "@litertjs")
     assert page_runtime.runtime_files(show_progress=False) == files
