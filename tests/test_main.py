@@ -82,7 +82,7 @@ def test_features_of_the_bundled_encoder(tmp_path, capsys):
     assert main([*command, "efficientnet_lite0", "--grid", "4x4"]) == 2
     assert "grid_shape [2, 2] there, [4, 4] here" in capsys.readouterr().err
     assert main([*command, "mobilenet_v2"]) == 2
-    assert "those of the bundled captioner's encoder, efficientnet_lite0" in capsys.readouterr().err
+    assert "bundled captioner's encoder, efficientnet_lite0" in capsys.readouterr().err
     with pytest.raises(ValueError, match='"bundled" is a name for a captioner alone'):
         ENCODERS["efficientnet_lite0"](weights="bundled")
     with pytest.raises(ValueError, match="The weights file is a folder"):
