@@ -245,7 +245,7 @@ def test_without_a_runtime_the_page_says_what_is_missing(captioner, tmp_path, np
 
 
 def test_bad_options_are_rejected_before_anything_is_written(captioner, tmp_path, npm):
-    for options, message in (({"precision": "int4"}, "Expected one of: float32, int8"), ({"max_length": 0}, "max_len")):
+    for options, message in (({"precision": "int4"}, "must be one of: float32, int8"), ({"max_length": 0}, "max_len")):
         with pytest.raises(ValueError, match=message):
             write_page(captioner, tmp_path / "page", scenes=False, runtime=npm, **options)
     assert not [*tmp_path.iterdir()]
