@@ -21,7 +21,7 @@ from keras_sat.model import encoder_weights
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.cider import cider
-from keras_sat.scoring.phrases import ground_phrases
+from keras_sat.scoring.phrases import figures_of, ground_phrases
 
 GOLDEN = Path(__file__).parent / "golden"
 PHOTO = Path(__file__).parents[1] / "docs" / "photo.jpg"  # a man with a camera
@@ -138,7 +138,7 @@ def test_it_looks_at_what_it_names(name, flickr8k_images, real_data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says of how many photos the size is not sure
         boxes = read_boxes(real_data / "flickr8k_boxes.json", chosen)
-    met = ground_phrases(keras_sat.Captioner.from_pretrained(name), chosen, boxes).to_dict()
+    met = figures_of(ground_phrases(keras_sat.Captioner.from_pretrained(name), chosen, boxes))
     assert met["num_phrases"] > 200
     assert met["mass"] > 0.5 and met["pointing"] > 0.6  # the model card has the figures of all 1,000
     assert met["small"]["mass"] > 0.25 and met["small"]["pointing"] > 0.35
