@@ -43,7 +43,7 @@ from timing import (
 )
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, draw_scenes, load_image, make_batches
-from data_utils.files import write_json
+from data_utils.atomic_files import write_json
 
 HERE = Path(__file__).parent
 SIZES = limits.Sizes()

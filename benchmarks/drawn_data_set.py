@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL import Image
 
 from data_utils import draw_scenes
-from data_utils.files import write_whole
+from data_utils.atomic_files import write_whole
 from data_utils.progress import Progress
 
 SIZE = (375, 500)  # height and width

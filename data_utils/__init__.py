@@ -6,8 +6,8 @@ TensorFlow is loaded only by the code that needs it.
 
 import os
 
-from data_utils.lazy import attach_lazily
-from data_utils.quiet import LOG_LEVEL, QUIET
+from data_utils.lazy_imports import attach_lazily
+from data_utils.tf_logging import LOG_LEVEL, QUIET
 
 os.environ.setdefault(LOG_LEVEL, QUIET)  # before anything imports TensorFlow, which looks at it only then
 

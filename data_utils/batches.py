@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data_utils.datasets.boxes import covered_cells
+from data_utils.datasets.phrase_boxes import covered_cells
 from data_utils.features.build import reading_options
 from data_utils.images import height_and_width, load_image
-from data_utils.jitter import jittered
-from data_utils.quiet import import_tensorflow
+from data_utils.photo_augmentation import jittered
+from data_utils.tf_logging import import_tensorflow
 from data_utils.views import view_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from data_utils.captions import CaptionedImage
-    from data_utils.datasets.boxes import Boxes
+    from data_utils.datasets.phrase_boxes import Boxes
     from data_utils.features.cache import FeatureCache
     from data_utils.vocabulary import Vocabulary
 
@@ -76,16 +76,16 @@ def make_batches(
         image_size: without a cache, the size that photos are stretched to: a side, or (height, width).
         keep_images: without a cache, decode each photo once and keep it in memory.
         num_views: without a cache, choose one of so many views at random each time a photo is shown.
-        jitter: without a cache, the strength of photo augmentation, from 0 to 1: see `data_utils.jitter`.
+        jitter: without a cache, the strength of photo augmentation, from 0 to 1: see `data_utils.photo_augmentation`.
         shuffle: False keeps one order, by length, in every epoch.
         seed: of the shuffling.
         first_epoch: the number of the first pass, to resume a training.
         shares: for several devices, (numbers, count): cut each batch into `count` shares, one for each device, and
             yield those of these numbers. All devices get as many shares: where there are more devices than rows, a
             share has one row of weight 0. None: whole batches.
-        boxes: Boxes of the phrases of captions, see `data_utils.datasets.boxes.read_boxes`. With it the batches are
-            ((features, input_ids, covered), target_ids, token_weights): covered is the fraction of each region that the
-            boxes of each target word cover, (.., time, regions), 0 where it has none.
+        boxes: Boxes of phrases, see `data_utils.datasets.phrase_boxes.read_boxes`. Batches are then ((features,
+            input_ids, covered), target_ids, token_weights): covered is the fraction of each region that the boxes of
+            each target word cover, (.., time, regions), 0 where it has none.
         grid_shape: with `boxes`, (rows, columns) of these regions.
     """
     tf = import_tensorflow()

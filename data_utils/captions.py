@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from data_utils.files import read_bytes, write_whole
+from data_utils.atomic_files import read_bytes, write_whole
 from data_utils.foreign_text import brief, shortened
 
 MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may hold several captions

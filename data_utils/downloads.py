@@ -10,8 +10,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_utils.atomic_files import exclusive_lock, read_json, write_json
 from data_utils.captions import IMAGE_ENDINGS
-from data_utils.files import exclusive_lock, read_json, write_json
 from data_utils.progress import Progress
 
 MOST_EXPANSION = 100  # a zip that unpacks to more times its size is not a data set, but made to fill the disk

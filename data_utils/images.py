@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from data_utils.atomic_files import check_is_file
 from data_utils.captions import pictures_by_folder
-from data_utils.files import check_is_file
 from data_utils.photo_digests import photo_of, pixel_digest
 from data_utils.progress import Progress
 

@@ -15,7 +15,7 @@ import os
 
 import numpy as np
 
-from data_utils.files import check_is_file
+from data_utils.atomic_files import check_is_file
 from data_utils.progress import Progress
 
 # Size in bytes, time in nanoseconds and digest of the file, 0 for a picture in memory; digest of the pixels, or 0.

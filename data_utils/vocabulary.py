@@ -6,8 +6,8 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from data_utils.captions import tokenise
-from data_utils.files import read_sealed_json, write_sealed_json
 from data_utils.foreign_text import UNSEEN, brief
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ Names are imported on first use, so that help and version come without TensorFlo
 
 from importlib.metadata import PackageNotFoundError, version
 
-from data_utils.lazy import attach_lazily
+from data_utils.lazy_imports import attach_lazily
 
 try:
     __version__ = version("keras_sat")

@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 
-from data_utils.quiet import import_tensorflow
+from data_utils.tf_logging import import_tensorflow
 from keras_sat.checks import STOPPED_EARLY
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.command_line.commands import COMMANDS

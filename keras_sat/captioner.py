@@ -23,7 +23,7 @@ from keras_sat.model.forks import refuse_fork
 from keras_sat.model.objective import PaperObjective
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
-from keras_sat.model.reading import as_rows
+from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.model.trainer import Trainer
 from keras_sat.options import CaptionerOptions, readable_options, split_options, with_options
 from keras_sat.search.generation import CaptionGenerator, steps_of

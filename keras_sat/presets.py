@@ -3,9 +3,9 @@
 Without a `preset`, `fit` takes that of the data set and the encoder, or of the data set.
 """
 
-from data_utils.quiet import import_tensorflow
-from keras_sat.installed import find_installed_weights
+from data_utils.tf_logging import import_tensorflow
 from keras_sat.options import CaptionerOptions, SelfCriticalOptions, SteadyOptions, TrainingOptions, split_options
+from keras_sat.weight_paths import find_installed_weights
 
 LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first
 DEFAULT_MODEL = "flickr8k"  # the bundled captioner of photos

@@ -14,7 +14,7 @@ from PIL import Image
 from data_utils import DATASETS, FeatureCache, Vocabulary
 
 # Programs, which tests or people run.
-collect_ignore = ["elsewhere.py", "lowest.py", "together.py", "two_devices.py"]
+collect_ignore = ["elsewhere.py", "lowest.py", "distributed_trainings.py", "two_devices.py"]
 collect_ignore += ["golden/make_coco_caption.py", "golden/make_efficientnet_lite.py"]
 
 

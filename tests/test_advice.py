@@ -78,7 +78,7 @@ def test_weights_that_are_missing_are_passed_as_the_message_says(door, weights, 
 
 def pretend_a_download(folder):
     """Change a saved captioner to one whose encoder has the weights that Keras downloads."""
-    from data_utils.files import read_sealed_json, write_sealed_json
+    from data_utils.atomic_files import read_sealed_json, write_sealed_json
 
     settings = read_sealed_json(folder / "config.json", "settings")
     settings["captioner"]["encoder_weights"] = "imagenet"

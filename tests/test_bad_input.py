@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from data_utils import DATASETS, FeatureCache, Vocabulary, load_document, load_image
-from data_utils.files import read_json, write_sealed_json
+from data_utils.atomic_files import read_json, write_sealed_json
 from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.files.checkpoint import read_checkpoint

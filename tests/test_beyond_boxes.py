@@ -7,7 +7,7 @@ from keras import ops
 
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches, tokenise
-from data_utils.datasets.boxes import PLACELESS, Boxes, Phrase
+from data_utils.datasets.phrase_boxes import PLACELESS, Boxes, Phrase
 from keras_sat import Captioner, equations
 
 WORDS = ["a", "dog", "cat", "red", "in"]

@@ -10,7 +10,7 @@ from keras import ops
 from test_beyond_boxes import WORDS, batch_with_boxes, make_captioner, numbers
 
 from data_utils import Vocabulary, make_batches
-from data_utils.datasets.boxes import PLACELESS
+from data_utils.datasets.phrase_boxes import PLACELESS
 from keras_sat import Captioner, equations
 from keras_sat.beyond.guide import Guide, WordDetectors
 

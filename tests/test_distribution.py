@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from conftest import write_photos
-from together import HARD, WEIGHTS, scenes, train
+from distributed_trainings import HARD, WEIGHTS, scenes, train
 
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
 from keras_sat.__main__ import main
 from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.training.distributed import SEED_STRIDE, Team, read_tf_config, several_gpus
 from keras_sat.training.run import Training
-from keras_sat.training.team import SEED_STRIDE, Team, read_tf_config, several_gpus
 
-TOGETHER = Path(__file__).with_name("together.py")
+TOGETHER = Path(__file__).with_name("distributed_trainings.py")
 HOST_FAILED = "ConnectionError: Another host of this training has ended or cannot be reached"
 SECONDS = 300  # for processes that take some ten on a free machine: then one of them hangs
 

@@ -17,7 +17,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from test_readme import ROOT, python_blocks
 
 from data_utils import draw_scenes, load_image, photos_of_split
-from data_utils.files import write_whole
+from data_utils.atomic_files import write_whole
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
 from keras_sat.deploy.export import _decoded, _next_version, _stretched

@@ -12,7 +12,7 @@ import pytest
 from conftest import all_slow_but, mean_colour_encoder, write_photos
 
 from data_utils import FeatureCache, load_image, photo_digests
-from data_utils.files import exclusive_lock
+from data_utils.atomic_files import exclusive_lock
 from data_utils.photo_digests import photo_of
 
 NAMES = [f"photo{i:02d}.png" for i in range(23)]

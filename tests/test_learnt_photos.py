@@ -9,7 +9,7 @@ from PIL import Image
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, load_image, readable_photos
-from data_utils.files import read_sealed_json, write_sealed_json
+from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from data_utils.learnt_photos import as_settings, digests_of, from_settings, learnt_of, together
 from data_utils.photo_digests import PHOTO, looks_like, pixel_digest
 from keras_sat import Captioner, Ensemble

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from data_utils import draw_scenes
-from data_utils.files import exclusive_lock, write_json
+from data_utils.atomic_files import exclusive_lock, write_json
 from keras_sat import Captioner, FastCaptioner, load_litert
 from keras_sat.__main__ import main
 from keras_sat.command_line import commands

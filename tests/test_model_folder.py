@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data_utils import Vocabulary
-from data_utils.files import exclusive_lock
+from data_utils.atomic_files import exclusive_lock
 from keras_sat.files import model_folder as saved_model
 from keras_sat.files.model_folder import read_model, write_model
 

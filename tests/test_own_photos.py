@@ -7,13 +7,13 @@ import pytest
 from conftest import write_photos
 
 import keras_sat
-from data_utils.files import read_sealed_json, write_sealed_json
+from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, presets
 from keras_sat.__main__ import main
 from keras_sat.options import TrainingOptions
-from keras_sat.training import recipe, usual
+from keras_sat.training import defaults, recipe
+from keras_sat.training.distributed import Team
 from keras_sat.training.run import Training
-from keras_sat.training.team import Team
 
 NAMES = [f"{number}.jpg" for number in range(6)]
 FROM_SCRATCH = {name: TrainingOptions.defaults()[name] for name in presets.OWN_PHOTOS}
@@ -35,7 +35,7 @@ def mine(tmp_path):
 def bundled(whole_training, monkeypatch):
     """A small captioner in the place of the bundled one, whose encoder is "tiny"."""
     folder, captioner = whole_training
-    monkeypatch.setattr(usual, "DEFAULT_MODEL", str(folder / "model"))
+    monkeypatch.setattr(defaults, "DEFAULT_MODEL", str(folder / "model"))
     return captioner
 
 
@@ -97,7 +97,7 @@ def test_many_photos_and_a_list_of_photos_begin_from_scratch(mine, bundled, untr
         keras_sat.fit(images, encoder="tiny", output_dir=tmp_path / "run", show_progress=False)
     assert untrained["plan"].initial_model is None
     for many, goes_on in ((4, False), (5, True)):
-        monkeypatch.setattr(usual, "MANY_PHOTOS", many)
+        monkeypatch.setattr(defaults, "MANY_PHOTOS", many)
         begin(mine, tmp_path, encoder="tiny")
         assert (untrained["plan"].initial_model is not None) == goes_on
         assert ("starts from scratch: 4 photos" in capsys.readouterr().out) != goes_on
@@ -137,7 +137,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     monkeypatch.setattr(keras_sat.training.history, "LEAST_MATCHES", 0)
     scores = iter([0.3, 0.2, 0.3])
     monkeypatch.setattr(
-        keras_sat.training.callbacks.captions,
+        keras_sat.training.callbacks.dev_captions,
         "bleu",
         lambda *_: {f"bleu_{n}": value for value in [next(scores)] for n in range(1, 5)},
     )

@@ -23,7 +23,7 @@ import pytest
 from PIL import Image
 
 from data_utils import draw_scenes
-from data_utils.files import write_json, write_whole
+from data_utils.atomic_files import write_json, write_whole
 from data_utils.images import load_image
 from keras_sat import Captioner
 from keras_sat.__main__ import main

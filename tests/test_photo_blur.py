@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, make_batches
-from data_utils.jitter import jittered
+from data_utils.photo_augmentation import jittered
 from keras_sat.beyond.ensemble import Ensemble
 from keras_sat.captioner import Captioner
 from keras_sat.model.encoders import make_encoder, make_encoder_top

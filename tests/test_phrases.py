@@ -7,7 +7,7 @@ import pytest
 
 import keras_sat
 from data_utils import CaptionedImage
-from data_utils.datasets.boxes import Boxes, Phrase
+from data_utils.datasets.phrase_boxes import Boxes, Phrase
 from keras_sat.__main__ import main
 from keras_sat.scoring.phrases import as_table, figures_of, ground_captions, ground_phrases
 from keras_sat.search.result import CaptionResult

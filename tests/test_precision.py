@@ -6,7 +6,7 @@ import tensorflow as tf
 from keras_sat import Captioner
 from keras_sat.model import precision
 from keras_sat.model.precision import multiplies_bfloat16, resolved_dtype
-from keras_sat.training.folder import note_arguments
+from keras_sat.training.run_record import note_arguments
 
 
 @pytest.fixture

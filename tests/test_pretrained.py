@@ -11,8 +11,8 @@ from PIL import ExifTags, Image, ImageDraw
 
 import keras_sat
 from data_utils import draw_scenes, photos_of_split, tokenise
-from data_utils.datasets.boxes import read_boxes
-from data_utils.files import read_json
+from data_utils.atomic_files import read_json
+from data_utils.datasets.phrase_boxes import read_boxes
 from keras_sat.beyond import HOOKS, hooks_of
 from keras_sat.beyond.calibration import SHARE_NAMED, share_named
 from keras_sat.command_line.demo import report_on

@@ -13,14 +13,14 @@ from small_training import OPTIONS, At, run_training, train
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, photo_digests
-from data_utils.files import write_sealed_json
+from data_utils.atomic_files import write_sealed_json
 from data_utils.photo_digests import photo_of
 from keras_sat import Captioner
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.model.precision import multiplies_bfloat16
-from keras_sat.training import epochs
-from keras_sat.training.folder import describe
+from keras_sat.training import phases
+from keras_sat.training.run_record import describe
 
 
 def history_of(folder):
@@ -192,7 +192,7 @@ def test_a_damaged_model_is_noticed_before_an_epoch_is_spent(whole_training, tmp
 
 
 def test_two_processes_do_not_train_into_one_folder(tmp_path):
-    from data_utils.files import exclusive_lock
+    from data_utils.atomic_files import exclusive_lock
 
     refused = pytest.raises(ValueError, match="Another process is training")
     with exclusive_lock(tmp_path / "lock", "is training here"), refused:
@@ -292,7 +292,7 @@ def test_photos_that_cannot_be_read_are_found_before_the_training(tmp_path):
 def test_early_stopping_follows_the_score_of_free_running_captions(tmp_path, monkeypatch):
     scores = iter([0.2, 0.5, 0.4, 0.5, 0.3, 0.9])
     monkeypatch.setattr(
-        keras_sat.training.callbacks.captions,
+        keras_sat.training.callbacks.dev_captions,
         "bleu",
         lambda *_: {f"bleu_{n}": value for value in [next(scores)] for n in range(1, 5)},
     )
@@ -454,12 +454,12 @@ def test_errors(tmp_path):
 
 
 def test_learning_rates():
-    assert epochs._learning_rate(0.1, "constant", 0, 100) == 0.1
-    cosine, warm = epochs._learning_rate(0.1, "cosine", 10, 110), epochs._learning_rate(0.1, "constant", 10, 110)
+    assert phases._learning_rate(0.1, "constant", 0, 100) == 0.1
+    cosine, warm = phases._learning_rate(0.1, "cosine", 10, 110), phases._learning_rate(0.1, "constant", 10, 110)
     rates = [float(cosine(step)) for step in (0, 5, 10, 60, 110)]
     np.testing.assert_allclose(rates, [0, 0.05, 0.1, 0.05, 0], atol=1e-6)
     np.testing.assert_allclose([float(warm(step)) for step in (0, 5, 10, 60)], [0, 0.05, 0.1, 0.1], atol=1e-6)
-    np.testing.assert_allclose(float(epochs._learning_rate(0.1, "cosine", 0, 100)(50)), 0.05, atol=1e-6)
+    np.testing.assert_allclose(float(phases._learning_rate(0.1, "cosine", 0, 100)(50)), 0.05, atol=1e-6)
 
 
 def test_the_command_line_offers_what_fit_takes():

@@ -4,8 +4,8 @@ import sys
 import pytest
 
 from data_utils import CaptionedImage, Vocabulary
+from data_utils.atomic_files import write_sealed_json
 from data_utils.captions import tokenise
-from data_utils.files import write_sealed_json
 from data_utils.vocabulary import MOST_LETTERS_IN_WORD, SPECIAL_TOKENS
 
 

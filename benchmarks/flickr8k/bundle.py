@@ -7,7 +7,7 @@ named after its content: captioners with the same encoder share one file.
 import argparse
 import sys
 
-from data_utils.files import read_sealed_json, write_sealed_json
+from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat.files.model_folder import ENCODERS, EXPECTED, PRETRAINED, copy_of_model, read_arrays, write_arrays
 
 

@@ -8,8 +8,8 @@ photo in two splits, a table that cannot be parsed) is rejected with file and li
 
 from data_utils.datasets.coco import coco
 from data_utils.datasets.flickr import flickr8k, flickr30k
-from data_utils.datasets.folder import folder
-from data_utils.datasets.scenes import scenes
+from data_utils.datasets.image_folder import folder
+from data_utils.datasets.scenes_data_set import scenes
 from data_utils.datasets.splits import SPLITS, draw_split
 
 __all__ = ["DATASETS", "SPLITS", "coco", "draw_split", "flickr30k", "flickr8k", "folder", "scenes"]

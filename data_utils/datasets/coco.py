@@ -6,11 +6,11 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from data_utils.atomic_files import read_json
 from data_utils.captions import Skipped, image_id_of
 from data_utils.datasets.assemble import add_caption, assemble, existing_folder, find_file, photos_in
 from data_utils.datasets.karpathy import read_karpathy
 from data_utils.datasets.splits import SPLIT_NAMES, Splits
-from data_utils.files import read_json
 
 if TYPE_CHECKING:
     from data_utils.captions import CaptionedImage

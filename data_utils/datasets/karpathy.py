@@ -1,9 +1,9 @@
 """Karpathy's JSON files, which hold the captions and splits that most papers use."""
 
+from data_utils.atomic_files import read_json
 from data_utils.captions import image_id_of, refuse_outside
 from data_utils.datasets.assemble import add_caption
 from data_utils.datasets.splits import Splits, split_of
-from data_utils.files import read_json
 
 
 def read_karpathy(path, skipped):

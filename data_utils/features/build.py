@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from data_utils.features.files import FeatureFiles, is_started, reject_differences, start_cache
-from data_utils.files import clear_half_written, exclusive_lock
+from data_utils.atomic_files import clear_half_written, exclusive_lock
+from data_utils.features.cache_layout import FeatureFiles, is_started, reject_differences, start_cache
 from data_utils.images import height_and_width, load_image
 from data_utils.photo_digests import photo_of, pixel_digest
 from data_utils.progress import Progress
-from data_utils.quiet import import_tensorflow
+from data_utils.tf_logging import import_tensorflow
 from data_utils.views import view_of
 
 NUM_READERS = 2

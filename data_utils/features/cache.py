@@ -1,6 +1,6 @@
 """The features of photos on the disk: one row for each photo, however many captions it has.
 
-A cache is a folder with the files of `data_utils.features.files`, or with several such folders, the shards of
+A cache is a folder with the files of `data_utils.features.cache_layout`, or with several such folders, the shards of
 `data_utils.features.shards`.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from data_utils.features.build import build_features, describe_encoder, fixed_size
-from data_utils.features.files import WAY_OUT, FeatureFiles, reject_differences
+from data_utils.features.cache_layout import WAY_OUT, FeatureFiles, reject_differences
 from data_utils.features.shards import OF_A_SHARD, Shard, open_shards, reject_other_shards, shard_folders
 from data_utils.foreign_text import brief
 

@@ -1,6 +1,6 @@
 """Features that several machines build: each builds a shard, and all shards are one cache.
 
-A folder of shards holds one folder of features (see `data_utils.features.files`) for each of them:
+A folder of shards holds one folder of features (see `data_utils.features.cache_layout`) for each of them:
 
     shard-0001-of-0004/    the photos numbered 1, 5, 9, ... in the sorted list of ids
     shard-0002-of-0004/    those numbered 2, 6, 10, ...
@@ -14,7 +14,7 @@ import json
 import re
 from typing import NamedTuple
 
-from data_utils.features.files import FeatureFiles, differences, is_started, read_manifest, reject_differences
+from data_utils.features.cache_layout import FeatureFiles, differences, is_started, read_manifest, reject_differences
 
 MOST_SHARDS = 200  # each keeps a file open, and some systems allow a process 256 of them
 

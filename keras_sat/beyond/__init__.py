@@ -7,7 +7,7 @@ preprocessing of photos and features is in keras_sat/model.
 
 from keras_sat.beyond.attend_after import AttendAfter
 from keras_sat.beyond.boxes import AttentionOnBoxes
-from keras_sat.beyond.consistency import FeatureConsistency
+from keras_sat.beyond.feature_consistency import FeatureConsistency
 from keras_sat.beyond.guide import Guide
 from keras_sat.beyond.hook import FurtherEpochs, Hook
 from keras_sat.beyond.label_smoothing import LabelSmoothing

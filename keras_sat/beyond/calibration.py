@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_utils.captions import tokenise
-from data_utils.datasets.boxes import PLACELESS
+from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of

@@ -18,7 +18,7 @@ import keras
 from keras import layers, ops
 
 from data_utils.captions import tokenise
-from data_utils.datasets.boxes import PLACELESS
+from data_utils.datasets.phrase_boxes import PLACELESS
 from keras_sat import equations
 from keras_sat.beyond.boxes import AttentionOnBoxes
 from keras_sat.beyond.hook import Term

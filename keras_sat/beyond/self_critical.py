@@ -26,8 +26,8 @@ from keras import ops
 from keras_sat import equations
 from keras_sat.beyond.boxes import AttentionOnBoxes
 from keras_sat.model.metrics import Objective
-from keras_sat.model.reading import as_rows
 from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_of_mean
+from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.options import SearchOptions, SelfCriticalOptions
 from keras_sat.scoring.cider import DocumentFrequencies, cider_of_vectors
 from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens

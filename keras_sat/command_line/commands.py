@@ -10,17 +10,17 @@ import warnings
 from pathlib import Path
 
 import keras_sat
+from data_utils.atomic_files import write_whole
 from data_utils.captions import tokenise
 from data_utils.datasets import DATASETS
-from data_utils.files import write_whole
 from data_utils.foreign_text import visible, visible_json
-from data_utils.quiet import LOG_LEVEL, QUIET, import_tensorflow
+from data_utils.tf_logging import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.checks import argument_called
 from keras_sat.command_line.messages import one_line, without_number
 from keras_sat.command_line.paths import drawing_paths, make_places
-from keras_sat.installed import find_installed_weights, keras_home
 from keras_sat.options import ENCODER_NAMES, SearchOptions, SelfCriticalOptions, SteadyOptions, probability
 from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, usual_encoder, without_gpu
+from keras_sat.weight_paths import find_installed_weights, keras_home
 
 NOT_SURE = "not sure"  # instead of a caption of too little confidence, and on a terminal before it
 # On a terminal, captions of less confidence are doubted: of the tenths the greatest below which fewer than one caption
@@ -43,7 +43,7 @@ def run_fit(data, dropout=None, gpus=None, hosts=False, **options):
     if hosts and gpus is not None:
         raise ValueError("--hosts takes all GPUs of each host (CUDA_VISIBLE_DEVICES hides some): leave out --gpus.")
     if hosts or gpus is not None:  # first of all: hosts can only be connected before TensorFlow computes
-        from keras_sat.training.team import several_gpus, several_hosts
+        from keras_sat.training.distributed import several_gpus, several_hosts
 
         options["strategy"] = several_hosts() if hosts else several_gpus(gpus)
     from keras_sat.training.recipe import fit

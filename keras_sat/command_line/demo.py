@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
+from data_utils.atomic_files import write_json, write_whole
 from data_utils.captions import CaptionedImage
-from data_utils.files import write_json, write_whole
 from data_utils.scenes import draw_scenes, is_true
 from keras_sat.command_line.invocation import command
 from keras_sat.model.selections import ATTENTIONS

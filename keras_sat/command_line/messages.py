@@ -10,7 +10,7 @@ import textwrap
 import threading
 
 from data_utils.foreign_text import visible
-from data_utils.quiet import reason_of
+from data_utils.tf_logging import reason_of
 from keras_sat.checks import ArgumentError
 from keras_sat.command_line.arguments import options_of
 

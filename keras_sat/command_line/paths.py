@@ -4,7 +4,7 @@ import errno
 import os
 from pathlib import Path
 
-from data_utils.files import clear_half_written
+from data_utils.atomic_files import clear_half_written
 
 
 def drawing_paths(places, paths):

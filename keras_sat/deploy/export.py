@@ -15,7 +15,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from data_utils.files import exclusive_lock, whole_folder, write_whole
+from data_utils.atomic_files import exclusive_lock, whole_folder, write_whole
 from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
 from keras_sat.deploy.litert_folder import WORDS, words_as_text, write_litert

@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 
+from data_utils.atomic_files import clear_half_written, exclusive_lock, read_bytes, whole_folder
 from data_utils.captions import tokenise
-from data_utils.files import clear_half_written, exclusive_lock, read_bytes, whole_folder
 from data_utils.images import load_image, photos_of
-from data_utils.quiet import nothing_on_standard_error
+from data_utils.tf_logging import nothing_on_standard_error
 from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_litert, write_litert
 from keras_sat.files.model_folder import model_directory
-from keras_sat.installed import keras_home
 from keras_sat.options import EXTRAS
 from keras_sat.search.result import CaptionResult
+from keras_sat.weight_paths import keras_home
 
 PATIENCE = 600  # seconds to wait for another process that makes a file, which takes about ten
 

@@ -12,7 +12,7 @@ write the manifest.
 import gzip
 import hashlib
 
-from data_utils.files import expectation, read_bytes, read_sealed_json, write_sealed_json, write_whole
+from data_utils.atomic_files import expectation, read_bytes, read_sealed_json, write_sealed_json, write_whole
 from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 FORMAT_VERSION = 1

@@ -19,7 +19,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from data_utils.files import exclusive_lock, read_json, write_json, write_whole
+from data_utils.atomic_files import exclusive_lock, read_json, write_json, write_whole
 from data_utils.scenes import COLOURS, SHAPES, SIZES
 from keras_sat.deploy.export import CAPTION_SCRIPT, check_captioner, search_arguments
 from keras_sat.deploy.litert import litert_file

@@ -11,9 +11,9 @@ import os
 import tarfile
 from pathlib import Path
 
+from data_utils.atomic_files import read_json
 from data_utils.downloads import fetch
-from data_utils.files import read_json
-from keras_sat.installed import keras_home
+from keras_sat.weight_paths import keras_home
 
 VERSION = "2.5.3"
 REGISTRY = "https://registry.npmjs.org"

@@ -11,7 +11,7 @@ import contextlib
 import re
 from pathlib import Path
 
-from data_utils.files import read_sealed_json, write_sealed_json
+from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat.files.model_folder import read_arrays, write_arrays
 
 EXPECTED = "a training that keras_sat.fit wrote"

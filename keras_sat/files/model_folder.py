@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.files import (
+from data_utils.atomic_files import (
     exclusive_lock,
     expectation,
     identity_of,

@@ -11,7 +11,7 @@ from data_utils.foreign_text import brief
 from data_utils.learnt_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.files.model_folder import PRETRAINED, add_settings, read_model, write_model
-from keras_sat.files.strangers import refuse_claims, refuse_grid, said_of
+from keras_sat.files.untrusted import refuse_claims, refuse_grid, said_of
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 

@@ -8,9 +8,9 @@ import h5py
 import numpy as np
 
 from keras_sat.checks import ArgumentError
-from keras_sat.installed import find_installed_weights
 from keras_sat.model.efficientnet_lite import assign_torch_weights, is_efficientnet_lite
 from keras_sat.model.torch_file import read_torch_file
+from keras_sat.weight_paths import find_installed_weights
 
 
 def assign_weights(network, weights):

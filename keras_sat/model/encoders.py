@@ -17,11 +17,11 @@ from keras import layers
 from data_utils.foreign_text import brief
 from data_utils.images import height_and_width
 from keras_sat.checks import ArgumentError
-from keras_sat.installed import keras_home
 from keras_sat.model.efficientnet_lite import EfficientNetLite
 from keras_sat.model.encoder_weights import assign_weights, installed_weights
 from keras_sat.model.finer_grid import rows_and_columns_of, with_grid
 from keras_sat.model.photo_blur import with_blur
+from keras_sat.weight_paths import keras_home
 
 MOST_PIXELS = 4096  # for each side: a batch of larger photos would not fit into memory
 

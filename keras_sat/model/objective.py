@@ -11,8 +11,8 @@ from keras import ops
 
 from keras_sat import equations
 from keras_sat.model.metrics import Objective
-from keras_sat.model.reading import as_rows
 from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_of_mean, sum_over_replicas
+from keras_sat.model.teacher_forcing import as_rows
 
 
 class PaperObjective:

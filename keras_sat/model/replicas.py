@@ -1,4 +1,4 @@
-"""Sums, means and noise over all devices of a training, see `keras_sat.training.team`."""
+"""Sums, means and noise over all devices of a training, see `keras_sat.training.distributed`."""
 
 import keras
 import tensorflow as tf

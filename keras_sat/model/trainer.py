@@ -1,7 +1,8 @@
 """How a captioner is trained: compile, fit and the training step, with any objective.
 
 `train_step` takes TensorFlow's gradients of the objective of a batch, and updates the weights by `WeightUpdates`. Keras
-runs it as a graph, compiled by XLA where `compile` says so; `keras_sat.training.team` runs it on several devices.
+runs it as a graph, compiled by XLA where `compile` says so; `keras_sat.training.distributed` runs it on several
+devices.
 """
 
 import keras
@@ -10,8 +11,8 @@ import tensorflow as tf
 from keras_sat.checks import check_batches, check_strategy_of_fit
 from keras_sat.model.forks import refuse_fork
 from keras_sat.model.metrics import Means
-from keras_sat.model.reading import read_captions
 from keras_sat.model.replicas import sums_on_first_replica
+from keras_sat.model.teacher_forcing import read_captions
 from keras_sat.model.updates import WeightUpdates, make_optimizer
 from keras_sat.options import OptimizerOptions, with_options
 
@@ -144,7 +145,7 @@ class Trainer(keras.Model):
         return self.paper_objective(self, batch, training)
 
     def read(self, features, input_ids, target_ids, token_weights, **options):
-        """Return the Reading of captions, for an objective; see `keras_sat.model.reading.read_captions`."""
+        """Return the Reading of captions, for an objective; see `keras_sat.model.teacher_forcing.read_captions`."""
         options["fixed_shapes"] = bool(self.compiled and self.jit_compile)
         return read_captions(self.decoder, features, input_ids, target_ids, token_weights, **options)
 

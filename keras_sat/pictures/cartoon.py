@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.files import write_whole
+from data_utils.atomic_files import write_whole
 from keras_sat.pictures.player import shown_aspect
 
 MOVES = 2  # frames between a word and the next

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_utils.files import write_whole
+from data_utils.atomic_files import write_whole
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
 from keras_sat.checks import check_axes, check_list_of_results

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_utils.files import write_whole
+from data_utils.atomic_files import write_whole
 from keras_sat.checks import check_list_of_results
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.player import (

@@ -9,10 +9,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data_utils.atomic_files import read_json
 from data_utils.captions import image_id_of, refuse_long_caption, tokenise
-from data_utils.datasets.boxes import boxes_of
+from data_utils.datasets.phrase_boxes import boxes_of
 from data_utils.datasets.read import photos_of_split, read_data
-from data_utils.files import read_json
 from data_utils.foreign_text import brief
 from data_utils.images import readable_photos
 from data_utils.learnt_photos import learnt_of, warn_of_copies
@@ -72,7 +72,7 @@ def evaluate(
         beside: what to print below: "paper", its rows for this data set; "human", the first reference of each photo,
             scored against the others.
         boxes: measure whether attention meets what words name: Boxes, or the path that
-            `data_utils.datasets.boxes.read_boxes` takes.
+            `data_utils.datasets.phrase_boxes.read_boxes` takes.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
         show_progress: show progress on standard error.
         **options: see `keras_sat.options.BeamSearchOptions`.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from data_utils.captions import tokenise
-from data_utils.datasets.boxes import covered_share
+from data_utils.datasets.phrase_boxes import covered_share
 from data_utils.progress import Progress
 from keras_sat.scoring.grounding import centred_map, meets
 from keras_sat.scoring.scores import Score

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from data_utils.atomic_files import read_json, write_json, write_whole
 from data_utils.datasets.tables import cell_of
-from data_utils.files import read_json, write_json, write_whole
 from data_utils.foreign_text import visible
 from keras_sat.checks import check_axes
 from keras_sat.scoring.phrases import GROUNDING

@@ -1,6 +1,6 @@
 """From photos to captions: searches over the decoder's steps, and what they return."""
 
-from data_utils.lazy import attach_lazily
+from data_utils.lazy_imports import attach_lazily
 
 __getattr__, __dir__, __all__ = attach_lazily(
     __name__, {"algorithms": ["SearchResult", "allowed_logits", "beam_search", "greedy_search", "sample_search"]}

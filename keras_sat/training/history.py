@@ -5,7 +5,7 @@ import io
 import math
 from collections.abc import Mapping
 
-from data_utils.files import write_whole
+from data_utils.atomic_files import write_whole
 from keras_sat.scoring.scores import named
 
 MONITORED = "val_bleu_4"

@@ -7,7 +7,7 @@ from data_utils.batches import make_batches
 from data_utils.features.cache import FeatureCache
 from data_utils.images import readable_photos
 from data_utils.learnt_photos import warn_of_copies
-from keras_sat.training.folder import checksum, note_photos
+from keras_sat.training.run_record import checksum, note_photos
 
 KEEP_IMAGES_BYTES = 1_000_000_000  # of pixels: up to that, decoded photos stay in memory between epochs
 

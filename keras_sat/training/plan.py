@@ -8,9 +8,9 @@ from typing import Any
 from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.options import CaptionerOptions, TrainingOptions, flag, split_options
-from keras_sat.training.folder import describe
+from keras_sat.training.distributed import Team
 from keras_sat.training.photos import TrainingPhotos
-from keras_sat.training.team import Team
+from keras_sat.training.run_record import describe
 
 OF_KERAS = ("name", "trainable")  # that Captioner takes beside its options
 

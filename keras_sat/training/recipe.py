@@ -6,9 +6,9 @@ from types import NoneType
 
 import tensorflow as tf
 
-from data_utils.datasets.boxes import boxes_of
+from data_utils.atomic_files import exclusive_lock
+from data_utils.datasets.phrase_boxes import boxes_of
 from data_utils.datasets.read import photos_of_split, read_data
-from data_utils.files import exclusive_lock
 from keras_sat.beyond import FURTHER_EPOCHS
 from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
 from keras_sat.captioner import Captioner
@@ -16,14 +16,14 @@ from keras_sat.files.saving import save_confidence
 from keras_sat.options import CaptionerOptions, TrainingOptions, with_options
 from keras_sat.presets import OWN_PHOTOS
 from keras_sat.scoring.evaluate import learnt_photos
-from keras_sat.training.epochs import further_folder, train_further, train_on_words
-from keras_sat.training.folder import checksum
+from keras_sat.training.defaults import bundled_to_begin_from, encoder_or_usual, preset_or_usual, usual_output_dir
+from keras_sat.training.distributed import Team
 from keras_sat.training.history import Curves
+from keras_sat.training.phases import further_folder, train_further, train_on_words
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import Asked, Plan, without_usual
+from keras_sat.training.run_record import checksum
 from keras_sat.training.summary import learnt_before
-from keras_sat.training.team import Team
-from keras_sat.training.usual import bundled_to_begin_from, encoder_or_usual, preset_or_usual, usual_output_dir
 
 
 @with_options(TrainingOptions, *(epochs.options for epochs in FURTHER_EPOCHS.values()), CaptionerOptions)
@@ -72,7 +72,7 @@ def fit(
         **options: see TrainingOptions, SteadyOptions, SelfCriticalOptions and CaptionerOptions.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
         boxes: for `box_weight`: where phrases of the training captions are, as
-            `data_utils.datasets.boxes.read_boxes` takes it.
+            `data_utils.datasets.phrase_boxes.read_boxes` takes it.
         callbacks: further Keras callbacks, called after the scores and before anything is kept. What they remember is
             not kept.
         show_progress: False prints nothing.
@@ -89,13 +89,14 @@ def fit(
 
     More `epochs` than before continue a training whose `schedule` is "constant". epochs=0 with an `initial_model`
     leaves all to the epochs after those on words, and keeps its vocabulary. None of the `expectation_epochs` is taken
-    for the best epoch if others follow. `photo_jitter` (`data_utils.jitter`) is for an encoder that is trained.
-    `num_views` (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of features.
+    for the best epoch if others follow. `photo_jitter` (`data_utils.photo_augmentation`) is for an encoder that is
+    trained. `num_views` (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of
+    features.
 
-    `steady_epochs` (`keras_sat.beyond.consistency`) are a training of their own in the folder steady of `output_dir`,
-    and `self_critical_epochs` (`keras_sat.beyond.self_critical`) in the folder self_critical; the best of each by CIDEr
-    is kept. If no self-critical epoch has a better CIDEr on the dev split, the captioner from before is returned. Their
-    loss has no attention penalty, no label smoothing, and no dropout of words and word vectors.
+    `steady_epochs` (`keras_sat.beyond.feature_consistency`) are a training of their own in the folder steady of
+    `output_dir`, and `self_critical_epochs` (`keras_sat.beyond.self_critical`) in the folder self_critical; the best of
+    each by CIDEr is kept. If no self-critical epoch has a better CIDEr on the dev split, the captioner from before is
+    returned. Their loss has no attention penalty, no label smoothing, and no dropout of words and word vectors.
 
     `deterministic` is a setting of TensorFlow that holds for the rest of the process
     (`tf.config.experimental.enable_op_determinism`): the same weights bit for bit on the same machine, with the same

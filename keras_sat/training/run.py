@@ -4,15 +4,15 @@ import warnings
 
 import keras
 
-from data_utils.files import clear_half_written, read_sealed_json, write_sealed_json
+from data_utils.atomic_files import clear_half_written, read_sealed_json, write_sealed_json
 from keras_sat.captioner import Captioner
 from keras_sat.checks import STOPPED_EARLY
 from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, restore_state
 from keras_sat.files.model_folder import read_model
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.training import callbacks
-from keras_sat.training.folder import check_photos, note_arguments
 from keras_sat.training.history import MONITORED, as_text, best_epoch, is_at_its_best, says_something, write_history
+from keras_sat.training.run_record import check_photos, note_arguments
 
 SEARCH = ("num_beams", "max_length")  # how the dev split is captioned after each epoch
 POOR_SCORE = 0.03  # a BLEU-4 on dev below which there is advice at the end

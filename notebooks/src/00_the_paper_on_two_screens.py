@@ -20,7 +20,7 @@ if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone th
         )
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", str(clone)], check=True)
 
-from data_utils.quiet import import_tensorflow
+from data_utils.tf_logging import import_tensorflow
 
 tf = import_tensorflow()  # without its greetings, half a dozen lines about the processor
 

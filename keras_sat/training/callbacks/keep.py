@@ -11,7 +11,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from data_utils.quiet import reason_of
+from data_utils.tf_logging import reason_of
 from keras_sat.files.checkpoint import write_checkpoint
 from keras_sat.training.history import MONITORED, best_epoch, is_at_its_best, write_history
 

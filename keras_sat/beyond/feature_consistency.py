@@ -1,8 +1,8 @@
 """Feature consistency: train the encoder to give the same features for another version of a photo.
 
 In a network trained on captions alone, invisible noise changes the features by a quarter. This phase needs no captions:
-for a photo x and an augmented version x' (see `data_utils.jitter`), with the features f of the captioner before this
-phase, the encoder g starts as f and minimises
+for a photo x and an augmented version x' (see `data_utils.photo_augmentation`), with the features f of the captioner
+before this phase, the encoder g starts as f and minimises
 
     mean((normalised(g(x')) - normalised(f(x))) ** 2).
 
@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from data_utils.jitter import jittered
+from data_utils.photo_augmentation import jittered
 from keras_sat.model.metrics import Objective
 from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_of_mean
 
@@ -34,7 +34,7 @@ class FeatureConsistency:
 
     Args:
         teacher: the Captioner whose features of the original photo are the target. It is not trained.
-        strength: strength of the augmentation, see `data_utils.jitter`.
+        strength: strength of the augmentation, see `data_utils.photo_augmentation`.
     """
 
     def __init__(self, teacher, *, strength=1.0):

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from data_utils.atomic_files import read_json
 from data_utils.captions import CaptionedImage, Skipped, image_id_of, load_document, tokenise
-from data_utils.files import read_json
 from data_utils.foreign_text import brief, shortened
 from data_utils.views import boxes_in_view
 

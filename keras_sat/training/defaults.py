@@ -14,7 +14,7 @@ from keras_sat.presets import (
     usual_preset,
     without_gpu,
 )
-from keras_sat.training.folder import noted_encoder
+from keras_sat.training.run_record import noted_encoder
 
 PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")  # which a trained captioner keeps
 

@@ -6,8 +6,8 @@ import pytest
 from small_training import train
 
 from data_utils import DATASETS, Vocabulary, make_batches
-from data_utils.jitter import jittered
-from keras_sat.beyond.consistency import EPSILON, FeatureConsistency, normalised
+from data_utils.photo_augmentation import jittered
+from keras_sat.beyond.feature_consistency import EPSILON, FeatureConsistency, normalised
 from keras_sat.captioner import Captioner
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.checkpoint import read_checkpoint

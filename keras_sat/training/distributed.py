@@ -31,7 +31,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from data_utils.files import write_whole
+from data_utils.atomic_files import write_whole
 from keras_sat import options
 from keras_sat.checks import check_no_keras_distribution
 from keras_sat.files.checkpoint import state_of

@@ -13,7 +13,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from data_utils.files import read_sealed_json, write_sealed_json
+from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from data_utils.photo_digests import PHOTO, find_changes, size_of
 from keras_sat.files.checkpoint import WAY_OUT
 from keras_sat.model.encoders import ENCODERS

@@ -7,7 +7,7 @@ names, would show `**options` to type checkers instead of the options that docs/
 import importlib
 import sys
 
-from data_utils.quiet import without_greetings
+from data_utils.tf_logging import without_greetings
 
 
 def attach_lazily(package_name, names_by_module):

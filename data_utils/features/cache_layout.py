@@ -16,7 +16,7 @@ import zlib
 
 import numpy as np
 
-from data_utils.files import exclusive_lock, read_sealed_json, write_sealed_json, write_whole
+from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json, write_whole
 from data_utils.foreign_text import brief
 from data_utils.photo_digests import PHOTO, find_changes
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from data_utils.atomic_files import write_whole
 from data_utils.captions import CaptionedImage
-from data_utils.files import write_whole
 
 
 def scenes(data_dir, *, num_scenes=2000, seed=0, image_size=64, max_objects=2):

@@ -1,7 +1,7 @@
 """Run by test_distribution.py in processes of their own: trainings on several replicas, and the same on one.
 
-python together.py devices FOLDER                on two logical CPUs, and on one
-python together.py host FOLDER NUMBER [BATCH]    on one of the hosts of TF_CONFIG; it kills itself in that batch
+    python distributed_trainings.py devices FOLDER              on two logical CPUs, and on one
+    python distributed_trainings.py host FOLDER NUMBER [BATCH]  on a host of TF_CONFIG; it kills itself in that batch
 """
 
 import json
@@ -53,7 +53,7 @@ def train_on_devices(folder):
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     import keras_sat
-    from keras_sat.training.team import several_gpus
+    from keras_sat.training.distributed import several_gpus
 
     two = several_gpus(2, kind="CPU")
     keras_sat.ENCODERS["tiny"](image_size=SIZES["image_size"]).save_weights(folder / WEIGHTS)
@@ -68,7 +68,7 @@ def train_on_devices(folder):
 def seeds_of_dropout(strategy):
     """Return the state of a dropout's random generator on each device, and that of hard attention's."""
     from keras_sat import Captioner
-    from keras_sat.training.team import Team
+    from keras_sat.training.distributed import Team
 
     with strategy.scope():
         captioner = Captioner(["a"], encoder=None, attention="hard")
@@ -82,7 +82,7 @@ def seeds_of_dropout(strategy):
 def train_on_host(folder, number, kill_in=None):
     import keras
 
-    from keras_sat.training.team import several_hosts
+    from keras_sat.training.distributed import several_hosts
 
     strategy = several_hosts()
     begin_batch, batches = keras.callbacks.CallbackList.on_train_batch_begin, []

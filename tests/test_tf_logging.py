@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from data_utils import quiet
-from data_utils.quiet import LOG_LEVEL, QUIET, nothing_on_standard_error, without_greetings
+from data_utils import tf_logging
+from data_utils.tf_logging import LOG_LEVEL, QUIET, nothing_on_standard_error, without_greetings
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_who_asks_for_the_messages_gets_them(before_tensorflow, capfd):
 def test_two_threads_do_not_redirect_it_at_the_same_time():
     """The second would put back what the first has put there: nothing would ever be heard again."""
     with nothing_on_standard_error(), ThreadPoolExecutor(1) as thread:
-        assert not thread.submit(quiet._STANDARD_ERROR.acquire, blocking=False).result()
+        assert not thread.submit(tf_logging._STANDARD_ERROR.acquire, blocking=False).result()
 
 
 @pytest.mark.slow

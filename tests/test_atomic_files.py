@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from data_utils.files import (
+from data_utils.atomic_files import (
     clear_half_written,
     exclusive_lock,
     read_json,
@@ -94,7 +94,7 @@ def test_a_file_is_written_again_whose_temporary_file_another_process_cleared(tm
 
 
 def test_json_with_more_values_than_fit_into_memory_is_not_parsed(tmp_path, monkeypatch):
-    monkeypatch.setattr("data_utils.files.MOST_JSON_SIGNS", 100)
+    monkeypatch.setattr("data_utils.atomic_files.MOST_JSON_SIGNS", 100)
     (tmp_path / "a.json").write_text(f"[{','.join(50 * ['[]'])}]")
     assert len(read_json(tmp_path / "a.json")) == 50
     (tmp_path / "a.json").write_text(f"[{','.join(51 * ['[]'])}]")
@@ -125,7 +125,7 @@ def test_sealed_json_notices_damage(tmp_path):
 HOLD = textwrap.dedent(
     """
     import sys
-    from data_utils.files import exclusive_lock
+    from data_utils.atomic_files import exclusive_lock
     with exclusive_lock(sys.argv[1], "is busy"):
         print("held", flush=True)
         sys.stdin.read()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data_utils import CaptionedImage
-from data_utils.datasets.boxes import (
+from data_utils.datasets.phrase_boxes import (
     HALF,
     NO_FIT,
     NO_SIZE,
