@@ -1,7 +1,7 @@
 """Run by test_distribution.py in processes of their own: trainings on several replicas, and the same on one.
 
-    python distributed_trainings.py devices FOLDER              on two logical CPUs, and on one
-    python distributed_trainings.py host FOLDER NUMBER [BATCH]  on a host of TF_CONFIG; it kills itself in that batch
+python distributed_trainings.py devices FOLDER              on two logical CPUs, and on one
+python distributed_trainings.py host FOLDER NUMBER [BATCH]  on a host of TF_CONFIG; it kills itself in that batch
 """
 
 import json
