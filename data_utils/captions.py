@@ -93,7 +93,7 @@ def load_document(path: str | os.PathLike) -> str:
     return document
 
 
-def refuse_long_caption(text, image_id, source):
+def reject_long_caption(text, image_id, source):
     """Raise ValueError if a caption is far too long; `source` names its file."""
     if len(text) > MOST_LETTERS_IN_CAPTION:
         raise ValueError(
@@ -135,12 +135,12 @@ def pictures_by_folder(folder, *, only_to_count=False):
         only_to_count: look into MOST_FOLDERS at most, and skip those that cannot be read.
     """
 
-    def refuse(error):
+    def reject(error):
         if not only_to_count or error.filename == folder:
             raise error
 
     def walk():
-        for parent, subfolders, names in os.walk(folder, onerror=refuse):
+        for parent, subfolders, names in os.walk(folder, onerror=reject):
             subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
             # macOS leaves files ._NAME, which are not pictures
             names = [name for name in names if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith("._")]
@@ -160,7 +160,7 @@ def image_id_of(name):
     return stem if stem and (dot + ending).lower() in IMAGE_ENDINGS else name
 
 
-def refuse_outside(name, where):
+def reject_outside(name, where):
     """Raise ValueError for a name in a file that leads out of the data folder; `where` names the file and the line."""
     path = PureWindowsPath(name)  # knows drives, / and \\: a table means the same on every system
     if path.drive or path.root or ".." in path.parts:

@@ -24,7 +24,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "search.algorithms": ["SearchResult", "beam_search", "greedy_search", "sample_search"],
         "search.result": ["CaptionResult"],
         "captioner": ["Captioner"],
-        "deploy.litert_captioner": ["FastCaptioner", "load_litert"],
+        "deploy.litert_captioner": ["LiteRTCaptioner", "load_litert"],
         "scoring.scores": ["SCORES"],
         "scoring.evaluate": ["evaluate", "evaluate_captions"],
         "beyond.calibration": ["Calibration", "calibrate"],

@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from data_utils.foreign_text import brief
-from data_utils.learnt_photos import digests_of, together
+from data_utils.training_photos import digests_of, union
 from data_utils.vocabulary import Vocabulary
 from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.optimizer_step import apply_gradients
@@ -19,7 +19,7 @@ from keras_sat.beyond import make_decoder, terms_of
 from keras_sat.files import saving, transfer
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
-from keras_sat.model.forks import refuse_fork
+from keras_sat.model.forks import reject_fork
 from keras_sat.model.objective import PaperObjective
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
@@ -53,7 +53,7 @@ class Captioner(CaptionGenerator, Trainer):
 
     @with_options(CaptionerOptions)
     def __init__(self, vocabulary, *, name="captioner", **options):
-        refuse_fork()
+        reject_fork()
         super().__init__(name=name, autocast=False)  # noise stays in float32; `features` casts what must be cast
         if not isinstance(vocabulary, (Vocabulary, list, tuple)):
             raise ValueError(
@@ -67,7 +67,7 @@ class Captioner(CaptionGenerator, Trainer):
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.decoder = make_decoder(len(self.vocabulary), own, name="decoder", **of_keras)
         self.confidence = None  # see `keras_sat.beyond.calibration.calibrate`
-        self.training_photos = None  # LearntPhotos, where they are known
+        self.training_photos = None  # SeenPhotos, where they are known
         arrays, blur = None, options.photo_blur
         if options.encoder_weights == BUNDLED:
             arrays, bundled_blur, self.training_photos = saving.bundled_encoder(options.encoder)
@@ -130,7 +130,7 @@ class Captioner(CaptionGenerator, Trainer):
             image_ids: of the photos.
             noted: what `data_utils.readable_photos` notes of photos, to recognise them under other names.
         """
-        self.training_photos = together([self.training_photos, digests_of(image_ids, noted)])
+        self.training_photos = union([self.training_photos, digests_of(image_ids, noted)])
 
     @property
     def samples_attention(self):

@@ -90,7 +90,7 @@ def check_strategy_of_fit(strategy):
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         raise ValueError(
             "Keras' `fit` does not work on several hosts: use keras_sat.fit(..., strategy=strategy), or "
-            f"keras_sat.training.distributed.Team(strategy).fit. Received: strategy={strategy!r}"
+            f"keras_sat.training.distributed.Cluster(strategy).fit. Received: strategy={strategy!r}"
         )
 
 

@@ -195,7 +195,7 @@ class Options:
     @classmethod
     def of(cls, called, given, also=()):
         """Return the options that were given to a function of this name, which also takes the arguments `also`."""
-        refuse_unknown(called, given, [*cls.names(), *also])
+        reject_unknown(called, given, [*cls.names(), *also])
         return cls(**given)
 
     @classmethod
@@ -417,11 +417,13 @@ class TrainingOptions(OptimizerOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SteadyOptions(Options):
+class ConsistencyOptions(Options):
     """Further epochs of `keras_sat.fit` that train the encoder to give the same features of a photo that changes."""
 
-    steady_epochs: int = consistency(0, "epochs in which the encoder learns to ignore size, light, noise", count(0))
-    steady_rate: float = consistency(1.5e-4, "their learning rate, which falls to 0", above_zero)
+    consistency_epochs: int = consistency(
+        0, "epochs in which the encoder learns to ignore size, light, noise", count(0)
+    )
+    consistency_rate: float = consistency(1.5e-4, "their learning rate, which falls to 0", above_zero)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -456,7 +458,7 @@ def split_options(called, options, *classes, beside=()):
         beside: names of further arguments of what was called.
     """
     owners = [*(cls.names() for cls in classes), tuple(beside)]
-    refuse_unknown(called, options, [name for names in owners for name in names])
+    reject_unknown(called, options, [name for names in owners for name in names])
     parts = [{} for _ in owners]
     for name, value in options.items():
         first = next(part for part, names in zip(parts, owners) if name in names)
@@ -464,7 +466,7 @@ def split_options(called, options, *classes, beside=()):
     return parts
 
 
-def refuse_unknown(called, names, known):
+def reject_unknown(called, names, known):
     """Raise a ValueError for names of options that are not known, and guess which one was meant."""
     for name in names:
         if name not in known:

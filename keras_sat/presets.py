@@ -4,7 +4,7 @@ Without a `preset`, `fit` takes that of the data set and the encoder, or of the 
 """
 
 from data_utils.tf_logging import import_tensorflow
-from keras_sat.options import CaptionerOptions, SelfCriticalOptions, SteadyOptions, TrainingOptions, split_options
+from keras_sat.options import CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions, split_options
 from keras_sat.weight_paths import find_installed_weights
 
 LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first
@@ -15,7 +15,7 @@ FEWEST_PHOTOS = 10  # with fewer to train on, `fit` warns
 
 def preset(**settings):
     """Return settings of `keras_sat.fit` as a dict; a misspelt name or a value out of bounds is an error right here."""
-    kinds = (TrainingOptions, SteadyOptions, SelfCriticalOptions, CaptionerOptions)
+    kinds = (TrainingOptions, ConsistencyOptions, SelfCriticalOptions, CaptionerOptions)
     *of_kinds, _ = split_options("A preset", settings, *kinds)
     for kind, of_kind in zip(kinds, of_kinds):
         kind(**of_kind)
@@ -70,7 +70,7 @@ PRESETS = {
         photo_blur=1.0,
         photo_jitter=1.0,
         no_repeat_ngram=3,
-        steady_epochs=3,
+        consistency_epochs=3,
         self_critical_epochs=3,
         reward_baseline="others",
     ),
@@ -108,7 +108,7 @@ PRESETS = {
 }
 
 
-def usual_encoder(data):
+def default_encoder(data):
     """Return the name of the default encoder for `data`, the name of a data set or a list of CaptionedImage."""
     if isinstance(data, str) and data == "scenes":
         return "tiny"
@@ -130,7 +130,7 @@ def without_gpu(encoder):
     return f"no GPU found: the encoder is {encoder}, about ten times as fast on a processor as vgg16 (--encoder vgg16)"
 
 
-def usual_preset(data, encoder=None):
+def default_preset(data, encoder=None):
     """Return the name of the preset for a data set.
 
     Args:
@@ -139,7 +139,7 @@ def usual_preset(data, encoder=None):
     """
     if not isinstance(data, str) or data not in PRESETS:
         return "default"
-    name = f"{data}-{encoder or usual_encoder(data)}"
+    name = f"{data}-{encoder or default_encoder(data)}"
     return name if name in PRESETS else data
 
 
@@ -164,7 +164,7 @@ def settings_with_place(name, options):
         "encoder_rate": not trains_layers,
         "first_layer_rate": not trains_layers,
         "photo_jitter": is_frozen,
-        "steady_epochs": is_frozen,
+        "consistency_epochs": is_frozen,
         "grid": bool({"image_size", "encoder_layer"} & options.keys()),  # it is for the whole encoder and its own size
         "guide_weight": options.get("group_by", preset.get("group_by")) != "image",
     }

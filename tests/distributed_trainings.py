@@ -68,12 +68,12 @@ def train_on_devices(folder):
 def seeds_of_dropout(strategy):
     """Return the state of a dropout's random generator on each device, and that of hard attention's."""
     from keras_sat import Captioner
-    from keras_sat.training.distributed import Team
+    from keras_sat.training.distributed import Cluster
 
     with strategy.scope():
         captioner = Captioner(["a"], encoder=None, attention="hard")
     for _ in range(2):  # the second time nothing changes
-        Team(strategy).share_state(captioner)
+        Cluster(strategy).share_state(captioner)
     generators = captioner.decoder.readout.drop_before.seed_generator, captioner.random_generator
     copies = [strategy.experimental_local_results(generator.state.value) for generator in generators]
     return [[copy.numpy().tolist() for copy in of_generator] for of_generator in copies]

@@ -153,8 +153,8 @@ def test_the_lock_is_held_by_one_process_and_freed_by_its_death(tmp_path):
 def test_the_lock_can_be_waited_for(tmp_path, monkeypatch):
     with contextlib.ExitStack() as other:
         other.enter_context(exclusive_lock(tmp_path / "lock", "is busy"))
-        refused = pytest.raises(ValueError, match="Another process is busy")
-        with refused, exclusive_lock(tmp_path / "lock", "is busy", wait_s=0.01):
+        rejected = pytest.raises(ValueError, match="Another process is busy")
+        with rejected, exclusive_lock(tmp_path / "lock", "is busy", wait_s=0.01):
             pass
         said = []
         monkeypatch.setattr("builtins.print", lambda text, file: (said.append(text), other.close()))
@@ -179,7 +179,7 @@ def test_a_file_that_is_not_a_lock_file_is_left_alone(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="flock is not there on Windows")
-def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch):
+def test_a_file_system_without_locks_is_rejected(tmp_path, monkeypatch):
     import fcntl
 
     def no_locks(descriptor, operation):

@@ -94,7 +94,7 @@ def test_say_on_the_command_line(photos, tmp_path, capsys):
     assert "--say with --num-beams" in capsys.readouterr().err
 
 
-def test_what_is_no_photo_or_no_sentence_is_refused(tmp_path):
+def test_what_is_no_photo_or_no_sentence_is_rejected(tmp_path):
     captioner, (one, other) = keras_sat.Captioner.from_pretrained("scenes"), draw_scenes(2, seed=4)
     for captions in (None, 3, ["a star", None], ["a star"] * 2):
         with pytest.raises(ValueError, match="Expected one caption, as text, for each of 1 images"):

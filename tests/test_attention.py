@@ -122,7 +122,7 @@ def test_dot_attention_on_known_numbers():
 # === Errors ===
 
 
-def test_dot_attention_refuses_other_sizes():
+def test_dot_attention_rejects_other_sizes():
     with pytest.raises(ValueError, match=r"bilinear.*feature_dim=4, hidden_dim=7"):
         DotAttention()(numbers(PHOTOS, 7), features())
 
@@ -136,7 +136,7 @@ def test_unknown_names():
         BahdanauAttention(selection="gentle")
 
 
-def test_a_function_that_does_not_say_whether_it_draws_is_refused(monkeypatch):
+def test_a_function_that_does_not_say_whether_it_draws_is_rejected(monkeypatch):
     monkeypatch.setitem(ATTENTIONS, "mine", ATTENTIONS["hard"].select)
     with pytest.raises(ValueError, match=r"Selection\(function.*Received: ATTENTIONS\['mine'\]=<function"):
         make_attention("mine")

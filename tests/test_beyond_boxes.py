@@ -120,7 +120,7 @@ def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
         ({"guide_weight": 0.5}, "all captions of a photo in a batch: make_batches.*group_by=.image"),
     ],
 )
-def test_fit_refuses_what_cannot_lead(scene_images, tmp_path, options, message):
+def test_fit_rejects_what_cannot_lead(scene_images, tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         keras_sat.fit(scene_images, encoder="tiny", output_dir=tmp_path, show_progress=False, **options)
 

@@ -1,4 +1,4 @@
-"""Steady training: what it costs, what it changes and what it leaves, and its epochs within `fit`."""
+"""Feature consistency: what it costs, what it changes and what it leaves, and its epochs within `fit`."""
 
 import keras
 import numpy as np
@@ -99,41 +99,47 @@ def test_only_the_encoder_learns(captioner, images):
 # === Within `fit` ===
 
 SIZES = ("embedding_dim", "hidden_dim", "attention_dim")
-STEADY = {"epochs": 1, "steady_epochs": 2}
+CONSISTENCY = {"epochs": 1, "consistency_epochs": 2}
 
 
 @pytest.fixture(scope="module")
-def steady_training(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("steady") / "run"
-    return folder, train(folder, show_progress=True, **STEADY)
+def consistency_training(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("consistency") / "run"
+    return folder, train(folder, show_progress=True, **CONSISTENCY)
 
 
 @pytest.mark.slow
-def test_fit_makes_a_captioner_steady(steady_training, tmp_path):
-    folder, captioner = steady_training
+def test_fit_trains_for_consistency(consistency_training, tmp_path):
+    folder, captioner = consistency_training
     assert len(captioner.history["loss"]) == 3
-    words, steady = Captioner.load(folder / "model"), Captioner.load(folder / "steady" / "model")
-    assert steady.weights_digest() == captioner.weights_digest() != words.weights_digest()
-    for one, other in zip(words.decoder.weights, steady.decoder.weights):
+    words, after = Captioner.load(folder / "model"), Captioner.load(folder / "consistency" / "model")
+    assert after.weights_digest() == captioner.weights_digest() != words.weights_digest()
+    for one, other in zip(words.decoder.weights, after.decoder.weights):
         np.testing.assert_allclose(one, other, rtol=1e-5)  # but for what moving averages round
-    epochs, _ = read_checkpoint(folder / "steady" / "checkpoint")
+    epochs, _ = read_checkpoint(folder / "consistency" / "checkpoint")
     assert [epoch["loss"] > 0 for epoch in epochs] == [True, True]
 
 
 @pytest.mark.slow
-def test_it_is_resumed_and_loaded(steady_training, tmp_path, capsys):
-    folder, captioner = steady_training
-    again = train(folder, show_progress=True, **STEADY)
-    assert "this training has ended after 2 steady epochs" in capsys.readouterr().out
+def test_it_is_resumed_and_loaded(consistency_training, tmp_path, capsys):
+    folder, captioner = consistency_training
+    again = train(folder, show_progress=True, **CONSISTENCY)
+    assert "this training has ended after 2 consistency epochs" in capsys.readouterr().out
     assert again.weights_digest() == captioner.weights_digest()
 
 
 @pytest.mark.slow
-def test_nothing_but_the_encoder_changes_whatever_the_optimizer(steady_training, tmp_path):
-    before = Captioner.load(steady_training[0] / "model")
+def test_nothing_but_the_encoder_changes_whatever_the_optimizer(consistency_training, tmp_path):
+    before = Captioner.load(consistency_training[0] / "model")
     sizes = {name: getattr(before, name, None) or getattr(before.decoder, name) for name in ("encoder", *SIZES)}
     optimizer = keras.optimizers.Adam(1e-2)
-    options = {"epochs": 0, "steady_epochs": 1, "initial_model": before, "weight_decay": 0.1, "optimizer": optimizer}
+    options = {
+        "epochs": 0,
+        "consistency_epochs": 1,
+        "initial_model": before,
+        "weight_decay": 0.1,
+        "optimizer": optimizer,
+    }
     captioner = train(tmp_path / "run", **{**options, **sizes})
     assert float(captioner.optimizer.learning_rate) < 1.5e-4
     for one, other in zip(before.decoder.weights, captioner.decoder.weights):
@@ -141,25 +147,27 @@ def test_nothing_but_the_encoder_changes_whatever_the_optimizer(steady_training,
 
 
 @pytest.mark.slow
-def test_another_strength_is_another_training(steady_training):
-    with pytest.raises(ValueError, match="steady_rate"):
-        train(steady_training[0], steady_rate=1e-5, **STEADY)
+def test_another_strength_is_another_training(consistency_training):
+    with pytest.raises(ValueError, match="consistency_rate"):
+        train(consistency_training[0], consistency_rate=1e-5, **CONSISTENCY)
 
 
 @pytest.mark.slow
 def test_rewards_follow_it(tmp_path):
-    captioner = train(tmp_path / "run", **STEADY, self_critical_epochs=1, num_drawn=2)
+    captioner = train(tmp_path / "run", **CONSISTENCY, self_critical_epochs=1, num_drawn=2)
     assert len(captioner.history["loss"]) == 4
-    with pytest.raises(ValueError, match="Self-critical training has begun here with the captioner of 2 steady epochs"):
-        train(tmp_path / "run", **{**STEADY, "steady_epochs": 3}, self_critical_epochs=1, num_drawn=2)
-    with pytest.raises(ValueError, match="Steady training has begun here with the captioner of 1 epochs"):
-        train(tmp_path / "run", **{**STEADY, "epochs": 2}, schedule="constant")
+    with pytest.raises(
+        ValueError, match="Self-critical training has begun here with the captioner of 2 consistency epochs"
+    ):
+        train(tmp_path / "run", **{**CONSISTENCY, "consistency_epochs": 3}, self_critical_epochs=1, num_drawn=2)
+    with pytest.raises(ValueError, match="Consistency training has begun here with the captioner of 1 epochs"):
+        train(tmp_path / "run", **{**CONSISTENCY, "epochs": 2}, schedule="constant")
 
 
 @pytest.mark.slow
-def test_from_a_captioner_alone_with_blur_photos(steady_training, tmp_path):
-    before = Captioner.load(steady_training[0] / "model")
-    options = {"epochs": 0, "steady_epochs": 1, "initial_model": before, "photo_blur": 0.8, "photo_jitter": 0.5}
+def test_from_a_captioner_alone_with_blur_photos(consistency_training, tmp_path):
+    before = Captioner.load(consistency_training[0] / "model")
+    options = {"epochs": 0, "consistency_epochs": 1, "initial_model": before, "photo_blur": 0.8, "photo_jitter": 0.5}
     for name in ("encoder", *SIZES):
         options[name] = getattr(before, name, None) or getattr(before.decoder, name)
     captioner = train(tmp_path / "run", **options)
@@ -167,8 +175,8 @@ def test_from_a_captioner_alone_with_blur_photos(steady_training, tmp_path):
 
 
 def test_a_frozen_encoder_cannot_learn(tmp_path):
-    options = {"encoder_training": "frozen", "epochs": 1, "steady_epochs": 1}
-    with pytest.raises(ValueError, match="whole encoder is trained along.* Received: steady_epochs=1"):
+    options = {"encoder_training": "frozen", "epochs": 1, "consistency_epochs": 1}
+    with pytest.raises(ValueError, match="whole encoder is trained along.* Received: consistency_epochs=1"):
         train(tmp_path / "run", **options)
     assert not (tmp_path / "run" / "checkpoint").exists()  # it is noticed before an epoch is spent
 
@@ -176,7 +184,9 @@ def test_a_frozen_encoder_cannot_learn(tmp_path):
 def test_the_command_line_has_it(tmp_path, capsys):
     from keras_sat.__main__ import main
 
-    found = build_parser().parse_args(["fit", "--data", "scenes", "--steady-epochs", "2", "--steady-rate", "1e-4"])
-    assert (found.steady_epochs, found.steady_rate) == (2, 1e-4)
-    assert main(["fit", "--data", "scenes", "--steady-rate", "1e-4", "--output-dir", str(tmp_path / "run")]) == 2
-    assert "--steady-rate has no effect without --steady-epochs" in capsys.readouterr().err
+    found = build_parser().parse_args(
+        ["fit", "--data", "scenes", "--consistency-epochs", "2", "--consistency-rate", "1e-4"]
+    )
+    assert (found.consistency_epochs, found.consistency_rate) == (2, 1e-4)
+    assert main(["fit", "--data", "scenes", "--consistency-rate", "1e-4", "--output-dir", str(tmp_path / "run")]) == 2
+    assert "--consistency-rate has no effect without --consistency-epochs" in capsys.readouterr().err

@@ -137,7 +137,7 @@ def test_what_is_read_is_what_was_drawn_with_dropout_too():
         ids = input_ids[rows], np.asarray(token_ids)[rows], (np.asarray(token_ids)[rows] > 0).astype("float32")
         read = captioner.read(features, *ids, drop_of=drop_of)
         received = equations.caption_log_prob(
-            read.put_back(equations.word_log_probs(read.logits, read.targets)), ids[2]
+            read.unpack_words(equations.word_log_probs(read.logits, read.targets)), ids[2]
         )
         return np.ravel(found.log_probs)[rows], np.asarray(received)
 
@@ -333,7 +333,7 @@ def test_scores_from_before_are_those_of_the_captioner_that_begins(rewarded, tmp
 
 
 @pytest.mark.slow
-def test_other_options_of_the_captioner_are_refused(rewarded, tmp_path):
+def test_other_options_of_the_captioner_are_rejected(rewarded, tmp_path):
     folder, *_ = rewarded
     images = DATASETS["scenes"](None, num_scenes=40, seed=3)
     options = {"epochs": 0, "batch_size": 40, "initial_model": folder / "model", "output_dir": tmp_path}

@@ -317,7 +317,7 @@ def test_impossible_rates(eight, options):
         make_captioner(eight[1]).compile(**options)
 
 
-def test_an_encoder_rate_without_an_encoder_is_refused(eight):
+def test_an_encoder_rate_without_an_encoder_is_rejected(eight):
     captioner = make_captioner(eight[1])
     captioner.compile(encoder_rate=0.5)
     with pytest.raises(ValueError, match="No layer of the encoder is trained"):
@@ -772,7 +772,7 @@ def test_a_copy_is_made_by_saving_and_loading(copy_of):
     assert "captioner.save(folder)" in str(caught.value) and "keras_sat.Captioner.load(folder)" in str(caught.value)
 
 
-def test_weights_of_another_model_are_refused(eight, tmp_path):
+def test_weights_of_another_model_are_rejected(eight, tmp_path):
     captioner = make_captioner(eight[1])
     captioner.save(tmp_path / "model")
     settings, vocabulary, arrays = read_model(tmp_path / "model")

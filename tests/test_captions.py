@@ -35,7 +35,7 @@ def test_the_five_steps_follow_each_other(tmp_path):
     assert load_descriptions(load_document(tmp_path / "descriptions.txt")) == cleaned
 
 
-def test_saving_survives_odd_ids_and_refuses_what_would_not_come_back(tmp_path):
+def test_saving_survives_odd_ids_and_rejects_what_would_not_come_back(tmp_path):
     odd = {"2258277193_586949ec62.jpg.1": ["a man"], "my holiday photo": ["a b", "c d"], "x#y": ["é 犬"]}
     save_descriptions(odd, tmp_path / "odd.txt")
     assert load_descriptions(load_document(tmp_path / "odd.txt")) == odd

@@ -161,7 +161,7 @@ def test_what_is_left_out_is_counted_in_one_warning(official):
     assert splits_of(images) == EXPECTED_SPLITS | {"c": None}
 
 
-def test_a_photo_in_two_splits_is_refused_with_both_places(official):
+def test_a_photo_in_two_splits_is_rejected_with_both_places(official):
     (official / "Flickr_8k.devImages.txt").write_text("b.jpg\na.jpg\n")
     with pytest.raises(ValueError, match=r"devImages.txt, line 2: .*'a'.*'dev' here and in 'train'.*line 1"):
         flickr8k(official)
@@ -177,7 +177,7 @@ def test_nested_folders_and_macos_leftovers(official):
     check_contract(flickr8k(official))
 
 
-def test_tables_that_cannot_be_parsed_are_refused_with_file_and_line(official):
+def test_tables_that_cannot_be_parsed_are_rejected_with_file_and_line(official):
     (official / "Flickr8k.token.txt").unlink()
     for text, message in (
         ('image,caption\na.jpg,"A quote that is not closed\nb.jpg,A dog\n', "captions.txt, line 3: .*Quotes"),
@@ -286,7 +286,7 @@ def test_folder_with_jsonl(tmp_path):
             folder(tmp_path)
 
 
-def test_folder_refuses_what_would_mix_pictures_up(tmp_path):
+def test_folder_rejects_what_would_mix_pictures_up(tmp_path):
     write_photos(tmp_path, ("a.jpg", "a.png"))
     for text, message in (
         ("a.jpg,A dog,train\na.png,A cat,train\n", "line 3: two pictures share the image id 'a'"),
@@ -361,7 +361,7 @@ OUTSIDE = ["/etc/a.jpg", "b/../../a.jpg", "c:a.jpg", "\\\\host\\a.jpg"]
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_names_that_lead_out_of_the_data_folder_are_refused(name, tmp_path):
+def test_names_that_lead_out_of_the_data_folder_are_rejected(name, tmp_path):
     line = json.dumps({"image": name, "caption": "a dog"})
     for number, table, content in ((1, "captions.jsonl", line), (2, "captions.csv", f"image,caption\n{name},A dog")):
         (tmp_path / table).write_text(content)

@@ -18,7 +18,7 @@ import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
 from keras_sat.__main__ import main
 from keras_sat.files.checkpoint import read_checkpoint
-from keras_sat.training.distributed import SEED_STRIDE, Team, read_tf_config, several_gpus
+from keras_sat.training.distributed import SEED_STRIDE, Cluster, read_tf_config, several_gpus
 from keras_sat.training.run import Training
 
 TOGETHER = Path(__file__).with_name("distributed_trainings.py")
@@ -172,13 +172,13 @@ def test_every_row_is_in_one_share(scene_images, scene_vocabulary, scene_cache, 
 
 
 def test_a_host_failure_has_a_way_out():
-    team = Team()
-    team.num_hosts = 2
+    cluster = Cluster()
+    cluster.num_hosts = 2
     error = tf.errors.UnavailableError(None, None, "x aborted by: nobody answers")
-    with pytest.raises(ConnectionError, match=r"same command on all.*nobody answers\)"), team._host_failures_named():
+    with pytest.raises(ConnectionError, match=r"same command on all.*nobody answers\)"), cluster._host_failures_named():
         raise error
-    team.num_hosts = 1
-    with pytest.raises(tf.errors.UnavailableError), team._host_failures_named():
+    cluster.num_hosts = 1
+    with pytest.raises(tf.errors.UnavailableError), cluster._host_failures_named():
         raise error
 
 
@@ -260,14 +260,14 @@ def test_what_is_no_strategy(tmp_path, monkeypatch):
 
 def test_an_encoder_of_which_there_is_one_copy_is_not_trained_on_several_devices():
     encoder = keras_sat.ENCODERS["tiny"](image_size=16)
-    team = Team(several_gpus(1, kind="CPU"))
+    cluster = Cluster(several_gpus(1, kind="CPU"))
     with pytest.raises(ValueError, match=r"made within `strategy\.scope\(\)`"):
-        team.check_encoder(encoder, "fine-tuned")
-    team.check_encoder(encoder, "frozen")
-    team.check_encoder(encoder, None)
+        cluster.check_encoder(encoder, "fine-tuned")
+    cluster.check_encoder(encoder, "frozen")
+    cluster.check_encoder(encoder, None)
 
 
-def test_keras_fit_on_several_hosts_is_refused(monkeypatch):
+def test_keras_fit_on_several_hosts_is_rejected(monkeypatch):
     captioner = keras_sat.Captioner(["a"], encoder=None)
     hosts = object.__new__(tf.distribute.MultiWorkerMirroredStrategy)
     monkeypatch.setattr(keras_sat.Captioner, "distribute_strategy", hosts)
@@ -276,7 +276,7 @@ def test_keras_fit_on_several_hosts_is_refused(monkeypatch):
 
 
 @pytest.mark.slow
-def test_hosts_that_were_told_different_things_are_refused(tmp_path):
+def test_hosts_that_were_told_different_things_are_rejected(tmp_path):
     write_photos(tmp_path, ["a.jpg"])
     (tmp_path / "captions.csv").write_text("image,caption,split\na.jpg,a dog,train\n")
     command = ["-m", "keras_sat", "fit", "--data", "folder", "--data-dir", tmp_path, "--encoder", "tiny", "--hosts"]
@@ -289,7 +289,7 @@ def test_hosts_that_were_told_different_things_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("differs", ["readable_photos", "weights_digest"])
-def test_hosts_with_other_photos_or_features_are_refused(tmp_path, monkeypatch, differs):
+def test_hosts_with_other_photos_or_features_are_rejected(tmp_path, monkeypatch, differs):
     """What looks the same at first: a photo that is damaged on one host alone, other weights under the same name."""
     write_photos(tmp_path, ["a.jpg", "b.jpg"])
     images = [CaptionedImage(name, tmp_path / name, ["a dog"], "train") for name in ("a.jpg", "b.jpg")]
@@ -299,13 +299,13 @@ def test_hosts_with_other_photos_or_features_are_refused(tmp_path, monkeypatch, 
     options |= {"skip_unreadable": True, "show_progress": False}
     said = []
     monkeypatch.setattr(Training, "run", lambda training, captioner, *_: (captioner, True, []))
-    monkeypatch.setattr(Team, "tell", lambda team, value: said.append(value) or value)
+    monkeypatch.setattr(Cluster, "tell", lambda cluster, value: said.append(value) or value)
     keras_sat.fit(images, output_dir=tmp_path / "chief", **options)
     if differs == "readable_photos":
         (tmp_path / "a.jpg").write_bytes(b"x" * (tmp_path / "a.jpg").stat().st_size)
     else:
         encoder.set_weights([weight + 1 for weight in encoder.get_weights()])
         encoder.save_weights(tmp_path / WEIGHTS)
-    monkeypatch.setattr(Team, "tell", lambda team, value: said.pop(0))
+    monkeypatch.setattr(Cluster, "tell", lambda cluster, value: said.pop(0))
     with pytest.raises(ValueError, match=f"On the first one they are: {differs}='.*'. Received: {differs}='"):
         keras_sat.fit(images, output_dir=tmp_path / "other", **options)

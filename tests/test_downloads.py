@@ -161,7 +161,7 @@ def test_a_link_is_not_made(tmp_path):
     assert not (tmp_path / "link").is_symlink()
 
 
-def test_extract_refuses_damage(tmp_path):
+def test_extract_rejects_damage(tmp_path):
     whole = zip_of({"a.txt": bytes(range(256)) * 50})
     damaged = bytearray(whole)
     damaged[60] ^= 255

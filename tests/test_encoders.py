@@ -116,7 +116,7 @@ def test_the_h5_files_that_keras_applications_downloads(photo, tmp_path, include
             np.testing.assert_array_equal(ours, theirs)
 
 
-def test_weights_of_something_else_are_refused(tmp_path):
+def test_weights_of_something_else_are_rejected(tmp_path):
     network = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(64, 64, 3))
     network.save_weights(tmp_path / "mobilenet.weights.h5")
     save_legacy(network, tmp_path / "mobilenet.h5")

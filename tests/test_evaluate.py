@@ -143,7 +143,7 @@ def test_ids_with_endings_and_the_numbers_of_coco(tmp_path):
     assert json.loads((tmp_path / "results.json").read_text()) == [{"image_id": 391895, "caption": "a man"}]
 
 
-def test_ids_that_mean_the_same_are_refused():
+def test_ids_that_mean_the_same_are_rejected():
     images = [CaptionedImage(image_id, "nowhere.jpg", ["a man", "men"], "test") for image_id in ("1", "000000000001")]
     with pytest.raises(ValueError, match="Two photos have the same id.*Received: image_id='1'"):
         evaluate_captions([{"image_id": 1, "caption": "a man"}, {"image_id": 77, "caption": "a man"}], images)

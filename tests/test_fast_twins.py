@@ -251,7 +251,7 @@ def test_a_cell_of_ones_own(cell, monkeypatch):
 
 
 @pytest.mark.parametrize("scoring, message", [(Twice, "called only once in a step"), (Outside, "called in each step")])
-def test_a_loop_dense_that_is_not_called_once_in_each_step_is_refused(scoring, message, monkeypatch):
+def test_a_loop_dense_that_is_not_called_once_in_each_step_is_rejected(scoring, message, monkeypatch):
     monkeypatch.setitem(scorings_module.SCORINGS, "mine", scoring)
     decoder = make_decoder(scoring="mine")
     with pytest.raises(ValueError, match=rf"{message}[\s\S]*keras.layers.Dense[\s\S]*Received: layer='.*query'"):

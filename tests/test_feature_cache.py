@@ -186,7 +186,7 @@ def test_a_finished_cache_is_used_without_the_lock(tmp_path, photos):
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}, "nothing was written"
 
 
-# === Refused ===
+# === Rejected ===
 
 
 def test_a_cache_with_other_settings_is_rejected_with_both_values(tmp_path, photos):
@@ -234,9 +234,9 @@ def test_a_photo_that_changed_is_encoded_again(tmp_path, bitmaps):
     np.testing.assert_array_equal(build(tmp_path / "cache", bitmaps, never).features(ids), whole)  # only bytes can tell
     os.utime(paths[4], ns=(0, 1))
     cache = FeatureCache.open(tmp_path / "cache")
-    cache.refuse_changed(ids[:4], paths[:4])
+    cache.reject_changed(ids[:4], paths[:4])
     with pytest.raises(ValueError, match="The photo 'photo04' has changed since.*photo04.bmp has other bytes"):
-        cache.refuse_changed(ids, paths)
+        cache.reject_changed(ids, paths)
     again = build(tmp_path / "cache", bitmaps)
     np.testing.assert_array_equal(again.features(ids), whole[[0, 1, 2, 3, 3, 5, 6, 7, 8]])
     again = build(tmp_path / "cache", bitmaps, verify=True)

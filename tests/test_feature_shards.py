@@ -128,7 +128,7 @@ def test_a_damaged_row_names_its_shard(photos, shards):
 # === Shards that do not make a whole ===
 
 
-def refused(shards, *texts):
+def rejected(shards, *texts):
     with pytest.raises(ValueError, match="These shards do not make one cache") as caught:
         FeatureCache.open(shards)
     for text in texts:
@@ -137,10 +137,10 @@ def refused(shards, *texts):
 
 def test_missing_shards_are_named(photos, shards):
     shutil.rmtree(shards / "shard-0003-of-0004")
-    refused(shards, "missing: 3 of 4", "--shard i/4")
+    rejected(shards, "missing: 3 of 4", "--shard i/4")
     shutil.rmtree(shards / "shard-0001-of-0004")
     shutil.rmtree(shards / "shard-0002-of-0004")
-    refused(shards, "missing: 1,2,3 of 4")
+    rejected(shards, "missing: 1,2,3 of 4")
     with pytest.raises(ValueError, match="missing: 1,2,3 of 4"):
         build(shards, photos, never)
     shutil.rmtree(shards / "shard-0004-of-0004")
@@ -152,7 +152,7 @@ def test_missing_shards_are_named(photos, shards):
 def test_a_shard_under_the_name_of_another_is_named(shards):
     shutil.rmtree(shards / "shard-0003-of-0004")
     shutil.copytree(shards / "shard-0002-of-0004", shards / "shard-0003-of-0004")
-    refused(shards, "shard-0003-of-0004 does not belong to shard-0001-of-0004: shard 2 there, 3 here")
+    rejected(shards, "shard-0003-of-0004 does not belong to shard-0001-of-0004: shard 2 there, 3 here")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_foreign_shards_are_named_and_not_started(tmp_path, photos, shards, chan
     foreign = build(tmp_path / "other", others, **options).directory
     shutil.rmtree(shards / "shard-0002-of-0004")
     shutil.copytree(foreign, shards / foreign.name)
-    refused(shards, f"{foreign.name} does not belong to shard-0001-of-0004: {name} {there} there, {here} here")
+    rejected(shards, f"{foreign.name} does not belong to shard-0001-of-0004: {name} {there} there, {here} here")
 
 
 def test_shards_are_not_built_into_a_cache_of_its_own(tmp_path, photos):
@@ -201,7 +201,7 @@ def test_an_interrupted_shard_is_not_part_of_a_whole(photos, shards):
     shutil.rmtree(shards / "shard-0002-of-0004")
     with pytest.raises(KeyboardInterrupt):
         build(shards, photos, mean_colour_encoder, shard="2/4")
-    refused(shards, "shard-0002-of-0004 lacks 6 of its 6 photos")
+    rejected(shards, "shard-0002-of-0004 lacks 6 of its 6 photos")
     build(shards, photos, shard="2/4")
     assert len(FeatureCache(shards)) == 22
 

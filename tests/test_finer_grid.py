@@ -92,7 +92,7 @@ def test_the_layers_behind_a_cut_have_the_finer_grid_too():
     assert below.output_shape[1:] == top.input_shape[1:]
 
 
-def test_grids_that_cannot_be_had_are_refused(network):
+def test_grids_that_cannot_be_had_are_rejected(network):
     assert rows_and_columns_of("14x7") == rows_and_columns_of((14, 7)) == (14, 7)
     for grid in ("14", "0x14", "14X14", "14 x 14", 14, "axb", (14,)):
         with pytest.raises(ValueError, match='Expected rows and columns, such as "14x14". Received: grid='):

@@ -216,7 +216,7 @@ def test_a_png_of_few_bytes_takes_little_memory_however_many_threads_read(tmp_pa
     assert float(found.stdout) < 1.4 * 8 * side**2 / 1e6  # MB
 
 
-def test_a_picture_that_takes_too_much_memory_is_refused_before_that(tmp_path):
+def test_a_picture_that_takes_too_much_memory_is_rejected_before_that(tmp_path):
     webp = "524946461a000000574542505650384c0d0000002f0fe7c319071011118888fe0700"  # 10000 x 10000, of one colour
     (tmp_path / "large.webp").write_bytes(bytes.fromhex(webp))
     with pytest.raises(ValueError, match=r"large.webp: the picture is too large.*at most 1.1 GB.*10000 x 10000 pixels"):
@@ -262,7 +262,7 @@ def test_nobody_waits_for_a_pipe_among_pictures(tmp_path):
         load_image(tmp_path)
 
 
-def test_a_picture_torn_anywhere_is_refused(picture, tmp_path):
+def test_a_picture_torn_anywhere_is_rejected(picture, tmp_path):
     for kind in ("JPEG", "PNG", "WEBP", "BMP", "GIF"):
         whole = io.BytesIO()
         Image.effect_noise((64, 64), 90).convert("RGB").save(whole, format=kind)

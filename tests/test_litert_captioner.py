@@ -14,7 +14,7 @@ import pytest
 
 from data_utils import draw_scenes
 from data_utils.atomic_files import exclusive_lock, write_json
-from keras_sat import Captioner, FastCaptioner, load_litert
+from keras_sat import Captioner, LiteRTCaptioner, load_litert
 from keras_sat.__main__ import main
 from keras_sat.command_line import commands
 from keras_sat.deploy import litert_captioner
@@ -230,7 +230,7 @@ def traps(quick, tmp_path, monkeypatch):
 def test_both_ways_take_the_same_captioner(traps, monkeypatch, model, expected):
     """That is: with and without TensorFlow, in Python and on the command line; no export in a model's folder is run."""
     monkeypatch.setattr(Captioner, "load", lambda directory, **options: directory)
-    monkeypatch.setattr(litert_captioner, "FastCaptioner", lambda folder, **options: folder)
+    monkeypatch.setattr(litert_captioner, "LiteRTCaptioner", lambda folder, **options: folder)
     named = [] if model is None else [model]
     assert commands._captioner_of([*map(str, named)] or None, None) == expected
     assert Captioner.from_pretrained(*named) == expected
@@ -319,7 +319,7 @@ def test_a_damaged_file_is_made_again(again, captioner, pictures, capsys, monkey
 
 
 def test_where_litert_fails_tensorflow_captions(again, captioner, pictures, capsys, monkeypatch):
-    run, calls = FastCaptioner._run, []
+    run, calls = LiteRTCaptioner._run, []
 
     def fails(self, name, **inputs):
         calls.append(name)
@@ -327,7 +327,7 @@ def test_where_litert_fails_tensorflow_captions(again, captioner, pictures, caps
             raise KeyError("features")
         return run(self, name, **inputs)
 
-    monkeypatch.setattr(FastCaptioner, "_run", fails)
+    monkeypatch.setattr(LiteRTCaptioner, "_run", fails)
     paths = [str(pictures / f"{number:02}.png") for number in range(3)]
     assert main(["caption", *paths, "--model", "scenes"]) == 0
     captured = capsys.readouterr()

@@ -20,7 +20,7 @@ from keras_sat.command_line import commands as command_line
 from keras_sat.command_line import paths as places
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
 from keras_sat.model.encoders import ENCODERS
-from keras_sat.options import FIRST, KINDS, CaptionerOptions, SelfCriticalOptions, SteadyOptions, TrainingOptions
+from keras_sat.options import FIRST, KINDS, CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.training import recipe
 from keras_sat.training.history import Curves
@@ -55,7 +55,7 @@ def test_the_help_of_fit_is_one_screen_and_help_all_has_every_option_by_kind(mon
     lines = text.splitlines()
     place = {line.replace(",", " ").split()[0]: number for number, line in enumerate(lines) if line.startswith("  --")}
     headings = [lines.index(f"{heading}:") for heading in KINDS.values()] + [len(lines)]
-    for cls in (TrainingOptions, SteadyOptions, SelfCriticalOptions, CaptionerOptions):
+    for cls in (TrainingOptions, ConsistencyOptions, SelfCriticalOptions, CaptionerOptions):
         for name in {*cls.names()} - {"grid_shape"}:
             flag, kind = f"--{name.replace('_', '-')}", cls.fields()[name].metadata["kind"]
             assert "; default: " in " ".join(lines[place[flag] : place[flag] + 2]), name

@@ -64,8 +64,8 @@ def test_a_model_that_is_replaced_while_it_is_read_is_read_again(model_dir, monk
 
 
 def test_one_process_saves_at_a_time(model_dir):
-    refused = pytest.raises(ValueError, match="Another process is saving a model into")
-    with exclusive_lock(model_dir / "lock", "is saving a model into this folder"), refused:
+    rejected = pytest.raises(ValueError, match="Another process is saving a model into")
+    with exclusive_lock(model_dir / "lock", "is saving a model into this folder"), rejected:
         write_model(model_dir, SETTINGS, Vocabulary(["cat"]), ARRAYS)
 
 

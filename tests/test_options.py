@@ -22,10 +22,10 @@ from keras_sat.model.scorings import SCORINGS, DotAttention
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import (
     CaptionerOptions,
+    ConsistencyOptions,
     DecoderOptions,
     SearchOptions,
     SelfCriticalOptions,
-    SteadyOptions,
     TrainingOptions,
     split_options,
     with_options,
@@ -33,7 +33,7 @@ from keras_sat.options import (
 from keras_sat.training import recipe
 
 SIZES = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 5}
-ALL = (CaptionerOptions, SearchOptions, TrainingOptions, SteadyOptions, SelfCriticalOptions)
+ALL = (CaptionerOptions, SearchOptions, TrainingOptions, ConsistencyOptions, SelfCriticalOptions)
 
 
 @pytest.mark.parametrize("cls", ALL)
@@ -45,7 +45,7 @@ def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
         assert bool(field.metadata["none"]) >= (field.default is None), f"{name}: what does None mean?"
         assert field.metadata["bound"].takes_none or field.default is not None
     with pytest.raises(dataclasses.FrozenInstanceError):
-        made.seed = made.num_drawn = made.steady_rate = 5
+        made.seed = made.num_drawn = made.consistency_rate = 5
 
 
 @pytest.mark.parametrize(

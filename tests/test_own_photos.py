@@ -12,7 +12,7 @@ from keras_sat import Captioner, presets
 from keras_sat.__main__ import main
 from keras_sat.options import TrainingOptions
 from keras_sat.training import defaults, recipe
-from keras_sat.training.distributed import Team
+from keras_sat.training.distributed import Cluster
 from keras_sat.training.run import Training
 
 NAMES = [f"{number}.jpg" for number in range(6)]
@@ -124,7 +124,7 @@ def test_what_it_begins_from_may_have_learnt_the_photos_that_are_kept_apart(mine
 
 
 def test_scores_from_before_count_for_no_other_training(tmp_path):
-    plan = SimpleNamespace(team=Team(None), options=TrainingOptions(patience=None))
+    plan = SimpleNamespace(cluster=Cluster(None), options=TrainingOptions(patience=None))
     write_sealed_json(tmp_path / "before.json", {"val_bleu_4": 0.9})
     training = Training(plan, tmp_path, 2)
     training.note({"schedule": "constant"})

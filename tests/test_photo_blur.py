@@ -87,7 +87,7 @@ def test_a_captioner_keeps_it(captioner, tmp_path):
 
 
 @pytest.mark.parametrize("given", [-1.0, 101.0, "much"])
-def test_blur_out_of_bounds_is_refused(given):
+def test_blur_out_of_bounds_is_rejected(given):
     with pytest.raises(ValueError, match="`photo_blur` must be a number from 0 to 100"):
         Captioner(["a"], encoder="tiny", photo_blur=given)
 
@@ -99,7 +99,7 @@ def test_blur_needs_an_encoder_of_ours():
             Captioner(["a"], encoder=encoder, photo_blur=1.0)
 
 
-def test_a_gaussian_wider_than_the_photo_is_refused():
+def test_a_gaussian_wider_than_the_photo_is_rejected():
     with pytest.raises(ValueError, match="shorter side has 64 pixels.*Received: photo_blur=22.0"):
         make_encoder("tiny", blur=22.0)
     assert make_encoder("tiny", blur=21.0)(np.zeros((1, 64, 64, 3))).shape == (1, 8, 8, 66)
@@ -181,7 +181,7 @@ def test_each_showing_of_a_photo_has_its_own_chance(images):
 
 
 @pytest.mark.parametrize("jitter", [-0.1, 1.1])
-def test_jitter_out_of_bounds_is_refused(images, jitter):
+def test_jitter_out_of_bounds_is_rejected(images, jitter):
     with pytest.raises(ValueError, match="`jitter` is a number from 0 to 1"):
         photos_of(images, jitter=jitter)
 

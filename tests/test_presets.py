@@ -13,11 +13,11 @@ from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.presets import (
     PRESETS,
+    default_encoder,
+    default_preset,
     light_encoder,
     preset,
     settings_with_place,
-    usual_encoder,
-    usual_preset,
     without_gpu,
 )
 from keras_sat.scoring.published import PUBLISHED
@@ -66,14 +66,14 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
         ({"encoder": "efficientnet_lite0", "group_by": "caption"}, {"guide_weight"}),
         (
             {"encoder": "efficientnet_lite0", "encoder_training": "frozen"},
-            {"encoder_rate", "first_layer_rate", "photo_jitter", "steady_epochs"},
+            {"encoder_rate", "first_layer_rate", "photo_jitter", "consistency_epochs"},
         ),
         ({"encoder": "efficientnet_lite0", "image_size": 260}, {"grid"}),
         ({"encoder": "efficientnet_lite0", "encoder_training": "scratch"}, {"encoder_rate", "first_layer_rate"}),
     ],
 )
 def test_settings_that_the_options_rule_out_are_left_out(options, left_out):
-    name = usual_preset("flickr8k", options["encoder"])
+    name = default_preset("flickr8k", options["encoder"])
     assert set(PRESETS[name]) - set(settings_with_place(name, options)) - {"encoder"} == left_out
 
 
@@ -103,8 +103,8 @@ def test_the_encoder_follows_the_data_and_the_machine(
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: gpu)
     installed(lite)
     assert light_encoder() == ("efficientnet_lite0" if lite else "mobilenet_v2")
-    assert usual_encoder("scenes") == "tiny"
-    assert usual_encoder("flickr8k") == usual_encoder("folder") == usual_encoder(scene_images) == encoder
+    assert default_encoder("scenes") == "tiny"
+    assert default_encoder("flickr8k") == default_encoder("folder") == default_encoder(scene_images) == encoder
     with pytest.raises(ValueError, match="weights file does not exist"):
         keras_sat.fit(scene_images, encoder_weights=tmp_path / "missing.h5", output_dir=tmp_path / "run")
     noted = json.loads((tmp_path / "run" / "arguments.json").read_text())
@@ -168,7 +168,7 @@ def test_python_and_the_command_line_take_the_preset_of_the_data_set(arguments, 
         seen.append(options)
         raise ValueError("that is all")
 
-    monkeypatch.setattr(recipe.Asked, "of", of)
+    monkeypatch.setattr(recipe.TrainingRequest, "of", of)
     assert main(["fit", *arguments, "--hidden-dim", "3"]) == 2
     given = {name.removeprefix("--").replace("-", "_"): value for name, value in zip(arguments[::2], arguments[1::2])}
     with pytest.raises(ValueError, match="that is all"):
@@ -181,6 +181,6 @@ def test_python_and_the_command_line_take_the_preset_of_the_data_set(arguments, 
 
 
 def test_what_has_no_preset(scene_images):
-    assert usual_preset(scene_images) == usual_preset("folder") == "default"
+    assert default_preset(scene_images) == default_preset("folder") == "default"
     with pytest.raises(ValueError, match="`preset` must be one of: default, flickr8k.*Received: preset='flikr8k'"):
         keras_sat.fit(scene_images, preset="flikr8k")

@@ -108,7 +108,7 @@ def test_a_training_that_has_ended_is_loaded(whole_training, monkeypatch):
     assert dict(again.history) == dict(captioner.history)
 
 
-def test_other_arguments_are_refused_and_named(whole_training, tmp_path):
+def test_other_arguments_are_rejected_and_named(whole_training, tmp_path):
     folder, captioner = whole_training
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "lock"}
     with pytest.raises(ValueError, match=r"seed was 5 and is 6; learning_rate was 0\.003 and is 0\.1\."):
@@ -151,7 +151,7 @@ def test_arguments_that_are_objects_are_the_same_in_every_process():
     assert describe(options[0], brighter, None)["data"] != first["data"]
 
 
-def test_a_folder_of_something_else_is_refused(tmp_path):
+def test_a_folder_of_something_else_is_rejected(tmp_path):
     (tmp_path / "history.csv").write_text("of my own")
     with pytest.raises(ValueError, match="not from a training of keras_sat"):
         train(tmp_path)
@@ -194,8 +194,8 @@ def test_a_damaged_model_is_noticed_before_an_epoch_is_spent(whole_training, tmp
 def test_two_processes_do_not_train_into_one_folder(tmp_path):
     from data_utils.atomic_files import exclusive_lock
 
-    refused = pytest.raises(ValueError, match="Another process is training")
-    with exclusive_lock(tmp_path / "lock", "is training here"), refused:
+    rejected = pytest.raises(ValueError, match="Another process is training")
+    with exclusive_lock(tmp_path / "lock", "is training here"), rejected:
         train(tmp_path)
 
 
@@ -390,7 +390,7 @@ def test_a_training_goes_on_with_copied_photos_and_not_with_others(tmp_path, mon
             match="The photo '0' has changed since the training in this folder started.*0.bmp has other bytes",
         ):
             keras_sat.fit(images, epochs=num_epochs, **options)
-    assert (tmp_path / "run" / "arguments.json").read_bytes() == arguments, "what was refused is not noted"
+    assert (tmp_path / "run" / "arguments.json").read_bytes() == arguments, "what was rejected is not noted"
     paths[0].write_bytes(contents[0])
     assert len(keras_sat.fit(images, epochs=2, **options).history["loss"]) == 2
 

@@ -44,9 +44,9 @@ def inside(tmp_path_factory):
 
 NO_NETWORK = """
 import socket
-def refuse(*address, **options):
+def reject(*address, **options):
     raise SystemExit(f"somebody asked for the network: {address}")
-socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = reject
 """
 
 

@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from data_utils.learnt_photos import together
+from data_utils.training_photos import union
 from keras_sat.captioner import Captioner
 
 
@@ -24,7 +24,7 @@ def blend(captioners, shares):
     for other in others:
         if other.vocabulary != blended.vocabulary or [weight.shape for weight in other.weights] != shapes:
             raise ValueError("Expected captioners with the same words and sizes.")
-    blended.training_photos = together([captioner.training_photos for captioner in captioners])
+    blended.training_photos = union([captioner.training_photos for captioner in captioners])
     weights = [captioner.get_weights() for captioner in captioners]
     blended.set_weights([sum(share * one for share, one in zip(shares, same)) for same in zip(*weights)])
     blended.confidence = None  # it was calibrated for the captions of other weights
@@ -54,7 +54,7 @@ def with_encoder_of(captioner, other):
         names = f"{same.photo_encoder.name!r} and {other.photo_encoder.name!r}"
         raise ValueError(f"Expected two encoders of the same kind. Received: {names}")
     encoder.set_weights(another.get_weights())
-    same.training_photos = together([captioner.training_photos, other.training_photos])
+    same.training_photos = union([captioner.training_photos, other.training_photos])
     same.confidence = None
     return same
 

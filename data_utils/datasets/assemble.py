@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from data_utils.captions import IMAGE_ENDINGS, CaptionedImage, image_id_of, refuse_long_caption
+from data_utils.captions import IMAGE_ENDINGS, CaptionedImage, image_id_of, reject_long_caption
 from data_utils.datasets.splits import draw_split
 from data_utils.foreign_text import shortened
 
@@ -27,7 +27,7 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
             f"Received: data_dir={str(data_dir)!r}"
         )
     for image_id in kept:
-        refuse_long_caption(max(captions[image_id], key=len), image_id, data_dir)
+        reject_long_caption(max(captions[image_id], key=len), image_id, data_dir)
     if split_seed is not None:
         splits = draw_split(kept, split_seed)
     skipped.warn(data_dir)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_utils.captions import Skipped, image_id_of, pictures_by_folder, refuse_outside
+from data_utils.captions import Skipped, image_id_of, pictures_by_folder, reject_outside
 from data_utils.datasets.assemble import add_caption, assemble, existing_folder, photos_in
 from data_utils.datasets.splits import Splits, split_of
 from data_utils.datasets.tables import read_csv, read_jsonl
@@ -46,7 +46,7 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
         known.setdefault(name.casefold(), []).append(name)
     for line, name, caption, split in rows:
         where = f"{table.name}, line {line}"
-        refuse_outside(name, where)
+        reject_outside(name, where)
         alike = known.get(Path(name).as_posix().casefold(), [])
         if len(alike) == 1:
             name = alike[0]

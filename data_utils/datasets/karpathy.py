@@ -1,7 +1,7 @@
 """Karpathy's JSON files, which hold the captions and splits that most papers use."""
 
 from data_utils.atomic_files import read_json
-from data_utils.captions import image_id_of, refuse_outside
+from data_utils.captions import image_id_of, reject_outside
 from data_utils.datasets.assemble import add_caption
 from data_utils.datasets.splits import Splits, split_of
 
@@ -16,7 +16,7 @@ def read_karpathy(path, skipped):
             image_id = image_id_of(image["filename"])
             splits.note(image_id, split_of(image["split"], where), where)
             folders.append(image.get("filepath", "") + "")  # must be text
-            refuse_outside(folders[-1], where)
+            reject_outside(folders[-1], where)
             for sentence in image["sentences"]:
                 add_caption(captions, image_id, sentence["raw"], skipped, where)
             if image_id not in captions:

@@ -195,7 +195,7 @@ class FeatureCache:
         """Return the elements of `photos` of those photos that the cache has, as a dict from their ids."""
         return {image_id: self.photos[self._row_of[image_id]] for image_id in image_ids if image_id in self}
 
-    def refuse_changed(self, image_ids: list[str], image_paths: list) -> None:
+    def reject_changed(self, image_ids: list[str], image_paths: list) -> None:
         """Raise ValueError for a photo whose file has changed since it was encoded; those not in here are skipped."""
         photos = dict(zip(image_ids, image_paths))
         for files in self._folders:

@@ -14,7 +14,7 @@ from keras_sat.beyond.label_smoothing import LabelSmoothing
 from keras_sat.beyond.self_critical import SelfCritical
 from keras_sat.beyond.sentinel import WithSentinel
 from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.options import CaptionerOptions, DecoderOptions, SelfCriticalOptions, SteadyOptions
+from keras_sat.options import CaptionerOptions, ConsistencyOptions, DecoderOptions, SelfCriticalOptions
 
 HOOKS = {
     "sentinel": Hook(decoder=WithSentinel),
@@ -22,8 +22,8 @@ HOOKS = {
     "label_smoothing": Hook(term=LabelSmoothing),
     "box_weight": Hook(term=AttentionOnBoxes, needs="boxes"),
     "guide_weight": Hook(term=Guide),
-    "steady_epochs": Hook(
-        epochs=FurtherEpochs(SteadyOptions, FeatureConsistency.of, schedule="cosine", encoder_alone=True)
+    "consistency_epochs": Hook(
+        epochs=FurtherEpochs(ConsistencyOptions, FeatureConsistency.of, schedule="cosine", encoder_alone=True)
     ),
     "self_critical_epochs": Hook(epochs=FurtherEpochs(SelfCriticalOptions, SelfCritical.of, keeps_before=True)),
 }

@@ -17,7 +17,7 @@ from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of
-from keras_sat.scoring.evaluate import are_too_many, learnt_photos
+from keras_sat.scoring.evaluate import are_too_many, training_photos
 
 SHARE_NAMED = 2 / 3  # of the naming words
 FEWEST_PHOTOS = 100
@@ -106,8 +106,8 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
             f"Received: {type(captioner).__name__}, {len(images)} photos"
         )
     if cache is not None:
-        cache.refuse_changed([image.image_id for image in images], [image.image_path for image in images])
-    known, alike = learnt_photos(captioner, images), learnt_photos(captioner, images, noted)
+        cache.reject_changed([image.image_id for image in images], [image.image_path for image in images])
+    known, alike = training_photos(captioner, images), training_photos(captioner, images, noted)
     if known:
         raise ValueError(
             "Calibration needs photos that the captioner was not trained on: choose another split. "

@@ -12,7 +12,7 @@ import functools
 import numpy as np
 from keras import ops
 
-from data_utils.learnt_photos import together
+from data_utils.training_photos import union
 from keras_sat.options import SearchOptions
 from keras_sat.search.generation import CaptionGenerator
 
@@ -83,7 +83,7 @@ class Ensemble(CaptionGenerator):
     @property
     def training_photos(self):
         """The training photos of all members, where they are known."""
-        return together([captioner.training_photos for captioner in self.captioners])
+        return union([captioner.training_photos for captioner in self.captioners])
 
     @property
     def encoder_model(self):

@@ -6,14 +6,14 @@ before this phase, the encoder g starts as f and minimises
 
     mean((normalised(g(x')) - normalised(f(x))) ** 2).
 
-Nothing else is trained: the decoder gets the features it knows. These are the `steady_epochs` of `fit`.
+Nothing else is trained: the decoder gets the features it knows. These are the `consistency_epochs` of `fit`.
 
 Source: Zheng et al., 2016, Improving the Robustness of Deep Neural Networks via Stability Training; there the target is
 the output of the same network, here the features of the one before. Gain here: with `photo_blur`, 82 % of the captions
 of 1,000 dev photos stay the same under noise of 2 grey levels instead of 65 %, 66 % instead of 41 % at 70 % of the
 photos' size, and 77 % instead of 54 % at 150 %; CIDEr is .579 instead of .580. Measured with
-`benchmarks/flickr8k/steady.py` and `keras-sat evaluate`; see docs/model-card.md, and benchmarks/flickr8k/tried.md for
-the effect of the blur alone.
+`benchmarks/flickr8k/stability.py` and `keras-sat evaluate`; see docs/model-card.md, and benchmarks/flickr8k/tried.md
+for the effect of the blur alone.
 """
 
 import numpy as np
@@ -44,7 +44,7 @@ class FeatureConsistency:
 
     @classmethod
     def of(cls, before, captioner, images, training, options):
-        """Return the objective of `steady_epochs`, see FurtherEpochs."""
+        """Return the objective of `consistency_epochs`, see FurtherEpochs."""
         return cls(before, strength=training.photo_jitter or 1.0)
 
     def __call__(self, captioner, batch):

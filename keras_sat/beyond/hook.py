@@ -48,7 +48,7 @@ class Term:
         Args:
             features: the features that attention uses, (photos, regions, feature_dim).
             target_ids: (rows, time); rows is a multiple of photos.
-            read: Reading of the captions.
+            read: TeacherForced for the captions.
             extra: list of the inputs after input_ids in the batch.
         """
         raise NotImplementedError

@@ -34,4 +34,4 @@ class LabelSmoothing(Term):
 
     def __call__(self, features, target_ids, read, extra):
         lost = read.log_probs - equations.mean_log_probs(read.logits)
-        return self.fraction * equations.caption_log_prob(read.put_back(lost), read.token_weights), {}
+        return self.fraction * equations.caption_log_prob(read.unpack_words(lost), read.token_weights), {}

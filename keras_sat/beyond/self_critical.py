@@ -152,7 +152,7 @@ class SelfCritical:
 
         read = captioner.read(features, input_ids, token_ids, token_weights, drop_of=drop_of)
         logits = allowed_logits(read.logits, **special) / self.temperature
-        word_log_probs = read.put_back(equations.word_log_probs(logits, read.targets))
+        word_log_probs = read.unpack_words(equations.word_log_probs(logits, read.targets))
         return equations.caption_log_prob(word_log_probs, token_weights)
 
 

@@ -13,9 +13,9 @@ from keras_sat.options import (
     KINDS,
     BeamSearchOptions,
     CaptionerOptions,
+    ConsistencyOptions,
     SearchOptions,
     SelfCriticalOptions,
-    SteadyOptions,
     TrainingOptions,
 )
 from keras_sat.presets import DEFAULT_MODEL, PRESETS
@@ -230,7 +230,7 @@ def _add_fit(parser):
         group = parser.add_argument_group(heading)
         if kind == "training":
             group.add_argument("--dropout", type=float, help="before and after the readout at once; default: 0.5")
-        for options in (TrainingOptions, SteadyOptions, SelfCriticalOptions, CaptionerOptions):
+        for options in (TrainingOptions, ConsistencyOptions, SelfCriticalOptions, CaptionerOptions):
             for name in (name for name in options.names(kind) if name not in taken):
                 _add_options(group, options, name)
                 taken.add(name)

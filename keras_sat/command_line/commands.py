@@ -18,8 +18,8 @@ from data_utils.tf_logging import LOG_LEVEL, QUIET, import_tensorflow
 from keras_sat.checks import argument_called
 from keras_sat.command_line.messages import one_line, without_number
 from keras_sat.command_line.paths import drawing_paths, make_places
-from keras_sat.options import ENCODER_NAMES, SearchOptions, SelfCriticalOptions, SteadyOptions, probability
-from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, usual_encoder, without_gpu
+from keras_sat.options import ENCODER_NAMES, ConsistencyOptions, SearchOptions, SelfCriticalOptions, probability
+from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, default_encoder, without_gpu
 from keras_sat.weight_paths import find_installed_weights, keras_home
 
 NOT_SURE = "not sure"  # instead of a caption of too little confidence, and on a terminal before it
@@ -36,7 +36,7 @@ def run_demo(**options):
 
 def run_fit(data, dropout=None, gpus=None, hosts=False, **options):
     """Train with the options that were given."""
-    for epochs, *others in (SelfCriticalOptions.names(), SteadyOptions.names()):
+    for epochs, *others in (SelfCriticalOptions.names(), ConsistencyOptions.names()):
         idle = [_flag(name) for name in others if name in options and not options.get(epochs)]
         if idle:
             raise ValueError(f"{idle[0]} has no effect without {_flag(epochs)}: pass both, or neither.")
@@ -359,7 +359,7 @@ def run_features(data, cache_dir, batch_size, verify, skip_unreadable=False, enc
     from keras_sat.model.photo_encoder import BUNDLED
 
     if encoder is None:
-        encoder = usual_encoder(data)
+        encoder = default_encoder(data)
         if encoder in LIGHT_ENCODERS:
             print(f"keras-sat: {without_gpu(encoder)}", file=sys.stderr)
     if encoder == "tiny" and "encoder_weights" not in options:
@@ -415,7 +415,7 @@ def run_calibrate(
     from data_utils.features.cache import FeatureCache
     from keras_sat.beyond.calibration import calibrate
     from keras_sat.captioner import Captioner
-    from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, refuse_taken_folder
+    from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, reject_taken_folder
     from keras_sat.files.saving import save_confidence
 
     folder = model_directory(model)
@@ -426,7 +426,7 @@ def run_calibrate(
     if report is not None:
         make_places([("json", report)])
     if output_dir is not None:
-        refuse_taken_folder(output_dir)  # before anything is captioned
+        reject_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
     images = photos_of_split(read_data(data, **options), split)
     cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)

@@ -19,7 +19,7 @@ from data_utils.atomic_files import exclusive_lock, whole_folder, write_whole
 from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
 from keras_sat.deploy.litert_folder import WORDS, words_as_text, write_litert
-from keras_sat.files.saving import refuse_unbuilt
+from keras_sat.files.saving import reject_unbuilt
 from keras_sat.options import BeamSearchOptions
 
 FORMATS = ("tf_saved_model", "litert")
@@ -88,7 +88,7 @@ def search_arguments(captioner, **options):
 
 def check_captioner(captioner, *, for_litert):
     """Reject a captioner that cannot be exported."""
-    refuse_unbuilt(captioner, "export")
+    reject_unbuilt(captioner, "export")
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
     if captioner.feature_shape != (rows * columns, feature_dim):
         raise ValueError(

@@ -46,7 +46,7 @@ def is_installed() -> bool:
     return importlib.util.find_spec("ai_edge_litert") is not None
 
 
-def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | None = None) -> FastCaptioner:
+def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | None = None) -> LiteRTCaptioner:
     """Return a captioner that needs no TensorFlow, for programs that caption a photo now and then, and for servers.
 
     Args:
@@ -64,15 +64,15 @@ def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | No
             f"Received: model={model if model is None else os.fspath(model)!r}"
         )
     ready = ready_captioner(model, num_threads=num_threads)
-    return ready or FastCaptioner(make_file(model, wait_s=PATIENCE), num_threads=num_threads)
+    return ready or LiteRTCaptioner(make_file(model, wait_s=PATIENCE), num_threads=num_threads)
 
 
 def ready_captioner(model, *, num_threads=None):
-    """Return the FastCaptioner of a model; None where its file is not made yet, or is damaged."""
+    """Return the LiteRTCaptioner of a model; None where its file is not made yet, or is damaged."""
     exported = export_folder(model)
     folder = exported or made_folder(model)
     try:
-        return FastCaptioner(folder, num_threads=num_threads)
+        return LiteRTCaptioner(folder, num_threads=num_threads)
     except (OSError, ValueError) as error:
         if exported or isinstance(error, LiteRTError):
             raise
@@ -142,7 +142,7 @@ def _converted(directory):
     return litert_file(captioner, *search_arguments(captioner)), captioner.vocabulary
 
 
-class FastCaptioner:
+class LiteRTCaptioner:
     """A captioner that LiteRT runs: it captions photos as `Captioner` does, one at a time.
 
     Threads may share it: they read photos at the same time, and caption them in turn, with all cores for one photo.

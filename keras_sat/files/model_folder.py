@@ -61,7 +61,7 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32"):
     directory = Path(directory).expanduser()
     if precision not in PRECISIONS:
         raise ValueError(f"Expected one of: {', '.join(PRECISIONS)}. Received: precision={precision!r}")
-    _refuse_foreign_files(directory)
+    _reject_foreign_files(directory)
     json.dumps(settings)  # settings that JSON cannot hold are noticed before anything is written
     arrays = _rounded(arrays, precision)
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
@@ -84,7 +84,7 @@ def add_settings(directory, settings):
 def copy_of_model(directory, copy):
     """Copy the files of a model into a folder that is not there yet, or empty; return its path."""
     directory, copy = Path(directory), Path(copy).expanduser()
-    refuse_taken_folder(copy)
+    reject_taken_folder(copy)
     read_model(directory)  # whole, or one clear error
     files = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)["files"].values()
     for name in (*files, "config.json"):  # which names the others, and comes last
@@ -92,7 +92,7 @@ def copy_of_model(directory, copy):
     return copy
 
 
-def refuse_taken_folder(directory):
+def reject_taken_folder(directory):
     """Raise ValueError for the folder of a copy in which there is something already."""
     directory = Path(directory).expanduser()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -109,7 +109,7 @@ def _remove_other_files(directory, files):
                 path.unlink()
 
 
-def _refuse_foreign_files(directory):
+def _reject_foreign_files(directory):
     """Raise ValueError where a folder holds anything but a model, or what a save that was killed left of one."""
     config = directory / "config.json"
     if config.is_file():

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.foreign_text import brief
-from data_utils.learnt_photos import as_settings, from_settings
+from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.files.model_folder import PRETRAINED, add_settings, read_model, write_model
-from keras_sat.files.untrusted import refuse_claims, refuse_grid, said_of
+from keras_sat.files.untrusted import reject_claims, reject_grid, said_of
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 
@@ -24,7 +24,7 @@ NO_ONE_FILE = (
 
 def save(captioner, directory, overwrite, precision):
     """Write settings, vocabulary and weights; see `Captioner.save`."""
-    refuse_unbuilt(captioner, "save")
+    reject_unbuilt(captioner, "save")
     if Path(directory).suffix.lower() in FILE_ENDINGS:
         raise ValueError(f"{NO_ONE_FILE} Received: directory={str(directory)!r}")
     if not overwrite and (Path(directory).expanduser() / "config.json").exists():
@@ -55,10 +55,10 @@ def load(kind, directory, encoder, encoder_weights):
     settings, vocabulary, arrays = read_model(directory)
     with said_of(directory):
         training_photos, confidence = from_settings(settings), _confidence_in(settings)
-        refuse_claims(settings, len(vocabulary), arrays)
+        reject_claims(settings, len(vocabulary), arrays)
         comes_along = any(name.startswith("encoder/") for name in arrays)
         captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along)
-        refuse_grid(settings, captioner.num_regions)
+        reject_grid(settings, captioner.num_regions)
         _give_back(settings, captioner, encoder, encoder_weights, comes_along)
         captioner.training_photos, captioner.confidence = training_photos, confidence
     assign(captioner, arrays, directory)
@@ -168,7 +168,7 @@ def weights_digest(captioner):
     return f"{digest:08x}"
 
 
-def refuse_unbuilt(captioner, verb):
+def reject_unbuilt(captioner, verb):
     """Raise ValueError for a captioner that has no weights yet: there is nothing to save, export, adapt ..."""
     if not captioner.built:
         raise ValueError(

@@ -5,16 +5,16 @@ import numpy as np
 
 from data_utils.foreign_text import brief
 from keras_sat.beyond import HOOKS
-from keras_sat.files.saving import refuse_unbuilt
+from keras_sat.files.saving import reject_unbuilt
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.options import CaptionerOptions
 
 
 def adapted(captioner, vocabulary, options):
     """Return a new captioner that starts from the weights of this one; see `Captioner.adapted`."""
-    refuse_unbuilt(captioner, "adapt")
+    reject_unbuilt(captioner, "adapt")
     vocabulary = captioner.vocabulary if vocabulary is None else vocabulary
-    _refuse_another_encoder(captioner, options)
+    _reject_another_encoder(captioner, options)
     adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
     has_its_grid = adapted.photo_encoder.grid == captioner.photo_encoder.grid
     adapted.photo_encoder.remember(
@@ -32,7 +32,7 @@ def adapted(captioner, vocabulary, options):
     return adapted
 
 
-def _refuse_another_encoder(captioner, options):
+def _reject_another_encoder(captioner, options):
     is_trained = captioner.encoder_training != "frozen"
     if is_trained and captioner.photo_encoder.is_own and options.get("encoder_training") == "frozen":
         raise ValueError(

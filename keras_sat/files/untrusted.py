@@ -15,7 +15,7 @@ _SIZES = [
 ]
 
 
-def refuse_claims(settings, vocabulary_size, arrays):
+def reject_claims(settings, vocabulary_size, arrays):
     """Raise ValueError for settings that name objects, or sizes that the stored weights do not have.
 
     It comes before anything is made: a matrix that is only claimed could be larger than the memory.
@@ -51,7 +51,7 @@ def refuse_claims(settings, vocabulary_size, arrays):
             )
 
 
-def refuse_grid(settings, num_regions):
+def reject_grid(settings, num_regions):
     """Raise ValueError for rows and columns that are no grid of the model's regions."""
     grid = settings["rows_and_columns"]
     is_grid = isinstance(grid, list) and len(grid) == 2 and all(type(side) is int and side > 0 for side in grid)

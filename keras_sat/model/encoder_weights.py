@@ -55,7 +55,7 @@ def load_encoder_weights(network, path):
             problem += ', and "bundled" is a name for a captioner alone (`fit` and `keras-sat features` know it too)'
         raise ArgumentError(f"The weights file {problem}.", way_out="its path", weights=str(path))
     try:
-        _refuse_oversized(network, path)
+        _reject_oversized(network, path)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # Keras only warns when a layer finds no weights in the file
             if path.name.endswith(".weights.h5"):
@@ -90,7 +90,7 @@ def _load_torch_weights(network, path):
     assign_torch_weights(network, arrays)
 
 
-def _refuse_oversized(network, path):
+def _reject_oversized(network, path):
     """Raise ValueError for a file that claims to hold far more than the network, and would not fit into memory."""
     claimed = []
     if path.suffix == ".pth":

@@ -13,7 +13,7 @@ def _first_process():
     return os.getpid()
 
 
-def refuse_fork():
+def reject_fork():
     """Raise ValueError in a fork of the process that called this first, the first one to run TensorFlow."""
     if _first_process() != os.getpid():
         raise ValueError(

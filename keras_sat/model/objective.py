@@ -53,7 +53,7 @@ class PaperObjective:
         read = captioner.read(adapted, *captions, training=training, **chance)
         is_caption = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
 
-        word_log_probs = read.put_back(read.log_probs)
+        word_log_probs = read.unpack_words(read.log_probs)
         log_prob = equations.caption_log_prob(word_log_probs, read.token_weights)
         penalty = equations.attention_penalty(read.attention_weights, read.token_weights)
         penalty = penalty if chooses else ops.zeros_like(penalty)  # there was no choice to penalise

@@ -8,7 +8,7 @@ from keras import ops
 from keras_sat import equations
 
 
-class Reading(NamedTuple):
+class TeacherForced(NamedTuple):
     """The decoder's output for given captions. "words" counts the words of all captions, without padding.
 
     Attributes:
@@ -30,7 +30,7 @@ class Reading(NamedTuple):
     selection: Any
     extras: dict
 
-    def put_back(self, values):
+    def unpack_words(self, values):
         """Return values (words,) unpacked to (rows, time), with 0 for padding."""
         rows, time = ops.shape(self.token_weights)
         by_time = ops.reshape(ops.scatter(self.positions[:, None], values, (time * rows,)), (time, rows))
@@ -39,7 +39,7 @@ class Reading(NamedTuple):
     def are_right(self):
         """Return 1 for each word that is the most probable one, (rows, time)."""
         of_targets = ops.squeeze(ops.take_along_axis(self.logits, self.targets[:, None], axis=-1), -1)
-        return self.put_back(ops.cast(of_targets >= ops.max(self.logits, axis=-1), "float32"))
+        return self.unpack_words(ops.cast(of_targets >= ops.max(self.logits, axis=-1), "float32"))
 
 
 def read_captions(
@@ -55,7 +55,7 @@ def read_captions(
     drop_of=None,
     fixed_shapes=False,
 ):
-    """Return the Reading of captions.
+    """Return TeacherForced for captions.
 
     Args:
         decoder: CaptionDecoder.
@@ -81,7 +81,7 @@ def read_captions(
     targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), positions)
     maps = keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), unrolled[3:])
     log_probs = equations.word_log_probs(logits, targets)
-    return Reading(logits, targets, log_probs, positions, token_weights, *maps)
+    return TeacherForced(logits, targets, log_probs, positions, token_weights, *maps)
 
 
 def _positions_of_words(token_weights, fixed_shapes):

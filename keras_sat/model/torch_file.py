@@ -62,6 +62,6 @@ def read_torch_file(path):
 
 
 def _array(numbers, offset, shape, strides):
-    """Return a part of a storage as an array of a shape; numpy refuses one that reaches beyond its numbers."""
+    """Return a part of a storage as an array of a shape; numpy rejects one that reaches beyond its numbers."""
     size = numbers.itemsize
     return np.ndarray(shape, numbers.dtype, numbers, offset * size, [stride * size for stride in strides])

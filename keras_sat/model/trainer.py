@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from keras_sat.checks import check_batches, check_strategy_of_fit
-from keras_sat.model.forks import refuse_fork
+from keras_sat.model.forks import reject_fork
 from keras_sat.model.metrics import Means
 from keras_sat.model.replicas import sums_on_first_replica
 from keras_sat.model.teacher_forcing import read_captions
@@ -82,7 +82,7 @@ class Trainer(keras.Model):
 
     def fit(self, x=None, *args, shuffle=False, **kwargs):
         """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
-        refuse_fork()
+        reject_fork()
         check_strategy_of_fit(self.distribute_strategy)
         self.confidence = None  # it was calibrated with the old weights
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
@@ -124,7 +124,7 @@ class Trainer(keras.Model):
 
     def evaluate(self, *args, **kwargs):
         """Measure, as `keras.Model.evaluate` does, with the averaged weights where there are any."""
-        refuse_fork()
+        reject_fork()
         with self.averaged_weights():
             return super().evaluate(*args, **kwargs)
 
@@ -145,7 +145,7 @@ class Trainer(keras.Model):
         return self.paper_objective(self, batch, training)
 
     def read(self, features, input_ids, target_ids, token_weights, **options):
-        """Return the Reading of captions, for an objective; see `keras_sat.model.teacher_forcing.read_captions`."""
+        """Return TeacherForced for captions, for an objective; see `keras_sat.model.teacher_forcing.read_captions`."""
         options["fixed_shapes"] = bool(self.compiled and self.jit_compile)
         return read_captions(self.decoder, features, input_ids, target_ids, token_weights, **options)
 

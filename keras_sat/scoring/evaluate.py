@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_utils.atomic_files import read_json
-from data_utils.captions import image_id_of, refuse_long_caption, tokenise
+from data_utils.captions import image_id_of, reject_long_caption, tokenise
 from data_utils.datasets.phrase_boxes import boxes_of
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.foreign_text import brief
 from data_utils.images import readable_photos
-from data_utils.learnt_photos import learnt_of, warn_of_copies
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
+from data_utils.training_photos import seen_in_training, warn_of_copies
 from keras_sat.options import BeamSearchOptions, with_options
 from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
@@ -89,7 +89,7 @@ def evaluate(
     _check_beside(beside, data, images)
     noted = {}
     if split != "train" and not allow_training_photos:
-        _refuse_training_photos(captioner, images, split, False, noted)  # by name, before any photo is read
+        _reject_training_photos(captioner, images, split, False, noted)  # by name, before any photo is read
     if isinstance(cache, (str, Path)):
         from data_utils.features.cache import FeatureCache
 
@@ -102,9 +102,9 @@ def evaluate(
         warnings.warn(found, stacklevel=3)
         images = [image for image in images if image.image_id not in cache.unreadable]
     if cache is not None:
-        cache.refuse_changed([image.image_id for image in images], [image.image_path for image in images])
+        cache.reject_changed([image.image_id for image in images], [image.image_path for image in images])
         noted = cache.noted_of([image.image_id for image in every])
-    _refuse_training_photos(captioner, images, split, allow_training_photos, noted)
+    _reject_training_photos(captioner, images, split, allow_training_photos, noted)
     if split != "train":
         _warn_of_copies(images, [image for image in every if image.split == "train"], split, noted)
     boxes = None if boxes is None else boxes_of(boxes, images)
@@ -115,7 +115,7 @@ def evaluate(
     settings = _settings(data, split, split_seed, captioner.encoder, options)
     if len(getattr(captioner, "captioners", [])) > 1:
         settings["models"] = len(captioner.captioners)
-    learnt = learnt_photos(captioner, images, noted)
+    learnt = training_photos(captioner, images, noted)
     table = _score_table(images, [result.caption for result in results], settings, every, beside)
     table.statistics["training_photos"] = None if learnt is None else len(learnt)
     if boxes is not None:
@@ -228,7 +228,7 @@ def _scores(references, candidates):
 # === Photos of the training ===
 
 
-def learnt_photos(captioner, images, noted=None):
+def training_photos(captioner, images, noted=None):
     """Return the ids of the photos that a captioner was trained on; None where that is not known.
 
     Args:
@@ -238,25 +238,25 @@ def learnt_photos(captioner, images, noted=None):
             names too.
     """
     record = getattr(captioner, "training_photos", None)
-    return None if record is None else learnt_of([image.image_id for image in images], record, noted)
+    return None if record is None else seen_in_training([image.image_id for image in images], record, noted)
 
 
 def are_too_many(captioner, learnt, images):
     """Return whether more photos were seen in training than a data set may have twice by mistake.
 
     Args:
-        captioner, images: see `learnt_photos`.
+        captioner, images: see `training_photos`.
         learnt: what that returned.
     """
-    return bool(learnt) and (len(learnt) > MOST_ALIKE * len(images) or bool(learnt_photos(captioner, images)))
+    return bool(learnt) and (len(learnt) > MOST_ALIKE * len(images) or bool(training_photos(captioner, images)))
 
 
-def _refuse_training_photos(captioner, images, split, allowed, noted):
+def _reject_training_photos(captioner, images, split, allowed, noted):
     """Warn of photos that a captioner was trained on, or reject them, where their split is not that of training."""
-    learnt = learnt_photos(captioner, images, noted)
+    learnt = training_photos(captioner, images, noted)
     if not learnt:
         return
-    by_name = {*learnt_photos(captioner, images)}
+    by_name = {*training_photos(captioner, images)}
     renamed = [image_id for image_id in learnt if image_id not in by_name]
     if by_name:
         found = f"The captioner was trained on {len(learnt)} of the {len(images)} photos in {split!r}"
@@ -335,7 +335,7 @@ def _read_captions(captions):
         key = _caption_key(image_id)
         if key in texts:
             raise ValueError(f"{source}: there are two captions of one photo. Received: image_id={brief(image_id)}")
-        refuse_long_caption(text, image_id, source)
+        reject_long_caption(text, image_id, source)
         texts[key] = text
     return texts
 

@@ -127,7 +127,7 @@ def sample_search(
         top_k: draw from the k most probable words only.
         top_p: draw from the fewest words that together have this probability.
     """
-    SearchOptions(temperature=temperature, top_k=top_k, top_p=top_p)  # refuses what may not be
+    SearchOptions(temperature=temperature, top_k=top_k, top_p=top_p)  # rejects what may not be
 
     def draw(logits, t, said):
         probabilities = ops.softmax(_most_probable(logits / temperature, top_k, top_p), axis=-1)
@@ -163,7 +163,7 @@ def beam_search(
 
     Returns: SearchResult.
     """
-    SearchOptions(num_beams=num_beams, num_results=num_results)  # refuses what may not be
+    SearchOptions(num_beams=num_beams, num_results=num_results)  # rejects what may not be
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
     captions = _begin(state, **options)
     photos = ops.shape(captions.log_probs)[0] // num_beams

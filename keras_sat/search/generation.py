@@ -22,7 +22,7 @@ from keras import ops
 from data_utils.captions import words_of_captions
 from data_utils.images import load_image, photos_of
 from keras_sat import equations
-from keras_sat.model.forks import refuse_fork
+from keras_sat.model.forks import reject_fork
 from keras_sat.options import ANY_COUNT, SearchOptions, one_of, with_options
 from keras_sat.search.algorithms import follow, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
@@ -253,7 +253,7 @@ class CaptionGenerator:
     def _run(self, function, *tensors, **options):
         """Run a method as a graph, which is made once for each function, set of options and kind of tensors."""
         if os.getpid() != PROCESS:
-            refuse_fork()
+            reject_fork()
         options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
         specs = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), tensors)
         key = function.__name__, tuple(options.items()), repr(specs)

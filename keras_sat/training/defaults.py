@@ -9,9 +9,9 @@ from keras_sat.presets import (
     LIGHT_ENCODERS,
     MANY_PHOTOS,
     PRESETS,
+    default_encoder,
+    default_preset,
     settings_with_place,
-    usual_encoder,
-    usual_preset,
     without_gpu,
 )
 from keras_sat.training.run_record import noted_encoder
@@ -19,7 +19,7 @@ from keras_sat.training.run_record import noted_encoder
 PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")  # which a trained captioner keeps
 
 
-def preset_or_usual(preset, data, options, initial_model, output_dir, team):
+def preset_or_default(preset, data, options, initial_model, output_dir, cluster):
     """Return the settings of a preset, and the line that says so where none is named.
 
     Args:
@@ -27,7 +27,7 @@ def preset_or_usual(preset, data, options, initial_model, output_dir, team):
             captioner to start from brings its own settings.
         data, initial_model, output_dir: of `fit`.
         options: dict of the options of `fit` that were given.
-        team: Team.
+        cluster: Cluster.
     """
     if preset is not None:
         one_of(*PRESETS).check("preset", preset)
@@ -35,22 +35,22 @@ def preset_or_usual(preset, data, options, initial_model, output_dir, team):
     if initial_model is not None:
         return {}, None
     before = None if output_dir is None else noted_encoder(output_dir)
-    name, before = team.tell([usual_preset(data, options.get("encoder") or before), before])
+    name, before = cluster.broadcast([default_preset(data, options.get("encoder") or before), before])
     settings = settings_with_place(name, options if before is None else {"encoder": before, **options})
     line = f"settings of the preset {name}; preset='default' (--preset default) takes the plain defaults"
     return settings, line if name != "default" else None
 
 
-def encoder_or_usual(data, output_dir, team, say):
+def encoder_or_default(data, output_dir, cluster, say):
     """Return the name of the encoder where none is named: that of the training which is resumed, or the default."""
     before = None if output_dir is None else noted_encoder(output_dir)
-    encoder = team.tell(before or usual_encoder(data))
+    encoder = cluster.broadcast(before or default_encoder(data))
     if before is None and encoder in LIGHT_ENCODERS:
         say(without_gpu(encoder))
     return encoder
 
 
-def usual_output_dir(data_name, chosen, initial_model):
+def default_output_dir(data_name, chosen, initial_model):
     before = {} if initial_model is None else initial_model.get_config()
     encoder, attention = (
         chosen.get(name) or before.get(name) or usual for name, usual in (("encoder", "vgg16"), ("attention", "soft"))

@@ -11,7 +11,7 @@ the same step with the sum. The copies stay equal, and the training is that of o
 3. Run `Captioner.train_step` on all replicas, `strategy.run`. A mean over the batch is divided by the captions of all
    replicas (`sum_over_replicas`). Random numbers for the whole batch are the same on each replica, which takes the part
    for its own share (`draw_for_photos`).
-4. Let one process, the chief, decide and write; it sends what it decides to the others (`Team.tell`). They keep
+4. Let one process, the chief, decide and write; it sends what it decides to the others (`Cluster.broadcast`). They keep
    nothing: they take over the chief's state before each epoch.
 
 A host failure ends the training: the other hosts notice it after some seconds, and end with an error. When all are
@@ -111,7 +111,7 @@ def read_tf_config(text):
     return (kind, index), hosts
 
 
-class Team:
+class Cluster:
     """The replicas that train together, and the hosts that they run on.
 
     Args:
@@ -161,7 +161,7 @@ class Team:
 
     # === What the chief sends ===
 
-    def tell(self, value):
+    def broadcast(self, value):
         """Return the chief's value on every host: anything that JSON can hold."""
         if self.num_hosts == 1:
             return value
@@ -171,7 +171,7 @@ class Team:
 
     def check_same(self, described):
         """Reject a host where something differs from the chief: dict of what JSON can hold."""
-        of_chief = self.tell(described)
+        of_chief = self.broadcast(described)
         names = [name for name in {**of_chief, **described} if of_chief.get(name) != described.get(name)]
         if names:
             raise ValueError(
@@ -201,13 +201,13 @@ class Team:
         return self.strategy.experimental_local_results(self.strategy.run(add_up))[0]
 
     @contextlib.contextmanager
-    def in_turn(self):
+    def one_host_at_a_time(self):
         """Run the block on one host after another, the chief first: they may share a disk."""
         for _ in range(self.host_number):
-            self.tell(None)
+            self.broadcast(None)
         yield
         for _ in range(self.host_number, self.num_hosts - 1):
-            self.tell(None)
+            self.broadcast(None)
 
     @contextlib.contextmanager
     def folder(self, directory):
@@ -223,7 +223,7 @@ class Team:
         if self.num_hosts == 1:
             return
         files = [path for path in directory.glob("[!.]*") if path.is_file()] if self.is_chief else []
-        for name, size in self.tell({path.name: path.stat().st_size for path in files}).items():
+        for name, size in self.broadcast({path.name: path.stat().st_size for path in files}).items():
             content = self._tell_bytes((directory / name).read_bytes() if self.is_chief else b"\0" * size)
             if not self.is_chief:
                 write_whole(directory / name, content)
@@ -297,7 +297,7 @@ class Team:
                         measured = self._measured(captioner, measure, validation_data)
                         logs |= {f"val_{name}": value for name, value in measured.items()}
                     called.on_epoch_end(epoch, logs)
-                    if self.tell(captioner.stop_training):
+                    if self.broadcast(captioner.stop_training):
                         break
             finally:
                 captioner.end_averaging()

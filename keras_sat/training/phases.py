@@ -1,6 +1,6 @@
 """The epochs of a training: on words, and the further ones of keras_sat.beyond; each a training in a folder of its own.
 
-Both take the `Plan`, and return what `Training.run` does.
+Both take the `TrainingPlan`, and return what `Training.run` does.
 """
 
 import keras
@@ -33,10 +33,10 @@ def train_on_words(plan):
         term.prepare([caption for image in plan.photos.of_split("train") for caption in image.captions])
     WeightUpdates(options).check_rate(captioner)
     _check_changes(captioner, plan)
-    plan.say(*summary(plan.data_name, plan.images, captioner, options.num_views, plan.folder, plan.team))
+    plan.say(*summary(plan.data_name, plan.images, captioner, options.num_views, plan.folder, plan.cluster))
     plan.photos.prepare(captioner, options.num_views)
     batches = plan.photos.batches("train", captioner, options, first_epoch=len(training.epochs))
-    num_steps = options.epochs * plan.team.num_steps(batches)
+    num_steps = options.epochs * plan.cluster.num_steps(batches)
     rate = _learning_rate(options.learning_rate, options.schedule, options.warmup_steps, num_steps)
     captioner.compile(_fresh(options.optimizer), learning_rate=rate, **_optimizer_options(options))
     if plan.keeps_initial_model and not training.begin_with(captioner, cross_entropy=True):
@@ -66,14 +66,14 @@ def train_further(plan, name, before):
         return training.loaded()
 
     if not options.epochs:  # they are the first
-        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.team))
+        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.cluster))
     plan.photos.prepare(captioner, num_views=1)
     if epochs.keeps_before and not training.begin_with(captioner):
         return before, False, []
     plan.photos.note_training(captioner)
     of_batches = {"group_by": "image", "whole": True, "first_epoch": len(training.epochs)}
     batches = plan.photos.batches("train", captioner, options, changing=not epochs.encoder_alone, **of_batches)
-    num_steps = training.num_epochs * plan.team.num_steps(batches)
+    num_steps = training.num_epochs * plan.cluster.num_steps(batches)
     warmup_steps = 0 if epochs.schedule == "constant" else min(100, num_steps // 4)
     rate = _learning_rate(getattr(own, f"{folder.name}_rate"), epochs.schedule, warmup_steps, num_steps)
     rates = _optimizer_options(options)

@@ -6,7 +6,7 @@ from pathlib import Path
 from data_utils.batches import make_batches
 from data_utils.features.cache import FeatureCache
 from data_utils.images import readable_photos
-from data_utils.learnt_photos import warn_of_copies
+from data_utils.training_photos import warn_of_copies
 from keras_sat.training.run_record import checksum, note_photos
 
 KEEP_IMAGES_BYTES = 1_000_000_000  # of pixels: up to that, decoded photos stay in memory between epochs
@@ -18,15 +18,15 @@ class TrainingPhotos:
     Args:
         images: list of CaptionedImage.
         data_dir, cache_dir, output_dir, skip_unreadable, show_progress: see `fit`.
-        team: the Team that trains.
+        cluster: the Cluster that trains.
     """
 
-    def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, team):
+    def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, cluster):
         self.images = images
         self.data_dir, self.cache_dir, self.output_dir = data_dir, cache_dir, output_dir
         self.skip_unreadable = skip_unreadable
         self.show_progress = show_progress
-        self.team = team
+        self.cluster = cluster
         self.cache, self.views, self.options = None, [], None
         self.noted = {}  # of each photo, see data_utils.photo_digests
         self.num_views = 1
@@ -37,11 +37,11 @@ class TrainingPhotos:
         self.num_views = num_views
         if self.options is None:  # else done already: self-critical training follows on the same photos
             _ = captioner.encoder_model  # a frozen one is made now: its variables need all hosts at once
-            with self.team.in_turn():
+            with self.cluster.one_host_at_a_time():
                 self._prepare(captioner, num_views)
             weights_digest = None if self.cache is None else self.cache.manifest["weights_digest"]
-            self.team.check_same({"readable_photos": _checksum(self.images), "weights_digest": weights_digest})
-            if self.team.is_chief:
+            self.cluster.check_same({"readable_photos": _checksum(self.images), "weights_digest": weights_digest})
+            if self.cluster.is_chief:
                 note_photos(self.output_dir, self.noted)
                 kept_apart = [image for image in self.images if image.split in ("dev", "test")]
                 called, therefore = "of dev and test are in train", "scores on them are better than on other photos"
@@ -107,7 +107,7 @@ class TrainingPhotos:
         if self.boxes is not None and split == "train":
             captioner.build_once(captioner.photo_encoder.features_shape)
             options |= {"boxes": self.boxes, "grid_shape": captioner.rows_and_columns()}
-        options |= {"shares": self.team.shares, **self.options}
+        options |= {"shares": self.cluster.shares, **self.options}
         return make_batches(self.of_split(split), captioner.vocabulary, views, **options)
 
 

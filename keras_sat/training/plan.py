@@ -8,14 +8,14 @@ from typing import Any
 from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.options import CaptionerOptions, TrainingOptions, flag, split_options
-from keras_sat.training.distributed import Team
+from keras_sat.training.distributed import Cluster
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.run_record import describe
 
 OF_KERAS = ("name", "trainable")  # that Captioner takes beside its options
 
 
-def without_usual(options):
+def without_defaults(options):
     """Return the options of `fit` without those that are None where that leaves them to presets and defaults."""
     fields = {**CaptionerOptions.fields(), **TrainingOptions.fields()}
     unset = {name for name, field in fields.items() if field.metadata["none_is_unset"]}
@@ -23,7 +23,7 @@ def without_usual(options):
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrainingRequest:
     """The options that `fit` was given, by kind.
 
     Attributes:
@@ -40,7 +40,7 @@ class Asked:
 
     @classmethod
     def of(cls, given):
-        """Return the `**options` of `fit`, all checked, from those that were given (see `without_usual`)."""
+        """Return the `**options` of `fit`, all checked, from those that were given (see `without_defaults`)."""
         classes = [epochs.options for epochs in FURTHER_EPOCHS.values()]
         kinds = (TrainingOptions, CaptionerOptions, *classes)
         training, captioner, *further, of_keras = split_options("fit", given, *kinds, beside=OF_KERAS)
@@ -85,7 +85,7 @@ class Asked:
 
 
 @dataclass
-class Plan:
+class TrainingPlan:
     """What is trained, on what, by whom and where: all kinds of epochs read it.
 
     Attributes:
@@ -98,14 +98,14 @@ class Plan:
         was_interrupted: whether Ctrl-C has ended it.
     """
 
-    asked: Asked
+    asked: TrainingRequest
     initial_model: Any
     keeps_initial_model: bool
     data_name: str
     images: list
     noted: dict
     photos: TrainingPhotos
-    team: Team
+    cluster: Cluster
     folder: Path
     callbacks: Iterable = ()
     show_progress: bool = True

@@ -15,13 +15,13 @@ from keras_sat.captioner import Captioner
 from keras_sat.files.saving import save_confidence
 from keras_sat.options import CaptionerOptions, TrainingOptions, with_options
 from keras_sat.presets import OWN_PHOTOS
-from keras_sat.scoring.evaluate import learnt_photos
-from keras_sat.training.defaults import bundled_to_begin_from, encoder_or_usual, preset_or_usual, usual_output_dir
-from keras_sat.training.distributed import Team
+from keras_sat.scoring.evaluate import training_photos
+from keras_sat.training.defaults import bundled_to_begin_from, default_output_dir, encoder_or_default, preset_or_default
+from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
 from keras_sat.training.phases import further_folder, train_further, train_on_words
 from keras_sat.training.photos import TrainingPhotos
-from keras_sat.training.plan import Asked, Plan, without_usual
+from keras_sat.training.plan import TrainingPlan, TrainingRequest, without_defaults
 from keras_sat.training.run_record import checksum
 from keras_sat.training.summary import learnt_before
 
@@ -69,7 +69,7 @@ def fit(
             on, the bundled captioner of photos, unless the options ask for other parts or sizes; the defaults are then
             `presets.OWN_PHOTOS`, and it is kept if no epoch is better. With any other data: random weights.
         from_scratch: do not start from the bundled captioner.
-        **options: see TrainingOptions, SteadyOptions, SelfCriticalOptions and CaptionerOptions.
+        **options: see TrainingOptions, ConsistencyOptions, SelfCriticalOptions and CaptionerOptions.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
         boxes: for `box_weight`: where phrases of the training captions are, as
             `data_utils.datasets.phrase_boxes.read_boxes` takes it.
@@ -93,10 +93,10 @@ def fit(
     trained. `num_views` (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of
     features.
 
-    `steady_epochs` (`keras_sat.beyond.feature_consistency`) are a training of their own in the folder steady of
-    `output_dir`, and `self_critical_epochs` (`keras_sat.beyond.self_critical`) in the folder self_critical; the best of
-    each by CIDEr is kept. If no self-critical epoch has a better CIDEr on the dev split, the captioner from before is
-    returned. Their loss has no attention penalty, no label smoothing, and no dropout of words and word vectors.
+    `consistency_epochs` (`keras_sat.beyond.feature_consistency`) are a training of their own in the folder consistency
+    of `output_dir`, and `self_critical_epochs` (`keras_sat.beyond.self_critical`) in the folder self_critical; the best
+    of each by CIDEr is kept. If no self-critical epoch has a better CIDEr on the dev split, the captioner from before
+    is returned. Their loss has no attention penalty, no label smoothing, and no dropout of words and word vectors.
 
     `deterministic` is a setting of TensorFlow that holds for the rest of the process
     (`tf.config.experimental.enable_op_determinism`): the same weights bit for bit on the same machine, with the same
@@ -106,19 +106,19 @@ def fit(
     At the end the captioner fits its `confidence` on the dev split, if that has 100 photos or more, see
     `keras_sat.beyond.calibration`.
     """
-    team = Team(strategy)
-    show_progress = show_progress and team.is_chief
+    cluster = Cluster(strategy)
+    show_progress = show_progress and cluster.is_chief
     say = print if show_progress else lambda line: None
-    options = without_usual(options)
-    settings, line = preset_or_usual(preset, data, options, initial_model, output_dir, team)
+    options = without_defaults(options)
+    settings, line = preset_or_default(preset, data, options, initial_model, output_dir, cluster)
     options = {**settings, **options}
-    asked = Asked.of(options)
+    asked = TrainingRequest.of(options)
     if preset not in (None, "default") and data == "folder" and initial_model is None:
         from_scratch = True  # which is what the settings of a preset are for
     asked.check(initial_model, from_scratch, boxes=boxes)
     if line is not None:
         say(line)
-    with team.in_turn():
+    with cluster.one_host_at_a_time():
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = [image for image in images if image.captions]
     train_images = photos_of_split(images, "train")  # rejects data without any
@@ -128,29 +128,29 @@ def fit(
     if initial_model is None and not from_scratch and data_name == "folder":
         initial_model = bundled_to_begin_from(images, asked, say)
         if is_bundled := initial_model is not None:
-            asked = Asked.of({**OWN_PHOTOS, **options})
+            asked = TrainingRequest.of({**OWN_PHOTOS, **options})
     if not isinstance(initial_model, (Captioner, NoneType)):
         weights = None if asked.encoder_weights == "imagenet" else asked.encoder_weights
         initial_model = Captioner.from_pretrained(initial_model, encoder_weights=weights)
     if initial_model is None and "encoder" not in asked.captioner:
-        asked = Asked.of({**options, "encoder": encoder_or_usual(data, output_dir, team, say)})
-    team.check_encoder(asked.captioner.get("encoder"), asked.captioner.get("encoder_training"))
+        asked = TrainingRequest.of({**options, "encoder": encoder_or_default(data, output_dir, cluster, say)})
+    cluster.check_encoder(asked.captioner.get("encoder"), asked.captioner.get("encoder_training"))
     for line in learnt_before(initial_model, images):
         say(line)
 
-    folder = Path(output_dir or usual_output_dir(data_name, asked.captioner, initial_model)).expanduser()
-    photos = TrainingPhotos(images, data_dir, cache_dir, folder, skip_unreadable, show_progress, team)
+    folder = Path(output_dir or default_output_dir(data_name, asked.captioner, initial_model)).expanduser()
+    photos = TrainingPhotos(images, data_dir, cache_dir, folder, skip_unreadable, show_progress, cluster)
     if boxes is not None:
         photos.boxes = boxes_of(boxes, train_images)
     photos.check_cache_dir(*(each / "model" for each in (folder, *(further_folder(folder, n) for n in FURTHER_EPOCHS))))
     noted = {"split_seed": split_seed, "skip_unreadable": skip_unreadable}
     noted["boxes"] = None if photos.boxes is None else checksum(str(photos.boxes.phrases))
-    plan = Plan(
-        asked, initial_model, is_bundled, data_name, images, noted, photos, team, folder, callbacks, show_progress
+    plan = TrainingPlan(
+        asked, initial_model, is_bundled, data_name, images, noted, photos, cluster, folder, callbacks, show_progress
     )
     if plan.options.deterministic:
         tf.config.experimental.enable_op_determinism()
-    with team.folder(folder) as place, team.scope(), exclusive_lock(place / "lock", f"is training in {place}"):
+    with cluster.folder(folder) as place, cluster.scope(), exclusive_lock(place / "lock", f"is training in {place}"):
         plan.folder = place
         return _train(plan)
 
@@ -176,9 +176,9 @@ def _calibrate(plan, captioner, folder):
     Whatever goes wrong, the trained captioner is returned.
     """
     dev_images = plan.photos.of_split("dev")
-    if captioner.confidence is not None or len(dev_images) < FEWEST_PHOTOS or plan.team.num_hosts > 1:
+    if captioner.confidence is not None or len(dev_images) < FEWEST_PHOTOS or plan.cluster.num_hosts > 1:
         return
-    if learnt_photos(captioner, dev_images):
+    if training_photos(captioner, dev_images):
         return  # it started from a captioner that was trained on them, as `learnt_before` said
     try:
         plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded

@@ -23,7 +23,7 @@ class Training:
     """A training in a folder: started, resumed or loaded, it ends with its best captioner.
 
     Args:
-        plan: Plan.
+        plan: TrainingPlan.
         folder: of this training.
         num_epochs: of this training, at most.
         kind: what its epochs are called, such as "self-critical ".
@@ -38,19 +38,19 @@ class Training:
         self.monitored = monitored
         self.before = []  # the figures of the captioner that it started from, where these count
         self.epochs, self.state = read_checkpoint(folder / "checkpoint")
-        self.epochs = plan.team.tell(self.epochs)
+        self.epochs = plan.cluster.broadcast(self.epochs)
 
     def note(self, described):
         """Note what the result depends on; reject a folder with another training."""
-        team, before = self.plan.team, self.folder / BEFORE
-        team.check_same(described)
+        cluster, before = self.plan.cluster, self.folder / BEFORE
+        cluster.check_same(described)
         clear_half_written(*(self.folder / name for name in ("arguments.json", "photos.json", "history.csv", BEFORE)))
-        if team.is_chief and not self.epochs:
+        if cluster.is_chief and not self.epochs:
             before.unlink(missing_ok=True)  # of a training that was given up: it counts for no other
         if before.exists():
             self.before = [read_sealed_json(before, "the scores before a training", WAY_OUT)]
-        self.before = team.tell(self.before)
-        if team.is_chief:
+        self.before = cluster.broadcast(self.before)
+        if cluster.is_chief:
             if self.epochs:
                 check_photos(self.plan.folder, self.plan.images, show_progress=self.plan.show_progress)
             note_arguments(self.folder, described, self.epochs, has_ended=self.has_ended)
@@ -69,7 +69,7 @@ class Training:
     def loaded(self):
         """Return what `run` returned when it ended."""
         self.plan.say(f"{self.folder}: this training has ended after {self._counted()}; the best captioner is loaded")
-        self.plan.team.share_folder(self.folder / "model")
+        self.plan.cluster.share_folder(self.folder / "model")
         encoder, initial_model = self.plan.asked.captioner.get("encoder"), self.plan.initial_model
         if not isinstance(encoder, keras.Model):
             is_own = initial_model is not None and initial_model.photo_encoder.is_own
@@ -89,15 +89,15 @@ class Training:
             captioner.save(self.folder / "model")
             scores, dev_images = {}, self.plan.photos.of_split("dev")
             if dev_images and cross_entropy:
-                measured = self.plan.team.measure(captioner, self._dev_batches(captioner))
+                measured = self.plan.cluster.measure(captioner, self._dev_batches(captioner))
                 scores = {"val_cross_entropy": measured["cross_entropy"]}
-            if dev_images and self.plan.team.is_chief:
+            if dev_images and self.plan.cluster.is_chief:
                 scores |= callbacks.score_captions(captioner, dev_images, **self._search_options())
                 shown = ", ".join(as_text(name, scores[name]) for name in ("val_cider", MONITORED))
                 further = f", cross-entropy {scores['val_cross_entropy']:.3f} a word" if cross_entropy else ""
                 self.plan.say(f"before {self.kind}training: {shown} on dev{further}")
             write_sealed_json(self.folder / BEFORE, scores)
-            self.before = self.plan.team.tell([scores])
+            self.before = self.plan.cluster.broadcast([scores])
         except KeyboardInterrupt:
             self._interrupted(f"\nstopped before the first {self.kind}epoch")
         return not self.plan.was_interrupted
@@ -112,7 +112,7 @@ class Training:
 
         Returns: (the best captioner, whether the training has come to its end, the figures of its epochs).
         """
-        plan, team = self.plan, self.plan.team
+        plan, cluster = self.plan, self.plan.cluster
         dev_images = plan.photos.of_split("dev")
         if self.state or (self.folder / "model" / "config.json").exists():
             try:  # before an epoch is spent, not only when a better one is to replace it
@@ -138,7 +138,7 @@ class Training:
             steps.append(callbacks.ShowCaptions(shown, **search_options))
         is_whole = is_lost = False
         try:
-            team.fit(
+            cluster.fit(
                 captioner,
                 batches,
                 validation_data=dev_batches,
@@ -154,13 +154,13 @@ class Training:
             shown_progress.end_line()
             resumes = f"; the same call or command resumes after {self.kind}epoch {len(keep.epochs)}"
             self._interrupted(f"stopped{resumes}" if keep.epochs else "")
-        self.epochs = team.tell(keep.epochs)
-        team.share_folder(self.folder / "model")
+        self.epochs = cluster.broadcast(keep.epochs)
+        cluster.share_folder(self.folder / "model")
         return self._best(captioner, is_lost), is_whole, self.epochs
 
     def _interrupted(self, line):
         """Note that Ctrl-C has ended the training; on several hosts the others end with this process."""
-        if self.plan.team.num_hosts > 1:
+        if self.plan.cluster.num_hosts > 1:
             raise KeyboardInterrupt
         self.plan.was_interrupted = True
         if line:

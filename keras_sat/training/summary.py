@@ -4,11 +4,11 @@ import os
 
 import tensorflow as tf
 
-from data_utils.learnt_photos import learnt_of
+from data_utils.training_photos import seen_in_training
 from keras_sat.presets import FEWEST_PHOTOS
 
 
-def summary(data_name, images, captioner, num_views, output_dir, team):
+def summary(data_name, images, captioner, num_views, output_dir, cluster):
     """Yield the lines that say what a training will do before it starts."""
     counts = []
     for split in ("train", "dev", "test"):
@@ -38,16 +38,16 @@ def summary(data_name, images, captioner, num_views, output_dir, team):
     yield f"captioner: {kind}, {decoder.cell.upper()} of {decoder.hidden_dim}, computed in {decoder.dtype_policy.name}"
     gpus = tf.config.list_physical_devices("GPU")
     devices = f"{len(gpus)} GPU" if gpus else f"CPU, {os.cpu_count()} cores"
-    if team.shares is not None:
-        hosts = f" of {team.num_hosts} hosts" if team.num_hosts > 1 else ""
-        devices = f"{team.shares[1]} device{'s' * (team.shares[1] > 1)}{hosts}"
+    if cluster.shares is not None:
+        hosts = f" of {cluster.num_hosts} hosts" if cluster.num_hosts > 1 else ""
+        devices = f"{cluster.shares[1]} device{'s' * (cluster.shares[1] > 1)}{hosts}"
     yield f"on {devices}; everything is kept in {output_dir}"
 
 
 def learnt_before(initial_model, images):
     """Yield a line where the captioner to start from was trained on photos of dev or test, which flatters scores."""
     kept_apart = [image.image_id for image in images if image.split in ("dev", "test")]
-    learnt = [] if initial_model is None else learnt_of(kept_apart, initial_model.training_photos)
+    learnt = [] if initial_model is None else seen_in_training(kept_apart, initial_model.training_photos)
     if learnt:
         yield (
             f"warning: the captioner that it starts from was trained on {len(learnt)} of the {len(kept_apart)} photos "

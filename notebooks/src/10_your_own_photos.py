@@ -161,7 +161,7 @@ print(table)
 #
 # Everything that is reached lies in `output_dir`: `model/` (the best so far), `checkpoint/` (to go on from),
 # `history.csv`, `logs/` for TensorBoard. A training that was killed goes on after its last whole epoch when the same
-# call is made again; one that has ended is loaded. Other settings in the same folder are refused.
+# call is made again; one that has ended is loaded. Other settings in the same folder are rejected.
 
 # %%
 start = time.perf_counter()
@@ -170,10 +170,10 @@ seconds_of_loading = time.perf_counter() - start
 print(*sorted(path.name for path in (folder / "run").iterdir()), sep="  ")
 try:
     keras_sat.fit("folder", **settings | {"learning_rate": 1e-3})
-    refused = ""
+    rejected = ""
 except ValueError as error:
-    refused = str(error)
-print(textwrap.fill(refused.replace(str(folder), "..."), 110))
+    rejected = str(error)
+print(textwrap.fill(rejected.replace(str(folder), "..."), 110))
 
 # %% [markdown]
 # The same from the command line, with photos:
@@ -338,8 +338,8 @@ figure.supxlabel("Photo: U.S. Navy, in the public domain", fontsize=7)
 # %% [markdown]
 # There is a hat, and below it something black; that is what the captioner has seen. The man is a woman, as often with
 # this captioner, and a word that is safe is said twice: so much for rewards. Mirrored, in grey and without its lower
-# half the photo gets the same sentence. That had to be learnt: by `steady_epochs`, in which the encoder sees photos in
-# other sizes and light, and is to see the same in them.
+# half the photo gets the same sentence. That was trained, in `consistency_epochs`: the encoder sees photos in other
+# sizes and light, and learns to give them the same features.
 #
 # The numbers are its `confidence`: of captions with .25 one in four is right, which docs/evaluation.md defines. So it
 # knows that it does not know; `keras-sat caption --min-confidence .5` would say "not sure".
@@ -406,7 +406,7 @@ assert not {image.image_id for image in splits["train"]} & {image.image_id for i
 assert history["loss"][-1] < history["loss"][0] / 2
 assert figures["before"]["balloon"] == 0 and figures["after"]["balloon"] > 0.8 and figures["after"]["true"] > 0.7
 assert table.statistics["photos"] == len(splits["test"])
-assert seconds_of_loading < seconds_of_training / 2 and "learning_rate" in refused
+assert seconds_of_loading < seconds_of_training / 2 and "learning_rate" in rejected
 assert [result.caption for result in again.caption(test[:5])] == [
     result.caption for result in captioner.caption(test[:5])
 ]

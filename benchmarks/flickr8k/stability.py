@@ -1,4 +1,4 @@
-"""How stable are a captioner's captions? `python benchmarks/flickr8k/steady.py FLICKR8K MODEL`.
+"""How stable are a captioner's captions? `python benchmarks/flickr8k/stability.py FLICKR8K MODEL`.
 
 The dev photos are captioned as they are, with invisible noise, and in two other sizes. Prints for each the fraction of
 photos whose caption stays the same word for word, and CIDEr.

@@ -10,11 +10,11 @@ from PIL import Image
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, load_image, readable_photos
 from data_utils.atomic_files import read_sealed_json, write_sealed_json
-from data_utils.learnt_photos import as_settings, digests_of, from_settings, learnt_of, together
 from data_utils.photo_digests import PHOTO, looks_like, pixel_digest
+from data_utils.training_photos import as_settings, digests_of, from_settings, seen_in_training, union
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
-from keras_sat.scoring.evaluate import are_too_many, learnt_photos
+from keras_sat.scoring.evaluate import are_too_many, training_photos
 
 IDS = [f"photo-{number}" for number in range(200)]
 SEARCH = {"num_beams": 1, "max_length": 8, "show_progress": False}
@@ -30,11 +30,11 @@ def scenes():
 
 def test_a_record_tells_the_photos_in_it_from_others_in_any_order():
     record = digests_of([*IDS[:100], *IDS[:5]])
-    assert len(record.names) == 100 and learnt_of(IDS[::-1], record) == IDS[:100][::-1]
-    assert learnt_of(IDS, None) == [] and learnt_of([], record) == []
+    assert len(record.names) == 100 and seen_in_training(IDS[::-1], record) == IDS[:100][::-1]
+    assert seen_in_training(IDS, None) == [] and seen_in_training([], record) == []
     assert_same(digests_of(IDS[:100][::-1]), record)
-    assert_same(together([record, None, digests_of(IDS[50:])]), digests_of(IDS))
-    assert together([None, None]) is None
+    assert_same(union([record, None, digests_of(IDS[50:])]), digests_of(IDS))
+    assert union([None, None]) is None
 
 
 def assert_same(record, other):
@@ -52,7 +52,7 @@ def test_as_text_it_is_small_and_comes_back():
 
 
 @pytest.mark.parametrize("text", [None, "???", "AAAA", "é"])
-def test_a_malformed_record_is_refused(text, whole_training, tmp_path):
+def test_a_malformed_record_is_rejected(text, whole_training, tmp_path):
     for name in ("training_photos", "training_pixels"):
         with pytest.raises(ValueError, match="record of the photos that this captioner was trained on cannot be read"):
             from_settings({"training_photos": "", name: text})
@@ -66,7 +66,7 @@ def test_a_malformed_record_is_refused(text, whole_training, tmp_path):
 def test_a_photo_of_flickr_is_known_by_its_number():
     record = digests_of(["1000268201_693b08cb0e", "beach", "1_0123456789"])
     same = ["1000268201", "1000268201.jpg", "1000268201_693b08cb0e.JPEG", "Beach.PNG"]
-    assert learnt_of([*same, "1000268202", "100026820", "1", "0123456789"], record) == same
+    assert seen_in_training([*same, "1000268202", "100026820", "1", "0123456789"], record) == same
 
 
 def test_a_captioner_remembers_its_training_photos_wherever_it_goes(whole_training, scenes, tmp_path):
@@ -76,7 +76,7 @@ def test_a_captioner_remembers_its_training_photos_wherever_it_goes(whole_traini
         assert_same(one.training_photos, expected)
     further = captioner.adapted()
     further.note_training_photos(["another"])
-    assert_same(further.training_photos, together([expected, digests_of(["another"])]))
+    assert_same(further.training_photos, union([expected, digests_of(["another"])]))
     assert_same(Ensemble([captioner, further]).training_photos, further.training_photos)
     assert_same(captioner.training_photos, expected)
 
@@ -92,7 +92,7 @@ def test_a_captioner_without_a_record(whole_training, tmp_path):
     assert "training_photos" not in read_sealed_json(tmp_path / "config.json", "a model")
 
 
-def test_photos_of_the_training_are_refused_or_warned_of_and_counted(whole_training, scenes):
+def test_photos_of_the_training_are_rejected_or_warned_of_and_counted(whole_training, scenes):
     captioner = whole_training[1]
     assert keras_sat.evaluate(captioner, scenes, split="test", **SEARCH).statistics["training_photos"] == 0
     with pytest.warns(UserWarning, match="trained on 32 of the 32 photos in 'train'"):
@@ -138,15 +138,15 @@ def test_the_bundled_captioner_of_photos_knows_flickr8ks_training_photos(flickr8
     )
     record = from_settings(settings)
     ids = {split: [image.image_id for image in flickr8k_images if image.split == split] for split in ("train", "dev")}
-    assert len(record.names) == 6000 and learnt_of(ids["train"], record) == ids["train"]
-    assert learnt_of(ids["dev"], record) == []
+    assert len(record.names) == 6000 and seen_in_training(ids["train"], record) == ids["train"]
+    assert seen_in_training(ids["dev"], record) == []
     noted, renamed = {}, {}
     some = [image for image in flickr8k_images if image.split == "train"][:200]
     readable_photos([image for image in flickr8k_images if image.split == "dev"] + some, noted=noted)
-    assert learnt_of(ids["dev"], record, noted) == []
+    assert seen_in_training(ids["dev"], record, noted) == []
     for image in some:
         renamed[f"copy of {image.image_id}"] = noted[image.image_id]
-    assert len(learnt_of(list(renamed), record, renamed)) >= 199
+    assert len(seen_in_training(list(renamed), record, renamed)) >= 199
 
 
 # === Pixels ===
@@ -195,7 +195,7 @@ def photo_data(folder, splits):
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_renamed_photos_of_the_training_are_refused(whole_training, tmp_path, cached):
+def test_renamed_photos_of_the_training_are_rejected(whole_training, tmp_path, cached):
     images = photo_data(tmp_path / "mine", "rrrt")
     captioner, noted = whole_training[1].adapted(), {}
     readable_photos(images, noted=noted)
@@ -224,7 +224,7 @@ def test_one_photo_of_a_hundred_that_is_in_a_data_set_twice_is_only_warned_of(wh
     digests = np.random.default_rng(0).integers(1, 2**63, 200)
     noted = {image.image_id: np.array((0, 0, 0, digest), PHOTO) for image, digest in zip(images, digests)}
     captioner.training_photos = digests_of(["other"], {"other": noted["7"]})
-    assert learnt_photos(captioner, images, noted) == ["7"]
+    assert training_photos(captioner, images, noted) == ["7"]
     assert not are_too_many(captioner, ["7"], images) and are_too_many(captioner, ["7"], images[:99])
     captioner.training_photos = digests_of(["7"])
     assert are_too_many(captioner, ["7"], images), "by name it is no mistake of the data set"

@@ -22,7 +22,7 @@ SETTINGS = {"training_photos": NAME_BYTES, "training_pixels": 8}  # of a caption
 _OF_FLICKR = re.compile(r"(\d{6,})_[0-9a-f]{10}")  # Flickr8k's name of a photo; Flickr30k has the number alone
 
 
-class LearntPhotos(NamedTuple):
+class SeenPhotos(NamedTuple):
     """The photos that a captioner was trained on.
 
     Attributes:
@@ -35,28 +35,28 @@ class LearntPhotos(NamedTuple):
 
 
 def digests_of(image_ids, noted=None):
-    """Return the LearntPhotos of ids.
+    """Return the SeenPhotos of ids.
 
     Args:
         image_ids: list of ids.
         noted: dict from ids to elements of PHOTO, see `data_utils.photo_digests`; of some photos, or None.
     """
     pixels = _pixels(image_ids, noted)
-    return LearntPhotos(np.unique(_name_digests(image_ids)), np.unique(pixels[pixels > 0]))
+    return SeenPhotos(np.unique(_name_digests(image_ids)), np.unique(pixels[pixels > 0]))
 
 
-def together(records):
-    """Return the union of LearntPhotos; None means that nothing is known of a captioner."""
+def union(records):
+    """Return the union of SeenPhotos; None means that nothing is known of a captioner."""
     known = [record for record in records if record is not None]
-    return LearntPhotos(*map(np.unique, map(np.concatenate, zip(*known)))) if known else None
+    return SeenPhotos(*map(np.unique, map(np.concatenate, zip(*known)))) if known else None
 
 
-def learnt_of(image_ids, record, noted=None):
-    """Return those of a list of ids that are in LearntPhotos, by name or by pixels, in their order.
+def seen_in_training(image_ids, record, noted=None):
+    """Return those of a list of ids that are in SeenPhotos, by name or by pixels, in their order.
 
     Args:
         image_ids, noted: see `digests_of`.
-        record: LearntPhotos or None.
+        record: SeenPhotos or None.
     """
     if record is None:
         return []
@@ -111,7 +111,7 @@ def _pixels(image_ids, noted):
 
 
 def as_settings(record):
-    """Return LearntPhotos as a dict of two base64 texts."""
+    """Return SeenPhotos as a dict of two base64 texts."""
     texts = {}
     for (name, num_bytes), digests in zip(SETTINGS.items(), record):
         content = b"".join(int(digest).to_bytes(num_bytes, "big") for digest in digests)
@@ -120,7 +120,7 @@ def as_settings(record):
 
 
 def from_settings(settings):
-    """Return the LearntPhotos whose `as_settings` is in a dict, or None; a ValueError where it cannot be read."""
+    """Return the SeenPhotos whose `as_settings` is in a dict, or None; a ValueError where it cannot be read."""
     if "training_photos" not in settings:
         return None
     record = []
@@ -134,4 +134,4 @@ def from_settings(settings):
                 f"base64 text. Received: {name}={str(text)[:80]!r}"
             ) from None
         record.append(np.pad(rows, ((0, 0), (8 - num_bytes, 0))).view(">u8").ravel().astype(np.uint64))
-    return LearntPhotos(*record)
+    return SeenPhotos(*record)
