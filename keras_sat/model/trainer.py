@@ -108,7 +108,7 @@ class Trainer(keras.Model):
             for term in self.paper_objective.terms:
                 term.check(batches)
         (features, input_ids, *_), *_ = batches.element_spec
-        self._trace_anew(name, (len(features.shape), len(input_ids.shape)))
+        self._retrace(name, (len(features.shape), len(input_ids.shape)))
         self.build_once(features.shape, input_ids.shape)
         if self.compiled:
             with self.distribute_strategy.scope():
@@ -116,7 +116,7 @@ class Trainer(keras.Model):
         if len(features.shape) == 4:
             self.photo_encoder.check_photos(*features.shape[1:3])
 
-    def _trace_anew(self, name, ranks):
+    def _retrace(self, name, ranks):
         """Drop Keras' graph of a step that was traced for batches of other ranks: of photos, or of features."""
         if ranks != self._ranks.setdefault(name, ranks):
             self._ranks[name] = ranks
