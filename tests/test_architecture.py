@@ -34,7 +34,7 @@ BEYOND = ["sentinel", "from_photo", "attends", "smoothing"]
 BEYOND += ["guide", "detector", "boxes", "steady", "consistency", "self_critical", "self-critical"]
 DOORS = {("captioner", "deploy")}  # imported inside a function, when it is called
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names}
-HEAVY_IN_DATA_UTILS = {"batches", "features", "quiet"}  # the others deal with text
+HEAVY_IN_DATA_UTILS = {"batches", "features", "tf_logging"}  # the others deal with text
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path.stem != "__init__")
 INITS = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("__init__.py"))
 
