@@ -28,6 +28,6 @@ def test_hooks_are_options_of_fit():
 
 def test_training_names_no_idea_of_further_epochs():
     """An idea with epochs of its own is its file and a line of HOOKS."""
-    for name in ("epochs", "plan"):
+    for name in ("phases", "plan"):
         code = (FOLDER / "training" / f"{name}.py").read_text(encoding="utf-8")
         assert not [option for option in FURTHER_EPOCHS if option.removesuffix("_epochs") in code]

@@ -136,7 +136,7 @@ def test_bleu_of_a_few_words_says_nothing_and_cross_entropy_decides():
 def test_the_matches_are_those_of_four_words(monkeypatch):
     images = [CaptionedImage("a", "a.jpg", ["a b c d e", "x"], "dev"), CaptionedImage("b", "b.jpg", ["a b c"], "dev")]
     results = [SimpleNamespace(caption=caption) for caption in ("a b c d e f", "a b c")]
-    monkeypatch.setattr(callbacks.captions, "caption_photos", lambda *_, **__: results)
+    monkeypatch.setattr(callbacks.dev_captions, "caption_photos", lambda *_, **__: results)
     assert callbacks.score_captions(None, images)["val_matches"] == 2, "a b c d, b c d e"
 
 

@@ -299,13 +299,13 @@ def test_hosts_with_other_photos_or_features_are_rejected(tmp_path, monkeypatch,
     options |= {"skip_unreadable": True, "show_progress": False}
     said = []
     monkeypatch.setattr(Training, "run", lambda training, captioner, *_: (captioner, True, []))
-    monkeypatch.setattr(Cluster, "tell", lambda cluster, value: said.append(value) or value)
+    monkeypatch.setattr(Cluster, "broadcast", lambda cluster, value: said.append(value) or value)
     keras_sat.fit(images, output_dir=tmp_path / "chief", **options)
     if differs == "readable_photos":
         (tmp_path / "a.jpg").write_bytes(b"x" * (tmp_path / "a.jpg").stat().st_size)
     else:
         encoder.set_weights([weight + 1 for weight in encoder.get_weights()])
         encoder.save_weights(tmp_path / WEIGHTS)
-    monkeypatch.setattr(Cluster, "tell", lambda cluster, value: said.pop(0))
+    monkeypatch.setattr(Cluster, "broadcast", lambda cluster, value: said.pop(0))
     with pytest.raises(ValueError, match=f"On the first one they are: {differs}='.*'. Received: {differs}='"):
         keras_sat.fit(images, output_dir=tmp_path / "other", **options)
