@@ -20,7 +20,7 @@ from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
 from keras_sat.deploy.litert_folder import WORDS, words_as_text, write_litert
 from keras_sat.files.saving import reject_unbuilt
-from keras_sat.options import BeamSearchOptions
+from keras_sat.options import BeamSearchOptions, SearchOptions
 
 FORMATS = ("tf_saved_model", "litert")
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
@@ -79,11 +79,12 @@ def search_arguments(captioner, **options):
     All beams are results, best first. The options are BeamSearchOptions; None takes the captioner's own.
     """
     search = BeamSearchOptions.of("export", options, also=export.__kwdefaults__)
-    own = {name: getattr(captioner, name) for name in ("length_penalty", "no_repeat_ngram")}
-    chosen = own | {name: value for name, value in search.to_dict().items() if value is not None}
-    greedy = {name: chosen[name] for name in ("max_length", "allow_unknown", "no_repeat_ngram")}
-    beams = {"num_beams": search.beams, "num_results": search.beams, "length_penalty": chosen["length_penalty"]}
-    return greedy, greedy | beams if search.beams > 1 else greedy
+
+    def arguments(beams):
+        widths = {"num_beams": beams, "num_results": beams}
+        return captioner.arguments_of_search(SearchOptions(**search.to_dict() | widths))
+
+    return arguments(1), arguments(search.beams)
 
 
 def check_captioner(captioner, *, for_litert):

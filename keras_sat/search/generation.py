@@ -124,7 +124,7 @@ class CaptionGenerator:
                 "Only a single captioner whose attention draws places, as attention='hard' does, can draw them. "
                 f"Received: sample_attention=True with attention={getattr(self, 'attention', self)!r}"
             )
-        arguments = self._arguments_of_search(options)
+        arguments = self.arguments_of_search(options)
         noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
         found = self._run(self.search, features, *noise, **arguments)
         confidences = None
@@ -132,8 +132,8 @@ class CaptionGenerator:
             confidences = np.asarray(self.confidence(found.word_probs, features))
         return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
 
-    def _arguments_of_search(self, options):
-        """Return the arguments of `search` for SearchOptions, a dict. Each set of them makes a graph."""
+    def arguments_of_search(self, options):
+        """Return the arguments of `search` for SearchOptions, a dict; each set of them makes a graph."""
         names = ["max_length", "allow_unknown", "sample_attention"]
         if options.temperature is not None:
             names += ["temperature", "top_k", "top_p"]
