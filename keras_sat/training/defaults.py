@@ -11,7 +11,7 @@ from keras_sat.presets import (
     PRESETS,
     default_encoder,
     default_preset,
-    settings_with_place,
+    fitting_settings,
     without_gpu,
 )
 from keras_sat.training.run_record import noted_encoder
@@ -36,7 +36,7 @@ def preset_or_default(preset, data, options, initial_model, output_dir, cluster)
         return {}, None
     before = None if output_dir is None else noted_encoder(output_dir)
     name, before = cluster.broadcast([default_preset(data, options.get("encoder") or before), before])
-    settings = settings_with_place(name, options if before is None else {"encoder": before, **options})
+    settings = fitting_settings(name, options if before is None else {"encoder": before, **options})
     line = f"settings of the preset {name}; preset='default' (--preset default) takes the plain defaults"
     return settings, line if name != "default" else None
 
