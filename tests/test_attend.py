@@ -67,9 +67,9 @@ def test_an_ensemble_reads_too(photos):
 
 def test_errors(photos):
     captioner = make_captioner()
-    with pytest.raises(ValueError, match="one caption, as text, for each of 3 images"):
+    with pytest.raises(ValueError, match="one caption, a text with a word in it, for each of 3 images"):
         captioner.attend(photos, ["a dog"])
-    with pytest.raises(ValueError, match="no word in a caption"):
+    with pytest.raises(ValueError, match="a text with a word in it"):
         captioner.attend(photos[0], "?!")
     with pytest.raises(ValueError, match="errors='skip'"):
         captioner.attend_each(photos, "a dog", errors="skip")
@@ -97,7 +97,7 @@ def test_say_on_the_command_line(photos, tmp_path, capsys):
 def test_what_is_no_photo_or_no_sentence_is_rejected(tmp_path):
     captioner, (one, other) = keras_sat.Captioner.from_pretrained("scenes"), draw_scenes(2, seed=4)
     for captions in (None, 3, ["a star", None], ["a star"] * 2):
-        with pytest.raises(ValueError, match="Expected one caption, as text, for each of 1 images"):
+        with pytest.raises(ValueError, match="Expected one caption, a text with a word in it, for each of 1 images"):
             captioner.attend(one.image, captions)
     with pytest.raises(ValueError, match="no picture in this folder. Received: images="):
         captioner.attend(tmp_path, "a star")
