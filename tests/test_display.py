@@ -109,10 +109,8 @@ def test_from_a_result_and_errors(photo, maps):
     AttentionDisplay(photo, np.array(["a", "dog", "runs"]), maps)._repr_html_()
     with pytest.raises(ValueError, match="Received: an image of type int"):
         AttentionDisplay(3, ["a", "dog", "runs"], maps)
-    for options in ({"columns": 0}, {"ax": "x"}):
-        name = next(iter(options))
-        with pytest.raises(ValueError, match=f"(whole number of at least 1|matplotlib axes).*Received: {name}"):
-            AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(**options)
+    with pytest.raises(ValueError, match="whole number from 1 to .*Received: columns=0"):
+        AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(columns=0)
     with pytest.raises(ValueError, match="from 0 to 1. Received: opacity=75"):
         AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(opacity=75)
 
@@ -214,7 +212,6 @@ def test_soft_and_hard_one_above_the_other(photo, maps):
     assert AttentionDisplay.compare([soft], ax=own, colour_map="jet") is own
     for arguments, message in (
         ({"displays": []}, "at least one display"),
-        ({"displays": soft}, "a list of CaptionResult.*Received: one CaptionResult"),
         ({"displays": [soft, hard], "names": "ab"}, "a list with a name for each. Received: 2 displays, names='ab'"),
         ({"displays": [soft, hard], "ax": own}, "2 rows. Received: shape"),
     ):

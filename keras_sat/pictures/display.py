@@ -16,7 +16,6 @@ import numpy as np
 from data_utils.atomic_files import write_whole
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
-from keras_sat.checks import check_axes, check_list_of_results
 from keras_sat.options import count
 from keras_sat.pictures.brightness import full_light, times_even_text
 from keras_sat.pictures.player import (
@@ -135,7 +134,6 @@ class AttentionDisplay:
             import matplotlib.pyplot as plt
 
             ax = self._new_axes(plt.figure, columns)
-        check_axes(ax)
         panels, num_panels = np.asarray(ax).ravel(), len(self.words) + 1
         if len(panels) < num_panels:
             raise ValueError(f"A caption of {len(self.words)} words needs {num_panels} axes. Received: {len(panels)}")
@@ -170,7 +168,6 @@ class AttentionDisplay:
 
         Returns: the array of axes.
         """
-        check_list_of_results(displays)
         displays = [
             item if isinstance(item, AttentionDisplay) else AttentionDisplay.from_result(item) for item in displays
         ]
@@ -188,7 +185,6 @@ class AttentionDisplay:
             _, ax = plt.subplots(
                 len(displays), columns, figsize=(2 * columns, height), layout="constrained", squeeze=False
             )
-        check_axes(ax)
         if np.ndim(ax) != 2 or len(ax) != len(displays):
             raise ValueError(f"Expected axes (rows, columns), {len(displays)} rows. Received: shape {np.shape(ax)}")
         for row, display, name in zip(ax, displays, names):
@@ -326,7 +322,6 @@ def plot_history(history: Any, ax=None) -> Any:
 
         _, ax = plt.subplots(1, len(kinds), figsize=(4 * len(kinds), 3.6), layout="constrained", squeeze=False)
         ax = ax[0]
-    check_axes(ax)
     panels = np.asarray(ax).ravel()
     if len(panels) < len(kinds):
         raise ValueError(f"This history needs {len(kinds)} axes: {', '.join(kinds)}. Received: {len(panels)}")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_utils.atomic_files import write_whole
-from keras_sat.checks import check_list_of_results
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.player import (
     OPACITY,
@@ -65,7 +64,6 @@ def gallery(
 
     Returns: the path of the page.
     """
-    check_list_of_results(results)
     results = list(results)
     for name, values in (("images", images), ("names", names), ("references", references)):
         if values is not None and len(values) != len(results):

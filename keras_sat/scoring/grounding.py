@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_sat.checks import check_list_of_results
 from keras_sat.options import count
 
 if TYPE_CHECKING:
@@ -83,7 +82,6 @@ def ground(
     Returns: Grounding.
     """
     count(0).check("enlarge", enlarge)
-    check_list_of_results(results)
     results, places = list(results), list(places)
     if len(results) != len(places):
         raise ValueError(

@@ -17,7 +17,6 @@ import numpy as np
 from data_utils.atomic_files import read_json, write_json, write_whole
 from data_utils.datasets.tables import cell_of
 from data_utils.foreign_text import visible
-from keras_sat.checks import check_axes
 from keras_sat.scoring.phrases import GROUNDING
 from keras_sat.scoring.phrases import as_table as grounding_table
 from keras_sat.scoring.published import PUBLISHED
@@ -100,7 +99,6 @@ class ScoreTable:
             import matplotlib.pyplot as plt
 
             _, ax = plt.subplots(figsize=(9, 3.5), layout="constrained")
-        check_axes(ax)
         rows = self._rows(self.beside or PUBLISHED.get(self.settings["data"], {}))
         width, titles = 0.8 / len(rows), columns()
         for number, (label, scores) in enumerate(rows.items()):
