@@ -43,8 +43,8 @@ def assert_same(record, other):
 
 
 def test_as_text_it_is_small_and_comes_back():
-    noted = {image_id: np.array((0, 0, 0, 2**64 - 1 - number), PHOTO) for number, image_id in enumerate(IDS)}
-    record = digests_of(IDS, noted)
+    records = {image_id: np.array((0, 0, 0, 2**64 - 1 - number), PHOTO) for number, image_id in enumerate(IDS)}
+    record = digests_of(IDS, records)
     texts = as_settings(record)
     assert len(texts["training_photos"]) <= 7 * len(IDS) and len(texts["training_pixels"]) <= 11 * len(IDS)
     assert_same(from_settings(texts), record)
@@ -54,12 +54,12 @@ def test_as_text_it_is_small_and_comes_back():
 @pytest.mark.parametrize("text", [None, "???", "AAAA", "é"])
 def test_a_malformed_record_is_rejected(text, whole_training, tmp_path):
     for name in ("training_photos", "training_pixels"):
-        with pytest.raises(ValueError, match="record of the photos that this captioner was trained on cannot be read"):
+        with pytest.raises(ValueError, match="record of the training photos is damaged"):
             from_settings({"training_photos": "", name: text})
     whole_training[1].save(tmp_path)
     settings = read_sealed_json(tmp_path / "config.json", "a model")
     write_sealed_json(tmp_path / "config.json", {**settings, "training_photos": text})
-    with pytest.raises(ValueError, match=f"{tmp_path.name}: the record of the photos.*training_photos="):
+    with pytest.raises(ValueError, match=f"{tmp_path.name}: the record of the training photos.*training_photos="):
         Captioner.load(tmp_path)
 
 

@@ -353,7 +353,7 @@ def run_features(data, cache_dir, batch_size, verify, skip_unreadable=False, enc
     """Build the feature cache of a data set, or a shard of it."""
     from data_utils.datasets.read import read_data
     from data_utils.features.cache import FeatureCache
-    from data_utils.features.shards import Shard
+    from data_utils.features.shards import parse_shard
     from keras_sat.files.saving import bundled_encoder
     from keras_sat.model.encoders import make_encoder
     from keras_sat.model.photo_encoder import BUNDLED
@@ -368,7 +368,7 @@ def run_features(data, cache_dir, batch_size, verify, skip_unreadable=False, enc
             "one as --encoder-weights, or another --encoder."
         )
     if "shard" in options:
-        Shard.parse(options["shard"])  # before anything that takes long
+        parse_shard(options["shard"])  # before anything that takes long
     weights, blur = options.get("encoder_weights", "imagenet"), options.get("photo_blur")
     if weights == BUNDLED:
         weights, bundled_blur, _ = bundled_encoder(encoder)
