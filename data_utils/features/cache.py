@@ -43,7 +43,8 @@ class FeatureCache:
         self.directory = Path(directory).expanduser()
         self._folders = open_folders(self.directory)
         self.manifest = {name: value for name, value in self._folders[0].manifest.items() if name not in ENTRIES}
-        self.grid_shape, self.feature_dim = tuple(self.manifest["grid_shape"]), self.manifest["feature_dim"]
+        self.grid_shape = tuple(self.manifest["grid_shape"])
+        self.feature_dim = self.manifest["feature_dim"]
         self.image_ids = list(itertools.chain.from_iterable(files.image_ids for files in self._folders))
         self.unreadable = {name: text for files in self._folders for name, text in files.unreadable.items()}
         rows = np.concatenate([files.rows for files in self._folders])
