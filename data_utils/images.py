@@ -23,6 +23,7 @@ MOST_BYTES = 2**30  # of memory for one picture
 MANY_BYTES = 200_000_000  # pictures that take more are decoded one at a time, however many threads read
 # Measured while a picture is decoded and made RGB.
 BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 16}
+BLOCK_BYTES = 2**26  # above 2**25, memory goes back to the system at once
 _one_at_a_time = threading.Lock()
 
 
@@ -178,8 +179,14 @@ def _decoded(image, size, name):
             )
         if needed_bytes <= MANY_BYTES:
             return _upright_rgb(image, size)
+        # The C library would keep memory in smaller blocks for itself, for each thread.
         with _one_at_a_time:
-            return _upright_rgb(image, size)
+            before = Image.core.get_block_size()
+            Image.core.set_block_size(BLOCK_BYTES)
+            try:
+                return _upright_rgb(image, size)
+            finally:
+                Image.core.set_block_size(before)
     except UnidentifiedImageError:
         raise ValueError(
             f"{name}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, GIF, BMP or TIFF."
