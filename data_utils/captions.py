@@ -1,19 +1,12 @@
 """Captions: read them, clean them, cut them into words, save them.
 
-The steps:
-
-    document = load_document("Flickr8k.token.txt")        # the text of a file
-    descriptions = load_descriptions(document)            # image id -> list of descriptions
-    descriptions = clean_descriptions(descriptions)       # lower case, no punctuation
-    words = vocabulary_words(descriptions)                # the set of words
-    save_descriptions(descriptions, "descriptions.txt")   # one description a line; load_descriptions reads it back
+The steps are load_document, load_descriptions, clean_descriptions, vocabulary_words and save_descriptions.
 """
 
 from __future__ import annotations
 
 import codecs
 import functools
-import itertools
 import os
 import re
 import sys
@@ -28,7 +21,6 @@ from data_utils.atomic_files import read_bytes, write_whole
 from data_utils.foreign_text import brief, shortened
 
 MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may hold several captions
-MOST_FOLDERS = 10_000  # that are searched only to count the pictures in them
 MOST_LETTERS_IN_CAPTION = 10_000  # a longer one would take hours, and all memory
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 IMAGE_ENDINGS += (".heic", ".heif", ".avif")
@@ -120,19 +112,16 @@ def _as_windows_1252(error):
 codecs.register_error("windows-1252", _as_windows_1252)
 
 
-def pictures_by_folder(folder, *, only_to_count=False):
+def pictures_by_folder(folder):
     """Yield the paths of a folder's pictures, sorted, and then a list for each of its subfolders.
 
-    Links to folders and hidden subfolders are left out. With `only_to_count`, so are subfolders that cannot be read,
-    and all after MOST_FOLDERS.
+    Links to folders and hidden subfolders are left out.
     """
 
     def reject(error):
-        if not only_to_count or error.filename == folder:
-            raise error
+        raise error
 
-    folders = os.walk(folder, onerror=reject)
-    for parent, subfolders, names in itertools.islice(folders, MOST_FOLDERS if only_to_count else None):
+    for parent, subfolders, names in os.walk(folder, onerror=reject):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         # macOS leaves files ._NAME, which are not pictures
         names = [name for name in names if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith("._")]

@@ -32,7 +32,7 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
     rows = read_jsonl(table) if table.suffix == ".jsonl" else read_csv(table)
     captions, photos, splits = {}, {}, {}
     known = {}  # lower-case names of pictures -> those names
-    for path in itertools.chain(*pictures_by_folder(str(data_dir), only_to_count=True)):
+    for path in itertools.chain(*pictures_by_folder(data_dir)):
         name = Path(path).relative_to(data_dir).as_posix()
         known.setdefault(name.casefold(), []).append(name)
     for line, name, caption, split in rows:
