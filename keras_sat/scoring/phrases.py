@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from data_utils.captions import tokenise
-from data_utils.datasets.phrase_boxes import covered_share
+from data_utils.datasets.phrase_boxes import covered_fraction
 from data_utils.progress import Progress
 from keras_sat.scoring.grounding import centred_map, meets
 from keras_sat.scoring.scores import Score
@@ -122,7 +122,7 @@ def _last_content_word(words, phrase):
 
 def _add(sums, attention_map, boxes):
     """Add the figures of a map to the sums (2, 7) of its photo."""
-    covered = covered_share(boxes, attention_map.shape)
+    covered = covered_fraction(boxes, attention_map.shape)
     figures = [1.0, *meets(np.asarray(attention_map, float), covered), *_met_unseen(covered.tobytes(), covered.shape)]
     sums[0] += figures
     if covered.mean() < SMALL:

@@ -7,7 +7,7 @@ from types import NoneType
 import tensorflow as tf
 
 from data_utils.atomic_files import exclusive_lock
-from data_utils.datasets.phrase_boxes import boxes_of
+from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
 from keras_sat.beyond import FURTHER_EPOCHS
 from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
@@ -141,7 +141,7 @@ def fit(
     folder = Path(output_dir or default_output_dir(data_name, asked.captioner, initial_model)).expanduser()
     photos = TrainingPhotos(images, data_dir, cache_dir, folder, skip_unreadable, show_progress, cluster)
     if boxes is not None:
-        photos.boxes = boxes_of(boxes, train_images)
+        photos.boxes = read_boxes(boxes, train_images)
     photos.check_cache_dir(*(each / "model" for each in (folder, *(further_folder(folder, n) for n in FURTHER_EPOCHS))))
     noted = {"split_seed": split_seed, "skip_unreadable": skip_unreadable}
     noted["boxes"] = None if photos.boxes is None else checksum(str(photos.boxes.phrases))
