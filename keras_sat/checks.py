@@ -49,27 +49,6 @@ def near_name(name, known):
     return f" Did you mean {near[0]}?" if near else ""
 
 
-def check_axes(ax):
-    """Raise ValueError for anything but matplotlib axes, or an array of them."""
-    import numpy as np
-    from matplotlib.axes import Axes
-
-    for panel in np.asarray(ax, dtype=object).ravel():
-        if not isinstance(panel, Axes):
-            raise ValueError(
-                "Expected matplotlib axes, as plt.subplots() returns them, or None for a new figure. "
-                f"Received: ax with {panel!r}"
-            )
-
-
-def check_list_of_results(results):
-    """Raise ValueError for one CaptionResult where a list of them is expected."""
-    if hasattr(results, "attention_weights"):
-        raise ValueError(
-            f"Expected a list of CaptionResult: put the one into [ ]. Received: one {type(results).__name__}"
-        )
-
-
 def check_no_keras_distribution():
     """Raise ValueError for Keras' own distributions, which do nothing on TensorFlow."""
     import keras
