@@ -63,7 +63,6 @@ class AttentionDisplay:
     attention_weights: np.ndarray
     from_photo: np.ndarray | None
     confidence: float | None
-    aspect: float
     def __init__(
         self,
         image: Any,
