@@ -348,7 +348,7 @@ def test_other_options_of_the_captioner_are_rejected(rewarded, tmp_path):
 
 def test_more_epochs_of_cross_entropy_come_too_late(rewarded):
     folder, captioner, _ = rewarded
-    with pytest.raises(ValueError, match="has begun here with the captioner of 2 epochs"):
+    with pytest.raises(ValueError, match="self_critical_epochs in this folder started after epoch 2"):
         train(folder, epochs=3, **SELF_CRITICAL)
     again = train(folder, epochs=2, **SELF_CRITICAL)
     assert again.weights_digest() == captioner.weights_digest()
