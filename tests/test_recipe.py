@@ -439,7 +439,7 @@ def test_errors(tmp_path):
         ({"clip_norm": -5.0}, "`clip_norm` must be above 0"),
         ({"batch_size": 0}, "`batch_size` must be"),
         ({"group_by": "words"}, "must be one of: length, image. Received: group_by='words'"),
-        ({"seed": 2**32}, "`seed` must be a whole number of at most 4294967295"),
+        ({"seed": 2**32}, "`seed` must be a whole number from 0 to 4294967295"),
         ({"dropout_words": float("nan")}, "`dropout_words` must be a fraction from 0 to below 1"),
         ({"cache_dir": tmp_path}, "features need a folder of their own"),
         ({"cache_dir": tmp_path / "sub" / ".." / "model"}, "features need a folder of their own"),

@@ -9,13 +9,13 @@ import tensorflow as tf
 from data_utils.atomic_files import exclusive_lock
 from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
+from data_utils.training_photos import seen_in_training
 from keras_sat.beyond import FURTHER_EPOCHS
 from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
 from keras_sat.captioner import Captioner
 from keras_sat.files.saving import save_confidence
 from keras_sat.options import CaptionerOptions, TrainingOptions, with_options
 from keras_sat.presets import OWN_PHOTOS
-from keras_sat.scoring.evaluate import training_photos
 from keras_sat.training.defaults import bundled_to_begin_from, default_output_dir, encoder_or_default, preset_or_default
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
@@ -178,7 +178,7 @@ def _calibrate(plan, captioner, folder):
     dev_images = plan.photos.of_split("dev")
     if captioner.confidence is not None or len(dev_images) < FEWEST_PHOTOS or plan.cluster.num_hosts > 1:
         return
-    if training_photos(captioner, dev_images):
+    if seen_in_training([image.image_id for image in dev_images], captioner.training_photos):
         return  # it started from a captioner that was trained on them, as `learnt_before` said
     try:
         plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded

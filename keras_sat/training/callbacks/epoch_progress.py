@@ -3,8 +3,9 @@
 import time
 
 import keras
+from tqdm import tqdm
 
-from data_utils.progress import Progress, duration
+from data_utils.progress import Progress
 from keras_sat.training.history import MONITORED, as_text, best_epoch, says_something
 
 
@@ -49,8 +50,8 @@ class ShowProgress(keras.callbacks.Callback):
         left = seconds * (self.num_epochs - self._first_epoch)
         self._first_epoch = None
         self.output(
-            f"an epoch takes about {duration(seconds)}, and all that are left {duration(left)} at most "
-            "(without the captions of the dev split)"
+            f"an epoch takes about {tqdm.format_interval(seconds)}, and all that are left at most "
+            f"{tqdm.format_interval(left)} (without the captions of the dev split)"
         )
 
     def on_epoch_end(self, epoch, logs=None):
@@ -66,7 +67,7 @@ class ShowProgress(keras.callbacks.Callback):
             is_best = best_epoch(self.known, self.monitored) == len(self.known) - 1
             is_best = is_best and says_something(logs, self.monitored)
             parts.append(f"{as_text(self.monitored, logs[self.monitored])}{' (best so far)' if is_best else ''}")
-        seconds = duration(time.monotonic() - self._started)
+        seconds = tqdm.format_interval(time.monotonic() - self._started)
         self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}, {seconds}")
 
     def end_line(self):
