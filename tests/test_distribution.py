@@ -181,11 +181,6 @@ def test_an_address_that_is_taken():
     assert "This host cannot be connected" in ran.stderr and "Received: worker 0 of 127.0.0.1:" in ran.stderr
 
 
-def test_shares_that_there_are_not(scene_images, scene_vocabulary):
-    with pytest.raises(ValueError, match="Expected the numbers of shares"):
-        make_batches(scene_images, scene_vocabulary, image_size=16, shares=([2], 2))
-
-
 def test_tf_config():
     assert read_tf_config(tf_config([1, 2], 1)) == "worker 1 of 127.0.0.1:1, 127.0.0.1:2"
     chief = {"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}}
@@ -216,8 +211,7 @@ def test_a_wrong_tf_config_is_one_line_and_status_2(monkeypatch, capsys, text):
     ("options", "message"),
     [
         (["--gpus", "99"], "GPUs on this computer. Received: gpus=99"),
-        (["--gpus", "0"], "`--gpus` must be a whole number of at least 1"),
-        (["--gpus", "2", "--hosts"], "--hosts takes all GPUs of each host"),
+        (["--gpus", "0"], "`--gpus` must be a whole number from 1"),
     ],
 )
 def test_wrong_devices_are_one_line_and_status_2(capsys, options, message):

@@ -427,8 +427,6 @@ def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
     assert len(written) == 1, "the page that is there is served"
     assert main(["app", str(tmp_path / "page"), "--runtime", str(npm), "--no-browser"]) == 2
     assert "has its runtime already" in capsys.readouterr().err
-    assert main(["app", str(tmp_path / "page" / "index.html"), "--encoder-weights", "x"]) == 2
-    assert "has its model already" in capsys.readouterr().err
     assert main(["app", "scenes", "--no-browser", "--runtime", str(npm)]) == 0
     assert len(written) == 2
     loaded = []
@@ -442,8 +440,6 @@ def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["export", "scenes", "page", "--web", "--tflite"], "leave out one of the two"),
-        (["export", "scenes", "page", "--runtime", "npm"], "pass --web too"),
         (["app", "scenes", "--port", "99999"], "cannot be served there"),
         (["app", "scenes", "--runtime", "elsewhere"], "LiteRT.js is not in this folder"),
     ],

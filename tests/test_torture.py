@@ -1,7 +1,7 @@
 """Kill the real commands, limit their disk, damage their files: nothing is lost, and nothing wrong is used.
 
-Each command runs in a process of its own, forked from one that has imported TensorFlow. Moments, limits and bytes are
-drawn with a fixed seed. docs/reliability.md has the counts of a longer run.
+Each command runs in a process forked from one that has imported TensorFlow. Moments, limits and bytes are drawn with a
+fixed seed. docs/reliability.md has the counts of a longer run.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ OPTIONS = "--embedding-dim=8 --hidden-dim=16 --attention-dim=8 --dropout-embeddi
 OPTIONS += "--group-by=image --average-momentum=.5 --encoder-training=frozen"
 
 
-def features(output, *further):
-    return main(["features", *PHOTOS.split(), "--batch-size=2", f"--cache-dir={output}", *further])
+def features(output):
+    return main(["features", *PHOTOS.split(), "--batch-size=2", f"--cache-dir={output}", "--verify"])
 
 
 def training(output):
@@ -47,20 +47,19 @@ def save(output):
         captioner.save(output, precision=precision)
 
 
-def work(command, inputs, output, limit, further):
+def work(command, inputs, output, limit):
     """Run a command in this process, with files of at most `limit` bytes; its errors become a file too."""
     import resource
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open(f"{output}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
-    if limit is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     os.chdir(inputs)
-    sys.exit(command(output, *further))
+    sys.exit(command(output))
 
 
 class Runner:
-    """Runs the commands, on photos and encoder weights in the folder `inputs`."""
+    """Runs the commands on photos and encoder weights in the folder `inputs`."""
 
     def __init__(self, place):
         self.inputs, self.whole, self.seconds = place / "inputs", place / "whole", {}
@@ -76,13 +75,13 @@ class Runner:
         first.start()
         first.join()  # the imports are done
 
-    def start(self, command, output, *further, limit=None):
-        process = self.processes.Process(target=work, args=(command, self.inputs, output, limit, further))
+    def start(self, command, output, limit=-1):
+        process = self.processes.Process(target=work, args=(command, self.inputs, output, limit))
         process.start()
         return process
 
     def end(self, process, output):
-        """Return whether a process did its work, or said in one line why not (None: it was killed)."""
+        """Return True for a process that did its work, False for one clear line of error, None for a killed one."""
         process.join(HANGS_AFTER)
         assert process.exitcode is not None, "it hangs"
         errors = Path(f"{output}.{process.pid}").read_text() if process.exitcode != -9 else ""
@@ -90,11 +89,11 @@ class Runner:
         assert process.exitcode != 2 or errors.splitlines()[-1].startswith("keras-sat: "), errors
         return {0: True, 2: False, -9: None}[process.exitcode]
 
-    def run(self, command, output, *further, limit=None):
-        return self.end(self.start(command, output, *further, limit=limit), output)
+    def run(self, command, output, limit=-1):
+        return self.end(self.start(command, output, limit), output)
 
     def undisturbed(self, command):
-        """Return the output of a command that was not disturbed, and note how long it took."""
+        """Return the output of a command that was not disturbed, and take its time."""
         output = self.whole / command.__name__
         if command not in self.seconds:
             start = time.monotonic()
@@ -121,7 +120,7 @@ def runner(tmp_path_factory):
 
 
 def assert_right_so_far(command, output, whole):
-    """What a killed command left behind is whole, and a part of what the undisturbed one made."""
+    """Check that the files of a killed command are whole, and a part of the undisturbed one's."""
     if command is features:
         try:
             cache = FeatureCache.open(output)
@@ -137,7 +136,7 @@ def assert_right_so_far(command, output, whole):
 
 
 def assert_same(command, output, whole):
-    """What a command left behind is what the undisturbed one did, bit for bit."""
+    """Check that the files of a command are those of the undisturbed one, bit for bit."""
     if command is training:
         assert epochs_of(output) == epochs_of(whole)
         np.testing.assert_equal(*(read_checkpoint(folder / "checkpoint")[1] for folder in (output, whole)))
@@ -163,12 +162,11 @@ def test_killed_at_any_moment_nothing_is_lost(runner, tmp_path, command):
 
 @pytest.mark.parametrize("command", [features, training])
 def test_a_full_disk_is_one_clear_error_and_the_next_run_ends_right(runner, tmp_path, command):
-    whole = runner.undisturbed(command)
+    whole, output = runner.undisturbed(command), tmp_path / "output"
     largest = max(path.stat().st_size for path in whole.rglob("*"))
     limit = int(np.random.default_rng(2).integers(10_000, largest))  # its messages are a file too
-    assert runner.run(command, tmp_path / "output", limit=limit) is False
-    assert runner.run(command, tmp_path / "output")
-    assert_same(command, tmp_path / "output", whole)
+    assert runner.run(command, output, limit) is False and runner.run(command, output)
+    assert_same(command, output, whole)
 
 
 def test_of_two_trainings_at_a_time_one_is_rejected_or_waits(runner, tmp_path):
@@ -191,5 +189,5 @@ def test_damage_is_mended_or_said(runner, tmp_path, command):
         if command is features:
             with contextlib.suppress(ValueError):  # the damage is noticed
                 assert_right_so_far(command, output, whole)
-        if runner.run(command, output, *(["--verify"] if command is features else [])):
+        if runner.run(command, output):
             assert_same(command, output, whole)

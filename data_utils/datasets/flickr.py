@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from data_utils.captions import Skipped, image_id_of, load_descriptions, load_document
-from data_utils.datasets.assemble import add_caption, assemble, existing_folder, find_file, find_photos
+from data_utils.captions import CaptionedImage, Skipped, image_id_of, load_descriptions, load_document
+from data_utils.datasets.assemble import add_caption, assemble, find_file, find_photos, no_caption_file
 from data_utils.datasets.karpathy import read_karpathy
 from data_utils.datasets.splits import SPLITS, read_split_lists
 from data_utils.datasets.tables import read_csv
-
-if TYPE_CHECKING:
-    from data_utils.captions import CaptionedImage
 
 
 def flickr8k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[CaptionedImage]:
@@ -73,31 +70,18 @@ def flickr30k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> 
 
 
 def _read_flickr(data_dir, split_seed, *, photo_folders, readers, text_folders, split_lists):
-    data_dir = existing_folder(data_dir)
-    skipped = Skipped()
-    found = {name: find_file(data_dir, name, text_folders) for name in readers}
-    name, path = next(((name, path) for name, path in found.items() if path), (None, None))
+    data_dir, skipped = Path(data_dir).expanduser(), Skipped()
+    path = find_file(data_dir, readers, text_folders)
     if path is None:
-        raise ValueError(
-            f"No caption file found. Expected one of: {', '.join(readers)}. Received: data_dir={str(data_dir)!r}"
-        )
-    karpathy_name = list(readers)[-1]
-    if readers[name] is None:
+        raise no_caption_file(data_dir, f"one of {', '.join(readers)}")
+    karpathy = find_file(data_dir, [list(readers)[-1]], text_folders)
+    if path == karpathy:
         captions, splits, _ = read_karpathy(path, skipped)
     else:
-        captions = readers[name](path, skipped)
-        lists = {
-            split: next(filter(None, (find_file(data_dir, name, text_folders) for name in names)), None)
-            for split, names in split_lists.items()
-        }
-        splits = {}
-        if any(lists.values()):
-            splits = read_split_lists(lists, skipped)
-            for split in SPLITS:
-                if lists[split] is None:
-                    skipped.add(f"no list for the split {split}", split_lists[split][0])
-        elif found[karpathy_name]:
-            _, splits, _ = read_karpathy(found[karpathy_name], Skipped())
+        captions = readers[path.name](path, skipped)
+        splits = read_split_lists({split: find_file(data_dir, split_lists[split], text_folders) for split in SPLITS})
+        if karpathy and not splits:
+            _, splits, _ = read_karpathy(karpathy, Skipped())
     return assemble(data_dir, captions, find_photos(data_dir, photo_folders), splits, skipped, split_seed)
 
 
@@ -107,7 +91,7 @@ def _read_token_file(path, skipped):
 
 def _read_caption_table(path, skipped):
     captions = {}
-    for line, name, caption, _ in read_csv(path, skipped):
+    for line, name, caption, _ in read_csv(path):
         add_caption(captions, image_id_of(name), caption, skipped, f"{path.name}, line {line}")
     return captions
 

@@ -20,11 +20,11 @@ def scenes(data_dir, *, num_scenes=2000, seed=0, image_size=64, max_objects=2):
 
     captioned_images = []
     for scene in draw_scenes(num_scenes, seed, image_size, max_objects=max_objects):
-        if data_dir is None:
-            captioned_images.append(CaptionedImage(scene.image_id, scene.image, list(scene.captions), scene.split))
-            continue
-        path = Path(data_dir).expanduser() / f"{scene.image_id}-{image_size}px-{max_objects}.png"
-        if not path.exists():
-            write_whole(path, scene.png())
-        captioned_images.append(CaptionedImage(scene.image_id, str(path), list(scene.captions), scene.split))
+        picture = scene.image
+        if data_dir is not None:
+            path = Path(data_dir).expanduser() / f"{scene.image_id}-{image_size}px-{max_objects}.png"
+            if not path.exists():
+                write_whole(path, scene.png())
+            picture = str(path)
+        captioned_images.append(CaptionedImage(scene.image_id, picture, list(scene.captions), scene.split))
     return captioned_images

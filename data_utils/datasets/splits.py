@@ -17,21 +17,13 @@ SPLIT_NAMES = {
 }
 
 
-class Splits(dict):
-    """A map from image id to split, in which no photo is in two splits."""
-
-    def __init__(self):
-        super().__init__()
-        self.first_seen = {}
-
-    def note(self, image_id, split, where):
-        """Add a photo; a ValueError if it is in another split already."""
-        if self.setdefault(image_id, split) != split:
-            raise ValueError(
-                f"{where}: the photo {brief(image_id)} is in the split {split!r} here and in {self[image_id]!r} in "
-                f"{self.first_seen[image_id]}. A photo belongs to one split."
-            )
-        self.first_seen.setdefault(image_id, where)
+def add_split(splits, image_id, split, where):
+    """Add a photo to a dict of splits; a ValueError if it is in another split already."""
+    if splits.setdefault(image_id, split) != split:
+        raise ValueError(
+            f"{where}: the photo {brief(image_id)} is in the split {split!r} here, and in {splits[image_id]!r} before. "
+            "A photo belongs to one split."
+        )
 
 
 def draw_split(image_ids, seed):
@@ -51,17 +43,11 @@ def split_of(name, where):
     return split
 
 
-def read_split_lists(lists, skipped):
-    """Return image id -> split from one list of file names for each split."""
-    splits = Splits()
+def read_split_lists(lists):
+    """Return image id -> split, from a dict of the paths of lists of file names, or None, for each split."""
+    splits = {}
     for split, path in lists.items():
-        if path is None:
-            continue
-        for number, line in enumerate(load_document(path).split("\n"), start=1):
-            if not line.strip():
-                continue
-            image_id, where = image_id_of(line), f"{path.name}, line {number}"
-            if image_id in splits:
-                skipped.add("photos named twice on a split list", where)
-            splits.note(image_id, split, where)
+        for number, line in enumerate(load_document(path).split("\n") if path else [], start=1):
+            if line.strip():
+                add_split(splits, image_id_of(line), split, f"{path.name}, line {number}")
     return splits

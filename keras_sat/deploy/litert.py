@@ -43,7 +43,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
         return outputs
 
     def attend(features, token_ids):
-        return outputs_of(captioner, _of_one_photo(captioner.follow(features, token_ids)))
+        return outputs_of(captioner, _of_one_photo(captioner.forced_search(features, token_ids)))
 
     images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
     features = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")

@@ -14,9 +14,10 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
+from tqdm import tqdm
 
 from data_utils.foreign_text import visible
-from data_utils.progress import Progress, duration
+from data_utils.progress import Progress
 from keras_sat.files.checkpoint import write_checkpoint
 from keras_sat.scoring.bleu import bleu, bleu_counts
 from keras_sat.scoring.cider import cider
@@ -123,7 +124,7 @@ class ShowProgress(keras.callbacks.Callback):
             is_best = is_best and is_above_chance(logs, self.monitored)
             parts.append(f"{as_text(self.monitored, logs[self.monitored])}{' (best so far)' if is_best else ''}")
         seconds, num_left = time.monotonic() - self._started, self.num_epochs - epoch - 1
-        parts += [duration(seconds)] + ([f"at most {duration(num_left * seconds)} left"] if num_left else [])
+        parts += [tqdm.format_interval(seconds), f"{tqdm.format_interval(num_left * seconds)} left"]
         self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}")
 
     def end_line(self):

@@ -29,8 +29,6 @@ def train_on_words(plan):
 
     keras.utils.set_random_seed(options.seed)
     captioner = _new_captioner(plan)
-    for term in captioner.paper_objective.terms:
-        term.prepare([caption for image in plan.photos.of_split("train") for caption in image.captions])
     WeightUpdates(options).check_rate(captioner)
     _check_changes(captioner, plan)
     plan.say(*summary(plan.data_name, plan.images, captioner, options.num_views, plan.folder, plan.cluster))

@@ -43,7 +43,7 @@ class TrainingRequest:
         """Return the `**options` of `fit`, all checked, from those that were given (see `without_defaults`)."""
         classes = [epochs.options for epochs in FURTHER_EPOCHS.values()]
         kinds = (TrainingOptions, CaptionerOptions, *classes)
-        training, captioner, *further, of_keras = split_options("fit", given, *kinds, beside=OF_KERAS)
+        training, captioner, *further, of_keras = split_options("fit", given, *kinds, also=OF_KERAS)
         CaptionerOptions.check(**captioner)
         if "dtype" in training:  # "auto" depends on the machine, and is recorded as what it means here
             training["dtype"] = resolved_dtype(training["dtype"])

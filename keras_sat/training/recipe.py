@@ -7,15 +7,15 @@ from types import NoneType
 import tensorflow as tf
 
 from data_utils.atomic_files import exclusive_lock
-from data_utils.datasets.phrase_boxes import boxes_of
+from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
+from data_utils.training_photos import seen_in_training
 from keras_sat.beyond import FURTHER_EPOCHS
 from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
 from keras_sat.captioner import Captioner
 from keras_sat.files.saving import save_confidence
 from keras_sat.options import CaptionerOptions, TrainingOptions, with_options
 from keras_sat.presets import OWN_PHOTOS
-from keras_sat.scoring.evaluate import training_photos
 from keras_sat.training.defaults import bundled_to_start_from, default_output_dir, encoder_or_default, preset_or_default
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
@@ -137,7 +137,7 @@ def fit(
     folder = Path(output_dir or default_output_dir(data_name, asked.captioner, initial_model)).expanduser()
     photos = TrainingPhotos(images, data_dir, cache_dir, folder, skip_unreadable, show_progress, cluster)
     if boxes is not None:
-        photos.boxes = boxes_of(boxes, train_images)
+        photos.boxes = read_boxes(boxes, train_images)
     arguments = {"split_seed": split_seed, "skip_unreadable": skip_unreadable}
     arguments["boxes"] = None if photos.boxes is None else checksum(str(photos.boxes.phrases))
     plan = TrainingPlan(
@@ -183,7 +183,7 @@ def _calibrate(plan, captioner, folder):
     dev_images = plan.photos.of_split("dev")
     if captioner.confidence is not None or len(dev_images) < FEWEST_PHOTOS or plan.cluster.num_hosts > 1:
         return
-    if training_photos(captioner, dev_images):
+    if seen_in_training([image.image_id for image in dev_images], captioner.training_photos):
         return  # it started from a captioner that was trained on them, see `photos_seen_before`
     try:
         plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded

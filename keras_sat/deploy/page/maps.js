@@ -13,7 +13,6 @@ export function lightOf(map, fromPhoto = 1) {
 // Return in words where a map has its maximum, for screen readers.
 export function whereOf(map, rows, columns) {
   const peak = Math.max(...map), least = Math.min(...map);
-  if (peak <= 0) return "looks nowhere.";
   if (peak - least <= 1e-6 * peak) return "looks everywhere alike.";
   const place = map.indexOf(peak), row = Math.floor(place / columns), column = place % columns;
   const vertical = ["top", "", "bottom"][Math.floor((3 * (row + 0.5)) / rows)];
@@ -23,15 +22,6 @@ export function whereOf(map, rows, columns) {
   return `looks most at the ${corner}; one of ${map.length} cells gets ${((100 * times) / map.length).toFixed(0)} %: ${times.toFixed(1)} times an even share.`;
 }
 
-const STEEPEST_ASPECT = 5; // a longer strip would be drawn as a line
-
-// Return in words how a photo of this aspect ratio is stretched when it is shown.
-function stretchNote(aspect) {
-  const stretched = { height: aspect / STEEPEST_ASPECT, width: 1 / aspect / STEEPEST_ASPECT };
-  const found = Object.entries(stretched).find(([, times]) => times >= 1.05);
-  return found ? `${found[0]} stretched ${found[1].toFixed(1)} ×` : "";
-}
-
 // Return what the player shows of a result, see `fillPlayer` and `startPlayer`. `aspect` is width by height.
 export function shownOf(result, aspect, photo = null) {
   const { words, maps, rows, columns, fromPhoto, confidence } = result;
@@ -39,8 +29,8 @@ export function shownOf(result, aspect, photo = null) {
   const light = new Uint8Array(words.length * rows * columns);
   maps.forEach((map, i) => light.set(lightOf(map, fromPhoto ? fromPhoto[i] : 1), i * rows * columns));
   const notes = maps.map((map, i) => `${percents ? `${percents[i]} % from the photo; ` : ""}${whereOf(map, rows, columns)}`);
-  const alone = ["The photo alone", stretchNote(aspect), confidence === null ? "" : confidenceIn(confidence)].filter(Boolean).join("; ");
-  const shown = Math.min(Math.max(aspect, 1 / STEEPEST_ASPECT), STEEPEST_ASPECT);
+  const alone = `The photo alone${confidence === null ? "" : `; ${confidenceIn(confidence)}`}`;
+  const shown = Math.min(Math.max(aspect, 0.2), 5); // a longer panorama would be drawn as a line
   return { aspect: shown.toFixed(4), photo, words, note: words.length ? `${alone}.` : "The caption is empty.", rows, columns, maps: light, notes, fromPhoto: percents };
 }
 
