@@ -124,9 +124,7 @@ class ShowProgress(keras.callbacks.Callback):
             is_best = is_best and is_above_chance(logs, self.monitored)
             parts.append(f"{as_text(self.monitored, logs[self.monitored])}{' (best so far)' if is_best else ''}")
         seconds, num_left = time.monotonic() - self._started, self.num_epochs - epoch - 1
-        parts += [tqdm.format_interval(seconds)] + (
-            [f"at most {tqdm.format_interval(num_left * seconds)} left"] if num_left else []
-        )
+        parts += [tqdm.format_interval(seconds), f"{tqdm.format_interval(num_left * seconds)} left"]
         self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}")
 
     def end_line(self):
