@@ -227,7 +227,7 @@ class Captioner(CaptionGenerator, Trainer):
         Args:
             directory: made if it is not there.
             format: "tf_saved_model", "litert", or a list of both.
-            **options: `jpeg`, and those of the search; see `keras_sat.deploy.export`.
+            **options: of the search; see `keras_sat.deploy.export`.
 
         Returns: the path of the folder that was written.
         """
