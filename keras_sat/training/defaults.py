@@ -27,7 +27,7 @@ def preset_or_default(preset, data, options, initial_model, output_dir, cluster)
         return {}, None
     before = None if output_dir is None else recorded_encoder(output_dir)
     name, before = cluster.broadcast([presets.default_preset(data, options.get("encoder") or before), before])
-    settings = presets.settings_with_place(name, options if before is None else {"encoder": before, **options})
+    settings = presets.fitting_settings(name, options if before is None else {"encoder": before, **options})
     line = f"settings of the preset {name}; preset='default' (--preset default) takes the plain defaults"
     return settings, line if name != "default" else None
 
