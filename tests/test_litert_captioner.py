@@ -105,7 +105,7 @@ def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures, capsys):
     (folder / "litert.json").unlink()
     assert main(["caption", str(pictures / "02.png"), "--model", str(folder)]) == 2
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "litert.json: this file is missing" in said
+    assert said.count("\n") == 1 and "litert.json" in said
 
 
 def test_the_command_line_prints_the_same_with_and_without_tensorflow(quick, pictures, monkeypatch, capsys):
@@ -128,8 +128,8 @@ def test_the_file_is_made_once_for_each_model(home, quick, captioner, tmp_path, 
     other.save(tmp_path / "other")
     assert litert_captioner.is_made("scenes") and litert_captioner.is_made(pretrained_directory("scenes"))
     assert not litert_captioner.is_made(tmp_path / "other")
-    for bad in ("nothing-there", tmp_path):
-        with pytest.raises(ValueError, match="config.json|no folder of that name"):
+    for bad, message in (("nothing-there", "no folder of that name"), (tmp_path, "config.json")):
+        with pytest.raises((OSError, ValueError), match=message):
             load_litert(bad)
     monkeypatch.setattr(litert_captioner, "make_file", lambda model, wait_s: pytest.fail("it is there"))
     load_litert("scenes", num_threads=1)
