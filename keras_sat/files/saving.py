@@ -35,7 +35,7 @@ def save(captioner, directory, overwrite, precision):
         "captioner": options,
         "feature_shape": list(captioner.feature_shape),
         "rows_and_columns": list(captioner.rows_and_columns()),
-        "has_own_encoder": captioner.photo_encoder.is_own,
+        "has_own_encoder": captioner.photo_encoder.is_custom,
     }
     if captioner.training_photos is not None:
         settings |= as_settings(captioner.training_photos)
@@ -56,10 +56,10 @@ def load(kind, directory, encoder, encoder_weights):
     with said_of(directory):
         training_photos, confidence = from_settings(settings), _confidence_in(settings)
         reject_claims(settings, len(vocabulary), arrays)
-        comes_along = any(name.startswith("encoder/") for name in arrays)
-        captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along)
+        from_captioner = any(name.startswith("encoder/") for name in arrays)
+        captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, from_captioner)
         reject_grid(settings, captioner.num_regions)
-        _give_back(settings, captioner, encoder, encoder_weights, comes_along)
+        _give_back(settings, captioner, encoder, encoder_weights, from_captioner)
         captioner.training_photos, captioner.confidence = training_photos, confidence
     assign(captioner, arrays, directory)
     return captioner
@@ -70,7 +70,7 @@ def _confidence_in(settings):
     return Confidence(**settings["confidence"]) if "confidence" in settings else None
 
 
-def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along):
+def _made_from(settings, kind, vocabulary, encoder, encoder_weights, from_captioner):
     """Return a captioner with the settings of a folder; its weights are still random."""
     options, own = dict(settings["captioner"]), settings["has_own_encoder"]
     trained = options["encoder_training"] != "frozen"
@@ -79,7 +79,7 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along
             "This captioner trained an encoder that keras_sat does not know: pass one of the same architecture as "
             f"`encoder`. Received: encoder=None (it was called {brief(options['encoder'])})"
         )
-    if trained or comes_along:
+    if trained or from_captioner:
         if encoder_weights is not None:
             warnings.warn(
                 f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is not used.",
@@ -99,17 +99,18 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along
     return captioner
 
 
-def _give_back(settings, captioner, encoder, encoder_weights, comes_along):
+def _give_back(settings, captioner, encoder, encoder_weights, from_captioner):
     """Set what the captioner knew of its encoder when it was saved; it was made without."""
-    options, known_grid = settings["captioner"], settings["rows_and_columns"]
+    options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
-        captioner.photo_encoder.name, captioner.photo_encoder.is_own = options["encoder"], settings["has_own_encoder"]
-    is_read = captioner.photo_encoder.is_frozen and not comes_along
+        captioner.photo_encoder.name = options["encoder"]
+        captioner.photo_encoder.is_custom = settings["has_own_encoder"]
+    is_read = captioner.photo_encoder.is_frozen and not from_captioner
     captioner.photo_encoder.remember(
         weights=encoder_weights if encoder_weights and is_read else options["encoder_weights"],
-        grid_shape=None if options["grid_shape"] is None else known_grid,
-        known_grid=known_grid,
-        comes_along=comes_along,
+        grid_shape=None if options["grid_shape"] is None else saved_grid,
+        saved_grid=saved_grid,
+        from_captioner=from_captioner,
     )
 
 

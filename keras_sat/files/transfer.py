@@ -20,11 +20,11 @@ def adapted(captioner, vocabulary, options):
     adapted.photo_encoder.remember(
         weights=options.get("encoder_weights", captioner.encoder_weights),
         grid_shape=adapted.grid_shape,
-        known_grid=captioner.rows_and_columns(),
-        comes_along=captioner.photo_encoder.is_saved,
+        saved_grid=captioner.rows_and_columns(),
+        from_captioner=captioner.photo_encoder.is_saved,
     )
     if not has_its_grid:  # only now does the encoder know where its weights are
-        adapted.photo_encoder.known_grid = tuple(adapted.encoder_model.output_shape[1:3])
+        adapted.photo_encoder.saved_grid = tuple(adapted.encoder_model.output_shape[1:3])
     feature_shape = captioner.feature_shape if has_its_grid else adapted.photo_encoder.features_shape[1:]
     adapted.build(((None, *feature_shape), (None, None)))
     adapted.training_photos = captioner.training_photos
@@ -34,7 +34,7 @@ def adapted(captioner, vocabulary, options):
 
 def _reject_another_encoder(captioner, options):
     is_trained = captioner.encoder_training != "frozen"
-    if is_trained and captioner.photo_encoder.is_own and options.get("encoder_training") == "frozen":
+    if is_trained and captioner.photo_encoder.is_custom and options.get("encoder_training") == "frozen":
         raise ValueError(
             "The encoder of this captioner, a keras.Model, was trained: if it were frozen, it would not be saved. "
             f"Received: encoder_training='frozen' (before: {captioner.encoder_training!r})"
@@ -61,7 +61,7 @@ def _config_of(captioner, vocabulary, options):
     config = {**captioner.get_config(), **not_kept, **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
     if captioner.photo_encoder.is_saved:
         config["encoder_weights"] = None  # they are copied from this captioner
-    if captioner.photo_encoder.is_own:
+    if captioner.photo_encoder.is_custom:
         config["encoder"] = captioner.encoder_model
         if config["encoder_training"] != "frozen":  # trained apart from this captioner's
             config["encoder"] = keras.models.clone_model(captioner.encoder_model)
