@@ -149,11 +149,6 @@ def test_each_copy_of_a_photo_is_augmented_in_another_way(images):
     assert (first != second).any()
 
 
-def test_features_cannot_be_augmented(scene_images, scene_vocabulary, scene_cache):
-    with pytest.raises(ValueError, match="jitter=0.5 with a cache"):
-        make_batches(scene_images, scene_vocabulary, scene_cache, jitter=0.5)
-
-
 def test_a_frozen_encoder_sees_each_photo_once(scene_images, tmp_path):
     with pytest.raises(ValueError, match="whole encoder is trained along.* Received: photo_jitter=0.5"):
         options = {"encoder": "tiny", "encoder_training": "frozen", "photo_jitter": 0.5, "show_progress": False}
