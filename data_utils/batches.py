@@ -161,7 +161,6 @@ def inputs_and_targets(captions, vocabulary, longest=None):
 
     Args:
         captions: list of lists of word ids, without special tokens; None is a row of `<pad>` of weight 0.
-        vocabulary: Vocabulary.
         longest: pad to so many words; None: to the longest of these captions.
     """
     time = (max(map(len, filter(None, captions)), default=0) if longest is None else longest) + 1

@@ -23,14 +23,15 @@ MOST_BYTES = 2**30  # of memory for one picture
 MANY_BYTES = 200_000_000  # pictures that take more are decoded one at a time, however many threads read
 # Measured while a picture is decoded and made RGB.
 BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 16}
+BLOCK_BYTES = 2**26  # above 2**25, memory goes back to the system at once
 _one_at_a_time = threading.Lock()
 
 
 def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> np.ndarray:
     """Return a picture as a uint8 array (height, width, 3), RGB 0..255.
 
-    It is turned upright as its EXIF data says. Transparent parts are shown over white. Of an animation the first frame
-    is taken. 16 bits become 8. With `image_size` it is stretched, not cropped.
+    It is turned upright by its EXIF data. Transparent parts become white. Of an animation the first frame is taken. 16
+    bits become 8. With `image_size` it is stretched, not cropped.
 
     Args:
         image: a path, a PIL image, or an array or tensor (height, width, 3) or (height, width) with values 0..255.
@@ -49,22 +50,16 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
         return _decoded(Image.fromarray(_as_uint8(np.asarray(image))), size, "the array")
     if not isinstance(image, (str, os.PathLike)):
         raise ValueError(
-            "Expected a path, a PIL image, or an array with values 0..255. "
-            f"Received: an image of type {type(image).__name__}"
+            f"Expected a path, a PIL image, or an array. Received: an image of type {type(image).__name__}"
         )
     path = os.path.expanduser(os.fspath(image))
-    if not os.path.isfile(path):
-        check_is_file(path, "picture")
+    check_is_file(path, "picture")
     with open(path, "rb") as file:
         return _decoded(file, size, path)
 
 
 def height_and_width(size):
-    """Return (height, width) of a size: the side of a square, or these two.
-
-    >>> height_and_width(224), height_and_width([96, 128])
-    ((224, 224), (96, 128))
-    """
+    """Return (height, width) of a size: the side of a square, or these two."""
     return (size, size) if isinstance(size, numbers.Integral) else tuple(size)
 
 
@@ -77,32 +72,22 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
 
     Args:
         paths: a path, or a list of paths: files, folders and patterns.
-        recursive: descend into subfolders. Without it, one warning counts the pictures in them.
+        recursive: descend into subfolders.
     """
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    found: list[str] = []
-    deeper: list[str] = []
+    found = []
     for given in map(os.path.expanduser, map(os.fspath, paths)):
         matches = [given]
         if stands_for_many(given) and not os.path.isdir(given):
             matches = sorted(glob.glob(given, recursive=True))
             matches = [match for match in matches if os.path.isfile(match) or (recursive and os.path.isdir(match))]
         for path in matches or [given]:
-            if not os.path.isdir(path):
-                found.append(path)
-                continue
-            own, *subfolders = pictures_by_folder(path, only_to_count=not recursive)
-            (own if recursive else deeper).extend(itertools.chain(*subfolders))
-            found += own or [path]
-    found = list(dict.fromkeys(found))
-    left_out = list(dict.fromkeys(deeper).keys() - found)
-    if left_out:
-        warnings.warn(
-            f"{len(left_out)} pictures in subfolders left out (first: {min(left_out)}). Pass recursive=True "
-            "(--recursive) to descend into them.",
-            stacklevel=2,
-        )
-    return found
+            pictures = [path]
+            if os.path.isdir(path):
+                folders = itertools.islice(pictures_by_folder(path), None if recursive else 1)
+                pictures = list(itertools.chain(*folders)) or [path]
+            found += pictures
+    return list(dict.fromkeys(found))
 
 
 def photos_of(images, *, recursive=False):
@@ -140,7 +125,7 @@ def readable_photos(
         captioned_images: list of CaptionedImage.
         skip: leave out those that cannot be read, with a warning that counts them. False raises at the first.
         show_progress: show progress on standard error.
-        noted: a dict that gets what is noted of each photo by its id, see `data_utils.photo_digests`.
+        noted: a dict to fill with the record of each photo by its id, see `data_utils.photo_digests`.
     """
     readable, reasons = [], []
     show = show_progress and len(captioned_images) >= 1000  # fewer take a second or two
@@ -178,8 +163,14 @@ def _decoded(image, size, name):
             )
         if needed_bytes <= MANY_BYTES:
             return _upright_rgb(image, size)
+        # The C library would keep memory in smaller blocks for itself, for each thread.
         with _one_at_a_time:
-            return _upright_rgb(image, size)
+            before = Image.core.get_block_size()
+            Image.core.set_block_size(BLOCK_BYTES)
+            try:
+                return _upright_rgb(image, size)
+            finally:
+                Image.core.set_block_size(before)
     except UnidentifiedImageError:
         raise ValueError(
             f"{name}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, GIF, BMP or TIFF."

@@ -38,18 +38,14 @@ COLOURS = {
 SHAPES = ("circle", "square", "triangle", "star")
 SIZES = {"small": 0.20, "big": 0.34}  # the width of an object, as a fraction of the picture's shorter side
 SIZE_WORDS = {"small": "small", "little": "small", "big": "big", "large": "big"}
-RELATION_PHRASES = {
-    ("left", "of"): "left",
-    ("to", "the", "left", "of"): "left",
-    ("right", "of"): "right",
-    ("to", "the", "right", "of"): "right",
-    ("above",): "above",
-    ("over",): "above",
-    ("below",): "below",
-    ("under",): "below",
+RELATIONS = {
+    "left": ("left of", "to the left of"),
+    "right": ("right of", "to the right of"),
+    "above": ("above", "over"),
+    "below": ("below", "under"),
 }
 RELATION_WORDS = ("left", "right", "above", "over", "below", "under")
-INTRODUCTIONS = ((), ("there", "is"), ("you", "can", "see"), ("a", "picture", "of"))
+INTRODUCTIONS = ("", "there is", "you can see", "a picture of")
 _INTRODUCTION_WEIGHTS = (6, 1, 1, 1)
 ARTICLES = ("a", "an", "one", "the")
 _BACKGROUNDS = ((236, 240, 247), (247, 241, 230), (233, 244, 236), (245, 235, 241), (240, 240, 240))
@@ -71,7 +67,7 @@ class SceneObject:
 
 @dataclass(frozen=True)
 class WordPlace:
-    """Where in the picture is what a word of a caption refers to.
+    """The place in the picture that a word of a caption refers to.
 
     Attributes:
         position: the word's index in the caption's words.
@@ -88,11 +84,9 @@ class WordPlace:
     image_size: tuple
 
     def cells(self, grid_shape: tuple[int, int], *, enlarge: int = 0) -> np.ndarray:
-        """Return a bool array of `grid_shape`: the cells of a feature grid that the boxes touch.
+        """Return a bool array of `grid_shape`, (rows, columns): the cells that the boxes touch.
 
-        Args:
-            grid_shape: (rows, columns) of the grid.
-            enlarge: add so many cells on each side.
+        With `enlarge`, so many cells on each side of these too.
         """
         rows, columns = grid_shape
         height, width = self.image_size
@@ -185,9 +179,8 @@ def _place_objects(rng, looks, num_objects, twin_share, height, width):
             left = rng.randint(2, width - extent - 2)
             top = rng.randint(2, height - extent - 2)
             objects.append(SceneObject(shape, colour, size, (left, top, left + extent, top + extent)))
-        pairs = list(itertools.combinations(objects, 2))
-        clear = all(_relations(a, b, gap) and _relations(a, b, gap) == _relations(a, b) for a, b in pairs)
-        if clear and (num_objects == 3 or all(len(_relations(a, b)) == 1 for a, b in pairs)):
+        pairs = [(_relations(a, b), _relations(a, b, gap)) for a, b in itertools.combinations(objects, 2)]
+        if all(clear and clear == all_of and (num_objects == 3 or len(clear) == 1) for all_of, clear in pairs):
             return tuple(objects)
 
 
@@ -252,7 +245,7 @@ def _captions(rng, objects):
 
 
 def _sentence(rng, objects):
-    introduction = list(rng.choices(INTRODUCTIONS, weights=_INTRODUCTION_WEIGHTS)[0])
+    introduction = rng.choices(INTRODUCTIONS, weights=_INTRODUCTION_WEIGHTS)[0].split()
     if len(objects) == 1:
         return introduction + _noun_phrase(rng, objects[0])
     # Attention must find the first object before a word names it. With equally likely orders it could only guess.
@@ -265,9 +258,9 @@ def _sentence(rng, objects):
     kinds = [item.looks[1:] for item in objects]  # where two are equal, their sizes tell them apart
     words = introduction + _noun_phrase(rng, order[0], sized=kinds.count(order[0].looks[1:]) > 1) + verb
     for number, other in enumerate(order[1:]):
-        relation = rng.choice(sorted(_relations(order[0], other)))
-        phrase = rng.choice([phrase for phrase, meaning in RELATION_PHRASES.items() if meaning == relation])
-        words += ["and"] * bool(number) + [*phrase, *_noun_phrase(rng, other, sized=kinds.count(other.looks[1:]) > 1)]
+        phrase = rng.choice(RELATIONS[rng.choice(sorted(_relations(order[0], other)))])
+        name = _noun_phrase(rng, other, sized=kinds.count(other.looks[1:]) > 1)
+        words += ["and"] * bool(number) + phrase.split() + name
     return words
 
 
@@ -301,10 +294,10 @@ def _object(number, articles=ARTICLES):
 
 
 def _relation(number):
-    return f"(?P<relation{number}>{'|'.join(map(' '.join, RELATION_PHRASES))}) {_object(number)}"
+    return f"(?P<relation{number}>{'|'.join(itertools.chain(*RELATIONS.values()))}) {_object(number)}"
 
 
-_INTRODUCTION = f"(?P<introduction>(?:{'|'.join(map(' '.join, INTRODUCTIONS[1:]))}) )?"
+_INTRODUCTION = f"(?P<introduction>(?:{'|'.join(INTRODUCTIONS[1:])}) )?"
 _SENTENCES = [  # "is" follows only where there is no introduction
     re.compile(f"{_INTRODUCTION}(?P<number0>two) {_looks(0)}s"),
     re.compile(f"{_INTRODUCTION}{_object(0)}(?: and {_object(1, [*ARTICLES, 'another'])})?"),
@@ -328,12 +321,15 @@ def _assignments(scene, said):
             fitting.append([item for item in scene.objects if item.looks in looks])
     if "number0" in said:
         return [tuple(fitting[0])] if len(fitting[0]) == 2 else []
-    relations = [RELATION_PHRASES[tuple(said[name].split())] for name in ("relation1", "relation2") if said.get(name)]
+    phrases = [said[name] for name in ("relation1", "relation2") if said.get(name)]
     return [
         chosen
         for chosen in itertools.product(*fitting)
         if len(set(chosen)) == len(chosen)
-        and all(relation in _relations(chosen[0], other) for relation, other in zip(relations, chosen[1:]))
+        and all(
+            any(phrase in RELATIONS[relation] for relation in _relations(chosen[0], other))
+            for phrase, other in zip(phrases, chosen[1:])
+        )
     ]
 
 

@@ -63,7 +63,6 @@ class AttentionDisplay:
     attention_weights: np.ndarray
     from_photo: np.ndarray | None
     confidence: float | None
-    aspect: float
     def __init__(
         self,
         image: Any,
@@ -713,6 +712,7 @@ class KeepTraining(Any):
     def __init__(
         self, directory: Any, *, epochs: Any = ..., before: Any = ..., monitored: Any = ..., patience: Any = ...
     ) -> None: ...
+    def on_train_begin(self, logs: Any = ...) -> Any: ...
     def on_epoch_begin(self, epoch: Any, logs: Any = ...) -> Any: ...
     def on_epoch_end(self, epoch: Any, logs: Any = ...) -> Any: ...
     def on_train_end(self, logs: Any = ...) -> Any: ...
@@ -804,8 +804,8 @@ class SelfCritical:
 class ShowCaptions(Any):
     images: Any
     cache: Any
-    output: Any
     search_options: Any
+    output: Any
     def __init__(
         self,
         captioned_images: Any,

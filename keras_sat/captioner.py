@@ -25,13 +25,12 @@ from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.model.trainer import Trainer
-from keras_sat.options import CaptionerOptions, readable_options, split_options, with_options
+from keras_sat.options import CaptionerOptions, split_options, with_options
 from keras_sat.search.generation import CaptionGenerator
 
 OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
 
 
-@readable_options(CaptionerOptions)
 class Captioner(CaptionGenerator, Trainer):
     """Show, Attend and Tell.
 
@@ -54,7 +53,7 @@ class Captioner(CaptionGenerator, Trainer):
         super().__init__(name=name, autocast=False)  # noise stays in float32; `features` casts what must be cast
         if not isinstance(vocabulary, (Vocabulary, list, tuple)):
             raise ValueError(f"Expected a Vocabulary or a list of words. Received: vocabulary={brief(vocabulary)}")
-        own, of_keras = split_options("Captioner", options, CaptionerOptions, beside=OF_KERAS)
+        own, of_keras = split_options("Captioner", options, CaptionerOptions, also=OF_KERAS)
         if "dtype" in of_keras:
             of_keras["dtype"] = resolved_dtype(of_keras["dtype"])
         self.options = options = CaptionerOptions(**own)
@@ -248,3 +247,11 @@ class Captioner(CaptionGenerator, Trainer):
             parts["encoder"] = self.encoder_model.weights
         named = {f"{part}/{i:03d}/{w.name}": w for part, weights in parts.items() for i, w in enumerate(weights)}
         return {**named, "baseline": self.baseline}
+
+
+def _reader(name):
+    return property(lambda self: self.option(name))
+
+
+for _name in CaptionerOptions.names():
+    setattr(Captioner, _name, _reader(_name))

@@ -641,7 +641,7 @@ def test_impossible_requests(eight, tmp_path):
         captioner.caption(eight[0][0].image_path)
     with pytest.raises(ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"):
         captioner.caption_features(features[:, :, :5])
-    with pytest.raises(ValueError, match=r"Expected batches, as make_batches.*Received: x of type"):
+    with pytest.raises(ValueError, match=r"Expected batches of make_batches.*Received: x of type"):
         captioner.fit(eight[0])
     with pytest.raises(ValueError, match=r"Received: validation_data of type list"):
         captioner.fit(make_batches(*eight), validation_data=eight[0])
@@ -694,7 +694,7 @@ def test_weights_of_another_model_are_rejected(eight, tmp_path):
 
 def test_an_adapted_captioner_keeps_all_trained_weights(eight):
     before = make_captioner(eight[1], feature_projection_dim=24)  # as long as the features are
-    with pytest.raises(ValueError, match="no place for adapter/000/kernel, adapter/001/bias"):
+    with pytest.raises(ValueError, match="with all trained weights.*feature_projection_dim=None"):
         before.adapted(feature_projection_dim=None)
 
 
@@ -729,9 +729,9 @@ def test_an_adapted_captioner_takes_its_encoder_along(tmp_path):
             np.testing.assert_array_equal(old.numpy(), new.numpy())
     own = Captioner(vocabulary, encoder=bn_encoder(), encoder_training=training, **SMALL)
     own.build(((None, 16, 16, 3), (None, None)))
-    with pytest.raises(ValueError, match=r"a keras.Model, was trained.*encoder_training='frozen'"):
+    with pytest.raises(ValueError, match=r"with all trained weights.*encoder_training='frozen'"):
         own.adapted(encoder_training="frozen")
-    with pytest.raises(ValueError, match=r"parts and sizes that it has: .* Received: hidden_dim=7 \(it is 24\)"):
+    with pytest.raises(ValueError, match=r"parts and sizes that it has.* Received: hidden_dim=7 \(it is 24\)"):
         before.adapted(hidden_dim=7)
 
 

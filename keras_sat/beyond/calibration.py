@@ -7,7 +7,6 @@ Source: expected calibration error: Naeini et al., 2015, Obtaining Well Calibrat
 Gain here: see `keras_sat.beyond.confidence`.
 """
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +16,7 @@ from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of
-from keras_sat.scoring.evaluate import are_too_many, training_photos
+from keras_sat.scoring.evaluate import check_training_photos
 
 FRACTION_NAMED = 2 / 3  # of the naming words
 FEWEST_PHOTOS = 100
@@ -97,22 +96,17 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
         show_progress: show progress on standard error.
     """
     images = [image for image in images if image.captions and (cache is None or image.image_id not in cache.unreadable)]
-    noted = {} if cache is None else cache.noted_of([image.image_id for image in images])
+    digests = {} if cache is None else cache.noted_of([image.image_id for image in images])
     if cache is None:
-        images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress, noted=noted)
-    if len(images) < FEWEST_PHOTOS:
-        raise ValueError(f"Expected at least {FEWEST_PHOTOS} photos with captions. Received: {len(images)} photos")
+        images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress, noted=digests)
+    if getattr(captioner, "captioners", None) is not None or len(images) < FEWEST_PHOTOS:
+        raise ValueError(
+            f"Expected a Captioner, and at least {FEWEST_PHOTOS} photos with captions that it was not trained on. "
+            f"Received: {type(captioner).__name__}, {len(images)} photos"
+        )
     if cache is not None:
         cache.reject_changed([image.image_id for image in images], [image.image_path for image in images])
-    known, alike = training_photos(captioner, images), training_photos(captioner, images, noted)
-    if known:
-        raise ValueError(
-            "Calibration needs photos that the captioner was not trained on: choose another split. "
-            f"Received: {len(known)} photos that it was trained on ({known[0]!r}, for example)"
-        )
-    if are_too_many(captioner, alike, images):
-        found = f"{len(alike)} of the {len(images)} photos look like training photos ({alike[0]!r}, for example)"
-        warnings.warn(f"{found}. If they are copies, the confidence will be too high.", stacklevel=2)
+    check_training_photos(captioner, images, digests, "for the calibration", "Choose another split.")
     clues, norms, are_right = _examples(captioner, images, cache, show_progress)
     fold, confidences = np.arange(len(images)) % NUM_FOLDS, np.zeros(len(images))
     for number in range(NUM_FOLDS):
