@@ -140,7 +140,7 @@ def test_ids_with_endings_and_the_numbers_of_coco(tmp_path):
     assert json.loads((tmp_path / "results.json").read_text()) == [{"image_id": 391895, "caption": "a man"}]
 
 
-def test_what_is_not_usual_is_noted(whole_training, images):
+def test_search_options_are_in_the_settings(whole_training, images):
     _, captioner = whole_training
     options = {"split": "train", "show_progress": False, "num_beams": 1}
     short = keras_sat.evaluate(captioner, images[:4], max_length=3, **options)
