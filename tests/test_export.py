@@ -81,7 +81,7 @@ def exported(tmp_path_factory):
     """The folder of exports of "scenes": number 1 searches with 3 beams and has a LiteRT file, number 2 is greedy."""
     folder, captioner = tmp_path_factory.mktemp("exports") / "exported", Captioner.from_pretrained("scenes")
     assert captioner.export(folder, BOTH) == folder / "1"
-    assert captioner.export(folder, num_beams=1, jpeg=False) == folder / "2"
+    assert captioner.export(folder, num_beams=1) == folder / "2"
     return folder
 
 
@@ -110,14 +110,13 @@ def test_the_captions_elsewhere_are_those_of_the_captioner(exported, scenes, tmp
 
 def test_it_is_what_tensorflow_serving_expects(exported):
     assert sorted(path.name for path in exported.iterdir()) == [".lock", "1", "2"]
-    with_beams, greedy = (tf.saved_model.load(exported / version) for version in ("1", "2"))
-    assert set(greedy.signatures) == {"serving_default"}
-    inputs = {name: one.structured_input_signature[1] for name, one in with_beams.signatures.items()}
+    loaded = tf.saved_model.load(exported / "1")
+    inputs = {name: one.structured_input_signature[1] for name, one in loaded.signatures.items()}
     assert inputs == {
         "serving_default": {"images": tf.TensorSpec((None, None, None, 3), tf.uint8, "images")},
         "serving_jpeg": {"image_bytes": tf.TensorSpec((None,), tf.string, "image_bytes")},
     }
-    for signature in with_beams.signatures.values():
+    for signature in loaded.signatures.values():
         outputs = {name: (spec.dtype, tuple(spec.shape)) for name, spec in signature.structured_outputs.items()}
         assert outputs == {
             "captions": (tf.string, (None,)),
@@ -201,7 +200,7 @@ CAPTIONERS = {
 @pytest.mark.slow
 def test_every_kind_of_captioner(name, tmp_path):
     captioner = CAPTIONERS[name]()
-    folder = captioner.export(tmp_path, BOTH if "own" in name else "tf_saved_model", num_beams=2, jpeg=False)
+    folder = captioner.export(tmp_path, BOTH if "own" in name else "tf_saved_model", num_beams=2)
     height, width = captioner.photo_sizes[0]
     photos = np.random.default_rng(1).integers(0, 256, (6, height, width, 3), dtype=np.uint8)
     loaded = tf.saved_model.load(folder)
@@ -240,7 +239,7 @@ def test_search_options_are_those_of_caption(tmp_path):
     captioner = built(encoder="tiny")
     photos = np.random.default_rng(1).integers(0, 256, (8, 64, 64, 3), dtype=np.uint8)
     options = {"num_beams": 4, "max_length": 6, "length_penalty": 1.0, "no_repeat_ngram": 1, "allow_unknown": True}
-    loaded = tf.saved_model.load(captioner.export(tmp_path, jpeg=False, **options))
+    loaded = tf.saved_model.load(captioner.export(tmp_path, **options))
     found = loaded.serve(photos)
     results = captioner.caption(photos, **options)
     assert [caption.decode() for caption in found["captions"].numpy()] == [result.caption for result in results]
@@ -256,7 +255,7 @@ def test_mixed_precision(tmp_path):
     finally:
         keras.config.set_dtype_policy("float32")
     photos = np.random.default_rng(1).integers(0, 256, (4, 64, 64, 3), dtype=np.uint8)
-    loaded = tf.saved_model.load(captioner.export(tmp_path, num_beams=1, jpeg=False))
+    loaded = tf.saved_model.load(captioner.export(tmp_path, num_beams=1))
     found = loaded.serve(photos)
     assert found["attention_weights"].dtype == tf.float32
     assert [caption.decode() for caption in found["captions"].numpy()] == [
@@ -273,9 +272,6 @@ def test_what_cannot_be_exported(tmp_path):
     captioner = Captioner(WORDS, encoder="tiny", **SMALL)
     with pytest.raises(ValueError, match="nothing to export"):
         captioner.export(tmp_path)
-    captioner.build(((None, 4, 6), (None, None)))
-    with pytest.raises(ValueError, match=r"makes features of shape \(64, 66\).*Received: feature_shape=\(4, 6\)"):
-        captioner.export(tmp_path)
     without_encoder = Captioner(WORDS, encoder=None, **SMALL)
     without_encoder.build(((None, 4, 6), (None, None)))
     with pytest.raises(ValueError, match="This captioner has no encoder: it can only be given features"):
@@ -286,11 +282,9 @@ def test_what_cannot_be_exported(tmp_path):
 @pytest.mark.parametrize(
     "folder, options, message",
     [
-        ("new", {"num_beams": 0}, "`num_beams` must be a whole number of at least 1. Received: num_beams=0"),
-        ("new", {"max_length": 10**9}, "`max_length` must be a whole number of at most 10000"),
-        ("new", {"format": "onnx"}, r"Expected one of: tf_saved_model, litert, or a list of them.*format=\['onnx'\]"),
-        ("v[2]", {}, r"TensorFlow reads \[ in a path as a pattern.*Received: directory=.*v\[2\]"),
-        ("x.tflite", {"format": "litert"}, "the file is called model.tflite"),
+        ("new", {"num_beams": 0}, "`num_beams` must be a whole number from 1 to .* Received: num_beams=0"),
+        ("new", {"max_length": 10**9}, "`max_length` must be a whole number from 1 to 10000"),
+        ("new", {"format": "onnx"}, "`format` must be one of: tf_saved_model, litert. Received: format='onnx'"),
         ("mine", {}, "holds nothing but exports: 1, 2 and so on. Received: directory=.*mine'"),
     ],
 )

@@ -91,13 +91,12 @@ def test_the_runtime_is_taken_from_an_npm_folder(npm, below):
 def test_an_npm_folder_that_is_not_whole_is_named(npm, tmp_path):
     npm = shutil.copytree(npm, tmp_path / "npm")
     (npm / "node_modules" / "@litertjs" / "core" / "wasm" / "litert_wasm_internal.wasm").unlink()
-    with pytest.raises(ValueError, match=r"litert_wasm_internal.wasm: this file of LiteRT.js .* is missing"):
+    with pytest.raises(OSError, match=r"litert_wasm_internal.wasm"):
         page_runtime.runtime_files(npm)
-    with pytest.raises(ValueError, match="npm install @litertjs/core"):
-        page_runtime.runtime_files(tmp_path / "nowhere")
     write_json(npm / "node_modules" / "@litertjs" / "core" / "package.json", {"version": "1.0.0"})
-    with pytest.raises(ValueError, match=rf"Expected LiteRT.js {page_runtime.VERSION}.* which has 1.0.0"):
-        page_runtime.runtime_files(npm)
+    for folder in (npm, tmp_path / "nowhere"):
+        with pytest.raises(ValueError, match=f"LiteRT.js {page_runtime.VERSION} is not in this folder"):
+            page_runtime.runtime_files(folder)
 
 
 def test_the_runtime_is_fetched_once_and_checked(tmp_path, monkeypatch):
@@ -123,7 +122,7 @@ def test_the_runtime_is_fetched_once_and_checked(tmp_path, monkeypatch):
     shutil.rmtree(tmp_path / "@litertjs")
     assert page_runtime.runtime_files(show_progress=False) == files
     monkeypatch.setitem(page_runtime.DIGESTS, "wasm-utils", "another")
-    with pytest.raises(ValueError, match="is not @litertjs/wasm-utils .* as npm has published it"):
+    with pytest.raises(ValueError, match="is not @litertjs/wasm-utils .* as npm published it"):
         page_runtime.runtime_files(show_progress=False)
     (kept,) = (tmp_path / "keras" / "keras_sat").glob("*.tgz")
     assert "core" in kept.name
@@ -169,8 +168,6 @@ def test_a_page_replaces_a_page_and_nothing_else(captioner, tmp_path, npm):
         (mine / "page.json").write_text(foreign)
         with pytest.raises(ValueError, match="A page needs a folder of its own, and 'page.json' is in this one"):
             write_page(captioner, mine, scenes=False, runtime=npm)
-    with pytest.raises(ValueError, match="this is a file"):
-        write_page(captioner, mine / "thesis.tex", scenes=False, runtime=npm)
     assert sorted(path.name for path in mine.iterdir()) == ["page.json", "thesis.tex"]
 
 
@@ -199,8 +196,6 @@ def test_other_files_in_the_folder_of_a_page_are_left_alone(page, captioner, tmp
     assert files_of(place).keys() == files_of(page).keys() | {".git/config", "CNAME"}
     assert link.is_symlink() and not (place / ".page-x").exists()
     assert json.loads((place / "page.json").read_text())["photo"]["name"] == "Second"
-    own = [path for path in page.rglob("*") if path.is_file() and path.name != ".lock"]
-    assert page_export.size_of_page(page) == sum(path.stat().st_size for path in own)
 
 
 def test_an_export_that_fails_leaves_a_page(page, captioner, tmp_path, npm, monkeypatch, quick):
@@ -236,8 +231,6 @@ def test_without_a_runtime_the_page_says_what_is_missing(captioner, tmp_path, np
     readme = (page / "runtime" / "README.txt").read_text()
     assert all(name in readme for name in page_runtime.FILES.values())
     page_export.add_runtime(page, npm)
-    with pytest.raises(ValueError, match="has its runtime already"):
-        page_export.add_runtime(page, npm)
     page_export.add_runtime(page)
     before = files_of(page)
     write_page(captioner, page, scenes=False, show_progress=False)  # no warning: the page keeps its runtime
@@ -422,11 +415,9 @@ def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
     command = ["export", "scenes", str(tmp_path / "page"), "--web", "--runtime", str(npm), "--num-beams", "2"]
     assert main(command) == 0
     assert written == [{"name": "scenes", "runtime": str(npm), "num_beams": 2}]
-    assert "bytes for any static host" in capsys.readouterr().out
+    assert "a page for any static host" in capsys.readouterr().out
     assert main(["app", str(tmp_path / "page"), "--no-browser"]) == 0
     assert len(written) == 1, "the page that is there is served"
-    assert main(["app", str(tmp_path / "page"), "--runtime", str(npm), "--no-browser"]) == 2
-    assert "has its runtime already" in capsys.readouterr().err
     assert main(["app", str(tmp_path / "page" / "index.html"), "--encoder-weights", "x"]) == 2
     assert "has its model already" in capsys.readouterr().err
     assert main(["app", "scenes", "--no-browser", "--runtime", str(npm)]) == 0
@@ -442,10 +433,8 @@ def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["export", "scenes", "page", "--web", "--tflite"], "leave out one of the two"),
-        (["export", "scenes", "page", "--runtime", "npm"], "pass --web too"),
         (["app", "scenes", "--port", "99999"], "cannot be served there"),
-        (["app", "scenes", "--runtime", "elsewhere"], "LiteRT.js is not in this folder"),
+        (["app", "scenes", "--runtime", "elsewhere"], "is not in this folder. Run `npm install"),
     ],
 )
 def test_bad_use_is_one_line(tmp_path, monkeypatch, capsys, command, message):

@@ -43,12 +43,12 @@ class Calibration:
 
     @property
     def separation(self) -> float:
-        """In which fraction of the pairs of a right and a wrong caption the right one has the greater confidence."""
+        """The fraction of pairs of a right and a wrong caption in which the right one has the greater confidence."""
         right, wrong = self.confidences[self.are_right, None], self.confidences[~self.are_right]
         return float(np.mean((right > wrong) + 0.5 * (right == wrong))) if right.size and wrong.size else 0.5
 
     def bins(self) -> list[dict]:
-        """Return for each tenth with photos: where it starts, how many photos, mean confidence, fraction right."""
+        """Return the start, number of photos, mean confidence and fraction right of each tenth with photos."""
         tenths = (self.confidences * NUM_BINS).astype(int).clip(0, NUM_BINS - 1)
         rows = []
         for tenth in np.unique(tenths).tolist():
@@ -75,9 +75,10 @@ class Calibration:
         return ax
 
     def __str__(self):
-        row = "\n{from:>8.1f}{photos:>9}{confidence:>12.2f}{right:>8.2f}"
-        return f"{'from':>8}{'photos':>9}{'confidence':>12}{'right':>8}" + (
-            f"{''.join(row.format(**figures) for figures in self.bins())}\n"
+        row = "{from:>8.1f}{photos:>9}{confidence:>12.2f}{right:>8.2f}\n"
+        return (
+            f"{'from':>8}{'photos':>9}{'confidence':>12}{'right':>8}\n"
+            f"{''.join(row.format(**figures) for figures in self.bins())}"
             f"{self.are_right.mean():.1%} of {len(self.are_right)} captions are right (2 of 3 naming words).\n"
             f"Expected calibration error: {self.expected_error:.3f}. The right one of a right and a wrong caption has "
             f"the greater confidence in {self.separation:.1%} of the pairs."
@@ -90,9 +91,9 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
     Args:
         captioner: Captioner, trained without these photos.
         images: list of CaptionedImage, at least 100.
-        cache: FeatureCache with their features; None reads and encodes the photos. Photos that it lists as unreadable
-            are left out.
-        skip_unreadable: without a cache, leave out photos that cannot be read, with a warning that counts them.
+        cache: FeatureCache with their features; None reads and encodes the photos. Unreadable photos in it are left
+            out.
+        skip_unreadable: without a cache, leave out unreadable photos, with a warning that counts them.
         show_progress: show progress on standard error.
     """
     images = [image for image in images if image.captions and (cache is None or image.image_id not in cache.unreadable)]

@@ -3,11 +3,10 @@
     DIRECTORY/1/saved_model.pb, variables/    for TensorFlow Serving and `tf.saved_model.load`
     DIRECTORY/1/model.tflite                  for LiteRT: greedy search, one photo of the encoder's size
     DIRECTORY/1/caption.py                    captions pictures with model.tflite, without TensorFlow
-    DIRECTORY/1/vocabulary.txt                one token per line; the line number, from 0, is its id
-    DIRECTORY/1/litert.json                   digests of model.tflite and vocabulary.txt, see `litert_folder`
+    DIRECTORY/1/vocabulary.txt, litert.json   see `litert_folder`
 
-Both hold the captioner's own search as a graph, from pixels on, the encoder included. The next export is DIRECTORY/2:
-TensorFlow Serving serves the highest number. The empty file .lock lets one process export at a time.
+Both hold encoder and search as a graph. The next export is DIRECTORY/2: TensorFlow Serving serves the highest number.
+The empty file .lock lets one process export at a time.
 """
 
 import shutil
@@ -20,42 +19,34 @@ from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
 from keras_sat.deploy.litert_folder import WORDS, words_as_text, write_litert
 from keras_sat.files.saving import reject_unbuilt
-from keras_sat.options import BeamSearchOptions, SearchOptions
+from keras_sat.options import BeamSearchOptions, SearchOptions, one_of
 
-FORMATS = ("tf_saved_model", "litert")
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
 
 
-def export(captioner, directory, formats, *, jpeg=True, **options):
+def export(captioner, directory, formats, **options):
     """Write a captioner for programs without keras_sat; return the path of the new folder, DIRECTORY/NUMBER.
 
     Args:
         captioner: Captioner.
-        directory: made if it is not there. An export never replaces another: the folder written is `directory`/1, or
-            the next number.
+        directory: of exports; it is made if necessary.
         formats: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which takes
             one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
-        jpeg: give the SavedModel a second signature, which takes JPEG or PNG files.
         **options: see `keras_sat.options.BeamSearchOptions`.
 
     Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any size:
-    they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and ignores the orientation that
-    a camera notes in its files, and transparency. Both give `captions` (photos,); `words` (photos, max_length), ""
-    after the last; `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos, max_length, rows,
-    columns); with a sentinel `from_photo` (photos, max_length). model.tflite gives `token_ids` (1, max_length), to be
-    looked up in vocabulary.txt, instead of words, and `word_probs` (1, max_length).
+    they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), JPEG or PNG files; it ignores
+    EXIF orientation and transparency. Both give `captions` (photos,); `words` (photos, max_length), padded with "";
+    `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos, max_length, rows, columns); with a
+    sentinel `from_photo` (photos, max_length). model.tflite gives `token_ids` and `word_probs` (1, max_length) instead
+    of words.
     """
-    formats = list(formats) if isinstance(formats, (list, tuple)) else [formats]
-    if not formats or not all(name in FORMATS for name in formats):
-        raise ValueError(f"Expected one of: {', '.join(FORMATS)}, or a list of them. Received: format={formats}")
+    formats = formats if isinstance(formats, (list, tuple)) else [formats]
+    for name in formats:
+        one_of("tf_saved_model", "litert").check("format", name)
     greedy, beams = search_arguments(captioner, **options)
     check_captioner(captioner, for_litert="litert" in formats)
     directory = Path(directory).expanduser()
-    if "[" in str(directory) and "tf_saved_model" in formats:
-        raise ValueError(
-            "TensorFlow reads [ in a path as a pattern and could not load the export. Choose another folder. "
-            f"Received: directory={str(directory)!r}"
-        )
     _next_version(directory)  # rejects any other folder before anything is written into it
     with exclusive_lock(directory / ".lock", f"is exporting into {directory}"):
         for leftover in directory.glob(".[0-9]*.part"):  # of an export that was killed
@@ -63,7 +54,7 @@ def export(captioner, directory, formats, *, jpeg=True, **options):
         folder = _next_version(directory)
         with whole_folder(folder) as temporary:
             if "tf_saved_model" in formats:
-                _write_saved_model(captioner, temporary, beams, jpeg)
+                _write_saved_model(captioner, temporary, beams)
             if "litert" in formats:
                 content = litert_file(captioner, greedy, beams, signatures=["serving_default"])
                 write_litert(temporary, content, captioner.vocabulary)
@@ -78,7 +69,7 @@ def search_arguments(captioner, **options):
 
     All beams are results, best first. The options are BeamSearchOptions; None takes the captioner's own.
     """
-    search = BeamSearchOptions.of("export", options, also=export.__kwdefaults__)
+    search = BeamSearchOptions.of("export", options)
 
     def arguments(beams):
         widths = {"num_beams": beams, "num_results": beams}
@@ -90,12 +81,7 @@ def search_arguments(captioner, **options):
 def check_captioner(captioner, *, for_litert):
     """Reject a captioner that cannot be exported."""
     reject_unbuilt(captioner, "export")
-    _, rows, columns, feature_dim = captioner.encoder_model.output_shape
-    if captioner.feature_shape != (rows * columns, feature_dim):
-        raise ValueError(
-            f"The encoder makes features of shape {(rows * columns, feature_dim)}, but the captioner was built for "
-            f"others: it can only be given features. Received: feature_shape={captioner.feature_shape}"
-        )
+    _ = captioner.encoder_model  # a captioner without one says so
     dtype = captioner.decoder.compute_dtype
     if for_litert and dtype != "float32":
         raise ValueError(
@@ -105,12 +91,7 @@ def check_captioner(captioner, *, for_litert):
 
 
 def _next_version(directory):
-    """Return the path of the first number that is not taken in a folder of exports."""
-    if directory.is_file() or directory.suffix in (".tflite", ".keras", ".h5"):
-        raise ValueError(
-            "Expected the name of a folder, in which the file is called model.tflite. "
-            f"Received: directory={str(directory)!r}"
-        )
+    """Return the path of the next number in a folder of exports."""
     versions = [0]
     for path in directory.iterdir() if directory.exists() else ():
         if path.name.isdecimal() and path.is_dir():
@@ -172,7 +153,7 @@ def _decoded(content, size):
     return tf.switch_case(tf.reduce_sum(tf.cast(times >= [2, 4, 8], tf.int32)), [at(1), at(2), at(4), at(8)])
 
 
-def _write_saved_model(captioner, directory, search, jpeg):
+def _write_saved_model(captioner, directory, search):
     size = captioner.photo_sizes[0]
     tokens = tf.constant(captioner.vocabulary.tokens)
 
@@ -191,14 +172,15 @@ def _write_saved_model(captioner, directory, search, jpeg):
     def serve(images):
         return shared(_stretched(images, size))
 
+    def photo_of(content):
+        return _stretched(_decoded(content, size)[None], size)[0]
+
     def serve_jpeg(image_bytes):
-        def seen(content):
-            return _stretched(_decoded(content, size)[None], size)[0]
+        return shared(tf.map_fn(photo_of, image_bytes, fn_output_signature=tf.TensorSpec((*size, 3), tf.uint8)))
 
-        return shared(tf.map_fn(seen, image_bytes, fn_output_signature=tf.TensorSpec((*size, 3), tf.uint8)))
-
-    signatures = {"serving_default": as_function(serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images"))}
-    if jpeg:
-        signatures["serving_jpeg"] = as_function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes"))
+    signatures = {
+        "serving_default": as_function(serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images")),
+        "serving_jpeg": as_function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes")),
+    }
     with without_fast_twins():
         save(directory, signatures)

@@ -1,4 +1,4 @@
-"""A captioner as a page: a folder that any static host can serve, with nothing behind it.
+"""A captioner as a page: a folder for any static host.
 
     DIRECTORY/index.html, *.js, *.css    the page
     DIRECTORY/page.json                  which captioners it shows
@@ -55,8 +55,7 @@ def write_page(
 
     Args:
         captioner: Captioner.
-        directory: made if it is not there. A page in it is replaced, and other files are left alone. A folder with
-            files and no page is rejected.
+        directory: made if necessary. A page in it is replaced. A folder with files and no page is rejected.
         name: of the captioner, for readers.
         scenes: put the playground of drawn scenes on the page too.
         precision: of the weights: "float32", or "int8", which rounds them, see `keras_sat.deploy.litert_weights`.
@@ -77,11 +76,7 @@ def write_page(
         if runtime is not None:
             raise
         if not _has_runtime(directory):
-            warnings.warn(
-                f"The page lacks LiteRT.js, which runs the network in a browser: {error} `keras-sat app` puts it into "
-                f"the page when it can be fetched, and {directory / 'runtime' / 'README.txt'} names the files.",
-                stacklevel=2,
-            )
+            warnings.warn(f"The page lacks LiteRT.js, which runs the network in a browser. {error}", stacklevel=2)
     playground = [{"folder": bundled, "label": label} for bundled, label in SCENES.items() if scenes]
     page = {"photo": {"folder": PHOTO, "name": name}, "scenes": playground, "about": ABOUT}
     with exclusive_lock(directory / LOCK, f"is writing the page {directory}"):
@@ -89,26 +84,18 @@ def write_page(
             shutil.rmtree(leftover, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=directory, prefix=TEMPORARY) as temporary:
             fresh = Path(temporary)
-            _write_captioner(captioner, fresh / PHOTO, name, search, precision)
+            _write_captioner(captioner, fresh / PHOTO, search, precision)
             write_whole(fresh / PHOTO / "caption.py", CAPTION_SCRIPT.read_bytes())
             for bundled in playground:
                 of_scenes = type(captioner).from_pretrained(bundled["folder"])
-                greedy = {**search, "num_beams": 1}
-                _write_captioner(of_scenes, fresh / bundled["folder"], bundled["label"], greedy, precision)
+                _write_captioner(of_scenes, fresh / bundled["folder"], {**search, "num_beams": 1}, precision)
             _write_files(fresh, files)
             write_json(directory / MARK, page)  # first: if this is killed, the next export replaces the folder's page
-            for path in sorted(path for path in fresh.rglob("*") if path.is_file()):
+            for path in filter(Path.is_file, fresh.rglob("*")):
                 target = directory / path.relative_to(fresh)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(path, target)
     return directory
-
-
-def size_of_page(directory):
-    """Return the bytes of the files in the folder of a page, hidden ones left out."""
-    paths = [path.relative_to(directory) for path in Path(directory).rglob("*") if path.is_file()]
-    shown = [path for path in paths if not any(part.startswith(".") for part in path.parts)]
-    return sum((directory / path).stat().st_size for path in shown)
 
 
 def is_page(directory):
@@ -119,29 +106,23 @@ def is_page(directory):
     return False
 
 
-def add_runtime(directory, runtime=None, *, show_progress=True):
-    """Put LiteRT.js into a page that lacks it.
-
-    Args:
-        directory: the folder of the page.
-        runtime, show_progress: see `runtime_files`.
-    """
-    if _has_runtime(directory):
-        if runtime is not None:
-            raise ValueError(f"This page has its runtime already. Received: runtime={str(runtime)!r}")
-        return
-    for name, content in runtime_files(runtime, show_progress=show_progress).items():
-        write_whole(directory / "runtime" / name, content)
+def add_runtime(directory, runtime=None):
+    """Put LiteRT.js into a page that lacks it, or another copy, `runtime`; see `runtime_files`."""
+    if runtime is not None or not _has_runtime(directory):
+        _write_runtime(directory, runtime_files(runtime))
 
 
 def _has_runtime(directory):
     return all((directory / "runtime" / name).is_file() for name in FILES.values())
 
 
+def _write_runtime(directory, files):
+    for name, content in {"README.txt": README, **files}.items():
+        write_whole(directory / "runtime" / name, content)
+
+
 def _reject_foreign(directory):
-    if directory.is_file():
-        raise ValueError(f"Expected the name of a folder, and this is a file. Received: directory={str(directory)!r}")
-    if not directory.is_dir() or is_page(directory):
+    if not directory.exists() or is_page(directory):
         return
     others = [path.name for path in directory.iterdir() if path.name != LOCK and not path.name.startswith(TEMPORARY)]
     if others:
@@ -151,16 +132,14 @@ def _reject_foreign(directory):
         )
 
 
-def _write_captioner(captioner, folder, name, search, precision):
+def _write_captioner(captioner, folder, search, precision):
     greedy, beams = search_arguments(captioner, **search)
-    folder.mkdir()
     content = litert_file(captioner, greedy, beams)
     write_litert(folder, rounded(content) if precision == "int8" else content, captioner.vocabulary, packed=True)
     settings = {
-        "name": name,
-        "photo_size": list(captioner.photo_sizes[0]),
-        "feature_shape": list(captioner.feature_shape),
-        "grid": list(captioner.rows_and_columns()),
+        "photo_size": captioner.photo_sizes[0],
+        "feature_shape": captioner.feature_shape,
+        "grid": captioner.rows_and_columns(),
         "max_length": greedy["max_length"],
     }
     write_json(folder / "model.json", settings)
@@ -168,9 +147,8 @@ def _write_captioner(captioner, folder, name, search, precision):
 
 def _write_files(folder, runtime):
     """Write the page itself with LiteRT.js, and what it shares with Python: the player, and the looks of scenes."""
-    for path in sorted(PAGE.iterdir()):
-        if path.suffix in (".js", ".css"):
-            write_whole(folder / path.name, path.read_bytes())
+    for path in PAGE.glob("*.*s"):  # .js and .css
+        write_whole(folder / path.name, path.read_bytes())
     write_whole(folder / "player.js", f"{template_part('script').strip()}\n\nexport {{ fillPlayer, startPlayer }};\n")
     looks = {"COLOURS": COLOURS, "SHAPES": SHAPES, "SIDE": SIDE}
     looks["SIZES"] = {name: round(SIDE * share) for name, share in SIZES.items()}
@@ -182,6 +160,4 @@ def _write_files(folder, runtime):
     )  # the script sets it; the page's policy allows no such attribute
     write_whole(folder / "index.html", fill((PAGE / "index.html").read_text(encoding="utf-8"), {"figure": figure}))
     write_whole(folder / "WEIGHTS_LICENSE.txt", WEIGHTS_LICENSE.read_bytes())
-    write_whole(folder / "runtime" / "README.txt", README)
-    for name, content in runtime.items():
-        write_whole(folder / "runtime" / name, content)
+    _write_runtime(folder, runtime)

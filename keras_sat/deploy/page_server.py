@@ -13,12 +13,7 @@ import webbrowser
 from pathlib import Path
 
 TYPES = {".wasm": "application/wasm", ".js": "text/javascript", ".gz": "application/gzip", ".json": "application/json"}
-THIS_COMPUTER = ("127.0.0.1", "::1", "localhost")
-EVERYWHERE = {
-    "": "127.0.0.1",
-    "0.0.0.0": "127.0.0.1",
-    "::": "::1",
-}  # and the address that this computer's browser opens
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # of the addresses that other computers reach too
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -38,16 +33,14 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
     def send_head(self):
         if not self._is_asked_for_by_name():
-            self.send_error(403)
-            return None
+            return self.send_error(403)
         with contextlib.suppress(ValueError):  # not an address, or no name that a file can have: NUL, half a surrogate
             if self._is_public(self.translate_path(self.path)):
                 return super().send_head()
-        self.send_error(404)
-        return None
+        return self.send_error(404)
 
     def _is_public(self, path):
-        """Return False for a file that is hidden, missing, or outside the folder, behind a link."""
+        """Return False for a file that is hidden, missing, or outside the folder, where a link may lead."""
         path = os.path.join(path, "index.html") if os.path.isdir(path) else path
         path, folder = Path(os.path.realpath(path)), Path(os.path.realpath(self.directory))
         if not os.path.isfile(path) or not path.is_relative_to(folder):
@@ -55,11 +48,11 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         return not any(part.startswith(".") for part in path.relative_to(folder).parts)
 
     def _is_asked_for_by_name(self):
-        """Return False where a foreign page asks, whose name resolves to this computer (DNS rebinding)."""
+        """Return False for a foreign page whose host name resolves to this computer (DNS rebinding)."""
         address = self.server.server_address[0]
         if not ipaddress.ip_address(address).is_loopback:
             return True
-        names = "|".join(re.escape(f"[{name}]" if ":" in name else name) for name in (address, *THIS_COMPUTER))
+        names = "|".join(map(re.escape, (address, f"[{address}]", "127.0.0.1", "[::1]", "localhost")))
         return re.fullmatch(rf"(?:{names})(?::[0-9]{{1,5}})?", self.headers.get("Host", ""), re.IGNORECASE) is not None
 
     def end_headers(self):
@@ -76,35 +69,26 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
 
 def page_server(directory, host="127.0.0.1", port=0):
-    """Return a server of a folder that is bound to an address, and does not serve yet.
-
-    Args:
-        directory: the folder.
-        host: the address to listen on. Only this computer can reach the default.
-        port: 0 takes one that is free.
-    """
+    """Return a server of a folder, bound to an address; `serve` starts it. Port 0 takes a free one."""
     try:
         return _Server((host, port), functools.partial(_Handler, directory=str(directory)))
-    except (OSError, OverflowError) as error:  # the second for a number that is no port
+    except (OSError, OverflowError) as error:  # the second for a port above 65535
         raise ValueError(
             f"The page cannot be served there ({getattr(error, 'strerror', None) or error}). Choose another address "
-            f"or port: ports are 1 to 65535, and 0 takes one that is free. Received: host={host!r}, port={port}"
+            f"or port; 0 takes a free one. Received: host={host!r}, port={port}"
         ) from None
 
 
 def serve(server, *, open_browser=True):
     """Print the address, and serve until Ctrl-C."""
     host, port = server.server_address[:2]
-    own = EVERYWHERE.get(host, host)
+    own = LOOPBACK.get(host, host)
     address = f"http://{f'[{own}]' if ':' in own else own}:{port}/"
     print(f"{address} (Ctrl-C ends it)", flush=True)
-    if host in EVERYWHERE:
+    if host in LOOPBACK:
         print(f"http://{socket.gethostname()}:{port}/ for other computers", flush=True)
     if open_browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-    try:
+    with contextlib.suppress(KeyboardInterrupt), server:
         server.serve_forever()
-    except KeyboardInterrupt:
-        print("ended", file=sys.stderr)
-    finally:
-        server.server_close()
+    print("ended", file=sys.stderr)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_utils.atomic_files import read_json
 from data_utils.captions import image_id_of, reject_long_caption, tokenise
-from data_utils.datasets.phrase_boxes import boxes_of
+from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.foreign_text import brief
 from data_utils.images import readable_photos
@@ -107,7 +107,7 @@ def evaluate(
     num_seen = check_training_photos(captioner, images, digests, f"in {split!r}", way_out, is_allowed=is_allowed)
     if split != "train":
         _warn_of_copies(images, [image for image in every if image.split == "train"], split, digests)
-    boxes = None if boxes is None else boxes_of(boxes, images)
+    boxes = None if boxes is None else read_boxes(boxes, images)
     rows = _rows_beside(beside, data, images)
     options = {name: getattr(captioner, name, 0) for name in ("length_penalty", "no_repeat_ngram")}
     options |= {name: value for name, value in search.to_dict().items() if value is not None}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from data_utils.captions import tokenise
-from data_utils.datasets.phrase_boxes import covered_share
+from data_utils.datasets.phrase_boxes import covered_fraction
 from data_utils.progress import Progress
 from keras_sat.scoring.grounding import FIGURES, figures_of_map, table_of
 from keras_sat.scoring.scores import Score
@@ -101,7 +101,7 @@ def _last_content_word(words, phrase):
 
 def _add(sums, attention_map, boxes):
     """Add the figures of a map to the sums (2, 7) of its photo."""
-    covered = covered_share(boxes, attention_map.shape)
+    covered = covered_fraction(boxes, attention_map.shape)
     figures = [1.0, *figures_of_map(np.asarray(attention_map, float), covered)]
     sums[: 2 if covered.mean() < SMALL else 1] += figures
 
