@@ -110,10 +110,11 @@ def _photo(number, name, display, references, scores):
     keys = "".join(f' data-{key}="{value:.6f}"' for key, value in {"order": number, **scores}.items())
     shown = [confidence_in_words(of) if key == CONFIDENCE else named(key, of) for key, of in scores.items()]
     listed = "".join(f"<li>{escaped(reference)}</li>" for reference in references)
+    listed = f'<ul aria-label="What people wrote">{listed}</ul>' if references else ""
     return f"""<article{keys}>
 <h2>{escaped(name)}</h2>
 <p class="sat-scores">{", ".join(shown)}</p>
 <p class="sat-waiting">{escaped(" ".join(display.words))}</p>
-<ul aria-label="What people wrote">{listed}</ul>
+{listed}
 <script type="application/json">{as_json(data)}</script>
 </article>"""
