@@ -28,8 +28,7 @@ from keras_sat.deploy.litert_weights import rounded
 from keras_sat.deploy.page_runtime import FILES, README, runtime_files
 from keras_sat.files.model_folder import WEIGHTS_LICENSE
 from keras_sat.options import one_of
-from keras_sat.pictures.gallery import EMPTY_FIGURE
-from keras_sat.pictures.player import fill, template_part
+from keras_sat.pictures.player import empty_figure, fill, template_part
 
 PAGE = Path(__file__).parent / "page"
 MARK, PHOTO, LOCK, TEMPORARY = "page.json", "photo", ".lock", ".page-"
@@ -156,8 +155,9 @@ def _write_files(folder, runtime):
     exports = [f"export const {name} = {json.dumps(value)};\n" for name, value in looks.items()]
     write_whole(folder / "looks.js", "".join(exports))
     write_whole(folder / "player.css", template_part("style").strip() + "\n")
-    figure = fill(template_part("figure"), EMPTY_FIGURE)
-    figure = figure.replace(' style="--aspect: "', "")  # the script sets it; the page's policy allows no such attribute
+    figure = empty_figure().replace(
+        ' style="--aspect: "', ""
+    )  # the script sets it; the page's policy allows no such attribute
     write_whole(folder / "index.html", fill((PAGE / "index.html").read_text(encoding="utf-8"), {"figure": figure}))
     write_whole(folder / "WEIGHTS_LICENSE.txt", WEIGHTS_LICENSE.read_bytes())
     _write_runtime(folder, runtime)
