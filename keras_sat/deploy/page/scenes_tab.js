@@ -22,10 +22,9 @@ export function startScenesTab(find, view, captioners, count) {
   let chosen = 0, isWanted = false, isRunning = false, dragged = null;
 
   const shown = captioners.map(([label, captioner]) => {
-    const sentence = element("dd"), place = element("section", {}, element("h2", { textContent: label }));
-    find('[data-role="sentences"]').append(element("dt", { textContent: label }), sentence);
+    const place = element("section", {}, element("h2", { textContent: label }));
     find('[data-role="compared"]').append(place);
-    return { captioner, sentence, player: new LivePlayer(place, scene.canvas, label) };
+    return { captioner, player: new LivePlayer(place, scene.canvas, label) };
   });
 
   // Draw the scene now; the captioners follow as fast as they can.
@@ -50,10 +49,7 @@ export function startScenesTab(find, view, captioners, count) {
         isWanted = false;
         const pixels = scene.pixels();
         const results = await Promise.all(shown.map(({ captioner }) => captioner.caption(pixels)));
-        results.forEach((result, i) => {
-          shown[i].player.show(result);
-          shown[i].sentence.textContent = result.words.join(" ");
-        });
+        results.forEach((result, i) => shown[i].player.show(result));
         view.set({ caption: results[0].words.join(" ") });
         view.announce(`${help.textContent} ${view.caption}`);
         count();
@@ -100,33 +96,25 @@ export function startScenesTab(find, view, captioners, count) {
   }
 
   const actions = {
-    add() {
-      chosen = scene.add() - 1;
-    },
-    remove() {
-      scene.shapes.splice(chosen, 1);
-      chosen = 0;
-    },
+    add: () => scene.add(),
+    remove: () => scene.shapes.splice(chosen, 1),
     another() {
       scene.shapes = [];
       scene.add();
       scene.add();
-      chosen = 0;
     },
   };
   for (const [name, action] of Object.entries(actions)) {
     find(`[data-action="${name}"]`).addEventListener("click", () => {
       action();
+      chosen = scene.shapes.length - 1;
       changed();
     });
   }
 
   // === Pointer and keyboard ===
 
-  function placeOf(event) {
-    const { left, top, width, height } = canvas.getBoundingClientRect();
-    return [((event.clientX - left) / width) * SIDE, ((event.clientY - top) / height) * SIDE];
-  }
+  const placeOf = (event) => [event.offsetX, event.offsetY].map((x) => (x / canvas.clientWidth) * SIDE);
 
   canvas.addEventListener("pointerdown", (event) => {
     const [x, y] = placeOf(event), number = scene.at(x, y);
