@@ -258,7 +258,7 @@ def test_mixed_precision(tmp_path):
     assert [caption.decode() for caption in found["captions"].numpy()] == [
         result.caption for result in captioner.caption(photos, num_beams=1)
     ]
-    with pytest.raises(ValueError, match="LiteRT computes in float32.*computes in bfloat16"):
+    with pytest.raises(ValueError, match="LiteRT computes in float32.*Received: bfloat16"):
         captioner.export(tmp_path, "litert")
 
 

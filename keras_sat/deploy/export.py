@@ -76,10 +76,7 @@ def check_captioner(captioner, *, for_litert):
     _ = captioner.encoder_model  # a captioner without one says so
     dtype = captioner.decoder.compute_dtype
     if for_litert and dtype != "float32":
-        raise ValueError(
-            "LiteRT computes in float32. Save the captioner and load it in a program that keeps Keras' default dtype "
-            f"policy: its weights are float32. Received: a captioner that computes in {dtype}"
-        )
+        raise ValueError(f"LiteRT computes in float32: load the captioner under that dtype policy. Received: {dtype}")
 
 
 def _next_version(directory):

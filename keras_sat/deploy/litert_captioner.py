@@ -172,8 +172,8 @@ class LiteRTCaptioner:
                 yield
             except (RuntimeError, ValueError, LookupError, TypeError) as error:
                 raise LiteRTError(
-                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). Export the captioner again "
-                    "with this version of keras_sat, or remove the folder if it is in KERAS_HOME."
+                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). Export the captioner again, or "
+                    "remove the folder if it is in KERAS_HOME."
                 ) from None
 
     def caption(self, images: Any, *, recursive: bool = False) -> Any:

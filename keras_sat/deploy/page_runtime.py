@@ -15,7 +15,6 @@ from data_utils.downloads import fetch
 from keras_sat.weight_paths import keras_home
 
 VERSION = "2.5.3"
-REGISTRY = "https://registry.npmjs.org"
 # npm's own digests of the two packages, sha512 as base64.
 DIGESTS = {
     "core": "PlGmbMOq9WitX7FO0jhbdJw9GthatsyuCQXjTt/wJZo0FLaw48q4tz8IwqgqCIkviYGr9OFDL1kCnN4nzWoyJQ==",
@@ -51,7 +50,7 @@ def _installed(folder):
 
 
 def _fetched():
-    registry = os.environ.get("NPM_CONFIG_REGISTRY", REGISTRY).rstrip("/")
+    registry = os.environ.get("NPM_CONFIG_REGISTRY", "https://registry.npmjs.org").rstrip("/")
     files = {}
     for package, digest in DIGESTS.items():
         archive = keras_home() / "keras_sat" / f"litertjs-{package}-{VERSION}.tgz"

@@ -10,7 +10,6 @@ const FIRST = [
   { shape: "circle", colour: "red", size: "big", left: 9, top: 21 },
   { shape: "square", colour: "green", size: "big", left: 38, top: 23 },
 ];
-const MESSAGE = "Point at a word to see where the model looked for it.";
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const LOOKS = { shape: SHAPES, colour: Object.keys(COLOURS), size: Object.keys(SIZES) };
 
@@ -55,7 +54,7 @@ export function startScenesTab(find, view, captioners, count) {
         count();
         if (isWanted) await new Promise(requestAnimationFrame);
       }
-      view.set({ state: "done", message: MESSAGE });
+      view.set({ state: "done", message: "Point at a word to see where the model looked for it." });
     } catch (error) {
       view.fail(error);
     }
