@@ -11,9 +11,9 @@ import warnings
 
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.checks import STOPPED_EARLY
+from keras_sat.command_line import commands
 from keras_sat.command_line.arguments import build_parser
-from keras_sat.command_line.commands import COMMANDS
-from keras_sat.command_line.messages import ctrl_c_noted, is_ctrl_c, say_what_is_kept, say_what_is_wrong, show_warning
+from keras_sat.command_line.messages import recorded_ctrl_c, say_error, say_stopped, show_warning
 
 
 def main(argv=None):
@@ -25,20 +25,20 @@ def main(argv=None):
     for stream in (sys.stdout, sys.stderr):  # a console without a letter must not end a training
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    with ctrl_c_noted() as pressed:
+    with recorded_ctrl_c() as pressed:
         try:
             os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever Keras' own settings say
             if command != "caption":  # which imports it where it needs it
                 import_tensorflow()
             if pressed:
                 raise KeyboardInterrupt  # an import has swallowed it
-            COMMANDS[command](**arguments)
+            getattr(commands, f"run_{command}")(**arguments)
         except KeyboardInterrupt as stop:
-            return say_what_is_kept(command, str(stop))
+            return say_stopped(command, str(stop))
         except Exception as error:
-            if is_ctrl_c(error, pressed):
-                return say_what_is_kept(command)
-            return say_what_is_wrong(command, error)
+            if pressed and not isinstance(error, (ValueError, OSError)):  # TensorFlow and imports raise another one
+                return say_stopped(command)
+            return say_error(command, error)
     return 0
 
 

@@ -20,7 +20,10 @@ class ArgumentError(ValueError):
 
     def __init__(self, problem="", *, expected="", way_out="", **received):
         self.problem, self.expected, self.way_out, self.received = problem, expected, way_out, received
-        super().__init__(self.text({}))
+        super().__init__(problem)
+
+    def __str__(self):
+        return self.text({})
 
     def text(self, names):
         """Return the message; `names` is a dict from arguments to the names to show for them."""
@@ -38,9 +41,8 @@ def argument_called(name, shown):
     try:
         yield
     except ArgumentError as error:
-        received = {shown if key == name else key: value for key, value in error.received.items()}
-        fields = {"expected": error.expected, "way_out": error.way_out}
-        raise ArgumentError(error.problem, **fields, **received) from None
+        error.received = {shown if key == name else key: value for key, value in error.received.items()}
+        raise
 
 
 def near_name(name, known):
@@ -49,36 +51,14 @@ def near_name(name, known):
     return f" Did you mean {near[0]}?" if near else ""
 
 
-def check_axes(ax):
-    """Raise ValueError for anything but matplotlib axes, or an array of them."""
-    import numpy as np
-    from matplotlib.axes import Axes
-
-    for panel in np.asarray(ax, dtype=object).ravel():
-        if not isinstance(panel, Axes):
-            raise ValueError(
-                "Expected matplotlib axes, as plt.subplots() returns them, or None for a new figure. "
-                f"Received: ax with {panel!r}"
-            )
-
-
-def check_list_of_results(results):
-    """Raise ValueError for one CaptionResult where a list of them is expected."""
-    if hasattr(results, "attention_weights"):
-        raise ValueError(
-            f"Expected a list of CaptionResult: put the one into [ ]. Received: one {type(results).__name__}"
-        )
-
-
 def check_no_keras_distribution():
     """Raise ValueError for Keras' own distributions, which do nothing on TensorFlow."""
     import keras
 
-    if keras.distribution.distribution() is not None:
+    if (found := keras.distribution.distribution()) is not None:
         raise ValueError(
-            "On TensorFlow, Keras' own distributions do nothing: the training would be on one device. Call "
-            "keras.distribution.set_distribution(None), and pass keras_sat.fit a tf.distribute.MirroredStrategy() as "
-            f"`strategy`. Received: keras.distribution.distribution()={keras.distribution.distribution()!r}"
+            "Keras' own distributions do nothing on TensorFlow. Pass one of tf.distribute to keras_sat.fit, and call "
+            f"keras.distribution.set_distribution(None). Received: {found!r}"
         )
 
 
@@ -88,10 +68,7 @@ def check_strategy_of_fit(strategy):
 
     check_no_keras_distribution()
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        raise ValueError(
-            "Keras' `fit` does not work on several hosts: use keras_sat.fit(..., strategy=strategy), or "
-            f"keras_sat.training.distributed.Cluster(strategy).fit. Received: strategy={strategy!r}"
-        )
+        raise ValueError(f"Keras' `fit` does not work on several hosts: use keras_sat.fit. Received: {strategy!r}")
 
 
 def check_batches(name, batches):
@@ -99,7 +76,4 @@ def check_batches(name, batches):
     import numpy as np
 
     if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
-        raise ValueError(
-            "Expected batches, as make_batches(images, vocabulary, ...) makes them. "
-            f"Received: {name} of type {type(batches).__name__}"
-        )
+        raise ValueError(f"Expected batches of make_batches. Received: {name} of type {type(batches).__name__}")

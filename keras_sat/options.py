@@ -55,7 +55,7 @@ class Bound:
     """The values that an option may have.
 
     Attributes:
-        expected: what a message expects, such as "above 0", or a function of the value that returns it.
+        expected: what a message expects, such as "above 0", or a function that returns it.
         is_valid: function of a value.
         kind: how the command line reads a word: int, float, str or bool; None: there is no flag.
         choices: the words that the command line offers; () where any may be valid.
@@ -70,24 +70,17 @@ class Bound:
 
     def check(self, name, value):
         """Raise an ArgumentError for a value that is not valid."""
-        if (value is None and self.takes_none) or self.is_valid(value):
-            return
-        raise ArgumentError(
-            expected=self.expected(value) if callable(self.expected) else self.expected, **{name: value}
-        )
+        if not ((value is None and self.takes_none) or self.is_valid(value)):
+            raise ArgumentError(expected=self.expected() if callable(self.expected) else self.expected, **{name: value})
 
 
 def count(least=1, most=MOST):
     """A whole number from `least` to `most`."""
 
-    def expected(value):
-        is_above = isinstance(value, numbers.Integral) and value > most
-        return f"a whole number of {f'at most {most}' if is_above else f'at least {least}'}"
-
     def is_valid(value):
         return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= value <= most
 
-    return Bound(expected, is_valid, int)
+    return Bound(f"a whole number from {least} to {most}", is_valid, int)
 
 
 def _number(expected, is_within):
@@ -116,8 +109,11 @@ def one_of(*choices):
     )
 
 
-def name_in(module, registry, listed):
-    """A name in a dict of a module of `keras_sat.model`, which is imported only for names that are not `listed`."""
+def name_in(module, registry, listed, *others):
+    """A name in a dict of a module of `keras_sat.model`, which is imported only for names that are not `listed`.
+
+    `others` says what else is valid: see `an_encoder`.
+    """
 
     def names():
         return getattr(importlib.import_module(f"keras_sat.model.{module}"), registry)
@@ -125,26 +121,21 @@ def name_in(module, registry, listed):
     def is_valid(value):
         return isinstance(value, str) and (value in listed or value in names())
 
-    return Bound(lambda value: f"one of: {', '.join(names())}", is_valid, str, listed)
+    return Bound(lambda: ", or ".join([f"one of: {', '.join(names())}", *others]), is_valid, str, listed)
 
 
 def an_encoder():
     """The name of an encoder, a keras.Model, or None."""
-    named = name_in("encoders", "ENCODERS", ENCODER_NAMES)
+    named = name_in("encoders", "ENCODERS", ENCODER_NAMES, "a keras.Model", "None")
 
     def is_valid(value):
-        return named.is_valid(value) if isinstance(value, str) else _is_keras_model(value)
+        if isinstance(value, str):
+            return named.is_valid(value)
+        import keras
 
-    def expected(value):
-        return f"{named.expected(value)}, or a keras.Model, or None"
+        return isinstance(value, keras.Model)
 
-    return Bound(expected, is_valid, str, ENCODER_NAMES, takes_none=True)
-
-
-def _is_keras_model(value):
-    import keras
-
-    return isinstance(value, keras.Model)
+    return dataclasses.replace(named, is_valid=is_valid)
 
 
 def unchecked(kind=None, *choices):
@@ -159,8 +150,11 @@ def optional(bound):
 
 # === Options ===
 
+_LONGER = "above 0 favours longer captions"
+_NO_REPEAT = "no n-gram of this length occurs twice; 0: no limit; try 3"
 
-def option(kind, default, help, bound, *, none="", none_is_unset=False):
+
+def option(kind, default, help, bound, none="", unset=False):
     """Return a field of Options.
 
     Args:
@@ -168,12 +162,11 @@ def option(kind, default, help, bound, *, none="", none_is_unset=False):
         default: of the option.
         help: its meaning, in a line.
         bound: Bound.
-        none: the meaning of None, in a few words.
-        none_is_unset: whether None, given to `fit`, leaves the option to presets and defaults. It does so too where the
-            bound does not take None.
+        none: the meaning of None, in a few words; "": None is not valid.
+        unset: whether None, given to `fit`, leaves the option to presets and defaults; it always does if not valid.
     """
-    unset = none_is_unset or not bound.takes_none
-    metadata = {"kind": kind, "help": help, "bound": bound, "none": none, "none_is_unset": unset}
+    bound = optional(bound) if none else bound
+    metadata = {"kind": kind, "help": help, "bound": bound, "none": none, "none_is_unset": unset or not none}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -258,39 +251,29 @@ class DecoderOptions(Options):
 class CaptionerOptions(DecoderOptions):
     """Options of Captioner, including those of its decoder."""
 
-    encoder: Any = of_encoder(
-        "vgg16", "from photos to a grid of features", an_encoder(), none="only features are given", none_is_unset=True
-    )
-    encoder_layer: str = of_encoder(
-        None, "the layer whose grid is used", unchecked(str), none="the encoder's default", none_is_unset=True
-    )
+    encoder: Any = of_encoder("vgg16", "from photos to a grid of features", an_encoder(), none="no encoder", unset=True)
+    encoder_layer: str = of_encoder(None, "layer whose grid is used", unchecked(str), none="its default", unset=True)
     encoder_weights: Any = of_encoder(
         "imagenet", 'a file, or "bundled": those of the bundled captioner', unchecked(str), none="random weights"
     )
     encoder_training: str = architecture(
         None,
         "frozen: not trained; fine-tuned: trained with the decoder; scratch: from random weights",
-        optional(one_of("frozen", "fine-tuned", "scratch")),
+        one_of("frozen", "fine-tuned", "scratch"),
         none="scratch for tiny, else frozen",
-        none_is_unset=True,
+        unset=True,
     )
     trained_up_to: str = architecture(
-        None, "train a frozen encoder's layers after encoder_layer, up to this one", unchecked(str), none="train none"
+        None, "train a frozen encoder after encoder_layer, up to this one", unchecked(str), none="no training"
     )
-    image_size: Any = of_encoder(
-        None, "resize photos to a square of this side", unchecked(int), none="the encoder's default", none_is_unset=True
-    )
-    grid: str = photos(
-        None, "rows and columns of features, such as 14x14, by dilation", unchecked(str), none="the encoder's default"
-    )
+    image_size: Any = of_encoder(None, "side of the square photos", unchecked(int), none="its default", unset=True)
+    grid: str = photos(None, "grid of features, by dilation, such as 14x14", unchecked(str), none="its default")
     grid_shape: tuple = architecture(None, "(rows, columns) of the features", unchecked(), none="the encoder's")
     photo_blur: float = photos(
-        None, "blur photos by so many pixels, such as 1", optional(pixels), none="0, or that of bundled weights"
+        None, "blur photos by so many pixels, such as 1", pixels, none="0, or that of bundled weights"
     )
     normalise_features: bool = architecture(False, "give each feature vector mean 0 and variance 1", flag)
-    feature_projection_dim: int = architecture(
-        None, "project features to this length", optional(count()), none="no projection"
-    )
+    feature_projection_dim: int = architecture(None, "project features to this length", count(), none="no projection")
     feature_activation: Any = architecture(None, "of projected features", unchecked(str, "relu", "tanh"), none="none")
     feature_dropout: float = training(0.0, "dropout rate of features", fraction)
     attends: str = architecture(
@@ -307,25 +290,18 @@ class CaptionerOptions(DecoderOptions):
     expectation_probability: float = loss(0.5, "hard attention: how often it takes the expectation", probability)
     expectation_for: str = loss("image", "hard attention: draw that coin for each", one_of("image", "pass"))
     use_baseline: bool = loss(True, "hard attention: subtract the moving average b from log p", flag)
-    length_penalty: float = search(0.0, "above 0 favours longer captions", at_least_zero)
-    no_repeat_ngram: int = search(0, "no n-gram of this length occurs twice; 0: no limit; try 3", count(0, MOST_WORDS))
+    length_penalty: float = search(0.0, _LONGER, at_least_zero)
+    no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
 
 
 @dataclass(frozen=True, kw_only=True)
 class BeamSearchOptions(Options):
     """Options of greedy and beam search."""
 
-    num_beams: int = search(None, "1 is greedy search", optional(count()), none="3, or as many as the results")
+    num_beams: int = search(None, "1 is greedy search", count(), none="3, or as many as the results")
     max_length: int = search(20, "most words of a caption, `<end>` counted", count(1, MOST_WORDS))
-    length_penalty: float = search(
-        None, "above 0 favours longer captions", optional(at_least_zero), none="the captioner's own"
-    )
-    no_repeat_ngram: int = search(
-        None,
-        "no n-gram of this length occurs twice; 0: no limit",
-        optional(count(0, MOST_WORDS)),
-        none="the captioner's own",
-    )
+    length_penalty: float = search(None, _LONGER, at_least_zero, none="the captioner's own")
+    no_repeat_ngram: int = search(None, _NO_REPEAT, count(0, MOST_WORDS), none="the captioner's own")
     allow_unknown: bool = search(False, "allow `<unk>` in captions", flag)
 
     @property
@@ -339,17 +315,11 @@ class SearchOptions(BeamSearchOptions):
     """Options of a search for captions, or of drawing their words."""
 
     num_results: int = search(1, "captions for each photo; more than 3 widen the search", count())
-    temperature: float = search(
-        None, "draw words; 1.0: from the model's distribution", optional(above_zero), none="search instead"
-    )
-    top_k: int = search(None, "draw from the k most probable words only", optional(count()), none="from all")
-    top_p: float = search(
-        None, "draw from the fewest words of this probability", optional(positive_fraction), none="from all"
-    )
+    temperature: float = search(None, "draw words; 1.0: as probable as they are", above_zero, none="search instead")
+    top_k: int = search(None, "draw from the k most probable words only", count(), none="from all")
+    top_p: float = search(None, "draw from the fewest words of this probability", positive_fraction, none="from all")
     sample_attention: bool = search(False, "draw a region for each word, with hard attention", flag)
-    seed: int = search(
-        None, "of all that is drawn, with the photo's number", optional(count(0, ANY_COUNT)), none="a new one each time"
-    )
+    seed: int = search(None, "of all that is drawn, with the photo's number", count(0, ANY_COUNT), none="a new one")
     first_photo: int = search(0, "the number of the first photo", count(0, ANY_COUNT))
     batch_size: int = search(64, "photos in a batch", count())
 
@@ -380,14 +350,12 @@ class OptimizerOptions(Options):
     """How the weights follow their gradients, see `Captioner.compile`."""
 
     learning_rate: float = words(4e-4, "of the optimizer, if that is given by name", a_learning_rate)
-    clip_norm: float = training(5.0, "bound of the global gradient norm", optional(above_zero), none="no bound")
-    weight_decay: float = training(None, "weight decay of matrices", optional(at_least_zero), none="no decay")
-    average_momentum: float = training(
-        None, "keep a moving average of the weights, such as 0.998", optional(fraction), none="none"
-    )
+    clip_norm: float = training(5.0, "bound of the global gradient norm", above_zero, none="no bound")
+    weight_decay: float = training(None, "weight decay of matrices", at_least_zero, none="no decay")
+    average_momentum: float = training(None, "moving average of the weights; try 0.998", fraction, none="no average")
     encoder_rate: float = training(1.0, "fraction of the learning rate, for the encoder", positive_fraction)
     first_layer_rate: float = training(
-        1.0, "fraction of that, for its first trained layer; it grows layer by layer", positive_fraction
+        1.0, "fraction of that for its first trained layer; grows layer by layer", positive_fraction
     )
 
 
@@ -405,9 +373,9 @@ class TrainingOptions(OptimizerOptions):
     warmup_steps: int = words(0, "updates in which the learning rate rises from 0", count(0))
     num_views: int = words(1, "of each training photo: 2 adds the mirrored photo, more add crops", count())
     photo_jitter: float = training(0.0, "augment photos by size, light and noise, up to 1", probability)
-    patience: int = training(5, "stop after so many epochs without a better BLEU-4", optional(count()), none="never")
+    patience: int = training(5, "stop after so many epochs without a better BLEU-4", count(), none="never")
     min_count: int = words(1, "fewest occurrences of a word in the vocabulary", count())
-    max_words: int = words(10_000, "size of the vocabulary, at most", optional(count()), none="keep all words")
+    max_words: int = words(10_000, "size of the vocabulary, at most", count(), none="keep all words")
     expectation_epochs: int = words(0, "hard attention: epochs with the expectation before it draws", count(0))
     num_beams: int = training(1, "for the captions of the dev split after each epoch", count())
     max_length: int = training(20, "most words of these captions", count(1, MOST_WORDS))
@@ -418,17 +386,15 @@ class TrainingOptions(OptimizerOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsistencyOptions(Options):
-    """Further epochs of `keras_sat.fit` that train the encoder to give the same features of a photo that changes."""
+    """Epochs of `keras_sat.fit` that train the encoder to give the same features of a photo that changes."""
 
-    consistency_epochs: int = consistency(
-        0, "epochs in which the encoder learns to ignore size, light, noise", count(0)
-    )
+    consistency_epochs: int = consistency(0, "epochs that train the encoder to ignore size, light, noise", count(0))
     consistency_rate: float = consistency(1.5e-4, "their learning rate, which falls to 0", above_zero)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelfCriticalOptions(Options):
-    """Further epochs of `keras_sat.fit` with CIDEr as the reward of whole captions."""
+    """Epochs of `keras_sat.fit` with CIDEr as the reward of whole captions."""
 
     self_critical_epochs: int = rewards(0, "epochs with CIDEr as the reward of whole captions", count(0))
     self_critical_rate: float = rewards(5e-5, "their learning rate, which is constant", above_zero)
@@ -448,21 +414,20 @@ class SelfCriticalOptions(Options):
 # === Functions that take options ===
 
 
-def split_options(called, options, *classes, beside=()):
-    """Return a dict of the options of each class, and one of those in `beside`; reject unknown names.
+def split_options(called, options, *classes, also=()):
+    """Return a dict of the options of each class, and one of those in `also`; reject unknown names.
 
     Args:
         called: the name of what was called with the options.
         options: dict of options that were given.
         *classes: subclasses of Options; the first one that has an option gets it.
-        beside: names of further arguments of what was called.
+        also: names of other arguments of what was called.
     """
-    owners = [*(cls.names() for cls in classes), tuple(beside)]
+    owners = [*(cls.names() for cls in classes), tuple(also)]
     reject_unknown(called, options, [name for names in owners for name in names])
     parts = [{} for _ in owners]
     for name, value in options.items():
-        first = next(part for part, names in zip(parts, owners) if name in names)
-        first[name] = value
+        next(part for part, names in zip(parts, owners) if name in names)[name] = value
     return parts
 
 
@@ -477,77 +442,42 @@ def reject_unknown(called, names, known):
 def with_options(*classes):
     """Return a decorator that shows the options of these classes in place of a function's `**options`.
 
-    They appear in its signature, which `help`, `inspect.signature` and editors read, and in its docstring, in place of
-    the entry "**options" or at the end. Where they are of many kinds, those in FIRST are there, and the others follow
-    at the end, by kind. A class shows what its `__init__` takes. The function itself is not changed.
+    They appear in its signature, which `help`, `inspect.signature` and editors read, and at the end of its docstring. A
+    class shows the options of its `__init__`. The function itself is not changed.
     """
 
     def decorate(target):
         function = target.__init__ if isinstance(target, type) else target
         signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        named = [parameter.name for parameter in own]
+        own = {name: p for name, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD}
         fields = {}
         for cls in classes:
-            fields |= {name: f for name, f in cls.fields().items() if name not in fields and name not in named}
+            fields |= {name: field for name, field in cls.fields().items() if name not in {**own, **fields}}
         shown = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
             for name, field in fields.items()
         ]
-        first = sum(parameter.kind is not parameter.KEYWORD_ONLY for parameter in own)
-        function.__signature__ = signature.replace(parameters=[*own[:first], *shown, *own[first:]])
-        target.__doc__ = _with_options(target.__doc__, fields)
+        first = [p for p in own.values() if p.kind is not p.KEYWORD_ONLY]
+        others = [p for p in own.values() if p.kind is p.KEYWORD_ONLY]
+        function.__signature__ = signature.replace(parameters=[*first, *shown, *others])
+        if target.__doc__ is not None:  # it is with python -OO
+            target.__doc__ = f"{inspect.cleandoc(target.__doc__)}\n{_documented(fields)}"
         return target
 
     return decorate
 
 
-def readable_options(options):
-    """Return a decorator of a class: options are attributes of what it makes, whose method `option` returns them."""
-
-    def reader(name):
-        return lambda self: self.option(name)
-
-    def decorate(target):
-        for name in options.names():
-            setattr(target, name, property(reader(name)))
-        return target
-
-    return decorate
-
-
-def described(name, field):
-    """Return the line that documents an option."""
-    none, default, choices = field.metadata["none"], field.default, field.metadata["bound"].choices
-    choices = f" Choices: {', '.join(choices)}." if choices else ""
-    if default is None:
-        return f"{name}: {field.metadata['help']}.{choices} Default: {none} (None)."
-    none = f"; None: {none}" if none else ""
-    return f"{name}: {field.metadata['help']}{none}.{choices} Default: {default!r}."
-
-
-def _with_options(text, fields):
-    """Return a docstring with options in place of its entry "**options", or at the end: dict from names to fields."""
-    if text is None:  # python -OO
-        return None
-    kinds = [kind for kind in KINDS if any(field.metadata["kind"] == kind for field in fields.values())]
-    first, sections = list(fields), {}
-    if len(kinds) > 2:
-        first = [name for name in FIRST if name in fields]
-        for kind in kinds:
-            sections[f"{KINDS[kind]}:"] = [
-                name for name, field in fields.items() if field.metadata["kind"] == kind and name not in first
-            ]
-    before = inspect.cleandoc(text).split("\n")
-    place = next((number for number, line in enumerate(before) if line.lstrip().startswith("**options")), None)
-    if place is None:
-        sections = {"Options:": first, **sections}
-    else:
-        indent = before[place][: len(before[place]) - len(before[place].lstrip())]
-        end = place + 1
-        while end < len(before) and before[end].startswith(f"{indent} "):  # the entry goes on
-            end += 1
-        before[place:end] = [indent + described(name, fields[name]) for name in first]
-    for heading, names in sections.items():
-        before += ["", heading, *(f"    {described(name, fields[name])}" for name in names)]
-    return "\n".join(before)
+def _documented(fields):
+    """Return sections of a docstring: one of all options, or one for each kind if there are many kinds."""
+    lines = {kind: [] for kind in KINDS}
+    for name, field in fields.items():
+        none, default, choices = field.metadata["none"], field.default, field.metadata["bound"].choices
+        choices = f" Choices: {', '.join(choices)}." if choices else ""
+        none = f" ({none})" if default is None else f"; None: {none}" if none else ""
+        lines[field.metadata["kind"]].append(
+            f"    {name}: {field.metadata['help']}.{choices} Default: {default!r}{none}."
+        )
+    kinds = [kind for kind in KINDS if lines[kind]]
+    if len(kinds) <= 2:
+        return "\n".join(["", "Options:", *(line for kind in kinds for line in lines[kind])])
+    return "\n".join(line for kind in kinds for line in ["", f"{KINDS[kind]}:", *lines[kind]])

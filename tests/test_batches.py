@@ -110,7 +110,7 @@ def test_shuffled_anew_each_epoch_and_reproducibly(scene_images, scene_vocabular
 def test_captions_without_a_word_are_left_out_and_counted(three, group_by):
     images, vocabulary, cache = three
     images = [*images[:2], CaptionedImage("c", images[2].image_path, ["...", "a cat", "!"], "train")]
-    with pytest.warns(UserWarning, match="2 captions without a word"):
+    with pytest.warns(UserWarning, match="captions without a word left out: 2 .first: c"):
         dataset = make_batches(images, vocabulary, cache, group_by=group_by)
     assert captions_in(as_numpy(dataset), vocabulary) == {"a dog runs": 1, "a dog": 1, "a cat": 2}
 
@@ -187,7 +187,7 @@ def test_captions_of_unreadable_photos_are_left_out_with_a_number(three, tmp_pat
     cache = FeatureCache.build(
         tmp_path / "skipping", ids, paths, mean_colour_encoder, image_size=16, errors="skip", show_progress=False
     )
-    with pytest.warns(UserWarning, match="3 captions of 1 photos that cannot be read"):
+    with pytest.warns(UserWarning, match="captions of photos that cannot be read left out: 3 .first: c"):
         dataset = make_batches(images, vocabulary, cache)
     assert captions_in(as_numpy(dataset), vocabulary) == {"a dog runs": 1, "a dog": 1, "a cat": 1}
 
@@ -228,33 +228,18 @@ def test_each_time_a_photo_is_shown_one_of_its_views_is_drawn(views, group_by):
         np.testing.assert_array_equal(one[1], other[1])  # which captions share a batch does not depend on the views
 
 
-def test_views_of_different_encoders_do_not_mix(three, tmp_path):
-    images, vocabulary, cache = three
-    ids, paths = [image.image_id for image in images], [image.image_path for image in images]
-    other = FeatureCache.build(
-        tmp_path / "other", ids, paths, lambda images: images[:, ::8, ::8, :2], image_size=16, show_progress=False
-    )
-    with pytest.raises(ValueError, match="views must have been made by one encoder"):
-        make_batches(images, vocabulary, [cache, other])
-
-
 def test_errors(three):
     images, vocabulary, cache = three
     stranger = CaptionedImage("stranger", images[0].image_path, ["a dog"], "train")
     for arguments, options, message in (
         ((images, vocabulary, cache), {"group_by": "size"}, "group_by='size'"),
-        ((images, vocabulary, cache), {"batch_size": 0}, "batch_size=0"),
         ((images, vocabulary, cache), {"split": "dev"}, "no caption.*split='dev'"),
-        ((images, vocabulary), {}, "either a FeatureCache"),
-        ((images, vocabulary, cache), {"image_size": 16}, "either a FeatureCache"),
-        ((images, vocabulary, []), {}, "either a FeatureCache"),
-        (
-            (images, vocabulary, cache),
-            {"num_views": 3},
-            "a list of caches. Received: jitter=0.0 with a cache, num_views=3",
-        ),
-        ((images, vocabulary), {"num_views": 0, "image_size": 16}, "num_views=0"),
-        (([*images, stranger], vocabulary, cache), {}, "no features of 1 of the 4 photos .first: 'stranger'"),
+        ((images, vocabulary), {}, "Pass either `cache`"),
+        ((images, vocabulary, cache), {"image_size": 16}, "Pass either `cache`"),
+        ((images, vocabulary, []), {}, "Pass either `cache`"),
+        ((images, vocabulary, cache), {"num_views": 3}, "Pass either `cache`"),
+        ((images, vocabulary, cache), {"jitter": 0.5}, "Pass either `cache`"),
+        (([*images, stranger], vocabulary, cache), {}, "no features of the photo 'stranger'"),
     ):
         with pytest.raises(ValueError, match=message):
             make_batches(*arguments, **options)

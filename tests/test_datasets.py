@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_utils import DATASETS, coco, flickr8k, flickr30k, folder
-from data_utils.captions import Skipped
 from data_utils.datasets.tables import cell_of, read_csv, text_of
 
 NAMES = ("a.jpg", "b.jpg", "c.jpg", "d.jpg")
@@ -55,7 +54,7 @@ EXPECTED_SPLITS = {"a": "train", "b": "dev", "c": "test", "d": None}
 def test_a_missing_or_empty_folder_is_one_clear_error(name, tmp_path):
     if name == "scenes":
         pytest.skip("the scenes are drawn into the folder")
-    with pytest.raises(ValueError, match="Received: data_dir="):
+    with pytest.raises(ValueError, match="No caption file found.*Received: data_dir="):
         DATASETS[name](tmp_path / "missing")
     with pytest.raises(ValueError, match="No caption file found"):
         DATASETS[name](tmp_path)
@@ -144,8 +143,7 @@ def test_what_is_left_out_is_counted_in_one_warning(official):
         file.write("e.jpg#0\tA photo that is not there .\n")
     write_photos(official / "Flicker8k_Dataset", ["uncaptioned.jpg", "._a.jpg"])
     with (official / "Flickr_8k.trainImages.txt").open("a") as file:
-        file.write("gone.jpg\na.jpg\n")
-    (official / "Flickr_8k.testImages.txt").unlink()
+        file.write("gone.jpg\n")
     with pytest.warns(UserWarning) as warned:
         images = flickr8k(official)
     assert len(warned) == 1
@@ -154,16 +152,14 @@ def test_what_is_left_out_is_counted_in_one_warning(official):
         "captions without a photo left out: 6",
         "photos without a caption left out: 1 (first: uncaptioned)",
         "photos on a split list that are not there: 1 (first: gone)",
-        "photos named twice on a split list: 1 (first: Flickr_8k.trainImages.txt, line 3)",
-        "no list for the split test: 1 (first: Flickr_8k.testImages.txt)",
     ):
         assert part in message
-    assert splits_of(images) == EXPECTED_SPLITS | {"c": None}
+    assert splits_of(images) == EXPECTED_SPLITS
 
 
 def test_a_photo_in_two_splits_is_rejected_with_both_places(official):
     (official / "Flickr_8k.devImages.txt").write_text("b.jpg\na.jpg\n")
-    with pytest.raises(ValueError, match=r"devImages.txt, line 2: .*'a'.*'dev' here and in 'train'.*line 1"):
+    with pytest.raises(ValueError, match=r"devImages.txt, line 2: .*'a'.*'dev' here, and in 'train' before"):
         flickr8k(official)
 
 
@@ -180,7 +176,7 @@ def test_nested_folders_and_macos_leftovers(official):
 def test_tables_that_cannot_be_parsed_are_rejected_with_file_and_line(official):
     (official / "Flickr8k.token.txt").unlink()
     for text, message in (
-        ('image,caption\na.jpg,"A quote that is not closed\nb.jpg,A dog\n', "captions.txt, line 3: .*Quotes"),
+        ('image,caption\na.jpg,"A quote that is not closed\nb.jpg,A dog\n', "captions.txt, line 3: .*quotes"),
         ('image,caption\na.jpg,"A quote" inside\n', "captions.txt, line 2: "),
         ("picture,text\na.jpg,A dog\n", "captions.txt, line 1: the header must name"),
         ("", "captions.txt, line 1"),
@@ -207,7 +203,7 @@ def test_flickr30k_results_csv_with_its_missing_bar(tmp_path):
     (tmp_path / "val.txt").write_text("b\n")
     with pytest.warns(UserWarning) as warned:
         images = flickr30k(tmp_path)
-    assert len(warned) == 1 and "empty captions left out: 1" in str(warned[0].message)
+    assert len(warned) == 1 and "rows without an image or a caption left out: 1" in str(warned[0].message)
     assert "lines without a separator left out: 1 (first: results.csv, line 6)" in str(warned[0].message)
     assert images[0].captions == ['A "dog" | runs .', "A dog runs across the grass ."]
     assert splits_of(images) == {"a": "train", "b": "dev"}
@@ -290,7 +286,7 @@ def test_folder_rejects_what_would_mix_pictures_up(tmp_path):
     write_photos(tmp_path, ("a.jpg", "a.png"))
     for text, message in (
         ("a.jpg,A dog,train\na.png,A cat,train\n", "line 3: two pictures share the image id 'a'"),
-        ("a.jpg,A dog,train\na.jpg,A cat,dev\n", "line 3: .*'dev' here and in 'train' in captions.csv, line 2"),
+        ("a.jpg,A dog,train\na.jpg,A cat,dev\n", "line 3: .*'dev' here, and in 'train' before"),
         ("a.jpg,A dog,holiday\n", "line 2: unknown split.*Received: split='holiday'"),
         ("a.jpg,A dog,train,more\n", "line 2: 4 columns where the header has 3"),
     ):
@@ -305,8 +301,7 @@ def test_folder_counts_what_it_leaves_out(tmp_path):
     with pytest.warns(UserWarning) as warned:
         assert splits_of(folder(tmp_path)) == {"a": None}
     message = str(warned[0].message)
-    assert "empty captions left out: 1 (first: captions.csv, line 3)" in message
-    assert "captions of no photo left out: 1" in message and "rows with too few columns left out: 1" in message
+    assert "rows without an image or a caption left out: 3 (first: captions.csv, line 3)" in message
     assert "captions without a photo left out: 1 (first: c)" in message
     assert "photos without a caption left out: 1 (first: b)" in message
 
@@ -315,34 +310,10 @@ def test_folder_counts_what_it_leaves_out(tmp_path):
 
 
 def test_real_flickr8k(flickr8k_dir):
-    with pytest.warns(UserWarning, match="no list for the split test"):
-        images = flickr8k(flickr8k_dir)
+    images = flickr8k(flickr8k_dir)
     check_contract(images)
     assert Counter(image.split for image in images) == {"train": 6000, "dev": 1000}
     assert sum(len(image.captions) for image in images) == 35_000
-
-
-def test_your_own_pictures_whose_names_differ_in_capital_letters(tmp_path):
-    write_photos(tmp_path, ["FOTO01.JPG", "b.jpg", "B.JPG"])
-    write_photos(tmp_path / "Sub", ["c.jpg", "d.jpg"])
-    rows = ["foto01.jpg,a dog", "b.jpg,a cat", "B.JPG,a cow", "sub/C.jpg,a bird", "./Sub/c.jpg,two birds"]
-    (tmp_path / "captions.csv").write_text("\n".join(["image,caption", *rows]))
-    with pytest.warns(UserWarning, match=r"photos in subfolders that no row names left out: 1 \(first: Sub/d\.jpg\)"):
-        images = DATASETS["folder"](tmp_path)
-    assert [image.image_id for image in images] == ["FOTO01", "b", "B", "c"]
-    assert images[0].image_path == str(tmp_path / "FOTO01.JPG") and images[3].captions == ["a bird", "two birds"]
-    (tmp_path / "captions.csv").write_text("image,caption\nfoto01.jpg,a dog\nb.JPG,a cat\n")
-    with pytest.warns(
-        UserWarning, match=r"names that may mean B\.JPG or b\.jpg: 1 \(first: captions\.csv, line 3: b\.JPG"
-    ):
-        DATASETS["folder"](tmp_path)
-
-
-def test_your_own_pictures_that_all_lie_deeper_than_the_table_says(tmp_path):
-    write_photos(tmp_path / "sub", ["a.jpg"])
-    (tmp_path / "captions.csv").write_text("image,caption\na.jpg,a dog\n")
-    with pytest.raises(ValueError, match=r"Name those in subfolders so, for example sub.a\.jpg\. Received: data_dir="):
-        DATASETS["folder"](tmp_path)
 
 
 @settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -353,7 +324,7 @@ def test_what_a_spreadsheet_takes_for_a_formula_is_quoted_in_a_table_and_nothing
     assert not re.match(r"[=+\-@\t\r\n]", cell) and not re.search(r"[;\t\r\n][=+\-@]", cell)
     with open(tmp_path / "captions.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["caption", "image"], [cell, cell_of("-a.jpg")]])
-    (row,) = read_csv(tmp_path / "captions.csv", Skipped())
+    (row,) = read_csv(tmp_path / "captions.csv")
     assert row[1:] == ("-a.jpg", " ".join(text.split()), None)
 
 

@@ -79,7 +79,7 @@ def test_truth_is_counted():
 
 def test_scenes_for_training_are_not_those_of_the_report():
     assert UNSEEN_SEED != DEV_SEED and max(UNSEEN_SEED, DEV_SEED) < FIRST_TRAIN_SEED
-    with pytest.raises(ValueError, match="`seed` must be a whole number of at least 0"):
+    with pytest.raises(ValueError, match="`seed` must be a whole number from 0"):
         run_demo(seed=-9000)
     train = draw_scenes(50, FIRST_TRAIN_SEED)
     assert len(scenes_as_images(train, "train", num_captions=1)[0].captions) == 1

@@ -74,14 +74,10 @@ def test_impossible_requests(tmp_path):
     for options, message in (
         ({"names": ["one"]}, "one for each of 3 results. Received: 1 names"),
         ({"references": []}, "Received: 0 references"),
-        ({"references": [["a dog"], "a cat", ["a bird"]]}, r"a list of captions.*references\[1\]='a cat'"),
+        ({"references": [["a dog"], "a cat", ["a bird"]]}, "a list of captions.*'a cat'"),
     ):
         with pytest.raises(ValueError, match=message):
             gallery(results_of(CAPTIONS), tmp_path, **options)
-    with pytest.raises(ValueError, match="at least one CaptionResult"):
-        gallery([], tmp_path)
-    with pytest.raises(ValueError, match="a list of CaptionResult.*Received: one CaptionResult"):
-        gallery(results_of(CAPTIONS)[0], tmp_path)
 
 
 # === In a browser ===
@@ -184,7 +180,7 @@ def test_words_find_photos(browser, tmp_path):
 
 def test_many_photos_become_players_when_the_reader_comes_near(browser, tmp_path):
     path = gallery(results_of([f"photo of {n}" for n in range(200)]), tmp_path)
-    assert re.search(r"<p>200 photos\.", path.read_text(encoding="utf-8"))
+    assert re.search(r"<p>Photos: 200\.", path.read_text(encoding="utf-8"))
     browser.get(path.as_uri())
     page = Page(browser)
     live = "return document.querySelectorAll('article > figure').length"

@@ -7,17 +7,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from conftest import write_photos
 from PIL import Image
 
 from keras_sat.__main__ import main
 from keras_sat.captioner import Captioner
-from keras_sat.command_line import commands as command_line
-from keras_sat.command_line import paths as places
+from keras_sat.command_line import commands, paths
+from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
 from keras_sat.model.encoders import ENCODERS
 from keras_sat.options import FIRST, KINDS, CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions
@@ -40,7 +41,7 @@ def test_help_of_every_command_needs_no_tensorflow():
         ran = subprocess.run([sys.executable, "-c", code.format(command)], capture_output=True, text=True, check=True)
         loaded = {name.partition(".")[0] for name in ran.stdout.split()}
         assert not loaded & {"tensorflow", "keras", "matplotlib", "nltk", "numpy"}, command
-    for command in command_line.COMMANDS:
+    for command in build_parser().commands:
         assert f"keras-sat {command}" in help_of(command, "--help")
     assert DEFAULT_MODEL in pretrained_names() and "keras-sat" in help_of("--version")
 
@@ -51,25 +52,15 @@ def test_the_help_of_fit_is_one_screen_and_help_all_has_every_option_by_kind(mon
     assert first.count("\n") <= 40 and "keras-sat fit --data folder --data-dir my_photos" in first
     assert len(re.findall(r"^  --(?!help)", first, re.MULTILINE)) == 15
     monkeypatch.setenv("COLUMNS", "1000")
-    text = help_of("fit", "--help-all")
-    lines = text.splitlines()
+    lines = help_of("fit", "--help-all").splitlines()
     place = {line.replace(",", " ").split()[0]: number for number, line in enumerate(lines) if line.startswith("  --")}
     headings = [lines.index(f"{heading}:") for heading in KINDS.values()] + [len(lines)]
-    for cls in (TrainingOptions, ConsistencyOptions, SelfCriticalOptions, CaptionerOptions):
+    for cls in (CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions):
         for name in {*cls.names()} - {"grid_shape"}:
-            flag, kind = f"--{name.replace('_', '-')}", cls.fields()[name].metadata["kind"]
+            flag, number = f"--{name.replace('_', '-')}", list(KINDS).index(cls.fields()[name].metadata["kind"])
             assert "; default: " in " ".join(lines[place[flag] : place[flag] + 2]), name
-            number = list(KINDS).index(kind)
-            assert name in FIRST or cls is CaptionerOptions or headings[number] < place[flag] < headings[number + 1], (
-                name
-            )
-    shown = " ".join(text.split())
-    for part in (
-        "--self-critical-rate X their learning rate, which is constant; default: 0.00005",
-        "default: tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2",
-        "--deterministic, --no-deterministic",
-    ):
-        assert part in shown, part
+            in_its_group = headings[number] < place[flag] < headings[number + 1]
+            assert in_its_group or name in FIRST or name in TrainingOptions.names(), name
 
 
 def test_features_of_the_bundled_encoder(tmp_path, capsys):
@@ -115,39 +106,35 @@ def test_bad_use_is_one_line_with_a_hint(arguments, hint, capsys):
     assert stopped.value.code == 2 and hint in error and error.count("\n") == 1
 
 
-def test_errors_of_the_system_have_a_way_out(monkeypatch, capsys):
-    for error, expected in (
+@pytest.mark.parametrize(
+    "error, expected",
+    [
         (OSError(28, "No space left", "runs/a"), "runs/a: No space left. Free some space, and run the same command "),
-        (PermissionError(13, "Permission denied", "runs"), "runs: Permission denied. Choose a folder"),
-        (FileNotFoundError(2, "No such file or directory", "a"), "a: No such file or directory. Check that the path"),
-        (OSError(5, "Input/output error", "a"), "a: Input/output error\n"),
-        (MemoryError("9 TiB"), "There is not enough memory for this (9 TiB). Use smaller numbers.\n"),
+        (PermissionError(13, "Permission denied", "runs"), "runs: Permission denied\n"),
+        (MemoryError(), "MemoryError\n"),
         (ValueError(f"Keras' own. Received: {5000 * 'a '}"), "Keras' own. Received: a a"),
-    ):
-        monkeypatch.setattr("keras_sat.training.recipe.fit", lambda data, error=error, **options: raise_(error))
-        assert main(["fit", "--data", "scenes"]) == 2
-        line = capsys.readouterr().err
-        assert line.startswith(f"keras-sat: {expected}") and line.count("\n") == 1 and len(line) < 2000
+        (RuntimeError("Could not determine home directory."), "Could not determine home directory.\n"),
+        (tf.errors.UnknownError(None, None, "ValueError: a.png is gone\nTraceback"), "a.png is gone\n"),
+    ],
+)
+def test_errors_are_one_line(error, expected, monkeypatch, capsys):
+    monkeypatch.setattr(recipe, "fit", lambda data, **options: raise_(error))
+    assert main(["fit", "--data", "scenes"]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith(f"keras-sat: {expected}") and line.count("\n") == 1 and len(line) < 2000
 
 
 def test_options_of_further_epochs_without_them(monkeypatch, capsys):
     monkeypatch.setattr(recipe, "fit", None)
-    for further in ([], ["--self-critical-epochs", "0"]):
-        assert main(["fit", "--data", "scenes", "--num-drawn", "3", *further]) == 2
-        error = "keras-sat: --num-drawn has no effect without --self-critical-epochs: pass both, or neither.\n"
-        assert capsys.readouterr().err == error
+    assert main(["fit", "--data", "scenes", "--num-drawn", "3", "--self-critical-epochs", "0"]) == 2
+    assert "--num-drawn has no effect without --self-critical-epochs" in capsys.readouterr().err
 
 
 def test_ctrl_c_before_there_is_anything_to_keep(monkeypatch, capsys):
-    class Stopped:
-        history = Curves([], was_interrupted=True)
-
-    monkeypatch.setattr("keras_sat.training.recipe.fit", lambda data, **options: Stopped())
+    stopped = SimpleNamespace(history=Curves([], was_interrupted=True))
+    monkeypatch.setattr(recipe, "fit", lambda data, **options: stopped)
     assert main(["fit", "--data", "scenes"]) == 130
-    error = (
-        "keras-sat: stopped: no epoch was complete. The same command starts the training again; features are kept.\n"
-    )
-    assert capsys.readouterr().err == error
+    assert "keras-sat: stopped: no epoch was complete." in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -159,30 +146,27 @@ def interruptible():
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("command", ["fit", "caption"])
-def test_ctrl_c_says_what_is_kept_and_what_comes_next(command, monkeypatch, capsys):
-    def wrapped(**options):
-        try:
-            raise KeyboardInterrupt
-        except KeyboardInterrupt as stop:
-            raise ImportError("cannot import this") from stop
-
-    arguments = {"fit": ["--data", "scenes"], "caption": ["a.jpg"]}[command]
-    kept = {"fit": "what was complete is kept, and the same command resumes there."}
-
-    def forgotten(**options):
+@pytest.mark.parametrize(
+    "command, kept",
+    [
+        (["fit", "--data", "scenes"], "what was complete is kept, and the same command resumes there."),
+        (["caption", "a.jpg"], "the same command starts over."),
+    ],
+)
+def test_ctrl_c_says_what_is_kept_and_what_comes_next(command, kept, monkeypatch, capsys):
+    def swallowed():
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         raise ImportError("cannot import this")
 
-    for fail in (lambda **options: raise_(KeyboardInterrupt()), wrapped, forgotten):
-        monkeypatch.setitem(command_line.COMMANDS, command, fail)
-        assert main([command, *arguments]) == 130
-        assert capsys.readouterr().err == f"keras-sat: stopped: {kept.get(command, 'the same command starts over.')}\n"
+    for fail in (lambda: raise_(KeyboardInterrupt()), swallowed):
+        monkeypatch.setattr(commands, f"run_{command[0]}", lambda fail=fail, **options: fail())
+        assert main(command) == 130
+        assert capsys.readouterr().err == f"keras-sat: stopped: {kept}\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    monkeypatch.setattr(commands, f"run_{command[0]}", lambda **options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        monkeypatch.setitem(command_line.COMMANDS, command, lambda **options: 1 / 0)
-        main([command, *arguments])
+        main(command)
 
 
 def test_info_names_what_it_finds(tmp_path, capsys):
@@ -283,30 +267,27 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     assert output.count("\n") == 1 and error == f"keras-sat: --plot: {tmp_path / 'one.png'}\n"
     assert (tmp_path / "one.png").stat().st_size > 1000
     both = [str(pictures / "a.png"), str(pictures / "b.jpg")]
-    (tmp_path / "drawn").mkdir()
-    (tmp_path / "drawn" / ".a-attention.png.0123abcd.part").touch()  # of a command that was killed
     assert main(["caption", *both, *model, "--plot", str(tmp_path / "drawn")]) == 0
     assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == ["a-attention.png", "b-attention.png"]
     capsys.readouterr()
     (tmp_path / "taken" / "a-attention.png").mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
     for arguments, message in (
-        ([str(pictures / "*.gif")], "no such file"),
-        ([both[0], "--plot", str(tmp_path / "taken")], "this is a folder. Received: --plot"),
-        ([both[0], "--model", "nonsense"], "no bundled model"),
-        ([both[0], "--plot", both[0]], "would replace the picture itself"),
-        ([both[0], *(f"--{kind}={tmp_path / 'a.gif'}" for kind in ("plot", "gif"))], "One file cannot be both"),
-        ([*both, "--plot", str(tmp_path / "one.png")], "need a folder: leave out .png"),
-        ([both[0], "--plot", str(tmp_path / "one.json")], "A drawing can be one of: "),
-        ([str(pictures / "a.png"), "--num-beams", "0"], "`--num-beams` must be"),
+        ([str(pictures / "*.gif")], "No such file"),
+        ([str(tmp_path / "empty")], "no picture in this folder"),
+        ([both[0], "--plot", str(tmp_path / "taken")], "Is a directory"),
         ([both[0], "--model", "scens"], "Did you mean scenes?"),
+        ([both[0], "--plot", both[0]], "would replace the picture itself"),
+        ([*both, "--plot", str(tmp_path / "one.png")], "need a folder: leave out .png"),
+        ([both[0], "--max-length", "1000000000"], "`--max-length` must be a whole number from 1 to 10000."),
+        ([both[0], "--maps"], "--maps requires --json"),
     ):
         assert main(["caption", *model, *arguments]) == 2
         output, error = capsys.readouterr()
         assert message in error and error.count("\n") == 1 and not output
-    drawn = ["--html", str(tmp_path / "pages"), "--gif", str(tmp_path / "cartoons")]
-    assert main(["caption", *both, *model, *drawn]) == 0
-    assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == ["a-attention.html", "b-attention.html"]
-    assert sorted(path.name for path in (tmp_path / "cartoons").iterdir()) == ["a-attention.gif", "b-attention.gif"]
+    for option, out in (("--html", "a.png"), ("--gif", "a.html"), ("--plot", "a.json")):
+        assert main(["caption", both[0], *model, option, str(tmp_path / out)]) == 2
+        assert capsys.readouterr().err.count("\n") == 1 and not (tmp_path / out).exists()
     drawn = ["--html", str(tmp_path / "a.html"), "--gif", str(tmp_path / "a.gif"), "--plot", str(tmp_path / "a.svg")]
     assert main(["caption", both[0], *model, *drawn]) == 0
     caption = capsys.readouterr().out.split("\n")[-2].split("\t")[1]
@@ -314,15 +295,6 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     with Image.open(tmp_path / "a.gif") as cartoon:
         assert cartoon.n_frames == 1 + 3 * len(caption.split())
         assert cartoon.width * 24 // 32 < cartoon.height, "the photo has its own shape, with the caption below"
-    for option, out, message in (
-        ("--html", "a.png", "one of: html, htm. Received: --html"),
-        ("--gif", "a.html", "one of: gif. Received: --gif"),
-    ):
-        assert main(["caption", both[0], *model, option, str(tmp_path / out)]) == 2
-        assert message in capsys.readouterr().err
-    (tmp_path / "empty").mkdir()
-    assert main(["caption", str(tmp_path / "empty"), *model]) == 2
-    assert "no picture in this folder" in capsys.readouterr().err
 
 
 def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
@@ -371,13 +343,10 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     assert main([*scoring, *gallery]) == 2
     assert "--captions with --gallery" in capsys.readouterr().err
     assert main([*evaluate, "--split", "dev", "--grounding"]) == 2
-    assert "--grounding requires --boxes" in capsys.readouterr().err
-    assert main([*scoring, "--json", str(tmp_path)]) == 2
-    assert f"this is a folder. Received: --json {tmp_path}" in capsys.readouterr().err
+    assert "--grounding and --boxes go together" in capsys.readouterr().err
     assert main(["evaluate", *data, "--split", "dev", "--captions", str(tmp_path / "none.json")]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"keras-sat: {tmp_path / 'none.json'}: No such file or directory. ")
-    assert error.count("\n") == 1
+    assert error == f"keras-sat: {tmp_path / 'none.json'}: No such file or directory\n"
     results.write_text("[]")
     assert main(scoring) == 2
     assert "no caption for 1 of its 1 photos" in capsys.readouterr().err
@@ -385,8 +354,6 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     assert "95 % interval" in capsys.readouterr().out
     assert main(["compare", str(tmp_path / "scores.json"), str(results)]) == 2
     assert "results.json: expected an object" in capsys.readouterr().err
-    assert main(["compare", str(tmp_path / "scores.json"), str(pictures)]) == 2
-    assert f"keras-sat: {pictures}: Is a directory. Check that the path" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -413,72 +380,51 @@ def test_commands_as_processes_end_without_a_traceback(whole_training, pictures)
     assert "damaged.jpg" in ran.stderr and ran.stderr.count("\n") == 1, "TensorFlow's greetings are kept back"
 
 
-def test_the_home_of_nobody_is_one_line_and_status_2(capsys):
-    assert main(["info", "--data-dir", "~no such user"]) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line == "keras-sat: A path begins with ~ and the name of no user here. Write it out."
-
-
-def test_numbers_that_are_too_large_for_the_memory(whole_training, pictures, capsys):
-    command = ["caption", str(pictures / "a.png"), "--model", str(whole_training[0] / "model"), "--max-length"]
-    assert main([*command, "1000000000"]) == 2
-    assert "`--max-length` must be a whole number of at most 10000" in capsys.readouterr().err
-
-
 def raise_(error):
     raise error
 
 
-@pytest.mark.parametrize("option", ["json", "gallery"])
-def test_scores_that_could_not_be_written_are_not_computed(option, tmp_path, monkeypatch, capsys):
+def test_scores_that_could_not_be_written_are_not_computed(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("mine")
     monkeypatch.setattr("keras_sat.scoring.evaluate.evaluate", None)
-    assert main(["evaluate", "--data", "scenes", f"--{option}", str(tmp_path / "file" / "sub" / "out")]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"keras-sat: {tmp_path / 'file'}") and error.count("\n") == 1
-
-
-def test_one_file_for_two_kinds_of_scores(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("keras_sat.scoring.evaluate.evaluate", None)
-    evaluate, same = ["evaluate", "--data", "scenes"], tmp_path / "index.html"
-    for others in (["--csv", str(tmp_path / "." / "index.html")], ["--gallery", str(tmp_path)]):
-        assert main([*evaluate, "--json", str(same), *others]) == 2
-        assert (
-            capsys.readouterr().err == f"keras-sat: One file cannot be both. Received: --json and {others[0]} {same}\n"
-        )
+    for out in (tmp_path / "file" / "sub" / "out", tmp_path):
+        assert main(["evaluate", "--data", "scenes", "--json", str(out)]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"keras-sat: {tmp_path}") and error.count("\n") == 1
 
 
 def test_a_folder_of_that_name_is_not_the_bundled_captioner(whole_training, tmp_path, monkeypatch, capsys):
     shutil.copytree(whole_training[0] / "model", tmp_path / "scenes")
     monkeypatch.chdir(tmp_path)
-    captioner = command_line._captioner_of(None, None, data="scenes")
+    captioner = commands._captioner_of(commands._models_or_default(None, "scenes"), None)
     assert captioner.weights_digest() == Captioner.load(pretrained_directory("scenes")).weights_digest()
     assert "'scenes' is used" in capsys.readouterr().err
-    mine = command_line._captioner_of(["scenes"], None)
+    mine = commands._captioner_of(["scenes"], None)
     assert mine.weights_digest() == whole_training[1].weights_digest(), "a folder that is named counts"
 
 
 def test_a_folder_for_drawings_may_have_a_dot_in_its_name(pictures, tmp_path):
     (tmp_path / "run1.5").mkdir()
-    drawings = places.drawing_paths({"plot": tmp_path / "run1.5"}, ["a.png"])
+    drawings = paths.drawing_paths({"plot": tmp_path / "run1.5"}, ["a.png"])
     assert drawings == {"a.png": {"plot": tmp_path / "run1.5" / "a-attention.png"}}
     with pytest.raises(OSError):
-        places.drawing_paths({"plot": pictures / "notes.txt" / "a.png"}, ["a.png"])
+        paths.drawing_paths({"plot": pictures / "notes.txt" / "a.png"}, ["a.png"])
 
 
-def test_names_of_drawings_differ():
-    for paths, names in (
+@pytest.mark.parametrize(
+    "given, names",
+    [
         (["day/1.jpg", "day/2.JPG", "night/3.tar.png"], ["1", "2", "3.tar"]),
         (["day/1.jpg", "day/1.png"], ["1.jpg", "1.png"]),
-        (["day/1.jpg", "night/1.jpg", "night/2.jpg"], ["day/1", "night/1", "night/2"]),
-        (["a/b/1.jpg", "c/b/1.jpg"], ["a/b/1", "c/b/1"]),
-        (["day/dog.jpg", "night/Dog.jpg"], ["day/dog", "night/Dog"]),
+        (["a/day/dog.jpg", "a/night/Dog.jpg"], ["day/dog.jpg", "night/Dog.jpg"]),
         (["day/1.jpg", "./day/1.jpg"], ["1", "1"]),
-    ):
-        assert places.drawing_names(paths) == dict(zip(paths, names))
+    ],
+)
+def test_names_of_drawings_differ(given, names):
+    assert paths.drawing_names(given) == dict(zip(given, names))
 
 
-def test_json_names_drawings_and_has_maps(whole_training, pictures, tmp_path, monkeypatch, capsys):
+def test_json_names_drawings_and_has_maps(whole_training, pictures, tmp_path, capsys):
     folder, captioner = whole_training
     (pictures / "damaged.jpg").unlink()
     search = ["--num-beams", "1", "--max-length", "4"]
@@ -497,42 +443,21 @@ def test_json_names_drawings_and_has_maps(whole_training, pictures, tmp_path, mo
         weights = np.reshape(line["attention_weights"], (len(line["words"]), line["rows"], line["columns"]))
         np.testing.assert_allclose(weights, result.attention_weights, atol=1e-5)
         assert all(len(str(number)) <= 8 for number in weights.ravel())
-    monkeypatch.setattr(
-        "keras_sat.pictures.display.AttentionDisplay.to_html", lambda *args: raise_(OSError(28, "Full", "x"))
-    )
-    assert main([*command, "--plot", str(tmp_path / "p"), "--html", str(tmp_path / "h")]) == 2
-    (line,) = capsys.readouterr().out.splitlines()
-    parts = {"image", "caption", "words", "word_probs", "log_prob", "plot"}
-    assert set(json.loads(line)) == parts, "what was done is not lost"
-    command.remove("--json")
-    assert main([*command, "--maps"]) == 2
-    assert "--maps requires --json" in capsys.readouterr().err
 
 
 def test_a_demo_that_is_stopped_before_its_first_epoch_is_no_error(monkeypatch, tmp_path, capsys):
-    class Stopped:
-        history = {}
-
-    monkeypatch.setattr("keras_sat.command_line.demo.fit", lambda images, **options: Stopped())
+    monkeypatch.setattr("keras_sat.command_line.demo.fit", lambda images, **options: SimpleNamespace(history={}))
     monkeypatch.setattr("keras_sat.command_line.demo.draw_scenes", lambda *arguments, **options: [])
     assert main(["demo", "--output-dir", str(tmp_path / "demo")]) == 130
-    error = "keras-sat: stopped: no epoch was complete, and the same command starts over.\n"
-    assert capsys.readouterr().err == error and not (tmp_path / "demo").exists()
+    assert "keras-sat: stopped: no epoch was complete" in capsys.readouterr().err
 
 
-def test_recursive_and_what_lies_deeper_without_it(whole_training, pictures, capsys):
+def test_recursive(whole_training, pictures, capsys):
     (pictures / "damaged.jpg").unlink()
     write_photos(pictures / "deep", ["c.jpg"])
     command = ["caption", str(pictures), "--model", str(whole_training[0] / "model"), "--num-beams", "1"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")  # as on the command line, no errors
-        assert main(command) == 0
-    output, error = capsys.readouterr()
-    first = pictures / "deep" / "c.jpg"
-    assert error == (
-        f"keras-sat: 1 picture in subfolders left out (first: {first}). Pass recursive=True (--recursive) to descend "
-        "into them.\n"
-    )
+    assert main(command) == 0
+    output, _ = capsys.readouterr()
     assert main([*command, "--recursive"]) == 0
     again, error = capsys.readouterr()
-    assert not error and again.startswith(output) and again.splitlines()[2].startswith(f"{first}\t")
+    assert not error and again.startswith(output) and str(pictures / "deep" / "c.jpg") in again.splitlines()[2]

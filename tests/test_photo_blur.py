@@ -180,17 +180,6 @@ def test_each_showing_of_a_photo_has_its_own_chance(images):
     assert (first != second).any()
 
 
-@pytest.mark.parametrize("jitter", [-0.1, 1.1])
-def test_jitter_out_of_bounds_is_rejected(images, jitter):
-    with pytest.raises(ValueError, match="`jitter` is a number from 0 to 1"):
-        photos_of(images, jitter=jitter)
-
-
-def test_features_cannot_change(scene_images, scene_vocabulary, scene_cache):
-    with pytest.raises(ValueError, match="jitter=0.5 with a cache"):
-        make_batches(scene_images, scene_vocabulary, scene_cache, jitter=0.5)
-
-
 def test_a_frozen_encoder_sees_each_photo_once(scene_images, tmp_path):
     with pytest.raises(ValueError, match="whole encoder is trained along.* Received: photo_jitter=0.5"):
         options = {"encoder": "tiny", "encoder_training": "frozen", "photo_jitter": 0.5, "show_progress": False}

@@ -177,7 +177,7 @@ def test_cells_of_any_grid():
 def test_errors():
     for options, message in (
         ({"image_size": 8}, "Received: image_size=8"),
-        ({"max_objects": 4}, "Received: max_objects=4"),
+        ({"max_objects": 4}, "max_objects=4"),
     ):
         with pytest.raises(ValueError, match=message):
             draw_scenes(1, **options)

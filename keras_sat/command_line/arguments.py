@@ -22,28 +22,25 @@ from keras_sat.presets import DEFAULT_MODEL, PRESETS
 
 METAVARS = {"encoder": "NAME", "encoder_layer": "LAYER", "encoder_weights": "FILE", "trained_up_to": "LAYER"}
 METAVARS |= {int: "N", float: "X"}
-ENCODER = "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"  # the default of `fit`
+DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"}
 MODEL = "a folder of a saved model, or the name of a bundled one"
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that says what is wrong in one line."""
 
+    commands = {}  # dict from the names of commands to their parsers
+
     def error(self, message):
-        known = [*self._option_string_actions, *(name for commands in self._command_parsers() for name in commands)]
         wrong = re.search(r"unrecognized arguments: (\S+)|invalid choice: '(\S+)'", message)
-        hint = near_name(wrong[1] or wrong[2], known) if wrong else ""
+        hint = near_name(wrong[1] or wrong[2], [*self._option_string_actions, *self.commands]) if wrong else ""
         self.exit(2, f"keras-sat: {message}.{hint} See `{self.prog} --help`.\n")
 
     def parse_args(self, args=None, namespace=None):
         arguments, unknown = self.parse_known_args(args, namespace)
         if unknown:  # the command's own parser knows the flags that may have been meant
-            chosen = next((commands[arguments.command] for commands in self._command_parsers()), self)
-            chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
+            self.commands[arguments.command].error(f"unrecognized arguments: {' '.join(unknown)}")
         return arguments
-
-    def _command_parsers(self):
-        return [action.choices for action in self._actions if isinstance(action, argparse._SubParsersAction)]
 
 
 class FirstHelp(argparse.Action):
@@ -86,13 +83,13 @@ def build_parser():
         )
         command.register("type", None, _path_or_name)  # of every argument without a type
         add_arguments(command)
+    parser.commands = commands.choices
     return parser
 
 
 def options_of(command):
     """Return a dict from the names of a command's arguments to its flags: {"num_beams": "--num-beams", ...}."""
-    (commands,) = build_parser()._command_parsers()
-    actions = commands[command]._option_string_actions.values()
+    actions = build_parser().commands[command]._option_string_actions.values()
     return {action.dest: action.option_strings[0] for action in actions if action.dest != "help"}
 
 
@@ -133,25 +130,14 @@ Ctrl-C ends it."""
 INFO = "Print versions and devices, and which data, encoder weights and models are found."
 
 
-def _add_options(parser, options, *names, encoder_default=None):
-    """Add the flags of a class of keras_sat.options, or of some of its options.
-
-    Args:
-        parser: of a command, or a group of it.
-        options: subclass of Options.
-        *names: of those to add; none: all that the command line can take.
-        encoder_default: the default of `encoder`, if it is another one here.
-    """
+def _add_options(parser, options, *names):
+    """Add the flags of a class of keras_sat.options: of some of its options, or of all that have a flag."""
     for name in names or options.names():
         field = options.fields()[name]
-        bound, default = field.metadata["bound"], field.metadata["none"]
-        if field.default is not None:
-            default = _shown(field.default)
-        if name == "encoder":
-            default = encoder_default or default
+        bound, default = field.metadata["bound"], field.metadata["none"] if field.default is None else field.default
         metavar = METAVARS.get(name, None if bound.choices else METAVARS.get(bound.kind))
         choices = f": {', '.join(bound.choices)}" if bound.choices and metavar else ""
-        text = f"{field.metadata['help']}{choices}; default: {default}"
+        text = f"{field.metadata['help']}{choices}; default: {DEFAULTS.get(name, default)}"
         if bound.kind is bool:
             parser.add_argument(_flag(name), action=argparse.BooleanOptionalAction, help=text)
         elif bound.kind is not None:
@@ -164,32 +150,24 @@ def _flag(name):
     return f"--{name.replace('_', '-')}"
 
 
-def _shown(value):
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.10f}".rstrip("0").rstrip(".")  # never 5e-05
-    return value
-
-
 def _add_switch(parser, flag, help, **more):
     parser.add_argument(flag, action="store_true", default=False, help=help, **more)
 
 
-def _add_data(parser, further=None, split=None, needs_cache=False):
-    """Add the flags of a data set, the last one to the group `further`; and that of its split if it has a default."""
+def _add_data(parser, group=None, split=None, needs_cache=False):
+    """Add the flags of a data set, the last one to the group; and that of its split if it has a default."""
     parser.add_argument("--data", required=True, choices=list(DATASETS), help="which data set")
     parser.add_argument("--data-dir", metavar="DIR", help="the folder with its photos and captions")
     parser.add_argument("--split-seed", type=int, metavar="N", help="draw a split by photo with this seed")
     if split is not None:
         parser.add_argument("--split", choices=SPLITS, help=f"default: {split}")
     parser.add_argument("--cache-dir", required=needs_cache, metavar="DIR", help="the folder of its features")
-    unreadable = "leave out photos that cannot be read"
-    (further or parser).add_argument("--skip-unreadable", action="store_true", help=unreadable)
+    text = "leave out photos that cannot be read"
+    (group or parser).add_argument("--skip-unreadable", action="store_true", help=text)
 
 
-def _add_model(parser, usual=DEFAULT_MODEL):
-    text = f"{MODEL}; given several times, the models write one caption together; default: {usual}"
+def _add_model(parser, default=DEFAULT_MODEL):
+    text = f"{MODEL}; given several times, the models write one caption together; default: {default}"
     parser.add_argument("--model", action="append", default=None, help=text)
 
 
@@ -218,22 +196,22 @@ def _add_fit(parser):
     parser.add_argument(
         "--from-scratch", action="store_true", help=f"photos of your own: do not start from {DEFAULT_MODEL}"
     )
-    of_training = {name for name in FIRST if name in TrainingOptions.names()}
-    _add_options(parser, CaptionerOptions, *(n for n in FIRST if n not in of_training), encoder_default=ENCODER)
-    _add_options(parser, TrainingOptions, *(name for name in FIRST if name in of_training))
+    classes = (CaptionerOptions, SelfCriticalOptions, ConsistencyOptions, TrainingOptions)
+    owners = {name: options for options in classes for name in options.names()}
+    for name in FIRST:
+        _add_options(parser, owners[name], name)
     boxes = "with --box-weight: the folder of Flickr30k Entities, or a JSON file of boxes"
     group.add_argument("--boxes", metavar="PATH", help=boxes)
-    group.add_argument("--gpus", type=int, metavar="N", help="train on the first N GPUs; default: on one")
-    group.add_argument("--hosts", action="store_true", help="train on all GPUs of the hosts that TF_CONFIG names")
-    taken = {*FIRST}
+    devices = group.add_mutually_exclusive_group()
+    devices.add_argument("--gpus", type=int, metavar="N", help="train on the first N GPUs; default: on one")
+    devices.add_argument("--hosts", action="store_true", help="train on all GPUs of the hosts that TF_CONFIG names")
     for kind, heading in KINDS.items():
         group = parser.add_argument_group(heading)
         if kind == "training":
             group.add_argument("--dropout", type=float, help="before and after the readout at once; default: 0.5")
-        for options in (TrainingOptions, ConsistencyOptions, SelfCriticalOptions, CaptionerOptions):
-            for name in (name for name in options.names(kind) if name not in taken):
+        for name, options in owners.items():
+            if name not in FIRST and name in options.names(kind):
                 _add_options(group, options, name)
-                taken.add(name)
 
 
 def _add_caption(parser):
@@ -286,8 +264,7 @@ def _add_compare(parser):
 
 def _add_features(parser):
     _add_data(parser, needs_cache=True)
-    names = CaptionerOptions.names("encoder", "photos")
-    _add_options(parser, CaptionerOptions, *names, encoder_default=ENCODER)
+    _add_options(parser, CaptionerOptions, *CaptionerOptions.names("encoder", "photos"))
     shard = "encode only part I of N, as other machines do the others; see docs/scale.md"
     parser.add_argument("--shard", metavar="I/N", help=shard)
     parser.add_argument("--batch-size", type=int, default=32, help="photos in a batch; default: 32")
@@ -306,9 +283,10 @@ def _add_export(parser):
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     parser.add_argument("directory", metavar="DIRECTORY", help="the folder for exports of this model")
     _add_options(parser, BeamSearchOptions)
-    _add_switch(parser, "--web", "write a page for browsers instead, for any static host")
+    kinds = parser.add_mutually_exclusive_group()
+    _add_switch(kinds, "--web", "write a page for browsers instead, for any static host")
+    _add_switch(kinds, "--tflite", "write model.tflite too, for LiteRT: greedy search")
     _add_runtime(parser)
-    _add_switch(parser, "--tflite", "write model.tflite too, for LiteRT: greedy search")
     _add_options(parser, CaptionerOptions, "encoder_weights")
 
 

@@ -3,6 +3,7 @@
 They import what they need when they run: help answers at once.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -10,21 +11,20 @@ import warnings
 from pathlib import Path
 
 import keras_sat
-from data_utils.atomic_files import write_whole
+from data_utils.atomic_files import write_json
 from data_utils.captions import tokenise
 from data_utils.datasets import DATASETS
 from data_utils.foreign_text import visible, visible_json
-from data_utils.tf_logging import LOG_LEVEL, QUIET, import_tensorflow
-from keras_sat.checks import argument_called
-from keras_sat.command_line.messages import one_line, without_number
+from data_utils.tf_logging import import_tensorflow
+from keras_sat.command_line.messages import reason_without_number
 from keras_sat.command_line.paths import drawing_paths, make_places
 from keras_sat.options import ENCODER_NAMES, ConsistencyOptions, SearchOptions, SelfCriticalOptions, probability
 from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, default_encoder, without_gpu
 from keras_sat.weight_paths import find_installed_weights, keras_home
 
-NOT_SURE = "not sure"  # instead of a caption of too little confidence, and on a terminal before it
-# On a terminal, captions of less confidence are doubted: of the tenths the greatest below which fewer than one caption
-# in four is right. On the 1,000 dev photos of Flickr8k these are 351 captions, 78 of them right (docs/model-card.md).
+NOT_SURE = "not sure"  # instead of a caption with too little confidence, and on a terminal before it
+# Below this confidence a terminal shows "not sure": the greatest tenth below which fewer than one caption in four is
+# right. On the 1,000 dev photos of Flickr8k these are 351 captions, 78 of them right (docs/model-card.md).
 DOUBTFUL = 0.3
 
 
@@ -40,8 +40,6 @@ def run_fit(data, dropout=None, gpus=None, hosts=False, **options):
         idle = [_flag(name) for name in others if name in options and not options.get(epochs)]
         if idle:
             raise ValueError(f"{idle[0]} has no effect without {_flag(epochs)}: pass both, or neither.")
-    if hosts and gpus is not None:
-        raise ValueError("--hosts takes all GPUs of each host (CUDA_VISIBLE_DEVICES hides some): leave out --gpus.")
     if hosts or gpus is not None:  # first of all: hosts can only be connected before TensorFlow computes
         from keras_sat.training.distributed import several_gpus, several_hosts
 
@@ -65,6 +63,7 @@ def run_caption(
     """Print a caption for each picture, or read the one that is given; name unreadable pictures at the end."""
     from data_utils.images import find_pictures
     from data_utils.progress import Progress
+    from keras_sat.deploy.litert_captioner import ready_captioner
 
     places = {option: options.pop(option) for option in ("plot", "html", "gif") if option in options}
     if maps and not as_json:
@@ -75,156 +74,105 @@ def run_caption(
         other = _flag(next(iter(options), "min_confidence"))
         raise ValueError(f"--say gives the caption, and nothing is searched for. Received: --say with {other}")
     paths = find_pictures(images, recursive=recursive)
-    fast_model = _model_for_litert(model, encoder_weights, say, options)
-    fast = _fast_captioner_of(fast_model)
-    if fast and not model:
-        _say_default_model(DEFAULT_MODEL)
-    captioner = fast or _captioner_of(model, encoder_weights)
-    has_confidence = fast.has_confidence if fast else captioner.confidence is not None
-    if min_confidence is not None and not has_confidence:
-        raise ValueError(
-            "This model's captions have no confidence: `keras-sat calibrate MODEL --data DATA` fits it. Captions of "
-            f"several models have none. Received: --min-confidence {min_confidence:g}"
-        )
+    models = _models_or_default(model)
+    fits_litert = _fits_litert(models, encoder_weights, say, options)
+    fast = ready_captioner(models[0]) if fits_litert else None
+    captioner = fast or _captioner_of(models, encoder_weights)
     drawings = drawing_paths(places, paths)
+    if say is None:
+        results = captioner.caption_each(paths, errors="yield", **({} if fast else options))
+    else:
+        unknown = [word for word in dict.fromkeys(tokenise(say)) if word not in captioner.vocabulary]
+        if unknown:
+            print(f"keras-sat: words that the model does not know: {visible(', '.join(unknown))}", file=sys.stderr)
+        results = captioner.attend_each(paths, say, errors="yield")
     unreadable = []
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # a terminal that does not show the captions
     with Progress(len(paths), label="captions", unit="pictures", show=show, delay=1) as progress:
         progress.advance(0)  # the first captions come only after a whole batch
-        if say is not None:
-            _say_unknown_words(captioner.vocabulary, say)
-        results = _results(captioner, paths, say, {} if fast else options)
-        if fast:
-            results = _or_by_tensorflow(results, fast_model, paths, say, options)
         for path, result in results:
+            progress.advance(1)
             if isinstance(result, Exception):
                 unreadable.append(_why_unreadable(path, result))
                 if as_json:
                     _print_json({"image": path, "error": unreadable[-1]})
-            else:
-                others = result.alternatives if "num_results" in options else []
-                for prefix, each in () if as_json else [(path, result), *(("", other) for other in others)]:
-                    print(_as_line(prefix, each, min_confidence), flush=True)
-                parts = {"image": path, **_as_json(result, maps)} if as_json else {}
+                continue
+            if min_confidence is not None and result.confidence is None:
+                raise ValueError(
+                    "This model's captions have no confidence: `keras-sat calibrate MODEL --data DATA` fits it. "
+                    f"Captions of several models have none. Received: --min-confidence {min_confidence:g}"
+                )
+            others = result.alternatives if "num_results" in options else []
+            if as_json:
+                parts = {"image": path, **_as_json(result, maps)}
                 if not _is_sure(result, min_confidence):
                     parts["is_sure"] = False
                 if "num_results" in options:
                     parts["alternatives"] = [_as_json(other, maps) for other in others]
-                try:
-                    _draw(result, path, drawings[path], parts)
-                finally:  # the caption is there, even if the disk is full
-                    if as_json:
-                        _print_json(parts)
-            progress.advance(1)
+                _print_json(parts | {option: str(drawing) for option, drawing in drawings[path].items()})
+            else:
+                for prefix, each in [(path, result), *(("", other) for other in others)]:
+                    print(_as_line(prefix, each, min_confidence), flush=True)
+            if drawings[path]:
+                _draw(result, path, **drawings[path])
     if len(unreadable) < len(paths):
         for option, out in places.items():
             print(f"keras-sat: --{option}: {visible(Path(out).expanduser())}", file=sys.stderr)
-    if not fast and not unreadable:
-        _prepare_fast(fast_model)
     if unreadable:
         raise ValueError("; ".join(map(visible, unreadable)))
+    if fits_litert and not fast:
+        _prepare_litert(models[0])
 
 
-def _model_for_litert(models, encoder_weights, say, options):
-    """Return the model that LiteRT may run: the only one, with its own weights and the default search; else None."""
+def _models_or_default(models, data=None):
+    """Return the models that --model names, or the bundled one, even if the current folder has one of its name."""
+    from keras_sat.files.model_folder import PRETRAINED
+
+    if models is None:
+        name = "scenes" if data == "scenes" else DEFAULT_MODEL
+        print(f"keras-sat: without --model, {name!r} is used", file=sys.stderr)
+        models = [PRETRAINED / name]
+    return models
+
+
+def _captioner_of(models, encoder_weights):
+    """Return the captioner of a model, or the Ensemble of several."""
+    import_tensorflow()
+    from keras_sat.beyond.ensemble import Ensemble
+    from keras_sat.captioner import Captioner
+
+    captioners = [Captioner.from_pretrained(model, encoder_weights=encoder_weights) for model in models]
+    return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
+
+
+def _fits_litert(models, encoder_weights, say, options):
+    """Return whether LiteRT may caption: one model with its own weights, the default search, no long sentence."""
     from keras_sat.deploy.litert_captioner import is_installed
-    from keras_sat.files.model_folder import model_directory
 
-    model, *others = models or [model_directory(None)]
-    search, default = SearchOptions(**options), SearchOptions()
-    is_default = search in (default, SearchOptions(num_beams=default.beams)) and "num_results" not in options
-    fits = say is None or len(tokenise(say)) < default.max_length or _is_export(model)  # which has no other way
-    return model if is_default and fits and encoder_weights is None and not others and is_installed() else None
+    default = SearchOptions()
+    is_default = options in ({}, {"num_beams": default.beams}) and len(tokenise(say or "")) < default.max_length
+    return is_default and encoder_weights is None and len(models) == 1 and is_installed()
 
 
-def _fast_captioner_of(model):
-    """Return a captioner that needs no TensorFlow, where its file was made; else None."""
-    from keras_sat.deploy.litert_captioner import LiteRTError, ready_captioner
-
-    try:
-        return None if model is None else ready_captioner(model)
-    except (OSError, ValueError) as error:
-        if _is_export(model):
-            raise
-        if isinstance(error, LiteRTError):
-            _say_by_tensorflow(error)
-        return None  # TensorFlow's way says what else is wrong
-
-
-def _is_export(model):
-    from keras_sat.deploy.litert_captioner import export_folder
-
-    try:
-        return export_folder(model) is not None
-    except (OSError, ValueError):  # there is no such model
-        return False
-
-
-def _results(captioner, paths, say, options):
-    """Return an iterator of (path, CaptionResult or error): captions are searched for, or one is given, `say`."""
-    if say is None:
-        return captioner.caption_each(paths, errors="yield", **options)
-    return captioner.attend_each(paths, say, errors="yield")
-
-
-def _or_by_tensorflow(results, model, paths, say, options):
-    """Yield the results of LiteRT; if it fails with a file that was made for a model, those of TensorFlow."""
-    from keras_sat.deploy.litert_captioner import LiteRTError
-
-    num_done = 0
-    try:
-        for result in results:
-            num_done += 1
-            yield result
-    except LiteRTError as error:
-        if _is_export(model):
-            raise
-        _say_by_tensorflow(error)
-        yield from _results(_captioner_of([model], None), paths[num_done:], say, options)
-
-
-def _say_by_tensorflow(error):
-    print(f"keras-sat: {one_line(error, 'caption')} TensorFlow captions instead.", file=sys.stderr)
-
-
-def _prepare_fast(model):
+def _prepare_litert(model):
     """Make the file for LiteRT: the next captions of this model need no TensorFlow."""
     from keras_sat.deploy.litert_captioner import is_made, make_file
 
-    if model is None:
+    if is_made(model):
         return
-    try:
-        if not is_made(model):
-            if sys.stderr.isatty():
-                print("keras-sat: making this model ready to caption without TensorFlow next time", file=sys.stderr)
-            make_file(model)
-    except (OSError, ValueError) as error:  # the captions are there
-        if sys.stderr.isatty():
-            print(f"keras-sat: that is left out: {visible(without_number(error))}", file=sys.stderr)
+    if sys.stderr.isatty():
+        print("keras-sat: making this model ready to caption without TensorFlow next time", file=sys.stderr)
+    with contextlib.suppress(OSError, ValueError):  # the captions are there
+        make_file(model)
 
 
-def _say_default_model(name):
-    print(f"keras-sat: without --model, {name!r} is used", file=sys.stderr)
-
-
-def _say_unknown_words(vocabulary, caption):
-    """Name the words of a caption that the vocabulary does not know, on standard error."""
-    unknown = [word for word in dict.fromkeys(tokenise(caption)) if word not in vocabulary]
-    if unknown:
-        print(f"keras-sat: words that the model does not know: {visible(', '.join(unknown))}", file=sys.stderr)
-
-
-def _draw(result, path, drawings, drawn):
-    """Draw a result on the photo, into the files `drawings`; add what was written to the dict `drawn`."""
-    if not drawings:
-        return
+def _draw(result, path, **drawings):
     from keras_sat.pictures.display import AttentionDisplay
 
     display = AttentionDisplay.from_result(result, image=path)
     for option, write in (("plot", display.save), ("html", display.to_html), ("gif", display.animate)):
         if option in drawings:
             write(drawings[option])
-            drawn[option] = str(drawings[option])
 
 
 def _is_sure(result, min_confidence):
@@ -248,10 +196,9 @@ def _as_json(result, maps):
         parts["is_finished"] = False
     if result.confidence is not None:
         parts["confidence"] = round(result.confidence, 4)
-    if result.from_photo is not None:
-        parts["from_photo"] = result.from_photo.astype("float64").round(4).tolist()
-    if result.word_probs is not None:
-        parts["word_probs"] = result.word_probs.astype("float64").round(6).tolist()
+    for name, decimals in (("from_photo", 4), ("word_probs", 6)):
+        if (values := getattr(result, name)) is not None:
+            parts[name] = values.astype("float64").round(decimals).tolist()
     if maps:
         _, rows, columns = result.attention_weights.shape
         weights = result.attention_weights.astype("float64").round(6).tolist()
@@ -263,28 +210,10 @@ def _print_json(parts):
     print(visible_json(json.dumps(parts, ensure_ascii=False)), flush=True)
 
 
-def _captioner_of(models, encoder_weights, data=None):
-    """Return the captioner that --model names, the default without it, or the Ensemble of several."""
-    import_tensorflow()
-    from keras_sat.beyond.ensemble import Ensemble
-    from keras_sat.captioner import Captioner
-    from keras_sat.files.model_folder import PRETRAINED
-
-    if models is None:
-        name = "scenes" if data == "scenes" else DEFAULT_MODEL
-        _say_default_model(name)
-        models = [PRETRAINED / name]  # even if the current folder has one of that name
-    captioners = [Captioner.from_pretrained(model, encoder_weights=encoder_weights) for model in models]
-    return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
-
-
 def _why_unreadable(path, error):
-    """Return in one sentence why there is no caption of a picture."""
-    if isinstance(error, FileNotFoundError):
-        return f"{path}: no such file."
     if isinstance(error, IsADirectoryError):
-        return f"{path}: no picture in this folder."
-    reason = without_number(error)
+        return f"{path}: no picture in this folder"
+    reason = reason_without_number(error)
     return reason if path in reason else f"{path}: {reason}"
 
 
@@ -292,27 +221,24 @@ def run_evaluate(model, data, captions=None, encoder_weights=None, grounding=Fal
     """Score a captioner, or captions, and write what was asked for."""
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
-    if grounding and data != "scenes" and "boxes" not in options:
-        raise ValueError("--grounding requires --boxes, except with --data scenes.")
-    if "boxes" in options and not grounding:
-        raise ValueError("--boxes is for --grounding: pass both, or neither.")
+    if grounding != ("boxes" in options) and not (grounding and data == "scenes"):
+        raise ValueError("--grounding and --boxes go together; only --data scenes needs no --boxes.")
     outputs = ("json", "csv", "coco_results", "gallery")
     places = {output: Path(options.pop(output)).expanduser() for output in outputs if output in options}
     if "gallery" in places:
         places["gallery"] /= "index.html"
-    make_places(list(places.items()))
+    make_places(places.values())
     if captions is None:
         if "cache_dir" in options:
             options["cache"] = options.pop("cache_dir")
         keep_results = "gallery" in places or (grounding and "boxes" not in options)
-        table = evaluate(_captioner_of(model, encoder_weights, data), data, keep_results=keep_results, **options)
+        captioner = _captioner_of(_models_or_default(model, data), encoder_weights)
+        table = evaluate(captioner, data, keep_results=keep_results, **options)
     else:
-        of_captioner = {"model": model, "encoder_weights": encoder_weights, "grounding": grounding}
-        of_captioner["gallery"] = "gallery" in places
-        further = [name for name in options if name not in ("data_dir", "split", "split_seed", "beside")]
-        further += [name for name, value in of_captioner.items() if value]
-        if further:
-            raise ValueError(f"--captions needs no captioner. Received: --captions with {_flag(further[0])}")
+        given = {"model": model, "encoder_weights": encoder_weights, "grounding": grounding, **places, **options}
+        fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "beside")
+        if others := [name for name, value in given.items() if value and name not in fitting]:
+            raise ValueError(f"--captions needs no captioner. Received: --captions with {_flag(others[0])}")
         table = evaluate_captions(captions, data, **options)
     print(table)
     if grounding and "boxes" not in options:
@@ -349,47 +275,31 @@ def run_compare(first, second):
     print(compare(first, second))
 
 
-def run_features(data, cache_dir, batch_size, verify, skip_unreadable=False, encoder=None, **options):
+def run_features(
+    data, cache_dir, batch_size, verify, data_dir=None, split_seed=None, shard=None, skip_unreadable=False, **options
+):
     """Build the feature cache of a data set, or a shard of it."""
     from data_utils.datasets.read import read_data
     from data_utils.features.cache import FeatureCache
-    from data_utils.features.shards import Shard
-    from keras_sat.files.saving import bundled_encoder
-    from keras_sat.model.encoders import make_encoder
-    from keras_sat.model.photo_encoder import BUNDLED
+    from keras_sat.captioner import Captioner
 
-    if encoder is None:
-        encoder = default_encoder(data)
-        if encoder in LIGHT_ENCODERS:
-            print(f"keras-sat: {without_gpu(encoder)}", file=sys.stderr)
-    if encoder == "tiny" and "encoder_weights" not in options:
+    if "encoder" not in options:
+        options["encoder"] = default_encoder(data)
+        if options["encoder"] in LIGHT_ENCODERS:
+            print(f"keras-sat: {without_gpu(options['encoder'])}", file=sys.stderr)
+    if options["encoder"] == "tiny" and "encoder_weights" not in options:
         raise ValueError(
             "`tiny` is trained with the decoder, and its untrained features say nothing. Pass the weights of a trained "
             "one as --encoder-weights, or another --encoder."
         )
-    if "shard" in options:
-        Shard.parse(options["shard"])  # before anything that takes long
-    weights, blur = options.get("encoder_weights", "imagenet"), options.get("photo_blur")
-    if weights == BUNDLED:
-        weights, bundled_blur, _ = bundled_encoder(encoder)
-        blur = bundled_blur if blur is None else blur
-    images = read_data(data, options.get("data_dir"), split_seed=options.get("split_seed"))
-    with argument_called("weights", "encoder_weights"):
-        encoder = make_encoder(
-            encoder,
-            layer=options.get("encoder_layer"),
-            weights=weights,
-            image_size=options.get("image_size"),
-            grid=options.get("grid"),
-            blur=blur,
-        )
+    images = read_data(data, data_dir, split_seed=split_seed)
     cache = FeatureCache.build(
         cache_dir,
         [image.image_id for image in images],
         [image.image_path for image in images],
-        encoder,
+        Captioner(["a"], **options).encoder_model,
         batch_size=batch_size,
-        shard=options.get("shard"),
+        shard=shard,
         errors="skip" if skip_unreadable else "raise",
         verify=verify,
     )
@@ -424,7 +334,7 @@ def run_calibrate(
             f"A bundled model stays as it is: pass a folder for a copy as --output-dir. Received: {visible(model)}"
         )
     if report is not None:
-        make_places([("json", report)])
+        make_places([Path(report).expanduser()])
     if output_dir is not None:
         reject_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
@@ -434,17 +344,13 @@ def run_calibrate(
     print(calibration)
     save_confidence(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
     if report is not None:
-        write_whole(Path(report).expanduser(), json.dumps(calibration.to_dict(), indent=1))
+        write_json(Path(report).expanduser(), calibration.to_dict())
 
 
 def run_export(model, directory, tflite, web, runtime, encoder_weights=None, **options):
     """Write a captioner for programs without keras_sat, or a page with it, and name the files."""
     from keras_sat.captioner import Captioner
 
-    if web and tflite:
-        raise ValueError("A page has its own file for LiteRT, --tflite is for programs: leave out one of the two.")
-    if runtime is not None and not web:
-        raise ValueError("--runtime has no effect without --web: pass --web too.")
     captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
     if web:
         from keras_sat.deploy.page_export import write_page
@@ -468,8 +374,6 @@ def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
     page = Path(model).expanduser()
     page = page.parent if page.name == "index.html" else page
     if is_page(page):
-        if encoder_weights is not None:
-            raise ValueError("A page has its model already: leave out --encoder-weights.")
         with page_server(page, host, port) as server:
             add_runtime(page, runtime)
             serve(server, open_browser=not no_browser)
@@ -493,13 +397,9 @@ def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
 
 
 def _shown_name(model):
-    """Return what a page calls a model: the name of its folder, or of the training whose folder "model" it is.
-
-    >>> _shown_name("flickr8k"), _shown_name("runs/mine/model")
-    ('flickr8k', 'mine')
-    """
+    """Return what a page calls a model: the name of its folder, or "mine" for runs/mine/model."""
     path = Path(model).expanduser().resolve()
-    return path.parent.name if path.name == "model" and path.parent.name else path.name
+    return path.parent.name if path.name == "model" else path.name
 
 
 def run_info(data_dir=None):
@@ -515,20 +415,15 @@ def run_info(data_dir=None):
 
     devices = [device.name for device in import_tensorflow().config.list_physical_devices()]
     print(f"devices: {', '.join(devices)}; {os.cpu_count()} CPU cores")
-    if os.environ[LOG_LEVEL] == QUIET:
-        print(f"messages of TensorFlow itself, such as why it finds no GPU: hidden; {LOG_LEVEL}=0 shows them")
     folder = keras_home() / "models"
-    weights = sorted(path.name for path in folder.glob("*.h5")) if folder.is_dir() else []
+    weights = sorted(path.name for path in folder.glob("*.h5"))
     print(f"encoder weights in {visible(folder)}: {visible(', '.join(weights)) or 'none'}")
     if packages := [name for name in ENCODER_NAMES if find_installed_weights(name)]:
         print(f"encoder weights in packages that are installed: {', '.join(packages)}")
-    print(f"bundled models: {', '.join(pretrained_names()) or 'none'}")
+    print(f"bundled models: {', '.join(pretrained_names())}")
     print(f"their licence: {WEIGHTS_LICENSE}; those of photos are for non-commercial research and education only")
-    if data_dir is None:
-        print("data: not looked for (--data-dir)")
-        return
     for name, read in DATASETS.items():
-        if name == "scenes":
+        if name == "scenes" or data_dir is None:
             continue
         try:
             with warnings.catch_warnings():
@@ -537,17 +432,3 @@ def run_info(data_dir=None):
             print(f"data: {name}: {len(images)} photos, {sum(len(image.captions) for image in images)} captions")
         except (ValueError, OSError) as error:
             print(f"data: {name}: {visible(str(error).partition(' Received: ')[0])}")
-
-
-COMMANDS = {
-    "demo": run_demo,
-    "fit": run_fit,
-    "caption": run_caption,
-    "evaluate": run_evaluate,
-    "compare": run_compare,
-    "features": run_features,
-    "calibrate": run_calibrate,
-    "export": run_export,
-    "app": run_app,
-    "info": run_info,
-}

@@ -45,7 +45,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
         return outputs
 
     def attend(features, token_ids):
-        return of_one_photo(captioner.follow(features, token_ids))[1]
+        return of_one_photo(captioner.forced_search(features, token_ids))[1]
 
     images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
     features = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")

@@ -65,15 +65,15 @@ def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | No
 
 
 def ready_captioner(model, *, num_threads=None):
-    """Return the LiteRTCaptioner of a model; None where its file is not made yet, or is damaged."""
+    """Return the LiteRTCaptioner of a model; None if its file is not made yet, or does not run."""
     exported = export_folder(model)
     folder = exported or made_folder(model)
     try:
         return LiteRTCaptioner(folder, num_threads=num_threads)
     except (OSError, ValueError) as error:
-        if exported or isinstance(error, LiteRTError):
+        if exported:
             raise
-        if (folder / MANIFEST).exists():
+        if not isinstance(error, LiteRTError) and (folder / MANIFEST).exists():
             print(f"keras-sat: the file for LiteRT in {folder} is damaged and is made again.", file=sys.stderr)
         return None
 

@@ -7,19 +7,17 @@ cell with the greatest weight. Two baselines never saw the photo: a uniform map,
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from data_utils.captions import tokenise
-from data_utils.datasets.phrase_boxes import covered_share
+from data_utils.datasets.phrase_boxes import covered_fraction
 from data_utils.progress import Progress
-from keras_sat.scoring.grounding import centred_map, meets
+from keras_sat.scoring.grounding import FIGURES, figures_of_map, table_of
 from keras_sat.scoring.scores import Score
 
 SMALL = 0.25  # of the photo: boxes that cover less are counted separately too
-FIGURES = ("mass", "pointing", "uniform_mass", "uniform_pointing", "centre_mass", "centre_pointing")
 
 
 def figures_of(of_photos) -> dict[str, Any]:
@@ -34,24 +32,18 @@ def figures_of(of_photos) -> dict[str, Any]:
 
 
 def as_table(rows):
-    """Return a table as text, from a dict from a title to what `figures_of` returns."""
-    lines = [
-        f"{'percent':24}{'phrases':>8}{'attention on the boxes':>26}{'peak on the boxes':>27}",
-        " " * 32 + f"{'here':>8}{'uniform':>9}{'middle':>9}" + f"{'here':>9}{'uniform':>9}{'middle':>9}",
-    ]
+    """Return a table as text, from a dict from a title to the figures that `figures_of` returns."""
+    lines = []
     for title, figures in rows.items():
         for name, row in ((title, figures), (f"  boxes below {100 * SMALL:.0f} %", figures["small"])):
-            ordered = [row[f"{kind}{what}"] for what in ("mass", "pointing") for kind in ("", "uniform_", "centre_")]
-            cells = "".join(f"{'-' if value is None else f'{100 * value:.1f}':>9}" for value in ordered)
-            lines.append(f"{name:24}{row['num_phrases']:>7}{cells}")
-    return "\n".join(lines)
+            lines.append((name, row["num_phrases"], row))
+    return table_of(lines, "phrases")
 
 
 def _means(sums):
-    count, *totals = sums.tolist()
-    return {"num_phrases": round(count)} | {
-        name: total / count if count else None for name, total in zip(FIGURES, totals)
-    }
+    number, *totals = sums.tolist()
+    means = {name: total / number if number else None for name, total in zip(FIGURES, totals)}
+    return {"num_phrases": round(number), **means}
 
 
 # === Captions that people wrote, and its own ===
@@ -64,9 +56,7 @@ def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_
         captioner: Captioner or Ensemble.
         images: list of CaptionedImage.
         boxes: Boxes; photos of unknown aspect ratio are not measured.
-        cache: FeatureCache of the photos, or None.
-        batch_size: captions read together.
-        show_progress: show progress on standard error.
+        cache, batch_size, show_progress: see `evaluate`; a batch has captions.
     """
     of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
     read = []  # (number of the photo, its phrases in one of its captions)
@@ -122,18 +112,9 @@ def _last_content_word(words, phrase):
 
 def _add(sums, attention_map, boxes):
     """Add the figures of a map to the sums (2, 7) of its photo."""
-    covered = covered_share(boxes, attention_map.shape)
-    figures = [1.0, *meets(np.asarray(attention_map, float), covered), *_met_unseen(covered.tobytes(), covered.shape)]
-    sums[0] += figures
-    if covered.mean() < SMALL:
-        sums[1] += figures
-
-
-@functools.lru_cache(maxsize=10_000)
-def _met_unseen(covered, shape):
-    """Return (mass, pointing) of the uniform map, and of the one with its maximum in the middle."""
-    covered = np.frombuffer(covered).reshape(shape)
-    return *meets(np.full(shape, 1 / covered.size), covered), *meets(centred_map(shape), covered)
+    covered = covered_fraction(boxes, attention_map.shape)
+    figures = [1.0, *figures_of_map(np.asarray(attention_map, float), covered)]
+    sums[: 2 if covered.mean() < SMALL else 1] += figures
 
 
 # === Compared ===

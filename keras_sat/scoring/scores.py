@@ -125,8 +125,7 @@ def unit_and_digits(name):
     >>> unit_and_digits("cider"), unit_and_digits("bleu_4")
     ((1, 3), (100, 1))
     """
-    score = next((score for score in SCORES.values() if name in score.columns), None)
-    return (1, 3) if score is None else (score.unit, score.digits)
+    return next(((score.unit, score.digits) for score in SCORES.values() if name in score.columns), (1, 3))
 
 
 def shown(name, value):
