@@ -12,12 +12,13 @@ batch, the shorter ones are padded with `<pad>`, whose weight is 0.
 
 from __future__ import annotations
 
+import functools
 import itertools
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from data_utils.captions import Skipped
 from data_utils.datasets.phrase_boxes import covered_cells
 from data_utils.features.build import reading_options
 from data_utils.images import height_and_width, load_image
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from data_utils.datasets.phrase_boxes import Boxes
     from data_utils.features.cache import FeatureCache
     from data_utils.vocabulary import Vocabulary
-
-GROUPINGS = ("length", "image")
 
 
 def make_batches(
@@ -81,8 +80,7 @@ def make_batches(
         seed: of the shuffling.
         first_epoch: the number of the first pass, to resume a training.
         shares: for several devices, (numbers, count): cut each batch into `count` shares, one for each device, and
-            yield those of these numbers. All devices get as many shares: where there are more devices than rows, a
-            share has one row of weight 0. None: whole batches.
+            yield those of these numbers. A share without a row has one of weight 0. None: whole batches.
         boxes: Boxes of phrases, see `data_utils.datasets.phrase_boxes.read_boxes`. Batches are then ((features,
             input_ids, covered), target_ids, token_weights): covered is the fraction of each region that the boxes of
             each target word cover, (.., time, regions), 0 where it has none.
@@ -92,36 +90,21 @@ def make_batches(
 
     if group_by not in GROUPINGS:
         raise ValueError(f"Expected one of: {', '.join(GROUPINGS)}. Received: group_by={group_by!r}")
-    if (boxes is None) != (grid_shape is None):
-        raise ValueError(
-            "Pass `boxes` and `grid_shape` together. "
-            f"Received: boxes {'of photos' if boxes is not None else '= None'}, grid_shape={grid_shape!r}"
-        )
-    if batch_size < 1 or num_views < 1:
-        raise ValueError(f"Both must be at least 1. Received: batch_size={batch_size}, num_views={num_views}")
     views = cache if isinstance(cache, (list, tuple)) else [] if cache is None else [cache]
-    if bool(views) != (image_size is None):
+    if bool(views) != (image_size is None) or views and (jitter or num_views > 1):
         raise ValueError(
-            "Pass either a FeatureCache as `cache`, or `image_size` to get the photos themselves. "
-            f"Received: cache={cache}, image_size={image_size}"
-        )
-    if not 0 <= jitter <= 1 or views and (jitter or num_views > 1):
-        raise ValueError(
-            "`jitter` is a number from 0 to 1. It and `num_views` are for photos; of features, pass a list of caches. "
-            f"Received: jitter={jitter!r}{' with a cache' if views else ''}, num_views={num_views}"
+            "Pass either `cache`, a FeatureCache or a list of one for each view, or `image_size`, and perhaps "
+            "`num_views` and `jitter`, to get the photos themselves. "
+            f"Received: cache={cache}, image_size={image_size}, num_views={num_views}, jitter={jitter}"
         )
     numbers, count = ([0], 1) if shares is None else shares
-    if not len(numbers) or not all(0 <= number < count for number in numbers):
-        raise ValueError(f"Expected the numbers of shares, and their count. Received: shares={shares!r}")
     images = [image for image in captioned_images if split is None or image.split == split]
-    for view in views:
-        images = _readable(images, view)
-    images, captions, numbers_of_captions = _captions_as_ids(images, vocabulary)
+    images, captions = _captions_as_ids(images, vocabulary, views)
     if not images:
         raise ValueError(f"There is no caption to make a batch of. Received: split={split!r}")
     source = _CachedFeatures(views, images) if image_size is None else _Photos(images, image_size, keep_images)
     num_views = len(views) or num_views
-    grouping = {"length": _OneLength, "image": _WholeImages}[group_by](captions, batch_size)
+    grouping = GROUPINGS[group_by](captions, batch_size)
     epochs = itertools.count(first_epoch)
 
     def batch_members():
@@ -137,42 +120,35 @@ def make_batches(
         places = grouping.places(members)
         longest = max(len(captions[image][caption]) for image, caption in filter(None, itertools.chain(*places)))
         rows = np.array_split(np.arange(len(members)), count)[number]
-        weight = float(len(rows) > 0)
-        rows = rows if weight else [-1]
-        places = [places[row] for row in rows]
-        every = list(itertools.chain(*places))
-        ids = [[] if place is None else captions[place[0]][place[1]] for place in every]
-        input_ids, target_ids, token_weights = inputs_and_targets(ids, vocabulary, longest)
-        no_caption = np.array([place is None for place in every])  # <pad>, weight 0
-        of_words = [input_ids, target_ids, token_weights]
-        for array in of_words:
-            array[no_caption] = 0
-        token_weights *= weight
+        every = list(itertools.chain(*(places[row] for row in rows))) or [None]  # an empty share has one, of weight 0
+        rows = rows if len(rows) else [-1]
+        ids = [place and captions[place[0]][place[1]] for place in every]
+        of_words = list(inputs_and_targets(ids, vocabulary, longest))
         if boxes is not None:
-            captioned = [place and (images[place[0]], numbers_of_captions[place[0]][place[1]]) for place in every]
+            captioned = [place and (images[place[0]], place[1]) for place in every]
             shown = np.repeat(chosen[rows], len(every) // len(rows))
-            of_words.append(covered_cells(captioned, shown, boxes, grid_shape, input_ids.shape))
-        of_words = [array.reshape(len(rows), *grouping.captions, longest + 1, *array.shape[2:]) for array in of_words]
-        photos = source.rows(np.array([place[0][0] for place in places]), chosen[rows])
+            of_words.append(covered_cells(captioned, shown, boxes, grid_shape, of_words[0].shape))
+        of_words = [array.reshape(len(rows), *grouping.captions, *array.shape[1:]) for array in of_words]
+        photos = source.rows(np.array([places[row][0][0] for row in rows]), chosen[rows])
         if jitter:
             chance = [np.random.default_rng([seed, epoch, 2, member]) for member in members[rows]]
             photos = np.stack([jittered(photo, of_photo, jitter) for photo, of_photo in zip(photos, chance)])
         return photos, *of_words
 
-    def tensors(members, chosen, number, epoch):
-        dtypes = (tf.as_dtype(source.dtype), tf.int32, tf.int32, tf.float32, *([] if boxes is None else [tf.float32]))
-        features, *ids_and_weights = tf.numpy_function(arrays, [members, chosen, number, epoch], dtypes, stateful=False)
-        features.set_shape((None, *source.shape))
-        shape = (None, None, *(None for _ in grouping.captions))
-        input_ids, target_ids, token_weights, *of_words = ids_and_weights
-        for tensor in (input_ids, target_ids, token_weights):
-            tensor.set_shape(shape)
-        for tensor in of_words:
-            tensor.set_shape((*shape, grid_shape[0] * grid_shape[1]))
-        return (features, input_ids, *of_words), target_ids, token_weights
+    of_words = (None, *(None for _ in grouping.captions), None)  # their shape
+    specs = [((None, *source.shape), source.dtype), (of_words, "int32"), (of_words, "int32"), (of_words, "float32")]
+    if boxes is not None:
+        specs.append(((*of_words, grid_shape[0] * grid_shape[1]), "float32"))
 
-    signature = [tf.TensorSpec(shape, tf.int64) for shape in ((None,), (None,), (), ())]
-    dataset = tf.data.Dataset.from_generator(batch_members, output_signature=tuple(signature))
+    def tensors(*plan):
+        made = tf.numpy_function(arrays, plan, [dtype for _, dtype in specs], stateful=False)
+        for tensor, (shape, _) in zip(made, specs):
+            tensor.set_shape(shape)
+        photos, input_ids, target_ids, token_weights, *covered = made
+        return (photos, input_ids, *covered), target_ids, token_weights
+
+    signature = tuple(tf.TensorSpec(shape, tf.int64) for shape in ((None,), (None,), (), ()))
+    dataset = tf.data.Dataset.from_generator(batch_members, output_signature=signature)
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(grouping.plan(None)) * len(numbers)))
     return dataset.map(tensors, num_parallel_calls=2, deterministic=True).prefetch(2).with_options(reading_options())
 
@@ -184,49 +160,36 @@ def inputs_and_targets(captions, vocabulary, longest=None):
     """Return input_ids, target_ids (int32) and token_weights (float32), each (captions, longest caption + 1).
 
     Args:
-        captions: list of lists of word ids, without special tokens.
-        vocabulary: Vocabulary.
+        captions: list of lists of word ids, without special tokens; None is a row of `<pad>` of weight 0.
         longest: pad to so many words; None: to the longest of these captions.
     """
-    time = (max(map(len, captions), default=0) if longest is None else longest) + 1
+    time = (max(map(len, filter(None, captions)), default=0) if longest is None else longest) + 1
     input_ids = np.full((len(captions), time), vocabulary.pad_token_id, dtype=np.int32)
     target_ids = np.full_like(input_ids, vocabulary.pad_token_id)
     token_weights = np.zeros(input_ids.shape, dtype=np.float32)
     for i, words in enumerate(captions):
-        input_ids[i, : len(words) + 1] = [vocabulary.start_token_id, *words]
-        target_ids[i, : len(words) + 1] = [*words, vocabulary.end_token_id]
-        token_weights[i, : len(words) + 1] = 1.0
+        if words is not None:
+            input_ids[i, : len(words) + 1] = [vocabulary.start_token_id, *words]
+            target_ids[i, : len(words) + 1] = [*words, vocabulary.end_token_id]
+            token_weights[i, : len(words) + 1] = 1.0
     return input_ids, target_ids, token_weights
 
 
-def _captions_as_ids(images, vocabulary):
-    """Return the images that have a caption with a word, and the ids and the numbers of these captions."""
-    as_ids = [list(map(vocabulary.caption_to_ids, image.captions)) for image in images]
-    numbers = [[number for number, ids in enumerate(of_image) if ids] for of_image in as_ids]
-    num_empty = sum(len(of_image) - len(its_numbers) for of_image, its_numbers in zip(as_ids, numbers))
-    if num_empty:
-        warnings.warn(f"{num_empty} captions without a word are left out of the batches.", stacklevel=3)
-    kept = [number for number, its_numbers in enumerate(numbers) if its_numbers]
-    captions = [[as_ids[image][number] for number in numbers[image]] for image in kept]
-    return [images[image] for image in kept], captions, [numbers[image] for image in kept]
-
-
-def _readable(images, cache):
-    """Return the images that the cache has features of; those that could not be read are counted in a warning."""
-    unknown = [image for image in images if image.image_id not in cache and image.image_id not in cache.unreadable]
-    if unknown:
-        raise ValueError(
-            f"The cache has no features of {len(unknown)} of the {len(images)} photos (first: "
-            f"{unknown[0].image_id!r}). Run FeatureCache.build with them. Received: cache={str(cache.directory)!r}"
-        )
-    left_out = [image for image in images if image.image_id in cache.unreadable]
-    if left_out:
-        warnings.warn(
-            f"{sum(len(image.captions) for image in left_out)} captions of {len(left_out)} photos that cannot be read "
-            f"are left out of the batches (first: {left_out[0].image_id}).",
-            stacklevel=3,
-        )
-    return [image for image in images if image.image_id not in cache.unreadable]
+def _captions_as_ids(images, vocabulary, views):
+    """Return the images that have captions to train on, and for each a dict from numbers of captions to word ids."""
+    skipped, kept, captions = Skipped(), [], []
+    unreadable = set().union(*(view.unreadable for view in views))
+    for image in images:
+        if image.image_id in unreadable:
+            skipped.add("captions of photos that cannot be read left out", image.image_id, len(image.captions))
+            continue
+        ids = {number: words for number, words in enumerate(map(vocabulary.caption_to_ids, image.captions)) if words}
+        skipped.add("captions without a word left out", image.image_id, len(image.captions) - len(ids))
+        if ids:
+            kept.append(image)
+            captions.append(ids)
+    skipped.warn("make_batches")
+    return kept, captions
 
 
 # === Which captions share a batch ===
@@ -238,7 +201,7 @@ class _OneLength:
     captions = ()  # of a row
 
     def __init__(self, captions, batch_size):
-        self.every = [(image, number) for image, of_image in enumerate(captions) for number in range(len(of_image))]
+        self.every = [(image, number) for image, of_image in enumerate(captions) for number in of_image]
         lengths = np.array([len(captions[image][number]) for image, number in self.every])
         self.same_length = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
         self.batch_size = batch_size
@@ -266,8 +229,8 @@ class _WholeImages:
     captions = (-1,)
 
     def __init__(self, captions, batch_size):
-        lengths = [[len(ids) for ids in of_photo] for of_photo in captions]
-        self.order = [sorted(range(len(of_photo)), key=lambda number: -of_photo[number]) for of_photo in lengths]
+        lengths = [[*map(len, of_photo.values())] for of_photo in captions]
+        self.order = [sorted(of_photo, key=lambda number: -len(of_photo[number])) for of_photo in captions]
         self.num_captions = np.array([len(of_photo) for of_photo in lengths])
         self.longest = np.array([max(of_photo) for of_photo in lengths])
         self.num_words = np.array([sum(of_photo) for of_photo in lengths])
@@ -294,6 +257,9 @@ class _WholeImages:
         return [captions + [None] * (most - len(captions)) for captions in of_photos]
 
 
+GROUPINGS = {"length": _OneLength, "image": _WholeImages}
+
+
 # === What the model sees of each photo ===
 
 
@@ -304,13 +270,6 @@ class _CachedFeatures:
         first = views[0]
         self.shape = (first.grid_shape[0] * first.grid_shape[1], first.feature_dim)
         self.dtype = first.manifest["dtype"]
-        for cache in views[1:]:
-            shape = (cache.grid_shape[0] * cache.grid_shape[1], cache.feature_dim)
-            if (shape, cache.manifest["dtype"]) != (self.shape, self.dtype):
-                raise ValueError(
-                    f"The views must have been made by one encoder. Expected: features {self.shape} of {self.dtype}. "
-                    f"Received: {shape} of {cache.manifest['dtype']} in {str(cache.directory)!r}"
-                )
 
     def rows(self, image_numbers, chosen):
         if len(self.views) == 1:
@@ -327,21 +286,15 @@ class _Photos:
     dtype = "uint8"
 
     def __init__(self, images, image_size, keep):
-        self.shape = (*height_and_width(image_size), 3)
-        self.paths = [image.image_path for image in images]
-        self.ids = [image.image_id for image in images]
-        self.kept = np.zeros((len(images), *self.shape), dtype=np.uint8) if keep else None
-        self.is_kept = np.zeros(len(images), dtype=bool)
+        size = height_and_width(image_size)
+        self.shape = (*size, 3)
+        self.images = images
+
+        def photo(number):
+            return load_image(images[number].image_path, size)
+
+        self.photo = functools.cache(photo) if keep else photo
 
     def rows(self, image_numbers, chosen):
-        return np.stack(
-            [view_of(self._photo(number), view, self.ids[number]) for number, view in zip(image_numbers, chosen)]
-        )
-
-    def _photo(self, number):
-        if self.kept is None:
-            return load_image(self.paths[number], self.shape[:2])
-        if not self.is_kept[number]:
-            self.kept[number] = load_image(self.paths[number], self.shape[:2])
-            self.is_kept[number] = True
-        return self.kept[number]
+        shown = zip(image_numbers, chosen)
+        return np.stack([view_of(self.photo(number), view, self.images[number].image_id) for number, view in shown])

@@ -1,19 +1,12 @@
 """Captions: read them, clean them, cut them into words, save them.
 
-The steps:
-
-    document = load_document("Flickr8k.token.txt")        # the text of a file
-    descriptions = load_descriptions(document)            # image id -> list of descriptions
-    descriptions = clean_descriptions(descriptions)       # lower case, no punctuation
-    words = vocabulary_words(descriptions)                # the set of words
-    save_descriptions(descriptions, "descriptions.txt")   # one description a line; load_descriptions reads it back
+The steps are load_document, load_descriptions, clean_descriptions, vocabulary_words and save_descriptions.
 """
 
 from __future__ import annotations
 
 import codecs
 import functools
-import itertools
 import os
 import re
 import sys
@@ -28,7 +21,6 @@ from data_utils.atomic_files import read_bytes, write_whole
 from data_utils.foreign_text import brief, shortened
 
 MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may hold several captions
-MOST_FOLDERS = 10_000  # that are searched only to count the pictures in them
 MOST_LETTERS_IN_CAPTION = 10_000  # a longer one would take hours, and all memory
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 IMAGE_ENDINGS += (".heic", ".heif", ".avif")
@@ -58,9 +50,10 @@ class Skipped:
         self.counts = Counter()
         self.first_seen = {}
 
-    def add(self, reason, where):
-        self.counts[reason] += 1
-        self.first_seen.setdefault(reason, shortened(str(where)))
+    def add(self, reason, where, number=1):
+        if number:
+            self.counts[reason] += number
+            self.first_seen.setdefault(reason, shortened(str(where)))
 
     def warn(self, source):
         """Warn of what was skipped, if anything was."""
@@ -78,18 +71,25 @@ class Skipped:
 def load_document(path: str | os.PathLike) -> str:
     """Return a text file's content as one string, lines ended by "\\n".
 
-    Byte order marks, UTF-16 and the line ends of any system are handled. Lines that are not UTF-8 are read as
-    Windows-1252 and counted in a warning. A file, or a line, that is far too long for captions is rejected.
+    Byte order marks, UTF-16 and the line ends of any system are handled. Bytes that are not UTF-8 are read
+    as Windows-1252, with a warning. A file, or a line, that is far too long for captions is rejected.
     """
     path = Path(path).expanduser()
-    document = _decoded(read_bytes(path), path).replace("\r\n", "\n").replace("\r", "\n")
-    if len(document) > MOST_LETTERS_IN_LINE:
-        for number, line in enumerate(document.split("\n"), start=1):
-            if len(line) > MOST_LETTERS_IN_LINE:
-                raise ValueError(
-                    f"{path}, line {number}: the line is too long to be read. Expected: a caption in each line. "
-                    f"Received: {len(line)} letters"
-                )
+    content = read_bytes(path)
+    encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    try:
+        document = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        skipped = Skipped()
+        skipped.add(f"not {encoding}, read as Windows-1252", f"byte {error.start}")
+        skipped.warn(path)
+        document = content.decode(encoding, errors="windows-1252")
+    document = document.replace("\r\n", "\n").replace("\r", "\n")
+    longest = max(map(len, document.split("\n")))
+    if longest > MOST_LETTERS_IN_LINE:
+        raise ValueError(
+            f"{path}: a line is too long. Expected: at most {MOST_LETTERS_IN_LINE} letters. Received: {longest}"
+        )
     return document
 
 
@@ -97,56 +97,32 @@ def reject_long_caption(text, image_id, source):
     """Raise ValueError if a caption is far too long; `source` names its file."""
     if len(text) > MOST_LETTERS_IN_CAPTION:
         raise ValueError(
-            f"{source}: a caption is too long to be one. Expected: at most {MOST_LETTERS_IN_CAPTION} letters. "
+            f"{source}: a caption is too long. Expected: at most {MOST_LETTERS_IN_CAPTION} letters. "
             f"Received: {len(text)} letters for image_id={brief(image_id)}"
         )
 
 
-def _decoded(content, path):
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        try:
-            return content.decode("utf-16")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}: the file begins as UTF-16, but byte {error.start} is not. Save it as UTF-8."
-            ) from None
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        skipped = Skipped()
-        lines = []
-        for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), start=1):
-            try:
-                lines.append(line.decode("utf-8"))
-            except UnicodeDecodeError:
-                lines.append(line.decode("cp1252", errors="replace"))
-                skipped.add("lines that are not UTF-8, read as Windows-1252", f"line {number}")
-        skipped.warn(path)
-        return "\n".join(lines)
+def _as_windows_1252(error):
+    return error.object[error.start : error.end].decode("windows-1252", errors="replace"), error.end
 
 
-def pictures_by_folder(folder, *, only_to_count=False):
+codecs.register_error("windows-1252", _as_windows_1252)
+
+
+def pictures_by_folder(folder):
     """Yield the paths of a folder's pictures, sorted, and then a list for each of its subfolders.
 
     Links to folders and hidden subfolders are left out.
-
-    Args:
-        folder: the folder.
-        only_to_count: look into MOST_FOLDERS at most, and skip those that cannot be read.
     """
 
     def reject(error):
-        if not only_to_count or error.filename == folder:
-            raise error
+        raise error
 
-    def walk():
-        for parent, subfolders, names in os.walk(folder, onerror=reject):
-            subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-            # macOS leaves files ._NAME, which are not pictures
-            names = [name for name in names if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith("._")]
-            yield sorted(os.path.join(parent, name) for name in names)
-
-    return itertools.islice(walk(), MOST_FOLDERS if only_to_count else None)
+    for parent, subfolders, names in os.walk(folder, onerror=reject):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        # macOS leaves files ._NAME, which are not pictures
+        names = [name for name in names if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith("._")]
+        yield sorted(os.path.join(parent, name) for name in names)
 
 
 def image_id_of(name):
@@ -186,23 +162,17 @@ def load_descriptions(document: str, *, source: str = "the document") -> dict[st
     """
     descriptions: dict[str, list[str]] = {}
     skipped = Skipped()
-    has_tabs = "\t" in document
+    separator = "\t" if "\t" in document else " "
     for number, line in enumerate(document.split("\n"), start=1):
-        line = line.rstrip().lstrip(" ")
-        if not line:
+        if not line.strip():
             continue
-        name, separator, text = line.partition("\t")
-        if not separator and (not has_tabs or _NUMBERED_NAME.match(line.partition(" ")[0])):
-            name, separator, text = line.partition(" ")
+        name, _, text = line.rstrip().lstrip(" ").partition(separator)
         name, text = name.strip(), " ".join(text.split())
         numbered = _NUMBERED_NAME.match(name)
         if name and text:
             descriptions.setdefault(image_id_of(numbered[1] if numbered else name), []).append(text)
-            continue
-        reason = (
-            "empty captions" if numbered else "lines without a separator" if name else "lines without an image name"
-        )
-        skipped.add(f"{reason} left out", f"line {number}")
+        else:
+            skipped.add("lines without an image name or a caption left out", f"line {number}")
     skipped.warn(source)
     return descriptions
 
@@ -210,18 +180,15 @@ def load_descriptions(document: str, *, source: str = "the document") -> dict[st
 def clean_descriptions(descriptions: dict[str, list[str]]) -> dict[str, list[str]]:
     """Return the same map with every description cut into words by `tokenise`, and joined by single blanks.
 
-    Descriptions without a word, and photos without a description, are dropped, and counted in a warning.
+    Descriptions without a word are dropped, with their photo if it has no other, and counted in a warning.
     """
     cleaned = {}
     skipped = Skipped()
     for image_id, texts in descriptions.items():
         kept = [words for words in (" ".join(tokenise(text)) for text in texts) if words]
-        for _ in range(len(texts) - len(kept)):
-            skipped.add("descriptions without a word left out", image_id)
+        skipped.add("descriptions without a word left out", image_id, len(texts) - len(kept))
         if kept:
             cleaned[image_id] = kept
-        else:
-            skipped.add("photos without a description left out", image_id)
     skipped.warn("clean_descriptions")
     return cleaned
 
@@ -234,25 +201,10 @@ def vocabulary_words(descriptions: dict[str, list[str]]) -> set[str]:
 def save_descriptions(descriptions: dict[str, list[str]], path: str | os.PathLike) -> None:
     """Save a map of descriptions, one a line: `image_id<TAB>description`.
 
-    `load_descriptions(load_document(path))` returns the same map. One for which that would not hold (an empty
-    description, a line break inside one) is rejected.
+    `load_descriptions(load_document(path))` returns the same map where `clean_descriptions` made it.
     """
-    for image_id, texts in descriptions.items():
-        for text in texts or [""]:
-            line = f"{image_id}\t{text}"
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                survives = load_descriptions(line) == {image_id: [text]}
-            if not survives:
-                raise ValueError(
-                    "A description must be one line of text without blanks around it, under an image id without "
-                    "ending; `clean_descriptions` makes them so. "
-                    f"Received: image_id={brief(image_id)}, description={brief(text)}"
-                )
-    write_whole(
-        Path(path).expanduser(),
-        "".join(f"{image_id}\t{text}\n" for image_id, texts in descriptions.items() for text in texts),
-    )
+    lines = (f"{image_id}\t{text}\n" for image_id, texts in descriptions.items() for text in texts)
+    write_whole(Path(path).expanduser(), "".join(lines))
 
 
 # === The tokeniser ===
@@ -297,19 +249,13 @@ def tokenise(text: str) -> list[str]:
 
 
 def words_of_captions(captions, num_images):
-    """Return the words of captions, one for each image.
-
-    Args:
-        captions: list of texts, or one text for all images.
-        num_images: how many there should be.
-    """
+    """Return the words of captions, a list or one text for all, for each of `num_images` images."""
     captions = [captions] * num_images if isinstance(captions, str) else captions
     is_list = isinstance(captions, (list, tuple)) and all(isinstance(caption, str) for caption in captions)
-    if not is_list or len(captions) != num_images:
+    words = [tokenise(caption) for caption in captions] if is_list else []
+    if len(words) != num_images or not all(words):
         raise ValueError(
-            f"Expected one caption, as text, for each of {num_images} images. Received: captions={brief(captions)}"
+            f"Expected one caption, a text with a word in it, for each of {num_images} images. "
+            f"Received: captions={brief(captions)}"
         )
-    words = [tokenise(caption) for caption in captions]
-    if not all(words):
-        raise ValueError(f"There is no word in a caption. Received: {brief(captions[words.index([])])}")
     return words

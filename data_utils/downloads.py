@@ -5,51 +5,36 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from data_utils.atomic_files import exclusive_lock, read_json, write_json
 from data_utils.captions import IMAGE_ENDINGS
 from data_utils.progress import Progress
 
-MOST_EXPANSION = 100  # a zip that unpacks to more times its size is not a data set, but made to fill the disk
-SMALL_BYTES = 100_000_000  # which does no harm, however small the zip
+MOST_EXPANSION = 100  # a zip that unpacks to more times its size was made to fill the disk
+SMALL_BYTES = 100_000_000  # so much is harmless, however small the zip
 TIMEOUT_SECONDS = 60
 
 
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file to fetch: its name, its address, and the MD5 of the published file (None: any content will do)."""
+class DataSource(NamedTuple):
+    """The zips of a data set, names with MD5 (None accepts any content), and their photos; or how to get it by hand."""
 
-    name: str
-    url: str
-    md5: str | None = None
-
-
-@dataclass(frozen=True)
-class DataSource:
-    """What a data set is made of: zips to fetch and the number of photos in them, or how to get it by hand."""
-
-    files: tuple = ()
+    url: str = ""
+    files: dict = {}
     num_photos: int = 0
-    disk_bytes: int = 0
     by_hand: str = ""
 
 
-_FLICKR8K_URL = "https://github.com/jbrownlee/Datasets/releases/download/Flickr8k/"
-
 DOWNLOADS = {
     "flickr8k": DataSource(
-        files=(
-            RemoteFile("Flickr8k_text.zip", _FLICKR8K_URL + "Flickr8k_text.zip", "bf6c1abcb8e4a833b7f922104de18627"),
-            RemoteFile(
-                "Flickr8k_Dataset.zip", _FLICKR8K_URL + "Flickr8k_Dataset.zip", "f18a1e2920de5bd84dae7cf08ec78978"
-            ),
-        ),
+        url="https://github.com/jbrownlee/Datasets/releases/download/Flickr8k",
+        files={
+            "Flickr8k_text.zip": "bf6c1abcb8e4a833b7f922104de18627",
+            "Flickr8k_Dataset.zip": "f18a1e2920de5bd84dae7cf08ec78978",
+        },
         num_photos=8091,
-        disk_bytes=2_300_000_000,
     ),
     "flickr30k": DataSource(
         by_hand="Flickr30k is behind a form: https://shannon.cs.illinois.edu/DenotationGraph/ . Put the photos into "
@@ -89,48 +74,34 @@ def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = Non
     if marker.exists() and read_json(marker) == is_finished and _count_photos(data_dir) >= source.num_photos:
         return data_dir
     with exclusive_lock(data_dir / "download.lock", f"is downloading into {data_dir}"):
-        there = sum(path.stat().st_size for path in data_dir.rglob("*") if path.is_file())
-        needed, free = source.disk_bytes - there, shutil.disk_usage(data_dir).free
-        if free < needed:
-            raise ValueError(
-                f"{name} needs {needed / 1e9:.1f} GB more on the disk while it is unpacked, and {free / 1e9:.1f} GB "
-                f"are free. Free some space, or choose another folder. Received: data_dir={str(data_dir)!r}"
-            )
+        url = (mirror or source.url).rstrip("/")
+        for file, md5 in source.files.items():
+            fetch(f"{url}/{file}", data_dir / file, md5=md5, show_progress=show_progress)
         for file in source.files:
-            url = file.url if mirror is None else f"{mirror.rstrip('/')}/{file.name}"
-            fetch(url, data_dir / file.name, md5=file.md5, show_progress=show_progress)
-        for file in source.files:
-            extract(data_dir / file.name, data_dir, show_progress=show_progress)
+            extract(data_dir / file, data_dir, show_progress=show_progress)
         num_photos = _count_photos(data_dir)
         if num_photos < source.num_photos:
             raise ValueError(
                 f"{name} is not complete: {num_photos} photos of {source.num_photos} are there. Remove "
-                f"{', '.join(file.name for file in source.files)} from {data_dir} and download again."
+                f"{', '.join(source.files)} from {data_dir} and download again."
             )
         write_json(marker, is_finished)
         for file in source.files:
-            (data_dir / file.name).unlink()
+            (data_dir / file).unlink()
     return data_dir
 
 
 def _count_photos(data_dir):
-    """Count the photos that are not empty, in the folder and the folders below it."""
     photos = (path for path in data_dir.rglob("*") if path.suffix.lower() in IMAGE_ENDINGS)
     return sum(path.stat().st_size > 0 for path in photos)
 
 
 def fetch(url, path, *, md5=None, show_progress=True):
-    """Fetch a file with pooch, which verifies its checksum; at the end it is complete or it is not there.
-
-    Args:
-        url: the address of the file.
-        path: where it is saved. A file that is there already is kept if its checksum is right.
-        md5: the checksum of the file; None accepts any content.
-        show_progress: show progress on standard error.
+    """Fetch a file with pooch, unless it is there with the right checksum; at the end it is complete or not there.
 
     Raises:
         ConnectionError: the file did not arrive, or could not be written; run again to resume.
-        ValueError: what arrived is not the published file.
+        ValueError: it has another checksum than `md5` (None accepts any).
     """
     import pooch
 
@@ -146,18 +117,13 @@ def fetch(url, path, *, md5=None, show_progress=True):
     try:
         pooch.retrieve(url, md5 and f"md5:{md5}", path.name, path.parent, downloader=resume)
     except OSError as error:  # the errors of requests among them
-        raise ConnectionError(
-            f"{url} could not be fetched: {error}. What has arrived is kept; run again to resume."
-        ) from None
+        raise ConnectionError(f"{url} could not be fetched: {error}. Run again to resume.") from None
     except ValueError:
         raise ValueError(f"{url} is not the published file: its checksum differs. It was removed; run again.") from None
 
 
 def _append_rest(url, part, show_progress):
-    """Append to the part file what it lacks; return whether it is whole.
-
-    pooch's own downloaders start again from the first byte. A try that adds nothing raises its error.
-    """
+    """Append the rest of a file, which pooch cannot; return whether it is whole. No progress raises the error."""
     import requests
 
     start = before = part.stat().st_size if part.exists() else 0
@@ -186,10 +152,9 @@ def _append_rest(url, part, show_progress):
 
 
 def extract(archive, data_dir, *, show_progress=True):
-    """Unpack a zip into a folder.
+    """Unpack a zip, of up to MOST_EXPANSION times its size, into a folder, without the files that macOS adds.
 
-    zipfile keeps every path inside the folder, makes no links, and checks the CRC of each file. __MACOSX folders and
-    ._ files that macOS adds are left out. A zip that unpacks to more than MOST_EXPANSION times its size is rejected.
+    zipfile keeps every path inside the folder, makes no links, and checks the CRC of each file.
     """
     try:
         with zipfile.ZipFile(archive) as zip_file:

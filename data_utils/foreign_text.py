@@ -1,10 +1,10 @@
-"""Text that others wrote, such as file names, words and settings, made safe to print: visible, and not too long."""
+"""Make untrusted text, such as file names and words, safe to print: visible, and not too long."""
 
 import re
 
 MOST_SHOWN = 200  # letters of one value in a message
-# Control characters, line ends, lone surrogates, and invisible characters such as U+202E, which reverses the text after
-# it. U+200C and U+200D are left: words of many languages have them.
+# Control characters, line ends, lone surrogates, and invisible characters such as U+202E, which reverses the text that
+# follows. U+200C and U+200D are left: words of many languages have them.
 UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -12,7 +12,7 @@ UNSEEN = re.compile(
 
 
 def visible(text):
-    """Return a text, such as a path, with escapes for line breaks, control characters and invisible characters.
+    """Return a text with escapes for line breaks, control characters and invisible characters.
 
     >>> visible("c\\u202egnp.exe")
     'c\\\\u202egnp.exe'
@@ -30,11 +30,7 @@ def visible_json(text):
 
 
 def brief(value):
-    """Return the repr of a value for a message, cut at MOST_SHOWN letters.
-
-    >>> brief("a dog"), len(brief("a" * 5000))
-    ("'a dog'", 219)
-    """
+    """Return the repr of a value for a message, `shortened`."""
     return shortened(repr(value))
 
 

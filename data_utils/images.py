@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import numbers
 import os
-import shlex
-import sys
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from data_utils.atomic_files import check_is_file
-from data_utils.captions import pictures_by_folder
+from data_utils.captions import CaptionedImage, pictures_by_folder
 from data_utils.photo_digests import photo_of, pixel_digest
 from data_utils.progress import Progress
-
-if TYPE_CHECKING:
-    from data_utils.captions import CaptionedImage
 
 # What Pillow reads by itself. Its other formats are rare, and one of them (EPS) would start another program.
 FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "HEIF", "JPEG2000", "PPM", "TGA", "ICO"]
 MOST_BYTES = 2**30  # of memory for one picture
 MANY_BYTES = 200_000_000  # pictures that take more are decoded one at a time, however many threads read
-# Measured while a picture is decoded and made RGB. Other formats take 4 as Pillow has it, and 4 of the result.
-BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 8}
+# Measured while a picture is decoded and made RGB.
+BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 16}
 BLOCK_BYTES = 2**26  # above 2**25, memory goes back to the system at once
-STRIP_PIXELS = 10_000_000  # are made RGB at a time
 _one_at_a_time = threading.Lock()
 
 
 def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> np.ndarray:
     """Return a picture as a uint8 array (height, width, 3), RGB 0..255.
 
-    It is turned upright as its EXIF data says. Transparent parts are shown over white. Of an animation the first frame
-    is taken. 16 bits become 8. With `image_size` it is stretched, not cropped.
+    It is turned upright by its EXIF data. Transparent parts become white. Of an animation the first frame is taken. 16
+    bits become 8. With `image_size` it is stretched, not cropped.
 
     Args:
         image: a path, a PIL image, or an array or tensor (height, width, 3) or (height, width) with values 0..255.
@@ -49,30 +44,22 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
     from PIL import Image
 
     size = None if image_size is None else tuple(map(int, height_and_width(image_size)))
-    if size is not None and min(size) < 1:
-        raise ValueError(f"A picture needs at least one pixel each way. Received: image_size={image_size}")
     if isinstance(image, Image.Image):
         return _decoded(image, size, "the picture")
     if hasattr(image, "__array__"):
         return _decoded(Image.fromarray(_as_uint8(np.asarray(image))), size, "the array")
     if not isinstance(image, (str, os.PathLike)):
         raise ValueError(
-            "Expected a path, a PIL image, or an array with values 0..255. "
-            f"Received: an image of type {type(image).__name__}"
+            f"Expected a path, a PIL image, or an array. Received: an image of type {type(image).__name__}"
         )
     path = os.path.expanduser(os.fspath(image))
-    if not os.path.isfile(path):
-        check_is_file(path, "picture")
+    check_is_file(path, "picture")
     with open(path, "rb") as file:
-        return _decoded(_identified(file, path), size, path)
+        return _decoded(file, size, path)
 
 
 def height_and_width(size):
-    """Return (height, width) of a size: the side of a square, or these two.
-
-    >>> height_and_width(224), height_and_width([96, 128])
-    ((224, 224), (96, 128))
-    """
+    """Return (height, width) of a size: the side of a square, or these two."""
     return (size, size) if isinstance(size, numbers.Integral) else tuple(size)
 
 
@@ -85,34 +72,22 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
 
     Args:
         paths: a path, or a list of paths: files, folders and patterns.
-        recursive: descend into subfolders. Without it, one warning counts the pictures in them.
+        recursive: descend into subfolders.
     """
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    found: list[str] = []
-    deeper: list[str] = []
+    found = []
     for given in map(os.path.expanduser, map(os.fspath, paths)):
         matches = [given]
         if stands_for_many(given) and not os.path.isdir(given):
             matches = sorted(glob.glob(given, recursive=True))
             matches = [match for match in matches if os.path.isfile(match) or (recursive and os.path.isdir(match))]
         for path in matches or [given]:
-            if not os.path.isdir(path):
-                found.append(path)
-                continue
-            folders = pictures_by_folder(path, only_to_count=not recursive)
-            own = next(folders)
-            below = [picture for pictures in folders for picture in pictures]
-            (own if recursive else deeper).extend(below)
-            found += own or [path]
-    found = list(dict.fromkeys(found))
-    left_out = list(dict.fromkeys(deeper).keys() - found)
-    if left_out:
-        warnings.warn(
-            f"{len(left_out)} {'picture' if len(left_out) == 1 else 'pictures'} in subfolders left out (first: "
-            f"{min(left_out)}). Pass recursive=True (--recursive) to descend into them.",
-            stacklevel=2,
-        )
-    return found
+            pictures = [path]
+            if os.path.isdir(path):
+                folders = itertools.islice(pictures_by_folder(path), None if recursive else 1)
+                pictures = list(itertools.chain(*folders)) or [path]
+            found += pictures
+    return list(dict.fromkeys(found))
 
 
 def photos_of(images, *, recursive=False):
@@ -150,7 +125,7 @@ def readable_photos(
         captioned_images: list of CaptionedImage.
         skip: leave out those that cannot be read, with a warning that counts them. False raises at the first.
         show_progress: show progress on standard error.
-        noted: a dict that gets what is noted of each photo by its id, see `data_utils.photo_digests`.
+        noted: a dict to fill with the record of each photo by its id, see `data_utils.photo_digests`.
     """
     readable, reasons = [], []
     show = show_progress and len(captioned_images) >= 1000  # fewer take a second or two
@@ -164,34 +139,27 @@ def readable_photos(
                     photo["pixels"] = pixel_digest(picture)
                     noted[image.image_id] = photo
             except (OSError, ValueError) as error:
-                missing = isinstance(error, FileNotFoundError)
-                reasons.append(f"{image.image_path}: there is no such file." if missing else str(error))
+                reasons.append(str(error))
                 if not skip:
-                    raise ValueError(
-                        f"{reasons[0]} Mend or remove it, or leave such photos out with skip_unreadable=True "
-                        "(--skip-unreadable on the command line)."
-                    ) from None
+                    raise ValueError(f"{error} (skip_unreadable=True, --skip-unreadable, skips such photos)") from None
             progress.advance(1)
     if reasons:
         warnings.warn(f"{len(reasons)} photos that cannot be read are left out: {reasons[0]}", stacklevel=2)
     return readable
 
 
-class _Rejected(ValueError):
-    """The picture is not damaged, but cannot be read; the message says why."""
-
-
 def _decoded(image, size, name):
-    from PIL import Image
+    """Return a PIL image, or the picture in an open file, as `load_image` does; `name` is for errors."""
+    from PIL import Image, UnidentifiedImageError
 
     try:
+        image = image if isinstance(image, Image.Image) else _identified(image)
         width, height = image.size  # before a JPEG is drafted
         needed_bytes = _prepared(image, size)
         if needed_bytes > MOST_BYTES:
-            raise _Rejected(
-                "the picture is too large. Save it with fewer pixels, and a JPEG not as progressive. Expected: at most "
-                f"{MOST_BYTES / 1e9:.1f} GB of memory for one. Received: {width} x {height} pixels, "
-                f"{needed_bytes / 1e9:.1f} GB"
+            raise ValueError(
+                f"it is too large: {width} x {height} pixels take {needed_bytes / 1e9:.1f} GB of memory, and at most "
+                f"{MOST_BYTES / 1e9:.1f} GB are allowed. Save it with fewer pixels, or a JPEG as not progressive"
             )
         if needed_bytes <= MANY_BYTES:
             return _upright_rgb(image, size)
@@ -203,10 +171,12 @@ def _decoded(image, size, name):
                 return _upright_rgb(image, size)
             finally:
                 Image.core.set_block_size(before)
-    except _Rejected as error:
-        raise ValueError(f"{name}: {error}") from None
+    except UnidentifiedImageError:
+        raise ValueError(
+            f"{name}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, GIF, BMP or TIFF."
+        ) from None
     except Exception as error:  # Pillow's readers of damaged files raise errors of many kinds
-        raise ValueError(f"{name}: the picture is damaged or incomplete ({error}).") from None
+        raise ValueError(f"{name}: the picture cannot be read ({error}).") from None
 
 
 def _prepared(image, size):
@@ -217,7 +187,7 @@ def _prepared(image, size):
     coefficients = 2 * len(image.getbands()) * image.width * image.height if image.info.get("progressive") else 0
     if size is not None and image.format == "JPEG":
         image.draft(None, (2 * max(size), 2 * max(size)))  # large JPEGs are decoded at a fraction of their size
-    of_a_pixel = 14 if image.mode == "F" else BYTES_OF_A_PIXEL.get(image.format, 4 if image.mode == "RGB" else 8)
+    of_a_pixel = BYTES_OF_A_PIXEL.get(image.format, 4 if image.mode in ("L", "RGB") else 16)
     return max(of_a_pixel, 7 if size is None else 0) * image.width * image.height + coefficients
 
 
@@ -229,61 +199,36 @@ def _as_uint8(array):
             f"Received: shape={array.shape}"
         )
     if array.dtype != np.uint8:
-        low, high, hint = array.min(), array.max(), ""
-        if array.dtype == bool:
-            hint = ", and these are true and false: multiply them by 255"
-        elif np.issubdtype(array.dtype, np.floating) and -1 <= low < 0 and high <= 1:
-            hint = ", and these are between -1 and 1: make them 0..255 again, as before a network's preprocessing"
-        elif np.issubdtype(array.dtype, np.floating) and low >= 0 and 0 < high <= 1:
-            hint = ", and these look like 0..1: multiply them by 255"
-        if hint or not (low >= 0 and high <= 255):  # NaN neither
-            raise ValueError(f"An image array must hold values 0..255{hint}. Received: {low} to {high}")
+        low, high = array.min(), array.max()
+        is_scaled = array.dtype.kind in "bf" and 0 < high <= 1
+        if is_scaled or not (low >= 0 and high <= 255):  # NaN neither
+            raise ValueError(f"An image array must hold values 0..255, not 0..1 or -1..1. Received: {low} to {high}")
         array = np.rint(array).astype(np.uint8)
     return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
 
 
-def _identified(file, path):
+def _identified(file):
     """Return the PIL image in an open file without decoding it yet."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
-    beginning = file.read(16)
+    start = file.read(16)
     file.seek(0)
-    if not beginning:
-        raise ValueError(f"{path}: the file is empty.")
-    if beginning[4:8] == b"ftyp" and beginning[8:12] in (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1"):
-        _register_heif(path)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of large pictures first, and rejects twice that size
-            Image.init()
-            return Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
-    except UnidentifiedImageError:
-        raise ValueError(
-            f"{path}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, GIF, BMP or TIFF."
-        ) from None
-    except Image.DecompressionBombError as error:
-        raise ValueError(f"{path}: the picture is too large to open safely ({error}).") from None
-    except Exception as error:  # as in _decoded
-        raise ValueError(f"{path}: the picture is damaged ({error}).") from None
-
-
-def _register_heif(path):
-    try:
-        import pillow_heif
-    except ImportError:
-        raise ValueError(
-            f'{path}: this is a HEIC picture. Run `{shlex.quote(sys.executable)} -m pip install "keras_sat[heif]"` to '
-            "read such files, or save it as JPEG."
-        ) from None
-    pillow_heif.register_heif_opener()
+    if start[4:8] == b"ftyp" and start[8:12] in (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1"):
+        try:
+            import pillow_heif
+        except ImportError:
+            raise ValueError('it is HEIC: run `pip install "keras_sat[heif]"`, or save it as JPEG') from None
+        pillow_heif.register_heif_opener()
+    with warnings.catch_warnings(action="ignore"):  # Pillow warns of large pictures first, and rejects twice that size
+        Image.init()
+        return Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
 
 
 def _upright_rgb(image, size):
     """Decode a PIL image; return it as an array: upright, RGB, over white, resized."""
     from PIL import ExifTags, Image, ImageOps
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow warns of odd metadata
+    with warnings.catch_warnings(action="ignore"):  # Pillow warns of odd metadata
         image.load()
         try:
             orientation = image.getexif().get(ExifTags.Base.Orientation)
@@ -291,46 +236,16 @@ def _upright_rgb(image, size):
             orientation = None
         if orientation in range(2, 9):
             image = ImageOps.exif_transpose(image)
-    if image.mode == "F":
-        numbers = np.array(image)
-        try:
-            image = Image.fromarray(_as_uint8(numbers))
-        except ValueError:
-            raise _Rejected(
-                "pictures of floating-point numbers are read only where these are 0..255. Save it with 8 bits. "
-                f"Received: {numbers.min()} to {numbers.max()}"
-            ) from None
-    image = _rgb(image)
-    if size is not None:
-        # In one call, Pillow takes the sides in an order that depends on its version, and so do the last bits.
-        for shape in ((size[1], image.height), size[::-1]):
-            image = image if image.size == shape else image.resize(shape, Image.Resampling.BILINEAR)
-    return np.array(image)
-
-
-def _rgb(image):
-    """Return a PIL image as RGB. Only the strip that is being converted is in memory more than twice."""
-    from PIL import Image
-
-    if image.mode == "RGB" and "transparency" not in image.info:
-        return image
-    rows = max(1, STRIP_PIXELS // image.width)
-    if rows >= image.height:
-        return _strip_as_rgb(image)
-    whole = Image.new("RGB", image.size)
-    for top in range(0, image.height, rows):
-        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
-        whole.paste(_strip_as_rgb(strip), (0, top))
-    return whole
-
-
-def _strip_as_rgb(image):
-    """Return a PIL image of any mode, with 16 bits too, as RGB over white."""
-    from PIL import Image
-
+    if image.mode == "F":  # floating-point numbers
+        image = Image.fromarray(_as_uint8(np.array(image)))
     if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
         image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
     if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB")
+    image = image if image.mode == "RGB" else image.convert("RGB")
+    if size is not None:
+        # In one call, Pillow takes the sides in an order that depends on its version, and so do the last bits.
+        for shape in ((size[1], image.height), size[::-1]):
+            image = image if image.size == shape else image.resize(shape, Image.Resampling.BILINEAR)
+    return np.array(image)

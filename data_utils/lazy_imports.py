@@ -1,7 +1,6 @@
-"""Names of a package that are imported when they are first used (PEP 562).
+"""Import the names of a package when they are first used (PEP 562).
 
-The package lazy_loader does this too, but it cannot silence TensorFlow's startup log; and its stubs, which import the
-names, would show `**options` to type checkers instead of the options that docs/make_stubs.py writes out.
+lazy_loader does this too, but cannot silence TensorFlow's startup log, and its stubs hide the options of `**options`.
 """
 
 import importlib
@@ -11,12 +10,7 @@ from data_utils.tf_logging import without_greetings
 
 
 def attach_lazily(package_name, names_by_module):
-    """Return `__getattr__`, `__dir__` and `__all__` for a package's `__init__.py`.
-
-    Args:
-        package_name: the package's `__name__`.
-        names_by_module: dict from a module inside the package to the list of public names that it holds.
-    """
+    """Return `__getattr__`, `__dir__` and `__all__` for a package, from a dict of its modules' public names."""
     module_of = {name: module for module, names in names_by_module.items() for name in names}
 
     def __getattr__(name):

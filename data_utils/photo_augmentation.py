@@ -1,27 +1,24 @@
-"""Photo augmentation: other sizes, light and noise. It moves nothing in the photo; `data_utils.views` does that."""
+"""Photo augmentation: scale, light and noise. Nothing moves; `data_utils.views` has the geometric changes."""
 
 import numpy as np
 from PIL import Image
 
-SMALLEST = 0.5  # of its size, to which a photo is shrunk before it is enlarged again
+SMALLEST = 0.5  # fraction of its size to which a photo is shrunk before it is enlarged again
 FILTERS = (Image.Resampling.BOX, Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.LANCZOS)
 MOST_NOISE = 5.0  # standard deviation, of 255 grey levels
-MOST_LIGHT = 0.15  # how much brighter or darker, in all and by colour; and more or less contrast
+MOST_LIGHT = 0.15  # change of brightness, of each colour, and of contrast
 
 
 def jittered(photo, chance, strength=1.0):
-    """Return a photo with less detail, in another light, and with noise.
+    """Return a photo, uint8 (height, width, 3), with less detail, in another light, and with noise.
 
     Args:
-        photo: uint8 (height, width, 3).
         chance: numpy.random.Generator.
-        strength: 0 leaves the photo as it is, 1 is the default.
-
-    Returns: uint8 (height, width, 3).
+        strength: 0 leaves the photo as it is.
     """
     height, width, _ = photo.shape
-    share = 1 - strength * (1 - SMALLEST) * chance.uniform()
-    smaller = max(1, round(share * width)), max(1, round(share * height))
+    fraction = 1 - strength * (1 - SMALLEST) * chance.uniform()
+    smaller = max(1, round(fraction * width)), max(1, round(fraction * height))
     down, up = (FILTERS[number] for number in chance.integers(len(FILTERS), size=2))
     resized = Image.fromarray(photo).resize(smaller, down).resize((width, height), up)
     pixels = np.asarray(resized, np.float32)

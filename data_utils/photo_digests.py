@@ -1,12 +1,11 @@
-"""Has a photo changed, and is it the same as another? A record of its file and a digest of its pixels can tell.
+"""Tell whether a photo has changed, and whether two photos are the same, from digests of bytes and of pixels.
 
-A photo that was replaced may have as many bytes as before (all BMPs of one size have), and a copy has another time. So
-size and time of a file are compared first, and where either differs, a digest of its bytes decides.
+A photo has changed if its file has another size or time, and other bytes: a copy has another time.
 
-A photo under another name, in another size or file type has other bytes. The digest of its pixels has the signs of the
-64 lowest frequencies of its brightness (a discrete cosine transform of 32 x 32 pixels). Of 7,000 photos of Flickr8k
-saved in other sizes, qualities and file types, 99.8 of 100 have a digest with at most MOST_OTHER_BITS other bits; of
-the 24 million pairs of these photos one is as near, which is the same photo twice, and the next has 8 other bits.
+The digest of the pixels, the same for other sizes and file types, has the signs of the 64 lowest frequencies of the
+brightness (a discrete cosine transform of 32 x 32 pixels). Of 7,000 photos of Flickr8k saved in other sizes, qualities
+and file types, 99.8 % keep all but MOST_OTHER_BITS of its bits; of the 24 million pairs of these photos one is as near,
+which is the same photo twice, and the next differs in 8 bits.
 """
 
 import contextlib
@@ -14,6 +13,7 @@ import hashlib
 import os
 
 import numpy as np
+from PIL import Image
 
 from data_utils.atomic_files import check_is_file
 from data_utils.progress import Progress
@@ -21,7 +21,7 @@ from data_utils.progress import Progress
 # Size in bytes, time in nanoseconds and digest of the file, 0 for a picture in memory; digest of the pixels, or 0.
 PHOTO = np.dtype([("size", "<i8"), ("mtime_ns", "<i8"), ("digest", "<u8"), ("pixels", "<u8")])
 MOST_OTHER_BITS = 4  # of two digests of the pixels of one photo
-MOST_FLAT = 0.75  # of neighbouring pixels: more are equal in drawings and black pages, which resemble each other
+MOST_FLAT = 0.75  # fraction of equal neighbouring pixels; drawings and black pages, which look alike, have more
 
 _SIDE = 32
 _WAVES = np.cos(np.pi / _SIDE * np.outer(np.arange(11), np.arange(_SIDE) + 0.5))
@@ -29,9 +29,9 @@ _FREQUENCIES = sorted(((i, j) for i in range(11) for j in range(11) if i + j), k
 
 
 def photo_of(path):
-    """Return the record of a photo's file, as PHOTO; zeros for a picture in memory and what cannot be read.
+    """Return the record of a photo's file, as PHOTO; zeros for a picture in memory or an unreadable file.
 
-    Call it before the photo is decoded: if it is replaced meanwhile, the next call notices.
+    Call it before the photo is decoded: if the file is replaced meanwhile, the next comparison notices.
     """
     photo = np.zeros((), PHOTO)
     with contextlib.suppress(OSError, TypeError, ValueError):
@@ -44,7 +44,7 @@ def photo_of(path):
 
 
 def size_of(path):
-    """Return the size of a file in bytes; None for a picture in memory, or a file that is not there."""
+    """Return the size of a file in bytes; None for a picture in memory or a missing file."""
     try:
         return os.path.getsize(os.path.expanduser(path))
     except (OSError, TypeError, ValueError):
@@ -52,12 +52,12 @@ def size_of(path):
 
 
 def find_changes(photos, paths, *, verify=False, show_progress=False):
-    """Return the numbers of the photos that have changed, and the photos with the times of now.
+    """Return the numbers of the photos that have changed, and `photos` with the current times.
 
     Args:
         photos: (photos,) of PHOTO. Those without a digest are skipped.
-        paths: of their files now. A missing file has not changed.
-        verify: compare the digests of all files, not only those of another size or time.
+        paths: their files. A missing file has not changed.
+        verify: compare the bytes of all files, not only of those with another size or time.
         show_progress: show progress on standard error where many are read.
     """
     photos, changed, to_read = photos.copy(), [], []
@@ -79,13 +79,7 @@ def find_changes(photos, paths, *, verify=False, show_progress=False):
 
 
 def pixel_digest(image):
-    """Return 64 bits that a photo keeps in other sizes and file types, as an int; 0 for one that is too flat.
-
-    Args:
-        image: the photo as `load_image` gives it, stretched to a square or nearly one.
-    """
-    from PIL import Image
-
+    """Return the digest of the pixels of a photo, stretched to a square, as an int; 0 for one that is too flat."""
     grey = Image.fromarray(image).convert("L").resize((_SIDE, _SIDE), Image.Resampling.BILINEAR)
     grey = np.asarray(grey, dtype=np.float64)
     if (np.abs(np.diff(grey)) <= 1).mean() > MOST_FLAT:
@@ -95,7 +89,7 @@ def pixel_digest(image):
 
 
 def looks_like(digests, known):
-    """Return for each digest of pixels whether one of the known ones is of the same photo, a bool array."""
+    """Return for each digest of pixels whether a known one is of the same photo, a bool array."""
     return np.array([_is_near(known, digest).any() for digest in digests], dtype=bool)
 
 

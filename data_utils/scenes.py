@@ -36,22 +36,16 @@ COLOURS = {
     "black": (44, 46, 54),
 }
 SHAPES = ("circle", "square", "triangle", "star")
-SIZES = {"small": 0.20, "big": 0.34}
-"""The width of an object, as a fraction of the picture's shorter side."""
-
+SIZES = {"small": 0.20, "big": 0.34}  # the width of an object, as a fraction of the picture's shorter side
 SIZE_WORDS = {"small": "small", "little": "small", "big": "big", "large": "big"}
-RELATION_PHRASES = {
-    ("left", "of"): "left",
-    ("to", "the", "left", "of"): "left",
-    ("right", "of"): "right",
-    ("to", "the", "right", "of"): "right",
-    ("above",): "above",
-    ("over",): "above",
-    ("below",): "below",
-    ("under",): "below",
+RELATIONS = {
+    "left": ("left of", "to the left of"),
+    "right": ("right of", "to the right of"),
+    "above": ("above", "over"),
+    "below": ("below", "under"),
 }
 RELATION_WORDS = ("left", "right", "above", "over", "below", "under")
-INTRODUCTIONS = ((), ("there", "is"), ("you", "can", "see"), ("a", "picture", "of"))
+INTRODUCTIONS = ("", "there is", "you can see", "a picture of")
 _INTRODUCTION_WEIGHTS = (6, 1, 1, 1)
 ARTICLES = ("a", "an", "one", "the")
 _BACKGROUNDS = ((236, 240, 247), (247, 241, 230), (233, 244, 236), (245, 235, 241), (240, 240, 240))
@@ -73,7 +67,7 @@ class SceneObject:
 
 @dataclass(frozen=True)
 class WordPlace:
-    """Where in the picture is what a word of a caption refers to.
+    """The place in the picture that a word of a caption refers to.
 
     Attributes:
         position: the word's index in the caption's words.
@@ -90,11 +84,9 @@ class WordPlace:
     image_size: tuple
 
     def cells(self, grid_shape: tuple[int, int], *, enlarge: int = 0) -> np.ndarray:
-        """Return a bool array of `grid_shape`: the cells of a feature grid that the boxes touch.
+        """Return a bool array of `grid_shape`, (rows, columns): the cells that the boxes touch.
 
-        Args:
-            grid_shape: (rows, columns) of the grid.
-            enlarge: add so many cells on each side.
+        With `enlarge`, so many cells on each side of these too.
         """
         rows, columns = grid_shape
         height, width = self.image_size
@@ -138,16 +130,11 @@ class Scene:
 
 
 def draw_scenes(
-    num_scenes: int,
-    seed: int = 0,
-    image_size=64,
-    *,
-    max_objects: int = 2,
-    twin_share: float = 0.1,
+    num_scenes: int, seed: int = 0, image_size=64, *, max_objects: int = 2, twin_share: float = 0.1
 ) -> list[Scene]:
     """Draw scenes with true captions: the same seed gives the same pixels and the same captions.
 
-    Scene number i does not depend on `num_scenes`: a longer list begins with the shorter one.
+    Scene number i does not depend on `num_scenes`: a longer list starts with the shorter one.
 
     Args:
         num_scenes: how many.
@@ -159,10 +146,11 @@ def draw_scenes(
     Returns: list of Scene.
     """
     height, width = height_and_width(image_size)
-    if min(height, width) < 32:
-        raise ValueError(f"Scenes need at least 32 pixels each way. Received: image_size={image_size}")
-    if not 1 <= max_objects <= 3:
-        raise ValueError(f"`max_objects` must be at least 1 and at most 3. Received: max_objects={max_objects}")
+    if min(height, width) < 32 or not 1 <= max_objects <= 3:
+        raise ValueError(
+            "Scenes need at least 32 pixels each way, and have 1 to 3 objects. "
+            f"Received: image_size={image_size}, max_objects={max_objects}"
+        )
     looks = list(itertools.product(SIZES, COLOURS, SHAPES))
     scenes = []
     for index in range(num_scenes):
@@ -191,24 +179,16 @@ def _place_objects(rng, looks, num_objects, twin_share, height, width):
             left = rng.randint(2, width - extent - 2)
             top = rng.randint(2, height - extent - 2)
             objects.append(SceneObject(shape, colour, size, (left, top, left + extent, top + extent)))
-        pairs = [(a, b) for i, a in enumerate(objects) for b in objects[i + 1 :]]
-        clear = all(_relations(a, b, gap) and _relations(a, b, gap) == _relations(a, b) for a, b in pairs)
-        if clear and (num_objects == 3 or all(len(_relations(a, b)) == 1 for a, b in pairs)):
+        pairs = [(_relations(a, b), _relations(a, b, gap)) for a, b in itertools.combinations(objects, 2)]
+        if all(clear and clear == all_of and (num_objects == 3 or len(clear) == 1) for all_of, clear in pairs):
             return tuple(objects)
 
 
 def _relations(first, second, gap=0):
     """Return the set of relations of the first object to the second; on each axis they must not overlap."""
-    relations = set()
-    if first.box[2] + gap <= second.box[0]:
-        relations.add("left")
-    if second.box[2] + gap <= first.box[0]:
-        relations.add("right")
-    if first.box[3] + gap <= second.box[1]:
-        relations.add("above")
-    if second.box[3] + gap <= first.box[1]:
-        relations.add("below")
-    return relations
+    (left, top, right, bottom), other = first.box, second.box
+    spaces = {"left": other[0] - right, "right": left - other[2], "above": other[1] - bottom, "below": top - other[3]}
+    return {relation for relation, space in spaces.items() if space >= gap}
 
 
 _STAR = [(50, 0), (62, 36), (100, 38), (70, 61), (81, 98), (50, 76), (19, 98), (30, 61), (0, 38), (38, 36)]
@@ -221,10 +201,8 @@ def _draw(rng, objects, height, width):
 
     first, second = (np.array(colour) for colour in rng.sample(_BACKGROUNDS, 2))
     rows, columns = np.arange(height)[:, None, None], np.arange(width)[None, :, None]
-    slope_down, slope_right = rng.randint(0, 8), rng.randint(0, 8)
-    weight = slope_down * rows * width + slope_right * columns * height
-    total = max(8 * 2 * height * width, 1)
-    background = first - (rng.randint(0, 12)) + (second - first) * weight // total
+    weight = rng.randint(0, 8) * rows * width + rng.randint(0, 8) * columns * height
+    background = first - rng.randint(0, 12) + (second - first) * weight // (16 * height * width)
     picture = Image.fromarray(background.clip(0, 255).astype(np.uint8))
     for item in objects:
         left, top, right, bottom = item.box
@@ -260,44 +238,30 @@ def _shape_mask(shape, extent):
 
 def _captions(rng, objects):
     """Return five different true captions of a scene."""
-    captions = []
+    captions = {}
     while len(captions) < 5:
-        caption = " ".join(_sentence(rng, objects))
-        if caption not in captions:
-            captions.append(caption)
+        captions[" ".join(_sentence(rng, objects))] = None
     return tuple(captions)
 
 
 def _sentence(rng, objects):
-    introduction = list(rng.choices(INTRODUCTIONS, weights=_INTRODUCTION_WEIGHTS)[0])
+    introduction = rng.choices(INTRODUCTIONS, weights=_INTRODUCTION_WEIGHTS)[0].split()
     if len(objects) == 1:
         return introduction + _noun_phrase(rng, objects[0])
-    order = _order_of_mention(rng, objects)
+    # Attention must find the first object before a word names it. With equally likely orders it could only guess.
+    order = sorted(objects, key=lambda item: [*COLOURS].index(item.colour))
+    order = order if rng.random() < 0.8 else order[::-1]
     if len(objects) == 2 and order[0].looks == order[1].looks:
         return introduction + _twin_phrase(rng, order[0], introduction)
     # "there is a red circle is left of ..." is not a sentence: only a bare one takes the verb
     verb = [] if introduction else ["is"]
-    words = introduction + _noun_phrase(rng, order[0], sized=_size_needed(order[0], objects)) + verb
+    kinds = [item.looks[1:] for item in objects]  # where two are equal, their sizes tell them apart
+    words = introduction + _noun_phrase(rng, order[0], sized=kinds.count(order[0].looks[1:]) > 1) + verb
     for number, other in enumerate(order[1:]):
-        relation = rng.choice(sorted(_relations(order[0], other)))
-        phrase = rng.choice([phrase for phrase, meaning in RELATION_PHRASES.items() if meaning == relation])
-        words += ["and"] * bool(number) + [*phrase, *_noun_phrase(rng, other, sized=_size_needed(other, objects))]
+        phrase = rng.choice(RELATIONS[rng.choice(sorted(_relations(order[0], other)))])
+        name = _noun_phrase(rng, other, sized=kinds.count(other.looks[1:]) > 1)
+        words += ["and"] * bool(number) + phrase.split() + name
     return words
-
-
-def _order_of_mention(rng, objects):
-    """Four of five captions name objects in the order of COLOURS, one in the reverse order.
-
-    Attention must find the first object before a word names it. With equally likely orders it could only guess.
-    """
-    colours = list(COLOURS)
-    order = sorted(objects, key=lambda item: colours.index(item.colour))
-    return order if rng.random() < 0.8 else order[::-1]
-
-
-def _size_needed(item, objects):
-    """An object is named with its size where another has the same colour and shape."""
-    return sum((other.colour, other.shape) == (item.colour, item.shape) for other in objects) > 1
 
 
 def _noun_phrase(rng, item, *, articles=("a", "the", "one"), sized=False):
@@ -330,10 +294,10 @@ def _object(number, articles=ARTICLES):
 
 
 def _relation(number):
-    return f"(?P<relation{number}>{'|'.join(map(' '.join, RELATION_PHRASES))}) {_object(number)}"
+    return f"(?P<relation{number}>{'|'.join(itertools.chain(*RELATIONS.values()))}) {_object(number)}"
 
 
-_INTRODUCTION = f"(?P<introduction>(?:{'|'.join(map(' '.join, INTRODUCTIONS[1:]))}) )?"
+_INTRODUCTION = f"(?P<introduction>(?:{'|'.join(INTRODUCTIONS[1:])}) )?"
 _SENTENCES = [  # "is" follows only where there is no introduction
     re.compile(f"{_INTRODUCTION}(?P<number0>two) {_looks(0)}s"),
     re.compile(f"{_INTRODUCTION}{_object(0)}(?: and {_object(1, [*ARTICLES, 'another'])})?"),
@@ -357,12 +321,15 @@ def _assignments(scene, said):
             fitting.append([item for item in scene.objects if item.looks in looks])
     if "number0" in said:
         return [tuple(fitting[0])] if len(fitting[0]) == 2 else []
-    relations = [RELATION_PHRASES[tuple(said[name].split())] for name in ("relation1", "relation2") if said.get(name)]
+    phrases = [said[name] for name in ("relation1", "relation2") if said.get(name)]
     return [
         chosen
         for chosen in itertools.product(*fitting)
         if len(set(chosen)) == len(chosen)
-        and all(relation in _relations(chosen[0], other) for relation, other in zip(relations, chosen[1:]))
+        and all(
+            any(phrase in RELATIONS[relation] for relation in _relations(chosen[0], other))
+            for phrase, other in zip(phrases, chosen[1:])
+        )
     ]
 
 

@@ -14,13 +14,7 @@ MAX_ASPECT = 4 / 3  # of the crop, relative to the photo's
 
 
 def view_of(image, view, image_id):
-    """Return a view of a photo, an array of the same shape.
-
-    Args:
-        image: uint8 (height, width, 3).
-        view: its number, 0 for the photo itself.
-        image_id: the photo's id, which determines the crop.
-    """
+    """Return a view of a photo, uint8 (height, width, 3), of the same shape; `image_id` determines the crop."""
     if view >= 2:
         height, width, _ = image.shape
         box = part_of_photo(view, image_id) * np.array([width, height, width, height])
@@ -29,13 +23,11 @@ def view_of(image, view, image_id):
 
 
 def boxes_in_view(boxes, view, image_id):
-    """Return where boxes are in a view of a photo, without those that it does not show.
+    """Return the boxes that a view of a photo shows: a tuple of (left, top, right, bottom), fractions of its sides.
 
     Args:
         boxes: list of (left, top, right, bottom), as fractions of the photo's sides.
         view, image_id: see `view_of`.
-
-    Returns: tuple of (left, top, right, bottom), as fractions of the view's sides.
     """
     left, top, right, bottom = part_of_photo(view, image_id)
     origin, size = np.array([left, top, left, top]), np.array([right - left, bottom - top] * 2)

@@ -1,9 +1,8 @@
 """The equations of Show, Attend and Tell (Xu et al., 2015), one pure function each: no weights, no state.
 
-Shapes are written with these words: `photos`, `regions` (L in the paper), `feature_dim` (D), `hidden_dim` (n),
-`embedding_dim` (m), `vocabulary` (K), `time` (C), and `rows`. A row is one caption in the making. There may be several
-rows for each photo (its captions, its beams, its samples); they then lie side by side, and `rows` is a multiple of
-`photos`, so that the features of a photo are never copied for them.
+Words in shapes: `photos`, `regions` (L in the paper), `feature_dim` (D), `hidden_dim` (n), `embedding_dim` (m),
+`vocabulary` (K), `time` (C), and `rows`. A row is one caption. A photo may have several adjacent rows (captions, beams,
+samples): `rows` is a multiple of `photos`, and the features of a photo are never copied.
 """
 
 from keras import ops
@@ -31,11 +30,11 @@ def lstm(gates, cell_state):
 
 
 def gru(projected_inputs, projected_state, hidden_state):
-    """Return h_t of a gated recurrent unit, which keeps no cell state.
+    """Return h_t of a gated recurrent unit, which has no cell state.
 
     Args:
-        projected_inputs: what comes from the word and the context, (rows, 3 * hidden_dim): reset, update, candidate.
-        projected_state: what comes from h_{t-1}, in the same order.
+        projected_inputs: of the word and the context, (rows, 3 * hidden_dim): reset, update, candidate.
+        projected_state: of h_{t-1}, in the same order.
         hidden_state: h_{t-1}, (rows, hidden_dim).
     """
     reset_input, update_input, candidate_input = ops.split(projected_inputs, 3, axis=-1)
@@ -46,7 +45,7 @@ def gru(projected_inputs, projected_state, hidden_state):
 
 
 def deep_output(embedded, projected_state, projected_context):
-    """Return E y_{t-1} + L_h h_t + L_z z_t, what L_o of equation (7) is applied to: (..., embedding_dim)."""
+    """Return E y_{t-1} + L_h h_t + L_z z_t, the input of L_o in equation (7): (..., embedding_dim)."""
     return embedded + projected_state + projected_context
 
 
@@ -54,7 +53,7 @@ def deep_output(embedded, projected_state, projected_context):
 
 
 def additive_scores(projected_features, projected_state, score_vector):
-    """Return e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b), equation (4) as Bahdanau et al. have it: (rows, regions).
+    """Return e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b), equation (4) of additive attention: (rows, regions).
 
     Args:
         projected_features: W_a a_i + b, (photos, regions, attention_dim).
@@ -69,11 +68,9 @@ def additive_scores(projected_features, projected_state, score_vector):
 
 
 def dot_scores(features, query):
-    """Return e_ti = a_i . q_t, (rows, regions): q_t = h_{t-1} for dot attention, W h_{t-1} for bilinear attention.
+    """Return e_ti = a_i . q_t, (rows, regions), from features (photos, regions, dim) and queries (rows, dim).
 
-    Args:
-        features: (photos, regions, feature_dim).
-        query: (rows, feature_dim).
+    q_t is h_{t-1} for dot attention, W h_{t-1} for bilinear attention.
     """
     photos, regions, feature_dim = ops.shape(features)
     query = ops.reshape(query, (photos, -1, feature_dim))
@@ -86,41 +83,33 @@ def attention_weights(attention_scores):
 
 
 def sample_locations(attention_weights, noise):
-    """Draw s_t ~ Multinoulli(alpha_t), equation (8), as one-hot vectors (rows, regions).
+    """Draw s_t ~ Multinoulli(alpha_t), equation (8), as one-hot vectors; all three are (rows, regions).
 
-    Args:
-        attention_weights: (rows, regions).
-        noise: standard Gumbel noise of the same shape. The place where log alpha_ti + noise is highest is a sample of
-            the distribution, so that all chance lies in this argument.
+    With standard Gumbel noise, argmax_i(log alpha_ti + noise_i) is a sample.
     """
     best = ops.argmax(ops.log(ops.maximum(attention_weights, SMALLEST)) + noise, axis=-1)
     return ops.one_hot(best, ops.shape(attention_weights)[-1], dtype=attention_weights.dtype)
 
 
 def gumbel(uniform):
-    """Return standard Gumbel noise made of numbers drawn uniformly from 0..1."""
+    """Return standard Gumbel noise from uniform noise in 0..1."""
     return -ops.log(-ops.log(ops.clip(uniform, SMALLEST, 1 - 1e-7)))
 
 
 def sentinel(gate, memory):
-    """Return s_t = sigmoid(gate) * tanh(memory), what the network remembers: equation (10) of Lu et al. (2017).
+    """Return s_t = sigmoid(gate) * tanh(memory), equation (10) of Lu et al. (2017).
 
     Args:
-        gate: W h of the state that attends, before the sigmoid, (rows, hidden_dim). (Lu et al. make it of x_t and
-            h_{t-1}, of which h_t is made.)
-        memory: its cell state, or the hidden state of a cell that has none, (rows, hidden_dim).
+        gate: W h of the attending state, (rows, hidden_dim). Lu et al. compute it from x_t and h_{t-1}.
+        memory: the cell state, or the hidden state of a cell without one, (rows, hidden_dim).
     """
     return ops.sigmoid(gate) * ops.tanh(memory)
 
 
 def share_from_photo(attention_scores, sentinel_score):
-    """Return 1 - beta_t, what a softmax over regions and sentinel leaves for all regions together: (rows, 1), float32.
+    """Return 1 - beta_t, equation (12) of Lu et al. (2017), from scores (rows, regions) and (rows, 1): (rows, 1).
 
-    It is equation (12) of Lu et al. (2017), for which the regions stay a distribution of their own, equation (5) here.
-
-    Args:
-        attention_scores: e_ti, (rows, regions).
-        sentinel_score: (rows, 1).
+    It is the sum over the regions of a softmax over regions and sentinel, in float32.
     """
     of_regions = ops.logsumexp(ops.cast(attention_scores, "float32"), axis=-1, keepdims=True)
     return ops.sigmoid(of_regions - ops.cast(sentinel_score, "float32"))
@@ -133,7 +122,7 @@ def attended_features(selection, features):
     return ops.reshape(ops.matmul(selection, features), (-1, feature_dim))
 
 
-# === What is minimised: section 4 of the paper ===
+# === The loss: section 4 of the paper ===
 
 
 def word_log_probs(logits, target_ids):
@@ -142,7 +131,7 @@ def word_log_probs(logits, target_ids):
 
 
 def mean_log_probs(logits):
-    """Return the mean of log p over the whole vocabulary, (...): the other part of label smoothing."""
+    """Return the mean of log p over the vocabulary, (...), for label smoothing."""
     return ops.mean(logits, axis=-1) - ops.logsumexp(logits, axis=-1)
 
 
@@ -152,13 +141,9 @@ def caption_log_prob(word_log_probs, token_weights):
 
 
 def attention_penalty(attention_weights, token_weights):
-    """Return sum_i (1 - sum_t alpha_ti)^2 of each caption, the second term of equation (14): (rows,).
+    """Return sum_i (1 - sum_t alpha_ti)^2 over the real words of each caption, the penalty of equation (14): (rows,).
 
-    It is small where every region gets its share of attention. Only real words count.
-
-    Args:
-        attention_weights: (rows, time, regions).
-        token_weights: (rows, time).
+    Attention weights are (rows, time, regions), token weights (rows, time).
     """
     total = ops.sum(attention_weights * ops.expand_dims(token_weights, -1), axis=1)
     return ops.sum(ops.square(1 - total), axis=-1)
@@ -170,12 +155,9 @@ def attention_entropy(attention_weights):
 
 
 def location_log_prob(attention_weights, selection, token_weights):
-    """Return log p(s | a) = sum_t log alpha_{t, s_t}, equation (8), of the places that were looked at: (rows,).
+    """Return log p(s | a) = sum_t log alpha_{t, s_t}, equation (8), of the sampled regions: (rows,).
 
-    Args:
-        attention_weights: (rows, time, regions).
-        selection: the one-hot s_t, of the same shape.
-        token_weights: (rows, time).
+    Attention weights and one-hot s_t are (rows, time, regions), token weights (rows, time).
     """
     chosen = ops.sum(attention_weights * ops.stop_gradient(selection), axis=-1)
     return ops.sum(ops.log(ops.maximum(chosen, SMALLEST)) * token_weights, axis=-1)
@@ -184,66 +166,52 @@ def location_log_prob(attention_weights, selection, token_weights):
 def hard_attention_surrogate(
     log_prob, location_log_prob, entropy, *, reward, sampled, reward_weight=1.0, entropy_weight=0.0
 ):
-    """Return what has the gradient of equation (12), for each caption: (rows,). To be maximised.
+    """Return a surrogate (rows,), to be maximised, with the gradient of equation (12).
 
-    Its value means nothing; its gradient is that of log p(y | s, a) + lambda_r (log p(y | s, a) - b) log p(s | a) +
-    lambda_e H[s], with the factor in brackets held constant.
+    It is log p(y | s, a) + lambda_r (log p(y | s, a) - b) log p(s | a) + lambda_e H[s], with a constant (...).
 
     Args:
         log_prob: log p(y | s, a), (rows,).
         location_log_prob: log p(s | a), (rows,).
         entropy: H[s] summed over the words, (rows,).
         reward: log p(y | s, a) - b, (rows,).
-        sampled: (rows,), 1 where places were sampled, 0 where their expectation was used: nothing was drawn there, so
-            that there is no second term.
-        reward_weight: lambda_r.
-        entropy_weight: lambda_e.
+        sampled: (rows,), 1 where regions were sampled, 0 where the expectation replaced them: no second term there.
+        reward_weight, entropy_weight: lambda_r and lambda_e.
     """
     reinforce = sampled * ops.stop_gradient(reward) * location_log_prob
     return log_prob + reward_weight * reinforce + entropy_weight * entropy
 
 
-# === What leads attention to what its words name ===
+# === Supervision of attention ===
 
 
 def detected(cell_logits):
-    """Return the probability that at least one region shows a word, 1 - prod_i (1 - p_iw): (photos, words).
+    """Return 1 - prod_i (1 - p_iw), (photos, words), from the logits of p_iw, (photos, regions, words).
 
-    Args:
-        cell_logits: of p_iw, (photos, regions, words).
+    This is the probability that at least one region shows word w.
     """
     return -ops.expm1(-ops.sum(ops.softplus(cell_logits), axis=1))
 
 
 def detection_loss(cell_logits, is_there):
-    """Return the cross-entropy of `detected`, (photos, words).
-
-    Args:
-        cell_logits: of p_iw, (photos, regions, words).
-        is_there: (photos, words), 1 for the words that a caption of the photo has, else 0.
-    """
+    """Return the cross-entropy of `detected` with `is_there`, 1 for words in captions of the photo: (photos, words)."""
     minus_log_absence = ops.sum(ops.softplus(cell_logits), axis=1)  # no product of many numbers that could underflow
     log_presence = ops.log(ops.maximum(-ops.expm1(-minus_log_absence), SMALLEST))
     return (1 - is_there) * minus_log_absence - is_there * log_presence
 
 
 def detector_maps(cell_logits):
-    """Return where each word is, p_iw / sum_i p_iw: (photos, regions, words)."""
+    """Return the map of each word, p_iw / sum_i p_iw: (photos, regions, words)."""
     return ops.exp(ops.log_softmax(ops.log_sigmoid(cell_logits), axis=1))
 
 
 def map_cross_entropy(target_maps, attention_weights):
-    """Return -sum_i m_ti log alpha_ti, which is least where attention equals the map m_t: one axis less than both."""
+    """Return -sum_i m_ti log alpha_ti, minimal if attention equals the map m_t: one axis less than both."""
     return -ops.sum(target_maps * ops.log(ops.maximum(attention_weights, SMALLEST)), axis=-1)
 
 
 def box_loss(attention_weights, covered):
-    """Return -log sum_i alpha_ti c_ti: how little of the attention lies on the boxes; one axis less than both.
-
-    Args:
-        attention_weights: (..., regions).
-        covered: the share of each region that the boxes of what is named cover, of the same shape.
-    """
+    """Return -log sum_i alpha_ti c_ti, the cost of attention outside boxes that cover c_ti: one axis less than both."""
     return -ops.log(ops.maximum(ops.sum(attention_weights * covered, axis=-1), SMALLEST))
 
 

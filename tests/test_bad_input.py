@@ -225,7 +225,7 @@ def test_names_of_files(name, model_dir, tmp_path):
     with pytest.raises(ValueError, match=r"progress\.json: this is something else"):
         read_checkpoint(tmp_path)
     reseal(model_dir, files={"weights": name})
-    with pytest.raises(ValueError, match=r"config\.json: it names no files"):
+    with pytest.raises(ValueError, match=r"config\.json: this is something else"):
         read_model(model_dir)
 
 
@@ -261,12 +261,12 @@ def test_a_caption_file_of_one_gigabyte_in_one_line(tmp_path):
 
 def test_lines_and_captions_without_end(tmp_path):
     (tmp_path / "a.txt").write_text("a.jpg\ta dog\n" + "x" * 1_000_001)
-    with pytest.raises(ValueError, match=r"a\.txt, line 2: the line is too long.*Received: 1000001 letters"):
+    with pytest.raises(ValueError, match=r"a\.txt: a line is too long.*Received: 1000001"):
         load_document(tmp_path / "a.txt")
     write_photos(tmp_path, ["a.jpg"])
     line = json.dumps({"image": "a.jpg", "caption": "a" + "\u0301\u0323" * 5000})  # sorted in quadratic time
     (tmp_path / "captions.jsonl").write_text(line)
-    with pytest.raises(ValueError, match="too long to be one.*at most 10000 letters.*10001 letters for image_id='a'"):
+    with pytest.raises(ValueError, match="a caption is too long.*10000 letters.*10001 letters for image_id='a'"):
         DATASETS["folder"](tmp_path)
 
 
@@ -300,12 +300,12 @@ SCALES = {"a": np.zeros((9000, 1), np.int8), "a@scale": np.ones((1, 9000), np.fl
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: claiming((2**20, 2**22)), "the arrays cannot be read: 'a' is not an array of numbers"),
-        (lambda: claiming((-1, 3)), "the arrays cannot be read"),
-        (lambda: packed(np.savez_compressed, a=np.zeros(10**7)), "they claim to be larger than the file"),
+        (lambda: claiming((2**20, 2**22)), "not arrays of numbers"),
+        (lambda: claiming((-1, 3)), "not arrays of numbers"),
+        (lambda: packed(np.savez_compressed, a=np.zeros(10**7)), "not arrays of numbers, uncompressed"),
         (lambda: packed(np.savez, **SCALES), "the scales of a are missing"),
-        (lambda: archive_of("a", b"nothing"), "'a' is not an array of numbers as numpy.save writes it. Expected"),
-        (lambda: b"nothing", "the file is not a whole archive"),
+        (lambda: archive_of("a", b"nothing"), "not arrays of numbers, .*as numpy.savez writes them. Expected"),
+        (lambda: b"nothing", "not arrays of numbers"),
     ],
     ids=["huge", "negative", "inflated", "scales", "no array", "no archive"],
 )
@@ -371,7 +371,7 @@ def test_a_pickle_is_no_vocabulary_no_settings_no_weights_and_no_cache(model_dir
     np.save(objects, np.array([Payload(marker)], dtype=object), allow_pickle=True)
     for content in (evil, objects.getvalue(), archive_of("a.npy", objects.getvalue())):
         seal_weights(model_dir, content)
-        with pytest.raises(ValueError, match=r"weights-\w+\.npz: the arrays cannot be read"):
+        with pytest.raises(ValueError, match=r"weights-\w+\.npz: these are not arrays"):
             Captioner.load(model_dir)
     for name, read in (("vocabulary.json", Vocabulary.load), ("config.json", lambda path: Captioner.load(path.parent))):
         (model_dir / name).write_bytes(evil)

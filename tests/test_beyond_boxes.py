@@ -116,16 +116,9 @@ def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
     [
         ({"box_weight": 0.5}, "`boxes` and `box_weight` go together"),
         ({"boxes": Boxes({})}, "`boxes` and `box_weight` go together"),
-        ({"box_weight": 0.5, "boxes": {"a": []}}, "Received: boxes of type dict"),
         ({"guide_weight": 0.5}, "all captions of a photo in a batch: make_batches.*group_by=.image"),
     ],
 )
 def test_fit_rejects_what_cannot_lead(scene_images, tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         keras_sat.fit(scene_images, encoder="tiny", output_dir=tmp_path, show_progress=False, **options)
-
-
-def test_what_boxes_cover_needs_a_grid(scene_images, scene_cache):
-    vocabulary = Vocabulary.build(scene_images)
-    with pytest.raises(ValueError, match="Pass `boxes` and `grid_shape` together"):
-        make_batches(scene_images, vocabulary, scene_cache, boxes=boxes_of_scenes(scene_images[:3]))

@@ -2,7 +2,6 @@ import itertools
 import shutil
 import signal
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -204,14 +203,8 @@ def test_it_makes_good_captions_more_probable(scene_images, scene_cache):
 
 def test_errors(scene_images, scene_cache):
     vocabulary = Vocabulary(WORDS)
-    for options, message in (
-        ({"num_drawn": 0}, "`num_drawn` must be"),
-        ({"num_drawn": 1, "reward_baseline": "others"}, "no others to be compared with"),
-        ({"reward_baseline": "mean"}, "must be one of: greedy, others"),
-        ({"temperature": 0.0}, "`temperature` must be above 0"),
-        ({"max_length": 0}, "`max_length` must be"),
-    ):
-        with pytest.raises(ValueError, match=message):
+    for options in ({"num_drawn": 1, "reward_baseline": "others"}, {"temperature": 0.0}):
+        with pytest.raises(ValueError, match=next(iter(options))):
             SelfCritical(CAPTIONS, vocabulary, **options)
     captioner = Captioner(Vocabulary.build(scene_images), encoder=None, embedding_dim=3, hidden_dim=3, attention_dim=3)
     objective = SelfCritical([image.captions for image in scene_images], captioner.vocabulary)
@@ -227,26 +220,13 @@ def test_errors(scene_images, scene_cache):
 
 @pytest.fixture(scope="module")
 def rewarded(tmp_path_factory):
-    """A training with two epochs of each kind: its folder and its captioner."""
+    """A training with two epochs on words and three on rewards: its folder and its captioner."""
     folder = tmp_path_factory.mktemp("rewarded")
-    copy = CopyFolder(folder / "self_critical", tmp_path_factory.mktemp("half") / "self_critical")
-    return folder, train(folder, epochs=2, callbacks=[copy], **SELF_CRITICAL), copy.target
-
-
-class CopyFolder(keras.callbacks.Callback):
-    """Copy a folder in the middle of the third epoch of those that are kept there."""
-
-    def __init__(self, folder, target):
-        super().__init__()
-        self.folder, self.target = folder, target
-
-    def on_train_batch_begin(self, batch, logs=None):
-        if not self.target.exists() and len(read_checkpoint(self.folder / "checkpoint")[0]) == 2:
-            shutil.copytree(self.folder, self.target)
+    return folder, train(folder, epochs=2, **SELF_CRITICAL)
 
 
 def test_basics(rewarded):
-    folder, captioner, _ = rewarded
+    folder, captioner = rewarded
     assert len(captioner.history["loss"]) == 5
     assert np.isnan(captioner.history["reward"][:2]).all() and np.isfinite(captioner.history["reward"][2:]).all()
     assert np.isfinite(captioner.history["val_cider"]).all()
@@ -258,7 +238,7 @@ def test_basics(rewarded):
 
 
 def test_ended_it_is_loaded(rewarded, monkeypatch, capsys):
-    folder, captioner, _ = rewarded
+    folder, captioner = rewarded
     monkeypatch.setattr(Captioner, "fit", None)
     again = train(folder, epochs=2, **SELF_CRITICAL, show_progress=True)
     assert again.weights_digest() == captioner.weights_digest()
@@ -269,26 +249,8 @@ def test_ended_it_is_loaded(rewarded, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_run_again_it_ends_as_if_it_had_never_stopped(rewarded, tmp_path, capsys):
-    folder, captioner, half = rewarded
-    again = tmp_path / "again"
-    shutil.copytree(folder, again, ignore=shutil.ignore_patterns("self_critical"))
-    shutil.copytree(half, again / "self_critical")
-    resumed = train(again, epochs=2, **SELF_CRITICAL, show_progress=True)
-    assert "resumes after self-critical epoch 2" in capsys.readouterr().out
-    assert_same_end(folder, again)
-    np.testing.assert_allclose(resumed.history["reward"], captioner.history["reward"], rtol=1e-4)
-
-
-def assert_same_end(folder, other):
-    (_, weights), (_, expected) = (read_checkpoint(path / "self_critical" / "checkpoint") for path in (other, folder))
-    for name, values in expected.items():
-        np.testing.assert_allclose(weights[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
-
-
-@pytest.mark.slow
 def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(rewarded, tmp_path):
-    folder, captioner, _ = rewarded
+    folder, captioner = rewarded
     again = tmp_path / "again"
     shutil.copytree(folder, again, ignore=shutil.ignore_patterns("self_critical"))
     killed = run_training(again, "in-epoch", "self-critical")
@@ -297,12 +259,14 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(rewarded, tmp_p
     ended = run_training(again, "", "self-critical")
     assert ended.returncode == 0, ended.stderr
     assert "resumes after self-critical epoch 2" in ended.stdout
-    assert_same_end(folder, again)
+    (_, weights), (_, expected) = (read_checkpoint(path / "self_critical" / "checkpoint") for path in (again, folder))
+    for name, values in expected.items():
+        np.testing.assert_allclose(weights[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.slow
 def test_any_saved_model_can_be_trained_on_and_never_gets_worse(rewarded, tmp_path, capsys):
-    folder, *_ = rewarded
+    folder, _ = rewarded
     before = Captioner.load(folder / "model")
     ruinous = {**SELF_CRITICAL, "self_critical_rate": 10.0, "clip_norm": None, "self_critical_epochs": 1}
     images = DATASETS["scenes"](None, num_scenes=40, seed=3)
@@ -321,7 +285,7 @@ def test_any_saved_model_can_be_trained_on_and_never_gets_worse(rewarded, tmp_pa
 @pytest.mark.slow
 def test_scores_from_before_are_those_of_the_captioner_that_begins(rewarded, tmp_path):
     """A training that was given up in its first epoch leaves scores that another beginning must not be held to."""
-    folder, *_ = rewarded
+    folder, _ = rewarded
     images = DATASETS["scenes"](None, num_scenes=40, seed=3)
     options = {"epochs": 0, "batch_size": 40, "output_dir": tmp_path, "show_progress": False, **SELF_CRITICAL}
     give_up = At(0, lambda: signal.raise_signal(signal.SIGINT))
@@ -332,31 +296,15 @@ def test_scores_from_before_are_those_of_the_captioner_that_begins(rewarded, tmp
         assert Captioner.load(tmp_path / "self_critical" / "model").weights_digest() == stopped.weights_digest()
 
 
-@pytest.mark.slow
-def test_other_options_of_the_captioner_are_rejected(rewarded, tmp_path):
-    folder, *_ = rewarded
-    images = DATASETS["scenes"](None, num_scenes=40, seed=3)
-    options = {"epochs": 0, "batch_size": 40, "initial_model": folder / "model", "output_dir": tmp_path}
-    options |= {**SELF_CRITICAL, "self_critical_epochs": 1, "show_progress": False}
-    captioner = keras_sat.fit(images, **options, length_penalty=0.1, dtype="mixed_bfloat16")
-    assert captioner.length_penalty == 0.1 and captioner.decoder.compute_dtype == "bfloat16"
-    with pytest.raises(ValueError, match="training with other arguments: initial_model was"):
-        keras_sat.fit(images, **options, length_penalty=0.9, dtype="mixed_bfloat16")
-    with pytest.raises(ValueError, match="dtype was 'mixed_bfloat16' and is None"):
-        keras_sat.fit(images, **options, length_penalty=0.1)
-
-
 def test_more_epochs_of_cross_entropy_come_too_late(rewarded):
-    folder, captioner, _ = rewarded
-    with pytest.raises(ValueError, match="has begun here with the captioner of 2 epochs"):
+    folder, captioner = rewarded
+    with pytest.raises(ValueError, match="self_critical_epochs in this folder started after epoch 2"):
         train(folder, epochs=3, **SELF_CRITICAL)
-    again = train(folder, epochs=2, **SELF_CRITICAL)
-    assert again.weights_digest() == captioner.weights_digest()
 
 
 @pytest.mark.slow
 def test_without_a_dev_split_nothing_is_lost_either(rewarded, tmp_path):
-    folder, *_ = rewarded
+    folder, _ = rewarded
     images = [image for image in DATASETS["scenes"](None, num_scenes=40, seed=3) if image.split == "train"]
     options = {"epochs": 0, "batch_size": 40, "initial_model": folder / "model", "show_progress": False}
     options |= {**SELF_CRITICAL, "self_critical_epochs": 1}
@@ -365,12 +313,3 @@ def test_without_a_dev_split_nothing_is_lost_either(rewarded, tmp_path):
     assert stopped.weights_digest() == Captioner.load(folder / "model").weights_digest()
     ended = keras_sat.fit(images, **options, output_dir=tmp_path / "ended")
     assert ended.weights_digest() != stopped.weights_digest() and len(ended.history["reward"]) == 1
-
-
-@pytest.mark.slow
-def test_a_callback_may_end_the_first_kind_of_epochs_and_an_optimizer_bring_its_schedule(tmp_path):
-    schedule = keras.optimizers.schedules.CosineDecay(3e-3, 10)
-    stop = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: setattr(stop.model, "stop_training", True))
-    options = {**SELF_CRITICAL, "self_critical_epochs": 1, "optimizer": keras.optimizers.Adam(schedule)}
-    captioner = train(tmp_path, epochs=5, callbacks=[stop], **options)
-    assert np.isfinite(captioner.history["reward"]).tolist() == [False, True]

@@ -1,5 +1,4 @@
 import copy
-import inspect
 import json
 import os
 import pickle
@@ -15,6 +14,7 @@ import paper
 import pytest
 import tensorflow as tf
 from conftest import all_slow_but, write_photos
+from PIL import Image
 
 import keras_sat
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, draw_scenes, load_image, make_batches
@@ -80,16 +80,14 @@ def test_every_kind_learns_its_captions_by_heart(eight, attention, scoring, cell
     history = captioner.fit(make_batches(images, vocabulary, cache, batch_size=8), epochs=60, verbose=0).history
     assert history["loss"][-1] < 0.2 * history["loss"][0]
     features = cache.features([image.image_id for image in images])
-    for options in ({"num_beams": 1}, {"num_beams": 3}):
-        results = captioner.caption_features(features, **options)
-        assert [result.caption for result in results] == CAPTIONS
-    if scoring == "additive":
-        captioner.save(tmp_path / "model")
-        loaded = Captioner.load(tmp_path / "model")
-        assert loaded.get_config() == captioner.get_config()
-        for one, other in zip(results, loaded.caption_features(features)):
-            assert one.caption == other.caption and one.log_prob == other.log_prob
-            np.testing.assert_array_equal(one.attention_weights, other.attention_weights)
+    results = captioner.caption_features(features)
+    assert [result.caption for result in results] == CAPTIONS
+    captioner.save(tmp_path / "model")
+    loaded = Captioner.load(tmp_path / "model")
+    assert loaded.get_config() == captioner.get_config()
+    for one, other in zip(results, loaded.caption_features(features)):
+        assert one.caption == other.caption and one.log_prob == other.log_prob
+        np.testing.assert_array_equal(one.attention_weights, other.attention_weights)
 
 
 def test_the_loss_is_that_of_the_paper(eight):
@@ -170,11 +168,6 @@ def test_what_is_left_out_moves_nothing(attention, monkeypatch):
         assert np.abs(other).max() > 1e-4, variable.path
 
 
-def test_train_step_reads_on_one_screen():
-    source = inspect.getsource(Captioner.train_step).strip().split("\n")
-    assert len(source) <= 25 and any("GradientTape" in line for line in source)
-
-
 def test_a_word_that_comes_often_moves_no_further_than_others(eight):
     captioner = make_captioner(eight[1], **QUIET)
     captioner.compile("adam", learning_rate=1e-3, clip_norm=None)
@@ -192,7 +185,8 @@ def test_gradients_are_clipped(eight):
     assert moved == pytest.approx(1e-2, rel=1e-3)
 
 
-@pytest.mark.parametrize("attention", all_slow_but(None, ATTENTIONS))
+@pytest.mark.slow
+@pytest.mark.parametrize("attention", ATTENTIONS)
 def test_xla_and_eager_training_give_the_same(eight, attention):
     logs = []
     for how in ({"jit_compile": True}, {"run_eagerly": True, "jit_compile": False}, {"jit_compile": False}):
@@ -200,18 +194,10 @@ def test_xla_and_eager_training_give_the_same(eight, attention):
         # Without samples: the random numbers of XLA are others.
         captioner = make_captioner(eight[1], attention=attention, expectation_probability=1.0, **QUIET)
         captioner.compile(learning_rate=1e-2, **how)
-        batch = first_batch(eight)
-        history = captioner.fit(tf.data.Dataset.from_tensors(batch).repeat(2), epochs=2, verbose=0).history
+        batches = tf.data.Dataset.from_tensors(first_batch(eight)).repeat(2)
+        history = captioner.fit(batches, epochs=2, verbose=0).history
         logs.append([*history["loss"], *history["token_accuracy"]])
-    np.testing.assert_allclose(logs[0], logs[1], rtol=1e-3)
-    np.testing.assert_allclose(logs[0], logs[2], rtol=1e-3)
-
-
-def test_xla_is_for_gpus_unless_asked_for(eight):
-    captioner = make_captioner(eight[1])
-    assert captioner.jit_compile == bool(tf.config.list_physical_devices("GPU"))
-    captioner.compile(jit_compile=True)
-    assert captioner.jit_compile is True
+    np.testing.assert_allclose(logs[1:], logs[:1] * 2, rtol=1e-3)
 
 
 def test_averaged_weights_are_evaluated_and_left_at_the_end(eight):
@@ -229,11 +215,8 @@ def test_averaged_weights_are_evaluated_and_left_at_the_end(eight):
     with captioner.averaged_weights():
         for weight, average in zip(captioner.trainable_variables, expected):
             np.testing.assert_allclose(weight.numpy(), average, atol=1e-6)
-        loss = captioner.evaluate(tf.data.Dataset.from_tensors(batch), verbose=0, return_dict=True)["loss"]
     for weight, last in zip(captioner.trainable_variables, seen[-1]):
         np.testing.assert_array_equal(weight.numpy(), last)
-    again = captioner.evaluate(tf.data.Dataset.from_tensors(batch), verbose=0, return_dict=True)["loss"]
-    assert again == pytest.approx(loss, rel=1e-6)
 
 
 @pytest.mark.slow
@@ -251,70 +234,43 @@ def test_averages_end_with_the_training(eight):
     captioner = make_captioner(eight[1], **QUIET)
     captioner.compile("sgd", learning_rate=0.5, average_momentum=0.9)
     batches = make_batches(*eight)
-    losses = []
 
-    class Last(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            losses.append(logs["val_loss"])
-            self.raw = [weight.numpy() for weight in captioner.trainable_variables]
+    def loss():
+        return captioner.evaluate(batches, verbose=0, return_dict=True)["loss"]
 
-    last = Last()
-    for _ in range(2):  # the second one begins its averages anew
-        before = captioner.evaluate(batches, verbose=0, return_dict=True)["loss"]
-        captioner.fit(batches, validation_data=batches, epochs=1, verbose=0, callbacks=[last])
-        assert captioner.evaluate(batches, verbose=0, return_dict=True)["loss"] == pytest.approx(losses[-1], rel=1e-5)
-        assert any((weight.numpy() != raw).any() for weight, raw in zip(captioner.trainable_variables, last.raw))
-        assert losses[-1] < before
-    for weight in captioner.trainable_variables:  # weights from elsewhere are evaluated as they are
-        weight.assign(np.zeros(weight.shape))
-    uniform = captioner.evaluate(batches, verbose=0, return_dict=True)["cross_entropy"]
-    assert uniform == pytest.approx(np.log(len(eight[1])), rel=1e-4)
-
-
-def test_an_optimizer_of_yours_is_used_as_it_is(eight):
-    captioner = make_captioner(eight[1], **QUIET)
-    captioner.compile("adamw", weight_decay=0.1)
-    captioner.compile(keras.optimizers.AdamW(1.0, weight_decay=0.1))
-    captioner.make_training_state()
-    before = [weight.numpy() for weight in captioner.trainable_variables]
-    captioner.optimizer.apply([np.zeros(weight.shape, "float32") for weight in before], captioner.trainable_variables)
-    for weight, old in zip(captioner.trainable_variables, before):
-        np.testing.assert_allclose(weight.numpy(), 0.9 * old, atol=1e-6)
-
-
-@pytest.mark.parametrize("optimizer, decay", [("adam", 0.1), ("adamw", 0.1), ("adamw", None)])
-def test_weight_decay_is_for_matrices(eight, optimizer, decay):
-    captioner = make_captioner(eight[1], **QUIET)
-    captioner.compile(optimizer, learning_rate=1.0, weight_decay=decay)
-    captioner.make_training_state()
-    before = [weight.numpy() for weight in captioner.trainable_variables]
-    captioner.optimizer.apply([np.zeros(weight.shape, "float32") for weight in before], captioner.trainable_variables)
-    for weight, old in zip(captioner.trainable_variables, before):
-        shrinks = decay is not None and old.ndim >= 2
-        np.testing.assert_allclose(weight.numpy(), old * (0.9 if shrinks else 1.0), atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype, compute", [("mixed_bfloat16", "bfloat16"), ("mixed_float16", "float16")])
-def test_a_captioner_of_mixed_precision_among_others(eight, dtype, compute):
-    captioner = make_captioner(eight[1], dtype=dtype)
-    captioner.compile("adam")
-    assert captioner.decoder.compute_dtype == captioner.adapter.compute_dtype == compute
-    scales = isinstance(captioner.optimizer, keras.optimizers.LossScaleOptimizer)
-    assert scales == (dtype == "mixed_float16"), "small gradients would be lost without"
-    assert np.isfinite(captioner.train_step(first_batch(eight))["loss"])
+    for _ in range(2):  # the second training starts new averages
+        before = loss()
+        history = captioner.fit(batches, validation_data=batches, epochs=1, verbose=0).history
+        assert loss() == pytest.approx(history["val_loss"][-1], rel=1e-5) and loss() < before
 
 
 @pytest.mark.parametrize(
-    "options",
+    "optimizer, options, is_matrix_alone",
     [
-        {"average_momentum": 1},
-        {"clip_norm": float("nan")},
-        {"encoder_rate": 2},
+        ("adam", {"weight_decay": 0.1}, True),
+        ("adamw", {"weight_decay": 0.1}, True),
+        (keras.optimizers.AdamW(1.0, weight_decay=0.1), {}, False),  # used as it is
     ],
 )
-def test_impossible_rates(eight, options):
-    with pytest.raises(ValueError, match=f"Received: {next(iter(options))}="):
-        make_captioner(eight[1]).compile(**options)
+def test_weight_decay_is_for_matrices(eight, optimizer, options, is_matrix_alone):
+    captioner = make_captioner(eight[1], **QUIET)
+    captioner.compile(optimizer, learning_rate=1.0, **options)
+    captioner.make_training_state()
+    before = [weight.numpy() for weight in captioner.trainable_variables]
+    captioner.optimizer.apply([np.zeros(weight.shape, "float32") for weight in before], captioner.trainable_variables)
+    for weight, old in zip(captioner.trainable_variables, before):
+        shrinks = old.ndim >= 2 or not is_matrix_alone
+        np.testing.assert_allclose(weight.numpy(), old * (0.9 if shrinks else 1.0), atol=1e-6)
+
+
+@pytest.mark.parametrize("compute", all_slow_but("float16", ["bfloat16", "float16"]))
+def test_a_captioner_of_mixed_precision_among_others(eight, compute):
+    captioner = make_captioner(eight[1], dtype=f"mixed_{compute}")
+    captioner.compile("adam")
+    assert captioner.decoder.compute_dtype == captioner.adapter.compute_dtype == compute
+    scales = isinstance(captioner.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert scales == (compute == "float16"), "small gradients would be lost without"
+    assert np.isfinite(captioner.train_step(first_batch(eight))["loss"])
 
 
 def test_an_encoder_rate_without_an_encoder_is_rejected(eight):
@@ -324,7 +280,7 @@ def test_an_encoder_rate_without_an_encoder_is_rejected(eight):
         captioner.fit(make_batches(*eight), epochs=1, verbose=0)
 
 
-@pytest.mark.parametrize("precision", ["float16", "int8"])
+@pytest.mark.parametrize("precision", all_slow_but("int8", ["float16", "int8"]))
 def test_a_rounded_model_is_about_the_same(eight, precision, tmp_path):
     captioner = make_captioner(eight[1], attention_penalty_weight=np.float32(0.25))
     captioner.save(tmp_path / "model", precision=precision)
@@ -332,11 +288,6 @@ def test_a_rounded_model_is_about_the_same(eight, precision, tmp_path):
     assert loaded.attention_penalty_weight == 0.25, "numbers of numpy are saved too"
     for weight, other in zip(captioner.trainable_variables, loaded.trainable_variables):
         np.testing.assert_allclose(other.numpy(), weight.numpy(), atol=0.01)
-    features = eight[2].features([str(number) for number in range(8)])
-    results, expected = (model.caption_features(features, num_beams=1) for model in (loaded, captioner))
-    np.testing.assert_allclose(
-        [result.log_prob for result in results], [result.log_prob for result in expected], rtol=0.01
-    )
 
 
 @pytest.fixture(scope="module")
@@ -379,19 +330,15 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     captioner.save(tmp_path / "model")
     loaded = Captioner.load(tmp_path / "model")
     assert loaded.get_config() == captioner.get_config() and loaded.rows_and_columns() == (2, 2)
-    paths = [image.image_path for image in eight[0]]
-    for one, other in zip(captioner.caption(paths), loaded.caption(paths)):
-        assert one.caption == other.caption and one.attention_weights.shape[1:] == (2, 2)
-        np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-6)
-    os.rename(captioner.encoder_weights, tmp_path / "elsewhere")  # nothing is asked of that file any more
-    again = Captioner.load(tmp_path / "model").caption(paths[0])
+    path = eight[0][0].image_path
+    os.rename(captioner.encoder_weights, tmp_path / "elsewhere")  # this file is not needed any more
+    one, other = captioner.caption(path), loaded.caption(path)
     os.rename(tmp_path / "elsewhere", captioner.encoder_weights)
-    assert again.log_prob == pytest.approx(loaded.caption(paths[0]).log_prob, rel=1e-6)
-    with pytest.warns(
-        UserWarning, match="saved with its whole encoder: encoder_weights='other.weights.h5' is not used"
-    ):
+    assert one.caption == other.caption and one.attention_weights.shape[1:] == (2, 2)
+    np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-6)
+    with pytest.warns(UserWarning, match="encoder_weights='other.weights.h5' is not used"):
         whole = Captioner.load(tmp_path / "model", encoder_weights="other.weights.h5")
-    assert whole.get_config() == captioner.get_config()  # what was not used is not remembered
+    assert whole.get_config() == captioner.get_config()
     with pytest.raises(ValueError, match="keeps the encoder that it has, with its weights.* Received: encoder_weights"):
         captioner.adapted(encoder_weights="other.weights.h5")
     on = captioner.adapted(attention="hard", encoder_weights=captioner.encoder_weights)
@@ -400,7 +347,7 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
         Captioner(**captioner.get_config()).build(((None, 64, 32), (None, None)))
     with pytest.raises(ValueError, match="leave out what changes them. Received: trained_up_to=None"):
         captioner.adapted(trained_up_to=None)
-    with pytest.raises(ValueError, match="Received: trained_up_to='coordinates' with encoder='tiny'"):
+    with pytest.raises(ValueError, match="Received: trained_up_to='coordinates', encoder_layer=None"):
         Captioner(eight[1], encoder="tiny", trained_up_to="coordinates")
 
 
@@ -411,7 +358,7 @@ def test_a_grid_is_checked_and_written_in_one_way(eight):
     for grid in ("0x8", (8,), (8, "b")):
         with pytest.raises(ValueError, match='such as "14x14". Received: grid='):
             Captioner(eight[1], encoder="tiny", grid=grid)
-    with pytest.raises(ValueError, match="Received: grid='8x8' with encoder=None"):
+    with pytest.raises(ValueError, match="Received: grid='8x8', encoder=None"):
         Captioner(eight[1], encoder=None, grid="8x8")
 
 
@@ -427,16 +374,10 @@ def test_the_first_layers_of_an_encoder_learn_most_slowly(eight):
         loss = captioner.objective(batch, training=True).mean
     gradients = tape.gradient(loss, captioner.trainable_variables)
     captioner.train_step(batch)
-    expected = dict(zip(("conv1", "conv2", "conv3"), (0.5 * 0.04, 0.5 * 0.2, 0.5)))
-    seen = set()
+    expected = {"conv1": 0.5 * 0.04, "conv2": 0.5 * 0.2, "conv3": 0.5}
     for weight, old, gradient in zip(captioner.trainable_variables, before, gradients):
-        layer = weight.path.split("/")[-2]
-        seen.add(layer)
-        moved = -expected.get(layer, 1.0) * tf.convert_to_tensor(gradient)
+        moved = -expected.get(weight.path.split("/")[-2], 1.0) * tf.convert_to_tensor(gradient)
         np.testing.assert_allclose(weight.numpy() - old, moved, rtol=1e-3, atol=1e-6)
-    assert seen > expected.keys()
-    with pytest.raises(ValueError, match="first_layer_rate=0"):
-        captioner.compile(first_layer_rate=0)
 
 
 def test_only_attention_that_draws_shows_a_baseline(eight):
@@ -448,12 +389,6 @@ def test_only_attention_that_draws_shows_a_baseline(eight):
     assert float(make_captioner(eight[1], attention="none").test_step(batch)["penalty"]) == 0
 
 
-def test_evaluate_names_every_metric_once(eight):
-    captioner = make_captioner(eight[1])
-    values = captioner.evaluate(make_batches(*eight), verbose=0)
-    assert len(values) == len(captioner.metrics_names) == len(set(captioner.metrics_names)) == 5
-
-
 # === Encoders ===
 
 
@@ -463,24 +398,22 @@ def bn_encoder():
     return keras.Model(images, keras.layers.BatchNormalization(name="norm")(grid), name="small")
 
 
-@pytest.mark.parametrize("training", all_slow_but("scratch", ["frozen", "fine-tuned", "scratch"]))
+@pytest.mark.parametrize("training", ["frozen", "fine-tuned", "scratch"])
 def test_what_training_does_to_the_encoder(eight, training):
     images, vocabulary, _ = eight
     encoder = bn_encoder()
-    before = {weight.path: weight.numpy() for weight in encoder.weights}
+    before = encoder.get_weights()
     captioner = Captioner(vocabulary, encoder=encoder, encoder_training=training, **SMALL)
     captioner.compile(learning_rate=1e-2)
-    captioner.fit(make_batches(images, vocabulary, image_size=16), epochs=2, verbose=0)
-    moved = {path.split("/")[-1] for path, old in before.items() if not np.array_equal(old, get(encoder, path))}
-    learnt, statistics = {"kernel", "bias", "gamma", "beta"}, {"moving_mean", "moving_variance"}
-    assert moved == {"frozen": set(), "fine-tuned": learnt, "scratch": learnt | statistics}[training]
+    batches = make_batches(images, vocabulary, image_size=16)
+    captioner.build_for(batches)
+    captioner.train_step(next(iter(batches)))
+    moved = {weight.name for weight, old in zip(encoder.weights, before) if not np.array_equal(old, weight.numpy())}
+    trained, statistics = {"kernel", "bias", "gamma", "beta"}, {"moving_mean", "moving_variance"}
+    assert moved == {"frozen": set(), "fine-tuned": trained, "scratch": trained | statistics}[training]
 
 
-def get(model, path):
-    return next(weight for weight in model.weights if weight.path == path).numpy()
-
-
-@pytest.mark.parametrize("training", ["frozen", "fine-tuned"])
+@pytest.mark.parametrize("training", all_slow_but("fine-tuned", ["frozen", "fine-tuned"]))
 def test_an_own_encoder_is_never_taken_for_another(eight, training, tmp_path):
     """Its name says nothing: keras.applications.VGG16 is called "vgg16" too."""
     encoder = bn_encoder()
@@ -488,7 +421,7 @@ def test_an_own_encoder_is_never_taken_for_another(eight, training, tmp_path):
     captioner = Captioner(eight[1], encoder=encoder, encoder_training=training, **SMALL)
     result = captioner.caption(eight[0][0].image_path)
     captioner.save(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"encoder that keras_sat does not know"):
+    with pytest.raises(ValueError, match=r"keras_sat does not know|only be given features"):
         Captioner.load(tmp_path / "model").caption(eight[0][0].image_path)
     other = bn_encoder() if training == "fine-tuned" else encoder
     loaded = Captioner.load(tmp_path / "model", encoder=other)
@@ -519,14 +452,12 @@ def test_an_encoder_begins_with_the_bundled_weights(eight, training, tmp_path, m
         np.testing.assert_array_equal(old.numpy(), new.numpy())
     expected = captioner.caption(eight[0][0].image_path)
     captioner.save(tmp_path / "model")
-    shutil.rmtree(tmp_path / saving.DEFAULT_MODEL)  # as if another one were bundled since
-    for loaded in (Captioner.load(tmp_path / "model"), Captioner.load(tmp_path / "model").adapted(label_smoothing=0.1)):
-        assert loaded.caption(eight[0][0].image_path).log_prob == pytest.approx(expected.log_prob, rel=1e-6)
-
-
-def test_only_the_bundled_captioners_own_encoder_has_bundled_weights(eight):
     with pytest.raises(ValueError, match="Name that one.*encoder_weights='bundled' with encoder='vgg16'"):
         Captioner(eight[1], encoder="vgg16", encoder_weights="bundled")
+    shutil.rmtree(tmp_path / saving.DEFAULT_MODEL)  # as if another one were bundled since
+    loaded = Captioner.load(tmp_path / "model")
+    for other in (loaded, loaded.adapted(label_smoothing=0.1)):
+        assert other.caption(eight[0][0].image_path).log_prob == pytest.approx(expected.log_prob, rel=1e-6)
 
 
 @pytest.mark.slow
@@ -557,8 +488,6 @@ def untrained(eight):
 
 def test_photos_in_every_form(eight, untrained):
     path = eight[0][0].image_path
-    from PIL import Image
-
     expected = untrained.caption(path)
     for form in (str(path), Image.open(path), load_image(path)):
         result = untrained.caption(form)
@@ -567,14 +496,6 @@ def test_photos_in_every_form(eight, untrained):
     assert expected.caption == " ".join(expected.words)
     assert expected.attention_weights.shape == (len(expected.words), 2, 2)
     np.testing.assert_allclose(expected.attention_weights.sum(axis=(1, 2)), 1, rtol=1e-5)
-
-
-def test_photos_that_are_none(untrained):
-    for wrong in (None, 5, [None], {"a": 1}):
-        with pytest.raises(ValueError, match=r"Expected a path, a PIL image, .*Received: an image of type"):
-            untrained.caption(wrong)
-    with pytest.raises(ValueError, match=r"Received: batch_size=0"):
-        untrained.caption([], batch_size=0)
 
 
 def test_many_photos_in_batches(eight, untrained):
@@ -608,24 +529,19 @@ def test_sampled_captions_depend_on_the_seed_alone(eight, untrained):
     assert captions(one) == captions(same) != captions(other)
     unseeded = {tuple(captions(untrained.caption(path, temperature=1.0, num_results=5))) for _ in range(3)}
     assert len(unseeded) == 3, "without a seed each call draws others"
-    again = set()
-    for _ in range(2):
-        keras.utils.set_random_seed(3)
-        again.add(untrained.caption(path, temperature=1.0).log_prob)
-    assert len(again) == 1
     state = random.getstate()
     untrained.caption(path)
     assert random.getstate() == state, "a search draws nothing"
 
 
-@pytest.mark.parametrize("options", [{}, {"temperature": 2.0, "num_results": 3, "seed": 0}, {"max_length": 2}])
-@pytest.mark.parametrize("num_members", [1, 2])
-def test_the_probabilities_of_the_words_make_that_of_the_caption(eight, options, num_members):
-    members = [make_captioner(eight[1], seed=seed) for seed in range(num_members)]
-    writer = members[0] if num_members == 1 else keras_sat.Ensemble(members)
+@pytest.mark.parametrize("num_members", all_slow_but(2, [1, 2]))
+def test_the_probabilities_of_the_words_make_that_of_the_caption(eight, num_members):
+    writer = keras_sat.Ensemble([make_captioner(eight[1], seed=seed) for seed in range(num_members)])
     features = eight[2].features(["0"])
-    (best,) = writer.caption_features(features, **options)
-    for result in (best, *best.alternatives):
+    (best,) = writer.caption_features(features, temperature=2.0, num_results=6, max_length=5, seed=0)
+    results = [best, *best.alternatives]
+    assert {result.is_finished for result in results} == {True, False}
+    for result in results:
         assert result.word_probs.shape == (len(result.words),)
         of_words = np.log(result.word_probs.astype(float)).sum()
         if not result.is_finished:
@@ -648,24 +564,12 @@ def test_chance_belongs_to_the_photo_not_to_the_batch(eight, options):
     assert len({result.log_prob for result in together}) > 1  # the same photo eight times, each with its own chance
 
 
-@pytest.mark.parametrize("attention", ["hard", "drawn"])
-def test_attention_that_draws_can_draw_its_places(eight, attention):
-    captioner = make_captioner(eight[1], attention=attention)
-    never_ends = -10 * np.eye(len(eight[1]))[eight[1].end_token_id]
-    captioner.decoder.readout.word_logits.bias.assign(never_ends)
-    features = eight[2].features(["0", "1"])
-    for num_beams in (1, 3):
-        results = captioner.caption_features(features, sample_attention=True, num_beams=num_beams)
-        for result in results:
-            assert set(np.unique(result.attention_weights)) == {0.0, 1.0}
-            np.testing.assert_array_equal(result.attention_weights.sum(axis=(1, 2)), 1)
-    expectation = captioner.caption_features(features)[0].attention_weights
-    assert ((expectation > 0) & (expectation < 1)).all()
-
-
 def test_drawn_places_follow_the_attention_weights(eight):
-    captioner = make_captioner(eight[1], attention="hard")
-    captioner.decoder.readout.word_logits.bias.assign(-10 * np.eye(len(eight[1]))[eight[1].end_token_id])
+    captioner = make_captioner(eight[1], attention="drawn")
+    captioner.decoder.readout.word_logits.bias.assign(-10 * np.eye(len(eight[1]))[eight[1].end_token_id])  # never ends
+    for result in captioner.caption_features(eight[2].features(["0", "1"]), sample_attention=True):
+        assert set(np.unique(result.attention_weights)) == {0.0, 1.0}
+        np.testing.assert_array_equal(result.attention_weights.sum(axis=(1, 2)), 1)
     features = np.repeat(eight[2].features(["0"]), 4000, axis=0)
     options = {"num_beams": 1, "max_length": 1, "batch_size": 4000}
     drawn = captioner.caption_features(features, sample_attention=True, **options)
@@ -683,21 +587,19 @@ def test_searching_compiles_once(eight):
 
 
 def test_grid_shapes():
-    for size, regions, grid in ((None, 196, (14, 14)), ((64, 128), 32, (4, 8)), (None, 7, (1, 7)), (224, 1, (1, 1))):
-        captioner = Captioner(["dog"], encoder=None, image_size=size)
+    for regions, grid in ((196, (14, 14)), (7, (1, 7)), (1, (1, 1))):
+        captioner = Captioner(["dog"], encoder=None)
         captioner.feature_shape = (regions, 8)
         assert captioner.rows_and_columns() == grid
 
 
 def test_the_grid_shape_is_kept(tmp_path):
     images = keras.Input((32, 24, 3))
-    encoder = keras.Model(images, keras.layers.Conv2D(6, 8, strides=8)(images))
-    photo = np.zeros((32, 24, 3), dtype="uint8")
-    captioner = Captioner(["dog"], encoder=encoder, **SMALL)
-    assert captioner.caption(photo).attention_weights.shape[1:] == (4, 3)
+    captioner = Captioner(["dog"], encoder=keras.Model(images, keras.layers.Conv2D(6, 8, strides=8)(images)), **SMALL)
+    captioner.build(((None, 32, 24, 3), (None, None)))
     captioner.save(tmp_path / "model")
     loaded = Captioner.load(tmp_path / "model")
-    assert loaded.caption_features(np.zeros((1, 12, 6)))[0].attention_weights.shape[1:] == (4, 3)
+    assert loaded.rows_and_columns() == captioner.rows_and_columns() == (4, 3)
     assert loaded.get_config() == captioner.get_config()
     for_features = Captioner(["dog"], encoder=None, grid_shape=(6, 2), **SMALL)
     assert for_features.caption_features(np.zeros((1, 12, 6)))[0].attention_weights.shape[1:] == (6, 2)
@@ -712,13 +614,10 @@ def test_the_grid_shape_is_kept(tmp_path):
     "options, message",
     [
         ({"encoder": "vgg99"}, "Received: encoder='vgg99'"),
-        ({"encoder": np.mean}, "or a keras.Model, or None. Received: encoder="),
-        ({"encoder": keras.Sequential([keras.layers.Conv2D(3, 2)])}, "begins with keras.Input.*Received: input_shape="),
+        ({"encoder": keras.Sequential([keras.layers.Conv2D(3, 2)])}, "starts with keras.Input.*Received: input_shape="),
         ({"num_samples": 2.5}, "num_samples=2.5"),
         ({"hiden_dim": 5}, "no such option.*hidden_dim.*Received: hiden_dim"),
         ({"attention_penalty_weight": -1}, "at least 0. Received: attention_penalty_weight=-1"),
-        ({"dropout_words": 1.0}, "below 1. Received: dropout_words=1.0"),
-        ({"encoder_training": "melted"}, "Received: encoder_training='melted'"),
         ({"attention": "gentle"}, "Received: attention='gentle'"),
     ],
 )
@@ -730,15 +629,14 @@ def test_impossible_options(options, message):
 def test_impossible_requests(eight, tmp_path):
     captioner = make_captioner(eight[1])
     features = eight[2].features(["0"])
-    with pytest.raises(ValueError, match=r"draws places.*Received: sample_attention=True with attention='soft'"):
+    with pytest.raises(ValueError, match=r"hard attention.*Received: sample_attention=True with attention='soft'"):
         captioner.caption_features(features, sample_attention=True)
     with pytest.raises(ValueError, match=r"num_results=4, num_beams=3"):
         captioner.caption_features(features, num_beams=3, num_results=4)
     assert len(captioner.caption_features(features, num_results=4)[0].alternatives) == 3, "as many beams as that"
     assert captioner.caption_features(features, num_beams=np.int64(1), temperature=np.float32(0.5))
-    for options, received in (({"num_beams": 2}, "num_beams=2"), ({"length_penalty": 0.5}, "length_penalty=0.5")):
-        with pytest.raises(ValueError, match=rf"leave out one or the other. Received: temperature=1.0, {received}"):
-            captioner.caption_features(features, temperature=1.0, **options)
+    with pytest.raises(ValueError, match=r"leave out one or the other. Received: temperature=1.0, num_beams=2"):
+        captioner.caption_features(features, temperature=1.0, num_beams=2)
     with pytest.raises(ValueError, match=r"only be given features.*Received: encoder=None"):
         captioner.caption(eight[0][0].image_path)
     with pytest.raises(ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"):
@@ -747,29 +645,25 @@ def test_impossible_requests(eight, tmp_path):
         captioner.fit(eight[0])
     with pytest.raises(ValueError, match=r"Received: validation_data of type list"):
         captioner.fit(make_batches(*eight), validation_data=eight[0])
-    with pytest.raises(ValueError, match=r"photos of 32 x 32 pixels.*made for 16 x 16.*same image_size"):
+    with pytest.raises(ValueError, match=r"photos of 16 x 16 pixels.*same image_size.*32 x 32"):
         own = Captioner(eight[1], encoder=bn_encoder(), **SMALL)
         own.fit(make_batches(*eight[:2], image_size=32))
-    with pytest.raises(ValueError, match=r"Received: optimizer=None"):
-        captioner.compile(None)
     with pytest.raises(ValueError, match=r"own loss and metrics"):
         captioner.compile(loss="mse")
     with pytest.raises(ValueError, match=r"nothing to save"):
         Captioner(["dog"], encoder=None).save(tmp_path)
     with pytest.raises(ValueError, match=r"Expected a Vocabulary.*Received: vocabulary="):
         Captioner("a dog runs", encoder=None)
-    captioner.save(tmp_path / "model")
-    captioner.save(tmp_path / "model")
+    for _ in range(2):
+        captioner.save(tmp_path / "model")
     with pytest.raises(ValueError, match=r"a model in this folder already"):
         captioner.save(tmp_path / "model", overwrite=False)
 
 
 @pytest.mark.parametrize("copy_of", [copy.deepcopy, pickle.dumps, keras.models.clone_model])
 def test_a_copy_is_made_by_saving_and_loading(copy_of):
-    made = Captioner(["dog"], encoder=None)
-    with pytest.raises(ValueError, match=r"cop(y|ied).*Received: a captioner for ") as caught:
-        copy_of(made)
-    assert "captioner.save(folder)" in str(caught.value) and "keras_sat.Captioner.load(folder)" in str(caught.value)
+    with pytest.raises(ValueError, match=r"captioner\.save\(folder\).*keras_sat\.Captioner\.load\(folder\)"):
+        copy_of(Captioner(["dog"], encoder=None))
 
 
 def test_weights_of_another_model_are_rejected(eight, tmp_path):
@@ -796,39 +690,26 @@ def test_weights_of_another_model_are_rejected(eight, tmp_path):
         Captioner.load(tmp_path / "model")
 
 
-@pytest.mark.slow
-def test_batches_of_another_kind_need_no_new_captioner(eight):
-    images, vocabulary, cache = eight
-    captioner = make_captioner(vocabulary)
-    for group_by in ("length", "image", "length"):
-        batches = make_batches(images, vocabulary, cache, group_by=group_by)
-        history = captioner.fit(batches, validation_data=batches, epochs=1, verbose=0).history
-        assert np.isfinite(history["val_loss"]).all()
-
-
-def test_what_an_adapted_captioner_has_learnt_is_not_dropped(eight):
+def test_an_adapted_captioner_keeps_all_trained_weights(eight):
     before = make_captioner(eight[1], feature_projection_dim=24)  # as long as the features are
-    with pytest.raises(ValueError, match="no place for adapter/000/kernel, adapter/001/bias"):
+    with pytest.raises(ValueError, match="with all trained weights.*feature_projection_dim=None"):
         before.adapted(feature_projection_dim=None)
 
 
 def test_an_adapted_captioner_goes_on_with_its_words(eight):
-    images, vocabulary, cache = eight
+    _, vocabulary, cache = eight
     before = make_captioner(vocabulary)
     words = [*reversed(vocabulary.words), "zebra"]
     after = before.adapted(Vocabulary(words), attention="hard", dropout_after_readout=0.1)
     assert after.vocabulary.words == words and after.samples_attention and after.decoder.dropout_after_readout == 0.1
-    features = cache.features([image.image_id for image in images])
-    old, new = before.vocabulary, after.vocabulary
-    caption = vocabulary.caption_to_ids(CAPTIONS[0])
+    features = cache.features(["0"])
     logits = [
-        np.array(model((features[:1], np.array([[v.start_token_id, *v.caption_to_ids(CAPTIONS[0])]]))).logits)[0]
-        for model, v in ((before, old), (after, new))
+        model((features, np.array([[1, *model.vocabulary.caption_to_ids(CAPTIONS[0])]]))).logits[0]
+        for model in (before, after)
     ]
-    same = [new.tokens.index(token) for token in old.tokens]
-    np.testing.assert_allclose(logits[1][:, same], logits[0], atol=1e-6)
-    assert len(logits[0]) == len(caption) + 1 and before.weights_digest() != after.weights_digest()
-    assert before.weights_digest() == before.adapted().weights_digest()
+    same = [after.vocabulary.tokens.index(token) for token in vocabulary.tokens]
+    np.testing.assert_allclose(np.array(logits[1])[:, same], logits[0], atol=1e-6)
+    assert before.adapted().weights_digest() == before.weights_digest() != after.weights_digest()
 
 
 def test_an_adapted_captioner_takes_its_encoder_along(tmp_path):
@@ -846,12 +727,10 @@ def test_an_adapted_captioner_takes_its_encoder_along(tmp_path):
             np.testing.assert_array_equal(old.numpy(), new.numpy())
     own = Captioner(vocabulary, encoder=bn_encoder(), encoder_training=training, **SMALL)
     own.build(((None, 16, 16, 3), (None, None)))
-    with pytest.raises(ValueError, match=r"a keras.Model, was trained.*encoder_training='frozen'"):
+    with pytest.raises(ValueError, match=r"with all trained weights.*encoder_training='frozen'"):
         own.adapted(encoder_training="frozen")
-    with pytest.raises(ValueError, match=r"parts and sizes that it has: .* Received: hidden_dim=7 \(it is 24\)"):
+    with pytest.raises(ValueError, match=r"parts and sizes that it has.* Received: hidden_dim=7 \(it is 24\)"):
         before.adapted(hidden_dim=7)
-    with pytest.raises(ValueError, match="nothing to adapt"):
-        Captioner(vocabulary, encoder=None).adapted()
 
 
 @pytest.mark.slow

@@ -35,14 +35,10 @@ def test_the_five_steps_follow_each_other(tmp_path):
     assert load_descriptions(load_document(tmp_path / "descriptions.txt")) == cleaned
 
 
-def test_saving_survives_odd_ids_and_rejects_what_would_not_come_back(tmp_path):
+def test_saving_survives_odd_ids(tmp_path):
     odd = {"2258277193_586949ec62.jpg.1": ["a man"], "my holiday photo": ["a b", "c d"], "x#y": ["é 犬"]}
     save_descriptions(odd, tmp_path / "odd.txt")
     assert load_descriptions(load_document(tmp_path / "odd.txt")) == odd
-    for bad in ({"a": ["two\nlines"]}, {"a": [""]}, {"a": []}, {"a": [" blank "]}, {"a.jpg": ["x"]}, {"a\tb": ["x"]}):
-        with pytest.raises(ValueError, match="one line of text.*Received: image_id="):
-            save_descriptions(bad, tmp_path / "bad.txt")
-    assert not (tmp_path / "bad.txt").exists()
 
 
 @pytest.mark.parametrize(
@@ -64,22 +60,17 @@ def test_every_spelling_of_a_file_gives_the_same_descriptions(tmp_path, content)
 
 def test_bytes_that_are_not_utf8_are_read_and_counted_once(tmp_path):
     (tmp_path / "token.txt").write_bytes("a.jpg#0\tUn café\n".encode("cp1252") + "a.jpg#1\tdéjà vu\n".encode())
-    with pytest.warns(UserWarning, match="read as Windows-1252: 1 .first: line 1") as warned:
+    with pytest.warns(UserWarning, match="read as Windows-1252: 1 .first: byte 14") as warned:
         document = load_document(tmp_path / "token.txt")
     assert load_descriptions(document) == {"a": ["Un café", "déjà vu"]}
     assert len(warned) == 1
 
 
 def test_lines_without_a_description_are_counted_once():
-    document = TOKEN_FILE + "lost words without a tab\nb.jpg#0\t \nb.jpg#1\n\tno name\n\nc.jpg#0 a blank instead\n"
-    with pytest.warns(UserWarning) as warned:
+    document = TOKEN_FILE + "lost words without a tab\nb.jpg#0\t \nb.jpg#1\n\tno name\n\n"
+    with pytest.warns(UserWarning, match=r"token.txt: lines without .* left out: 4 \(first: line 4\)") as warned:
         descriptions = load_descriptions(document, source="token.txt")
-    assert len(warned) == 1
-    message = str(warned[0].message)
-    assert "token.txt" in message and "lines without a separator left out: 1 (first: line 4)" in message
-    assert "lines without an image name left out: 1 (first: line 7)" in message
-    assert "empty captions left out: 2 (first: line 5)" in message
-    assert descriptions["c"] == ["a blank instead"] and "b" not in descriptions
+    assert len(warned) == 1 and "b" not in descriptions
     assert warned[0].filename == __file__  # the warning points at the caller
 
 
@@ -88,7 +79,7 @@ def test_blanks_separate_where_there_are_no_tabs():
 
 
 def test_cleaning_drops_and_counts_what_has_no_word():
-    with pytest.warns(UserWarning, match="descriptions without a word left out: 2.*photos without a description.*: 1"):
+    with pytest.warns(UserWarning, match="descriptions without a word left out: 2 .first: a"):
         assert clean_descriptions({"a": ["A dog!", "..."], "b": ["?!"]}) == {"a": ["a dog"]}
 
 

@@ -43,7 +43,7 @@ def test_a_captioner_that_is_better(images, tmp_path):
     assert comparison.rows["bleu_4"]["second"] == [pytest.approx(good.scores["bleu_4"])]
     assert list(comparison.rows) == ["bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider"]
     text = str(comparison)
-    assert "good.json (1 seed)" in text and "60 photos" in text and f"{good.scores['cider']:.3f}" in text
+    assert "good.json, seeds: 1" in text and "60 photos" in text and f"{good.scores['cider']:.3f}" in text
 
 
 def test_the_interval_of_a_mean_is_that_of_the_normal_distribution(images):
@@ -89,8 +89,7 @@ def test_what_cannot_be_compared(images, tmp_path):
     with pytest.raises(ValueError, match="different split"):
         compare(table, replace(table, settings={**table.settings, "split": "dev"}))
     other = replace(table, scores={**table.scores, "meteor_kind": "METEOR 1.5"})
-    assert "meteor" not in compare(table, other).rows and "METEOR is left out" in str(compare(table, other))
-    with pytest.raises(ValueError, match="No file matches"):
-        compare(table, str(tmp_path / "*.json"))
-    with pytest.raises(ValueError, match="at least one ScoreTable"):
-        compare([], table)
+    assert "meteor" not in compare(table, other).rows and "same one: METEOR" in str(compare(table, other))
+    for nothing in ([], str(tmp_path / "*.json")):
+        with pytest.raises(ValueError, match="at least one ScoreTable"):
+            compare(table, nothing)

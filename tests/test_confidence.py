@@ -12,7 +12,7 @@ from small_training import train
 from data_utils import DATASETS, CaptionedImage, FeatureCache, make_batches
 from keras_sat.__main__ import main
 from keras_sat.beyond import calibration
-from keras_sat.beyond.calibration import Calibration, calibrate, logistic_regression, share_named
+from keras_sat.beyond.calibration import Calibration, calibrate, fraction_named, logistic_regression
 from keras_sat.beyond.confidence import Confidence, clues_of
 from keras_sat.beyond.ensemble import Ensemble
 from keras_sat.captioner import Captioner
@@ -70,9 +70,9 @@ def test_logistic_regression_finds_the_true_coefficients():
 
 def test_share_of_naming_words():
     references = [["a", "brown", "dog"], ["the", "dog", "runs"]]
-    assert share_named(["a", "black", "dog", "runs"], references) == pytest.approx(2 / 3)
-    assert share_named(["a", "is", "on"], references) == 0
-    assert share_named(["dog", "dog", "cat"], references) == 0.5  # each word once
+    assert fraction_named(["a", "black", "dog", "runs"], references) == pytest.approx(2 / 3)
+    assert fraction_named(["a", "is", "on"], references) == 0
+    assert fraction_named(["dog", "dog", "cat"], references) == 0.5  # each word once
 
 
 def test_calibration_measures_the_error():
@@ -107,18 +107,16 @@ def test_a_captioner_is_calibrated(calibrated, scenes, tmp_path):
 
 def test_photos_that_cannot_serve(calibrated, scenes, tmp_path):
     captioner = calibrated[0].adapted()
-    silent = [dataclasses.replace(image, captions=[]) for image in scenes[:30]]
+    without_captions = [dataclasses.replace(image, captions=[]) for image in scenes[:30]]
     with pytest.raises(ValueError, match="at least 100 photos .* 90 photos"):
-        calibrate(captioner, [*silent, *scenes[30:]], show_progress=False)
+        calibrate(captioner, [*without_captions, *scenes[30:]], show_progress=False)
     (tmp_path / "broken.png").write_bytes(b"no picture")
     broken = CaptionedImage("broken", str(tmp_path / "broken.png"), ["a red circle"], "dev")
-    with pytest.raises(ValueError, match="broken.png"):
-        calibrate(captioner, [*scenes, broken], show_progress=False)
     with pytest.warns(UserWarning, match="1 photos that cannot be read are left out"):
         found = calibrate(captioner, [*scenes, broken], skip_unreadable=True, show_progress=False)
     assert len(found.are_right) == len(scenes)
     captioner.note_training_photos([scenes[3].image_id])
-    with pytest.raises(ValueError, match="1 photos that it was trained on"):
+    with pytest.raises(ValueError, match="trained on 1 of the"):
         calibrate(captioner, scenes, show_progress=False)
 
 
@@ -162,17 +160,15 @@ def test_fit_calibrates_at_the_end(monkeypatch, tmp_path, capsys, without_graphs
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("error", [OSError("the disk is full"), KeyboardInterrupt()])
-def test_a_failed_calibration_does_not_lose_the_training(monkeypatch, tmp_path, without_graphs, error, recwarn):
+def test_a_failed_calibration_does_not_lose_the_training(monkeypatch, tmp_path, without_graphs):
     def fail(*arguments, **options):
-        raise error
+        raise OSError("the disk is full")
 
     monkeypatch.setattr(recipe, "FEWEST_PHOTOS", 3)
     monkeypatch.setattr(recipe, "calibrate", fail)
-    captioner = train(tmp_path / "run", epochs=1)
+    with pytest.warns(UserWarning, match="has no confidence: the disk is full"):
+        captioner = train(tmp_path / "run", epochs=1)
     assert captioner.confidence is None and len(captioner.history["loss"]) == 1
-    warned = "has no confidence: the disk is full" in " ".join(str(one.message) for one in recwarn)
-    assert warned == isinstance(error, OSError)
 
 
 @pytest.mark.slow

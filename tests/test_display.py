@@ -1,7 +1,6 @@
 import math
 from types import SimpleNamespace
 
-import keras
 import matplotlib
 import numpy as np
 import pytest
@@ -9,9 +8,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from keras_sat import AttentionDisplay, CaptionResult, plot_history
-from keras_sat.pictures.brightness import FULL_LIGHT, full_light
-from keras_sat.pictures.cartoon import NAN_COLOUR as MARKED
-from keras_sat.pictures.display import NAN_COLOUR
+from keras_sat.pictures.brightness import FULL_LIGHT, NAN_COLOUR
 from keras_sat.training.history import Curves
 
 matplotlib.use("Agg")
@@ -58,7 +55,7 @@ def test_a_panel_says_and_shows_how_flat_its_map_is(photo):
     for colour_map in (None, "jet"):
         axes = AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(Figure().subplots(1, 4), colour_map=colour_map)
         below = [[text.get_text() for text in panel.texts] for panel in axes]
-        assert below == [[""], ["1.0 × even"], ["1.5 × even"], ["49.0 × even"]]
+        assert below == [[], ["1.0 × even"], ["1.5 × even"], ["49.0 × even"]]
         drawn = [panel.get_images()[1] for panel in axes[1:]]
         light = [np.asarray(image.norm(image.get_array())) for image in drawn]
         np.testing.assert_allclose(light[0], 1 / FULL_LIGHT, rtol=1e-5)
@@ -81,38 +78,15 @@ def test_axes_of_your_own_and_files(photo, maps, tmp_path):
         assert picture.width > 200
 
 
-def test_places_where_nothing_is_drawn(photo, maps, tmp_path):
-    display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
-    (tmp_path / "photos").mkdir()
-    for write, path, message in (
-        (display.save, tmp_path / "photos", "not a folder. Received: '.*photos'"),
-        (display.to_html, tmp_path / "w.png", "a page, ending in .html. Received: '.*w.png'"),
-        (display.to_html, "", r"ending in .html. Received: '\.'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            write(path)
-    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
-
-
 def test_from_a_result_and_errors(photo, maps):
     result = CaptionResult("a dog runs", ["a", "dog", "runs"], -1.0, maps, image=photo)
     assert AttentionDisplay.from_result(result).words == result.words
     without = CaptionResult("a dog runs", ["a", "dog", "runs"], -1.0, maps)
     with pytest.raises(ValueError, match="pass it as `image`"):
         AttentionDisplay.from_result(without)
-    assert AttentionDisplay.from_result(without, image=photo).image is photo
+    np.testing.assert_array_equal(AttentionDisplay.from_result(without, image=photo).image, photo)
     with pytest.raises(ValueError, match="one map"):
         AttentionDisplay(photo, ["a"], maps)
-    for words, shown in (("abc", "'abc'"), (np.array([b"a", b"dog", b"runs"]), r".*b'dog'")):
-        with pytest.raises(ValueError, match=f"a list of words as text.*Received: words={shown}"):
-            AttentionDisplay(photo, words, maps)
-    AttentionDisplay(photo, np.array(["a", "dog", "runs"]), maps)._repr_html_()
-    with pytest.raises(ValueError, match="Received: an image of type int"):
-        AttentionDisplay(3, ["a", "dog", "runs"], maps)
-    with pytest.raises(ValueError, match="whole number from 1 to .*Received: columns=0"):
-        AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(columns=0)
-    with pytest.raises(ValueError, match="from 0 to 1. Received: opacity=75"):
-        AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(opacity=75)
 
 
 def test_colours_that_let_the_photo_through(photo, maps):
@@ -123,78 +97,41 @@ def test_colours_that_let_the_photo_through(photo, maps):
     alpha = drawn.get_alpha()
     assert drawn.get_cmap().name == "jet" and alpha.shape == photo.shape[:2]
     assert 0.25 < alpha.max() <= 0.5
-    np.testing.assert_allclose(alpha, 0.5 * (drawn.get_array() / full_light(maps[1])).clip(max=1))
-    display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
-    axes = display.plot(Figure().subplots(1, 4), colour_map=matplotlib.colormaps["jet"])
-    assert axes[2].get_images()[1].get_cmap().name == "jet"
-    with pytest.raises(ValueError, match="'jett' is not a valid value"):
-        display.plot(Figure().subplots(1, 4), colour_map="jett")
+    np.testing.assert_allclose(alpha, 0.5 * drawn.get_array().clip(max=1))
 
 
 @pytest.mark.parametrize("colour_map", [None, "viridis"])
 def test_nan_is_marked(photo, maps, colour_map, tmp_path):
     maps[1, 0, 2:4] = np.nan
     display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
-    lost = np.isnan(display.upsampled(1))
-    assert lost[:20, 24:48].all() and lost.sum() == 20 * 24
-    axes = display.plot(Figure().subplots(1, 4), colour_map=colour_map)
-    assert [panel.get_title() for panel in axes] == ["", "a", "dog (NaN)", "runs"]
-    drawn = axes[2].get_images()[1]
+    assert np.isnan(display.upsampled(1)[:20, 24:48]).all()
+    drawn = display.plot(Figure().subplots(1, 4), colour_map=colour_map)[2].get_images()[1]
     red, green, blue, alpha = drawn.to_rgba(drawn.get_array())[10, 30]
-    assert (red, green, blue) == pytest.approx(NAN_COLOUR) and alpha > 0.7
+    assert (255 * red, 255 * green, 255 * blue) == pytest.approx(NAN_COLOUR) and alpha > 0.7
     display.animate(tmp_path / "lost.gif")
     with Image.open(tmp_path / "lost.gif") as cartoon:
         cartoon.seek(6)
-        assert cartoon.convert("RGB").getpixel((int(240 * 30 / 60), 40)) == pytest.approx(MARKED, abs=50)
+        assert cartoon.convert("RGB").getpixel((int(240 * 30 / 60), 40)) == pytest.approx(NAN_COLOUR, abs=50)
 
 
-@pytest.mark.parametrize(("shape", "grid"), [((1, 300), (1, 1)), ((300, 1), (7, 7)), ((3000, 2000), (3, 11))])
-def test_any_photo_and_any_grid(shape, grid, tmp_path):
+@pytest.mark.parametrize(
+    ("shape", "grid", "drawn"),
+    [
+        ((1, 300), (1, 1), (60, 300)),
+        ((300, 1), (7, 7), (300, 60)),
+        ((3000, 2000), (3, 11), (1024, 683)),
+        ((60, 4000), (7, 7), (205, 1024)),
+    ],
+)
+def test_any_photo_and_any_grid(shape, grid, drawn, tmp_path):
     photo = np.full((*shape, 3), 200, np.uint8)
     display = AttentionDisplay(photo, ["a", "dog"], np.full((2, *grid), 1 / math.prod(grid)))
-    assert max(display.image.shape) <= 1024 and display.upsampled(0).shape == display.image.shape[:2]
+    assert display.image.shape[:2] == display.upsampled(0).shape == drawn
     display.save(tmp_path / "dog.png")
     display.animate(tmp_path / "dog.gif", width=64)
     display.to_html(tmp_path / "dog.html")
     with Image.open(tmp_path / "dog.png") as picture:
         assert max(picture.size) < 5000
-
-
-@pytest.mark.parametrize("size", [(60, 4000), (4000, 60)], ids=["wide", "tall"])
-def test_a_strip_is_stretched_until_it_can_be_seen_and_says_so(size, maps, tmp_path):
-    strip = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
-    display = AttentionDisplay(strip, ["a", "dog", "runs"], maps)
-    wide = size[1] > size[0]
-    assert display.image.shape[:2] == ((60, 1024) if wide else (1024, 60)), "nothing is lost on the short side"
-    figure = display.plot().flat[0].figure
-    figure.draw_without_rendering()
-    axes = figure.axes
-    boxes = [panel.get_window_extent() for panel in axes[:4]]
-    for panel, box in zip(axes, boxes):
-        assert box.width / box.height == pytest.approx(5 if wide else 1 / 5, rel=0.01)
-        assert len(panel.get_images()) > 0 and panel.get_xlim() == (-0.5, display.image.shape[1] - 0.5), "all of it"
-    places = {round(box.x0) for box in boxes}, {round(box.y0) for box in boxes}
-    assert [len(place) for place in places] == ([1, 4] if wide else [4, 1]), "one below another, or side by side"
-    assert min(min(box.width, box.height) for box in boxes) > 70
-    side = "height" if wide else "width"
-    assert axes[0].texts[0].get_text() == f"{side} stretched 13.3 ×"
-    display.to_html(tmp_path / "strip.html")
-    assert f"The photo alone; {side} stretched 13.3 ×." in (tmp_path / "strip.html").read_text(encoding="utf-8")
-    display.animate(tmp_path / "strip.gif")
-    with Image.open(tmp_path / "strip.gif") as cartoon:
-        assert cartoon.width == (480 if wide else 120) and cartoon.height > (96 if wide else 600)
-    from matplotlib import pyplot as plt
-
-    plt.close("all")
-
-
-def test_photos_in_every_form(photo, maps, tmp_path):
-    Image.fromarray(photo).save(tmp_path / "dog.png")
-    words = ["a", "dog", "runs"]
-    for image in (tmp_path / "dog.png", str(tmp_path / "dog.png"), Image.fromarray(photo), photo.astype(np.float32)):
-        np.testing.assert_array_equal(AttentionDisplay(image, words, maps).image, photo)
-    assert AttentionDisplay(photo[..., 0], words, maps).image.shape == photo.shape
-    assert len(repr(AttentionDisplay(photo, words, maps))) < 100
 
 
 def test_soft_and_hard_one_above_the_other(photo, maps):
@@ -207,16 +144,11 @@ def test_soft_and_hard_one_above_the_other(photo, maps):
     assert axes.shape == (2, 4) and len(plt.get_fignums()) == len(before) + 1
     titles = [[panel.get_title() for panel in row] for row in axes]
     assert titles == [["soft", "a", "dog", "runs"], ["hard", "dogs", "run", ""]]
-    np.testing.assert_array_equal(axes[1, 1].get_images()[1].get_array(), hard.upsampled(0))
+    np.testing.assert_array_equal(axes[1, 1].get_images()[1].get_array(), hard._light(0))
     own = Figure().subplots(1, 5, squeeze=False)
     assert AttentionDisplay.compare([soft], ax=own, colour_map="jet") is own
-    for arguments, message in (
-        ({"displays": []}, "at least one display"),
-        ({"displays": [soft, hard], "names": "ab"}, "a list with a name for each. Received: 2 displays, names='ab'"),
-        ({"displays": [soft, hard], "ax": own}, "2 rows. Received: shape"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            AttentionDisplay.compare(**arguments)
+    with pytest.raises(ValueError, match="zip"):
+        AttentionDisplay.compare([soft, hard], ax=own)
     plt.close("all")
 
 
@@ -245,42 +177,6 @@ def test_the_caption_appears_word_by_word(photo, tmp_path):
         assert corners.argmax() == 2 * row + column and corners.max() - np.median(corners) > 100
 
 
-def test_light_that_fades_has_no_rings(tmp_path):
-    map_of_dog = np.linspace(0, 1, 16).reshape(1, 4, 4) ** 2
-    display = AttentionDisplay(np.full((60, 60, 3), 230, np.uint8), ["dog"], map_of_dog)
-    display.animate(tmp_path / "dog.gif")
-    with Image.open(tmp_path / "dog.gif") as cartoon:
-        cartoon.seek(3)
-        drawn = np.array(cartoon.convert("L"), dtype=int)[:240]
-    light = display.upsampled(0)
-    lit = 0.25 * 230 + 0.75 * 255 * (light / full_light(map_of_dog)).clip(max=1)
-    off = drawn.reshape(30, 8, 30, 8).mean(axis=(1, 3)) - lit.reshape(30, 2, 30, 2).mean(axis=(1, 3))
-    assert np.ptp(lit) > 150 and np.abs(off[1:-1, 1:-1]).max() < 4  # a ring is off by half its step, 6 or more
-
-
-def test_impossible_cartoons(photo, maps, tmp_path):
-    display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
-    for path, options, message in (
-        ("a.png", {}, "ending in .gif"),
-        ("a.gif", {"width": 3}, "Received: width=3"),
-        ("a.gif", {"seconds_per_word": math.nan}, "seconds_per_word=nan"),
-        ("a.gif", {"opacity": 2}, "opacity=2"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            display.animate(tmp_path / path, **options)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("words", "begins"), [(["a", "dog"], 0), (["كلب", "بني"], 1), (["2", "כלב"], 1)])
-def test_words_stand_on_the_side_where_their_script_begins(words, begins, tmp_path):
-    photo = np.full((60, 60, 3), 128, np.uint8)
-    AttentionDisplay(photo, words, np.ones((2, 2, 2))).animate(tmp_path / "dog.gif", width=240.0)
-    with Image.open(tmp_path / "dog.gif") as cartoon:
-        cartoon.seek(3)
-        columns = (np.array(cartoon.convert("L"), dtype=int)[242:] < 128).any(axis=0)
-    assert [columns[:120].any(), columns[120:].any()] == [begins == 0, begins == 1]
-
-
 # === Curves ===
 
 
@@ -299,32 +195,20 @@ def test_the_curves_of_a_training():
     assert set(lines) == {"training", "dev"}
     np.testing.assert_array_equal(lines["dev"].get_xydata(), [[1, 3.1], [2, 2.9]])
     np.testing.assert_array_equal(axes[1].get_lines()[0].get_ydata(), [0, 10])
-    with pytest.raises(ValueError, match="needs 3 axes"):
-        plot_history(history, Figure().subplots(1, 2))
-    with pytest.raises(ValueError, match="Expected at least one of: cross_entropy.*Received: history with nothing"):
-        plot_history({})
+    for nothing in ({}, SimpleNamespace(history=None)):
+        with pytest.raises(ValueError, match="no history. Received: history with nothing"):
+            plot_history(nothing)
 
 
 def test_the_history_that_fit_returns():
     from matplotlib import pyplot as plt
 
     history = Curves([{"cross_entropy": 3.0, "val_bleu_1": 0.3}, {"cross_entropy": 2.0, "val_bleu_1": 0.4}])
-    panels = plot_history(history)
-    assert len(panels) == 2
-    panels[0].figure.canvas.draw()
-    for panel in panels:
-        legend = panel.get_legend().get_window_extent()
-        for part in (panel, panel.xaxis.label):
-            assert not legend.overlaps(part.get_window_extent())
-        assert legend.y0 >= 0, "within the figure"
+    assert len(plot_history(history)) == 2
     plt.close("all")
-    by_keras = keras.callbacks.History()
-    by_keras.history = dict(history)
-    for kept in (history, by_keras, dict(history), SimpleNamespace(history=history), SimpleNamespace(history=by_keras)):
+    for kept in (dict(history), SimpleNamespace(history=history)):
         loss, _ = plot_history(kept, Figure().subplots(1, 2))
         np.testing.assert_array_equal(loss.get_lines()[0].get_ydata(), [3, 2])
-    with pytest.raises(ValueError, match="no history. Received: history of type SimpleNamespace"):
-        plot_history(SimpleNamespace(history=None))
 
 
 def test_the_history_that_a_folder_has(tmp_path):
@@ -335,30 +219,20 @@ def test_the_history_that_a_folder_has(tmp_path):
         loss, cider = plot_history(path, Figure().subplots(1, 2))
         np.testing.assert_array_equal(loss.get_lines()[0].get_xydata(), [[1, 3], [2, 2]])
         np.testing.assert_array_equal(cider.get_lines()[0].get_ydata(), [math.nan, 0.4])
-    (tmp_path / "history.csv").write_text("epoch,cross_entropy\n1,low\n")
-    with pytest.raises(ValueError, match="history.csv: this is not a history.csv"):
-        plot_history(tmp_path)
 
 
 # === How much of each word came from the photo ===
 
 
-def test_the_share_from_the_photo_stands_below_each_panel(tmp_path):
-    maps = np.full((2, 2, 2), 0.25)
-    display = AttentionDisplay(np.zeros((8, 8, 3), np.uint8), ["a", "dog"], maps, from_photo=np.array([0.104, 0.9]))
-    panels = display.plot().ravel()
-    below = [[text.get_text() for text in panel.texts] for panel in panels[1:3]]
+def test_the_fraction_from_the_photo_is_shown(tmp_path):
+    maps, photo = np.full((2, 2, 2), 0.25), np.zeros((8, 8, 3), np.uint8)
+    result = CaptionResult("a dog", ["a", "dog"], -1.0, maps, {"from_photo": np.array([0.104, 0.9])})
+    display = AttentionDisplay.from_result(result, image=photo)
+    below = [[text.get_text() for text in panel.texts] for panel in display.plot().ravel()[1:3]]
     assert below == [["10 % photo, 1.0 × even"], ["90 % photo, 1.0 × even"]]
     display.animate(tmp_path / "a.gif")
     display.to_html(tmp_path / "a.html")
     page = (tmp_path / "a.html").read_text()
     assert '"fromPhoto": [10, 90]' in page and "90 % from the photo; looks everywhere alike." in page
-    assert "fromPhoto" in display._repr_html_()
-
-
-def test_the_share_comes_with_a_result_and_must_fit():
-    result = CaptionResult("a dog", ["a", "dog"], -1.0, np.full((2, 2, 2), 0.25), {"from_photo": np.array([0.1, 0.9])})
-    display = AttentionDisplay.from_result(result, image=np.zeros((8, 8, 3), np.uint8))
-    np.testing.assert_array_equal(display.from_photo, [0.1, 0.9])
-    with pytest.raises(ValueError, match=r"2 words, from_photo of shape \(3,\)"):
-        AttentionDisplay(np.zeros((8, 8, 3), np.uint8), ["a", "dog"], np.full((2, 2, 2), 0.25), np.ones(3))
+    with pytest.raises(ValueError, match="2 words, .* 3 numbers"):
+        AttentionDisplay(photo, ["a", "dog"], maps, np.ones(3))

@@ -30,31 +30,16 @@ def features():
     return np.random.default_rng(0).normal(size=(5, 4, 3)).astype("float32")
 
 
-def test_basics(features):
-    members = [make_captioner(1), make_captioner(2, attention="hard", cell="gru")]
-    ensemble = Ensemble(members)
-    results = ensemble.caption_features(features, num_beams=3, num_results=2)
-    assert len(results) == 5 and all(len(result.alternatives) == 1 for result in results)
-    for result in results:
-        assert result.attention_weights.shape == (len(result.words), 2, 2)
-        np.testing.assert_allclose(result.attention_weights.sum(axis=(1, 2)), 1, rtol=1e-5)
-    assert repr(ensemble) == "Ensemble(2 captioners)"
-    assert keras_sat.Ensemble is Ensemble
-
-
 def test_one_captioner_is_an_ensemble_of_its_own(features):
     captioner = make_captioner(1, length_penalty=0.4)
     alone, ensemble = captioner.caption_features(features), Ensemble([captioner]).caption_features(features)
     for one, other in zip(alone, ensemble):
         assert one.words == other.words and one.log_prob == pytest.approx(other.log_prob, rel=1e-4)
         np.testing.assert_allclose(one.attention_weights, other.attention_weights, rtol=1e-5)
-    drawn = captioner.caption_features(features, temperature=1.0, num_results=3, seed=4)
-    again = Ensemble([captioner, captioner]).caption_features(features, temperature=1.0, num_results=3, seed=4)
-    assert [result.words for result in drawn] == [result.words for result in again]
 
 
 def test_log_prob_is_that_of_the_mean_of_the_members(features):
-    members = [make_captioner(seed) for seed in (1, 2, 3)]
+    members = [make_captioner(1), make_captioner(2, attention="hard", cell="gru"), make_captioner(3)]
     for photo, result in zip(features, Ensemble(members).caption_features(features, num_beams=2)):
         ids = members[0].vocabulary.caption_to_ids(result.caption)
         input_ids = np.array([[members[0].vocabulary.start_token_id, *ids]])
@@ -75,21 +60,17 @@ def test_log_prob_is_that_of_the_mean_of_the_members(features):
 
 def test_members_without_attention_are_left_out_of_the_maps(features):
     soft, none = make_captioner(1), make_captioner(2, attention="none")
-    for kinds, expected in (([soft, none], soft), ([none, none], none)):
-        result = Ensemble(kinds).caption_features(features[:1], num_beams=1)[0]
-        ids = soft.vocabulary.caption_to_ids(result.caption)
-        decoded = expected((features[:1], np.array([[soft.vocabulary.start_token_id, *ids]])))
-        maps = np.asarray(decoded.attention_weights[0])[: len(result.words)]
-        np.testing.assert_allclose(result.attention_weights.reshape(maps.shape), maps, rtol=1e-4)
+    for kinds, expected in (([soft, none], soft), ([none], none)):
+        (result,) = Ensemble(kinds).attend_features(features[:1], "a dog runs")
+        (alone,) = expected.attend_features(features[:1], "a dog runs")
+        np.testing.assert_allclose(result.attention_weights, alone.attention_weights, rtol=1e-4)
 
 
-def test_what_some_members_tell_of_each_word_is_their_mean(features):
-    telling, silent = make_captioner(1, sentinel=True), make_captioner(2)
-    (result,) = Ensemble([telling, silent]).caption_features(features[:1], num_beams=1)
-    (alone,) = telling.attend_features(features[:1], result.caption)
+def test_extras_are_the_mean_over_the_members_that_have_them(features):
+    with_sentinel, without = make_captioner(1, sentinel=True), make_captioner(2)
+    (result,) = Ensemble([with_sentinel, without]).attend_features(features[:1], "a dog runs")
+    (alone,) = with_sentinel.attend_features(features[:1], "a dog runs")
     np.testing.assert_allclose(result.from_photo, alone.from_photo, rtol=1e-4)
-    (result,) = Ensemble([silent, silent]).caption_features(features[:1], num_beams=1)
-    assert result.from_photo is None and result.extras == {}
 
 
 def test_grids_of_different_size_meet_on_the_finest():
@@ -105,19 +86,18 @@ def test_grids_of_different_size_meet_on_the_finest():
     member_maps = [tf.one_hot([3], int(np.prod(grid))) for grid in (coarse_grid, fine_grid)]
     mean = np.asarray(mean_map(member_maps, [coarse_grid, fine_grid]))
     assert mean.sum() == pytest.approx(1, abs=1e-5) and (mean > 0).sum() > 1
-    with pytest.raises(ValueError, match="different encoders, and a cache"):
+    with pytest.raises(ValueError, match="needs one encoder"):
         ensemble.encoder_model  # noqa: B018
 
 
-def bright_encoder(seed):
-    """A frozen encoder that is of nobody's list."""
+def unknown_encoder(seed):
     keras.utils.set_random_seed(seed)
     return keras.Sequential([keras.Input((16, 16, 3)), keras.layers.Conv2D(3, 8, strides=8)])
 
 
 @pytest.mark.slow
 def test_photos_are_encoded_once_for_members_with_the_same_encoder(tmp_path, monkeypatch):
-    shared, other = bright_encoder(0), bright_encoder(1)
+    shared, other = unknown_encoder(0), unknown_encoder(1)
     members = [make_captioner(seed, encoder=encoder) for seed, encoder in ((1, shared), (2, shared), (3, other))]
     ensemble, encoded = Ensemble(members), []
     whole = Captioner.encode
@@ -141,19 +121,16 @@ def test_photos_are_encoded_once_for_members_with_the_same_encoder(tmp_path, mon
 def test_errors(features):
     captioner = make_captioner(1)
     for members, message in (
-        ([], "at least one Captioner. Received: none"),
-        (["scenes"], "Received: str"),
-        ([captioner, make_captioner(2, [*WORDS, "zebra"])], "9 tokens in the first, 10 in number 2"),
-        ([Captioner(WORDS, encoder=None)], "trained or loaded"),
+        (["scenes"], r"Received: captioners=\['scenes'\]"),
+        ([captioner, make_captioner(2, [*WORDS, "zebra"])], "the same vocabulary"),
+        ([Captioner(WORDS, encoder=None)], "Captioners with weights"),
     ):
         with pytest.raises(ValueError, match=message):
             Ensemble(members)
     ensemble = Ensemble([captioner, captioner])
-    with pytest.raises(ValueError, match="for each of the 2 captioners"):
-        ensemble.caption_features([features])
     with pytest.raises(ValueError, match="built for features of shape"):
         ensemble.caption_features(features[:, :2])
-    with pytest.raises(ValueError, match="Only a single captioner.*Received: .*attention=Ensemble"):
+    with pytest.raises(ValueError, match="Only a single captioner"):
         ensemble.caption_features(features, sample_attention=True)
 
 

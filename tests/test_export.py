@@ -78,10 +78,9 @@ def scenes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """The folder of exports of "scenes": number 1 searches with 3 beams and has a LiteRT file, number 2 is greedy."""
+    """The folder of an export of "scenes", with 3 beams and a LiteRT file."""
     folder, captioner = tmp_path_factory.mktemp("exports") / "exported", Captioner.from_pretrained("scenes")
     assert captioner.export(folder, BOTH) == folder / "1"
-    assert captioner.export(folder, num_beams=1, jpeg=False) == folder / "2"
     return folder
 
 
@@ -89,35 +88,32 @@ def exported(tmp_path_factory):
 def test_the_captions_elsewhere_are_those_of_the_captioner(exported, scenes, tmp_path):
     photos, files = scenes
     soft, hard = (Captioner.from_pretrained(name) for name in ("scenes", "scenes-hard"))
-    of_hard = hard.export(tmp_path / "hard", BOTH, num_beams=3)
+    of_hard = hard.export(tmp_path / "hard", BOTH, num_beams=1)
     jobs = [
         (exported / "1", "serving_default", photos, []),
         (exported / "1", "serving_jpeg", photos, files),
-        (exported / "2", "serving_default", photos, []),
         (exported / "1", "litert", photos, []),
         (of_hard, "serving_default", photos, []),
         (of_hard, "litert", photos, []),
     ]
-    beams, of_files, greedy, litert, hard_beams, hard_litert = caption_elsewhere(jobs, tmp_path)
+    beams, of_files, litert, greedy, hard_litert = caption_elsewhere(jobs, tmp_path)
     assert_same(beams, soft.caption(photos, num_beams=3), 99)
     assert_same(of_files, soft.caption(files, num_beams=3), 99)
-    assert_same(greedy, soft.caption(photos, num_beams=1), 99)
     assert_same(litert, soft.caption(photos, num_beams=1), 99)
-    assert_same(hard_beams, hard.caption(photos, num_beams=3), 99)
+    assert_same(greedy, hard.caption(photos, num_beams=1), 99)
     assert_same(hard_litert, hard.caption(photos, num_beams=1), 99)
-    assert len(set(beams["captions"])) > 50 and {*beams["captions"]} != {*greedy["captions"]}
+    assert len(set(beams["captions"])) > 50
 
 
 def test_it_is_what_tensorflow_serving_expects(exported):
-    assert sorted(path.name for path in exported.iterdir()) == [".lock", "1", "2"]
-    with_beams, greedy = (tf.saved_model.load(exported / version) for version in ("1", "2"))
-    assert set(greedy.signatures) == {"serving_default"}
-    inputs = {name: one.structured_input_signature[1] for name, one in with_beams.signatures.items()}
+    assert sorted(path.name for path in exported.iterdir()) == [".lock", "1"]
+    loaded = tf.saved_model.load(exported / "1")
+    inputs = {name: one.structured_input_signature[1] for name, one in loaded.signatures.items()}
     assert inputs == {
         "serving_default": {"images": tf.TensorSpec((None, None, None, 3), tf.uint8, "images")},
         "serving_jpeg": {"image_bytes": tf.TensorSpec((None,), tf.string, "image_bytes")},
     }
-    for signature in with_beams.signatures.values():
+    for signature in loaded.signatures.values():
         outputs = {name: (spec.dtype, tuple(spec.shape)) for name, spec in signature.structured_outputs.items()}
         assert outputs == {
             "captions": (tf.string, (None,)),
@@ -127,9 +123,9 @@ def test_it_is_what_tensorflow_serving_expects(exported):
             "is_finished": (tf.bool, (None,)),
             "attention_weights": (tf.float32, (None, 20, 8, 8)),
         }
-    for version, files in (("1", {"model.tflite", "caption.py", "litert.json"}), ("2", set())):
-        names = {path.name for path in (exported / version).iterdir() if path.is_file()}
-        assert names - {"fingerprint.pb"} == {"saved_model.pb", "vocabulary.txt"} | files
+    names = {path.name for path in (exported / "1").iterdir() if path.is_file()}
+    of_litert = {"model.tflite", "caption.py", "litert.json", "vocabulary.txt"}
+    assert names - {"fingerprint.pb"} == {"saved_model.pb"} | of_litert
     sizes = {path.name: path.stat().st_size for path in exported.rglob("*") if path.is_file()}
     assert sizes["model.tflite"] < 1_100_000 and sizes["variables.data-00000-of-00001"] < 1_000_000
 
@@ -201,7 +197,7 @@ CAPTIONERS = {
 @pytest.mark.slow
 def test_every_kind_of_captioner(name, tmp_path):
     captioner = CAPTIONERS[name]()
-    folder = captioner.export(tmp_path, BOTH if "own" in name else "tf_saved_model", num_beams=2, jpeg=False)
+    folder = captioner.export(tmp_path, BOTH if "own" in name else "tf_saved_model", num_beams=2)
     height, width = captioner.photo_sizes[0]
     photos = np.random.default_rng(1).integers(0, 256, (6, height, width, 3), dtype=np.uint8)
     loaded = tf.saved_model.load(folder)
@@ -240,7 +236,7 @@ def test_search_options_are_those_of_caption(tmp_path):
     captioner = built(encoder="tiny")
     photos = np.random.default_rng(1).integers(0, 256, (8, 64, 64, 3), dtype=np.uint8)
     options = {"num_beams": 4, "max_length": 6, "length_penalty": 1.0, "no_repeat_ngram": 1, "allow_unknown": True}
-    loaded = tf.saved_model.load(captioner.export(tmp_path, jpeg=False, **options))
+    loaded = tf.saved_model.load(captioner.export(tmp_path, **options))
     found = loaded.serve(photos)
     results = captioner.caption(photos, **options)
     assert [caption.decode() for caption in found["captions"].numpy()] == [result.caption for result in results]
@@ -256,13 +252,13 @@ def test_mixed_precision(tmp_path):
     finally:
         keras.config.set_dtype_policy("float32")
     photos = np.random.default_rng(1).integers(0, 256, (4, 64, 64, 3), dtype=np.uint8)
-    loaded = tf.saved_model.load(captioner.export(tmp_path, num_beams=1, jpeg=False))
+    loaded = tf.saved_model.load(captioner.export(tmp_path, num_beams=1))
     found = loaded.serve(photos)
     assert found["attention_weights"].dtype == tf.float32
     assert [caption.decode() for caption in found["captions"].numpy()] == [
         result.caption for result in captioner.caption(photos, num_beams=1)
     ]
-    with pytest.raises(ValueError, match="LiteRT computes in float32.*computes in bfloat16"):
+    with pytest.raises(ValueError, match="LiteRT computes in float32.*Received: bfloat16"):
         captioner.export(tmp_path, "litert")
 
 
@@ -272,9 +268,6 @@ def test_mixed_precision(tmp_path):
 def test_what_cannot_be_exported(tmp_path):
     captioner = Captioner(WORDS, encoder="tiny", **SMALL)
     with pytest.raises(ValueError, match="nothing to export"):
-        captioner.export(tmp_path)
-    captioner.build(((None, 4, 6), (None, None)))
-    with pytest.raises(ValueError, match=r"makes features of shape \(64, 66\).*Received: feature_shape=\(4, 6\)"):
         captioner.export(tmp_path)
     without_encoder = Captioner(WORDS, encoder=None, **SMALL)
     without_encoder.build(((None, 4, 6), (None, None)))
@@ -288,9 +281,7 @@ def test_what_cannot_be_exported(tmp_path):
     [
         ("new", {"num_beams": 0}, "`num_beams` must be a whole number from 1 to .* Received: num_beams=0"),
         ("new", {"max_length": 10**9}, "`max_length` must be a whole number from 1 to 10000"),
-        ("new", {"format": "onnx"}, r"Expected one of: tf_saved_model, litert, or a list of them.*format=\['onnx'\]"),
-        ("v[2]", {}, r"TensorFlow reads \[ in a path as a pattern.*Received: directory=.*v\[2\]"),
-        ("x.tflite", {"format": "litert"}, "the file is called model.tflite"),
+        ("new", {"format": "onnx"}, "`format` must be one of: tf_saved_model, litert. Received: format='onnx'"),
         ("mine", {}, "holds nothing but exports: 1, 2 and so on. Received: directory=.*mine'"),
     ],
 )

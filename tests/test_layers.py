@@ -62,11 +62,6 @@ LAYERS = {  # by name: what Keras' test is given
         "input_shape": FEATURES,
         "expected_output_shape": (PHOTOS, REGIONS, 8),
     },
-    "WordDetectors": {
-        "init_kwargs": {"num_words": 9, "seed": 3},
-        "input_shape": FEATURES,
-        "expected_output_shape": (PHOTOS, REGIONS, 9),
-    },
     "BlurPhotos": {"init_kwargs": {"sigma": 0.5}, "input_shape": GRID, "expected_output_shape": GRID},
     "CaffePreprocessing": {"input_shape": GRID, "expected_output_shape": GRID},
     "LoopDense": {"init_kwargs": {"units": 8}, "input_shape": STATE, "expected_output_shape": (ROWS, 8)},

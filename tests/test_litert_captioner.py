@@ -94,7 +94,7 @@ def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures, capsys):
     greedy = load_litert(folder)
     expected = captioner.caption(pictures / "02.png", num_beams=1)
     assert greedy.caption(pictures / "02.png").caption == expected.caption and not greedy.has_confidence
-    with pytest.raises(ValueError, match="writes captions and reads none"):
+    with pytest.raises(ValueError, match="cannot read a caption"):
         greedy.attend(pictures / "02.png", "a circle")
     (folder / "vocabulary.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match="vocabulary.txt: the file is damaged.*Export the captioner again"):
@@ -105,7 +105,7 @@ def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures, capsys):
     (folder / "litert.json").unlink()
     assert main(["caption", str(pictures / "02.png"), "--model", str(folder)]) == 2
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "litert.json: this file is missing" in said
+    assert said.count("\n") == 1 and "litert.json" in said
 
 
 def test_the_command_line_prints_the_same_with_and_without_tensorflow(quick, pictures, monkeypatch, capsys):
@@ -128,8 +128,8 @@ def test_the_file_is_made_once_for_each_model(home, quick, captioner, tmp_path, 
     other.save(tmp_path / "other")
     assert litert_captioner.is_made("scenes") and litert_captioner.is_made(pretrained_directory("scenes"))
     assert not litert_captioner.is_made(tmp_path / "other")
-    for bad in ("nothing-there", tmp_path):
-        with pytest.raises(ValueError, match="config.json|no folder of that name"):
+    for bad, message in (("nothing-there", "no folder of that name"), (tmp_path, "config.json")):
+        with pytest.raises((OSError, ValueError), match=message):
             load_litert(bad)
     monkeypatch.setattr(litert_captioner, "make_file", lambda model, wait_s: pytest.fail("it is there"))
     load_litert("scenes", num_threads=1)

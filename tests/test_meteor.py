@@ -8,58 +8,18 @@ import pytest
 
 from data_utils.captions import tokenise
 from keras_sat.scoring import meteor
-from keras_sat.scoring.meteor import METEOR_JAVA, METEOR_NLTK, NO_METEOR, Meteor, score_meteor
+from keras_sat.scoring.meteor import METEOR_JAVA, METEOR_NLTK, NO_METEOR, Meteor, meteor_of_nltk, score_meteor
 
 DEBIAN = Path("/usr/share/wordnet")
 
 # lexnames(5WN), the one file that nltk reads and Debian's package lacks: names in order, with the part of speech.
-LEXNAMES = [
-    "adj.all",
-    "adj.pert",
-    "adv.all",
-    "noun.Tops",
-    "noun.act",
-    "noun.animal",
-    "noun.artifact",
-    "noun.attribute",
-    "noun.body",
-    "noun.cognition",
-    "noun.communication",
-    "noun.event",
-    "noun.feeling",
-    "noun.food",
-    "noun.group",
-    "noun.location",
-    "noun.motive",
-    "noun.object",
-    "noun.person",
-    "noun.phenomenon",
-    "noun.plant",
-    "noun.possession",
-    "noun.process",
-    "noun.quantity",
-    "noun.relation",
-    "noun.shape",
-    "noun.state",
-    "noun.substance",
-    "noun.time",
-    "verb.body",
-    "verb.change",
-    "verb.cognition",
-    "verb.communication",
-    "verb.competition",
-    "verb.consumption",
-    "verb.contact",
-    "verb.creation",
-    "verb.emotion",
-    "verb.motion",
-    "verb.perception",
-    "verb.possession",
-    "verb.social",
-    "verb.stative",
-    "verb.weather",
-    "adj.ppl",
-]
+NOUNS = """Tops act animal artifact attribute body cognition communication event feeling food group location
+motive object person phenomenon plant possession process quantity relation shape state substance
+time"""
+VERBS = """body change cognition communication competition consumption contact creation emotion motion
+perception possession social stative weather"""
+LEXNAMES = ["adj.all", "adj.pert", "adv.all", *(f"noun.{name}" for name in NOUNS.split())]
+LEXNAMES += [*(f"verb.{name}" for name in VERBS.split()), "adj.ppl"]
 PARTS_OF_SPEECH = {"noun": 1, "verb": 2, "adj": 3, "adv": 4}
 
 
@@ -75,9 +35,12 @@ def wordnet(tmp_path_factory):
     """WordNet's data where nltk finds it: what is installed, or a copy of Debian's package wordnet-base."""
     import nltk
 
-    if meteor.has_wordnet():
+    try:
+        meteor_of_nltk([[["a", "dog"]]], [["a", "puppy"]])
         yield
         return
+    except LookupError:
+        pass
     if not DEBIAN.is_dir():
         pytest.skip("no WordNet: neither nltk's data nor Debian's package wordnet-base is installed")
     root = tmp_path_factory.mktemp("nltk_data")
@@ -112,20 +75,25 @@ def test_nltk_with_the_weights_of_1_5_comes_close(captions, wordnet, monkeypatch
     assert found.corpus == pytest.approx(real.mean(), rel=0.15), "nltk's own weights would give about twice as much"
 
 
+def fails(error):
+    """A nltk that raises an error."""
+
+    def meteor_of_nltk(references, candidates):
+        raise error
+
+    return meteor_of_nltk
+
+
 def test_without_java_and_without_wordnet_the_kind_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(meteor, "meteor_jar", lambda: None)
-    monkeypatch.setattr(meteor, "has_wordnet", lambda: False)
+    monkeypatch.setattr(meteor, "meteor_of_nltk", fails(LookupError()))
     assert score_meteor([[["a", "dog"]]], [["a", "dog"]]) == Meteor(NO_METEOR, None, None)
     assert "keras_sat[coco]" in NO_METEOR and "nltk.downloader wordnet" in NO_METEOR
 
 
 def test_a_damaged_wordnet_costs_no_captions(monkeypatch):
-    def damaged(references, candidates):
-        raise OSError("data.noun is missing")
-
     monkeypatch.setattr(meteor, "meteor_jar", lambda: None)
-    monkeypatch.setattr(meteor, "has_wordnet", lambda: True)
-    monkeypatch.setattr(meteor, "meteor_of_nltk", damaged)
+    monkeypatch.setattr(meteor, "meteor_of_nltk", fails(OSError("data.noun is missing")))
     with pytest.warns(UserWarning, match="data.noun is missing"):
         assert score_meteor([[["a", "dog"]]], [["a", "dog"]]).corpus is None
 
@@ -137,7 +105,6 @@ def test_a_java_that_fails_costs_no_captions(answers, monkeypatch, tmp_path):
     java.chmod(java.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(meteor, "meteor_jar", lambda: tmp_path / "meteor.jar")
     monkeypatch.setattr(meteor.shutil, "which", lambda name: str(java))
-    monkeypatch.setattr(meteor, "has_wordnet", lambda: False)
+    monkeypatch.setattr(meteor, "meteor_of_nltk", fails(LookupError()))
     with pytest.warns(UserWarning, match="METEOR 1.5 failed"):
-        found = score_meteor([[["a", "dog"]]], [["a", "dog"]])
-    assert found.corpus is None
+        assert score_meteor([[["a", "dog"]]], [["a", "dog"]]).corpus is None

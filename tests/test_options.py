@@ -207,8 +207,7 @@ def test_what_caption_takes(tmp_path):
         results = captioner.caption(images, **options, **search)
         return [result.image for result in results] if isinstance(results, list) else results.image
 
-    with pytest.warns(UserWarning, match="1 picture in subfolders left out"):
-        np.testing.assert_array_equal(seen(folder), [a, b])
+    np.testing.assert_array_equal(seen(folder), [a, b])
     np.testing.assert_array_equal(seen(str(folder), recursive=True), [a, b, c])
     np.testing.assert_array_equal(seen([f"{folder}/b*", str(folder / "a.png"), b]), [b, a, b])
     np.testing.assert_array_equal(seen(f"{folder}/a*"), [a])
@@ -218,14 +217,11 @@ def test_what_caption_takes(tmp_path):
     grey = a[:, :, 0]
     for image in (grey, grey[:, :, None], Image.fromarray(grey)):
         np.testing.assert_array_equal(seen(image), np.repeat(grey[:, :, None], 3, axis=2))
-    for image, message in (
-        (a / 255, "look like 0..1: multiply them by 255"),
-        (a / 127.5 - 1, "between -1 and 1: make them 0..255 again"),
-        (a > 100, "must hold values 0..255, and these are true and false: multiply them by 255"),
-        (tmp_path / "empty", "empty: there is no picture in this folder"),
-    ):
-        with pytest.raises(ValueError, match=message):
+    for image in (a / 255, a[None] / 255.0, [tf.constant(a / 255.0)], a / 127.5 - 1, a > 100):
+        with pytest.raises(ValueError, match="values 0..255, not 0..1"):
             captioner.caption(image, **search)
+    with pytest.raises(ValueError, match="empty: there is no picture in this folder"):
+        captioner.caption(tmp_path / "empty", **search)
     with pytest.raises(FileNotFoundError):
         captioner.caption(f"{folder}/*.gif", **search)
 

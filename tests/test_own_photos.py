@@ -11,7 +11,7 @@ from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, presets
 from keras_sat.__main__ import main
 from keras_sat.options import TrainingOptions
-from keras_sat.training import defaults, recipe
+from keras_sat.training import recipe
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.run import Training
 
@@ -35,7 +35,7 @@ def mine(tmp_path):
 def bundled(whole_training, monkeypatch):
     """A small captioner in the place of the bundled one, whose encoder is "tiny"."""
     folder, captioner = whole_training
-    monkeypatch.setattr(defaults, "DEFAULT_MODEL", str(folder / "model"))
+    monkeypatch.setattr(presets, "DEFAULT_MODEL", str(folder / "model"))
     return captioner
 
 
@@ -48,7 +48,7 @@ def untrained(monkeypatch):
         seen.update(plan=training.plan, described=described)
         raise NotImplementedError("nothing is trained here")
 
-    monkeypatch.setattr(Training, "note", note)
+    monkeypatch.setattr(Training, "record", note)
     return seen
 
 
@@ -75,10 +75,10 @@ def test_few_photos_go_on_from_the_bundled_captioner(mine, bundled, untrained, t
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"hidden_dim": 8}, "starts from scratch, for hidden_dim is 8: the bundled captioner"),
-        ({"encoder_training": "frozen", "encoder_weights": None}, "encoder_training is 'frozen'"),
-        ({"encoder_weights": "mine.npz"}, "starts from scratch, with encoder_weights='mine.npz'"),
-        ({"attention": "none"}, "attention is 'none'"),
+        ({"hidden_dim": 8}, "starts from scratch: the bundled captioner has another hidden_dim"),
+        ({"encoder_training": "frozen", "encoder_weights": None}, "has another encoder_training"),
+        ({"encoder_weights": "mine.npz"}, "has another encoder_weights"),
+        ({"attention": "none"}, "has another attention"),
         ({"from_scratch": True}, ""),
     ],
 )
@@ -97,7 +97,7 @@ def test_many_photos_and_a_list_of_photos_begin_from_scratch(mine, bundled, untr
         keras_sat.fit(images, encoder="tiny", output_dir=tmp_path / "run", show_progress=False)
     assert untrained["plan"].initial_model is None
     for many, goes_on in ((4, False), (5, True)):
-        monkeypatch.setattr(defaults, "MANY_PHOTOS", many)
+        monkeypatch.setattr(presets, "MANY_PHOTOS", many)
         begin(mine, tmp_path, encoder="tiny")
         assert (untrained["plan"].initial_model is not None) == goes_on
         assert ("starts from scratch: 4 photos" in capsys.readouterr().out) != goes_on
@@ -127,7 +127,7 @@ def test_scores_from_before_count_for_no_other_training(tmp_path):
     plan = SimpleNamespace(cluster=Cluster(None), options=TrainingOptions(patience=None))
     write_sealed_json(tmp_path / "before.json", {"val_bleu_4": 0.9})
     training = Training(plan, tmp_path, 2)
-    training.note({"schedule": "constant"})
+    training.record({"schedule": "constant"})
     assert training.before == [] and not (tmp_path / "before.json").exists()
 
 
@@ -137,7 +137,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     monkeypatch.setattr(keras_sat.training.history, "LEAST_MATCHES", 0)
     scores = iter([0.3, 0.2, 0.3])
     monkeypatch.setattr(
-        keras_sat.training.callbacks.dev_captions,
+        keras_sat.training.callbacks,
         "bleu",
         lambda *_: {f"bleu_{n}": value for value in [next(scores)] for n in range(1, 5)},
     )
@@ -145,7 +145,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     assert main(fit) == 0
     said = capsys.readouterr().out
     assert "before training: CIDEr" in said and "BLEU-4 30.0 % on dev" in said
-    assert "none of 2 epochs was better; the captioner from before is in" in said
+    assert "none of 2 epochs is better than the captioner from before" in said
     assert "warning: only 4 photos to train on" in said
     kept = Captioner.load(tmp_path / "run" / "model")
     kept_record, record = kept.training_photos, bundled.training_photos  # it has learnt from none of these
@@ -158,7 +158,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     before = read_sealed_json(tmp_path / "run" / "before.json", "scores", "")
     assert before["val_bleu_4"] == 0.3 and before["val_cross_entropy"] > 0
     assert main(fit) == 0
-    assert "this training has ended after 2 epochs" in capsys.readouterr().out
+    assert "this training has ended after epoch 2" in capsys.readouterr().out
     assert main([*fit, "--from-scratch", "--encoder", "tiny"]) == 2
     assert "initial_model was" in capsys.readouterr().err
 

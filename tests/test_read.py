@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 from conftest import write_photos
@@ -21,12 +23,10 @@ def test_a_data_set_by_its_name(tmp_path):
         read_data("flickr9k", tmp_path)
 
 
-def test_scenes_stay_in_memory_without_a_folder(tmp_path):
-    images = read_data("scenes")
-    assert len(images) == 2000
+def test_scenes_stay_in_memory_without_a_folder():
+    images = read_data("scenes", split_seed=0)
+    assert Counter(image.split for image in images) == {"train": 1600, "dev": 200, "test": 200}
     np.testing.assert_array_equal(images[7].image_path, draw_scenes(8)[7].image)
-    with pytest.raises(ValueError, match="have their splits"):
-        read_data("scenes", split_seed=0)
 
 
 @pytest.mark.parametrize("state", ["missing", "empty", "unfinished", "of your own"])
@@ -50,13 +50,13 @@ def test_a_list_is_checked():
     splits = [image.split for image in read_data([photo(str(i)) for i in range(20)], split_seed=1)]
     assert sorted(set(splits)) == ["dev", "test", "train"] and splits.count("train") == 16
     for bad, message in (
-        ([], "at least one"),
-        ([photo("a"), photo("a")], "'a' more than once"),
-        (["a.jpg"], "element of type str"),
-        (3, "element of type int"),
+        ([], "Received: 0 photos"),
+        ([photo("a"), photo("a")], "2 photos, 1 ids"),
+        (["a.jpg"], "list of CaptionedImage.*Received: 'a.jpg'"),
+        (3, "Received: 3"),
         ([CaptionedImage("a", "a.jpg", "a dog")], "list of captions"),
         ([CaptionedImage("a", "a.jpg", ["a dog", float("nan")])], "list of captions.*nan"),
-        ([CaptionedImage(391895, "a.jpg", ["a dog"])], "an id that is text.*Received: image_id=391895"),
+        ([CaptionedImage(391895, "a.jpg", ["a dog"])], "a text as id.*Received: .*image_id=391895"),
         ([photo("a", "val")], "train, dev, test or None. Received: .*split='val'"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -66,12 +66,5 @@ def test_a_list_is_checked():
 def test_a_split_that_is_not_there_says_which_are():
     images = [photo("a", "train"), photo("b", "train"), photo("c", "test")]
     assert [image.image_id for image in photos_of_split(images, "train")] == ["a", "b"]
-    with pytest.raises(ValueError, match="2 in 'train', 1 in 'test'"):
+    with pytest.raises(ValueError, match="has: 2 in 'train', 1 in 'test'.*or pass split_seed=0.*Received: split='dev'"):
         photos_of_split(images, "dev")
-    with pytest.raises(ValueError, match="Expected one of: train, dev, test"):
-        photos_of_split(images, "val")
-    with pytest.raises(ValueError, match="split lists.*or pass split_seed=0"):
-        photos_of_split([photo("a"), photo("b"), photo("c")], "train")
-    for split in (None, "dev"):  # as it comes, and where a split was drawn
-        with pytest.raises(ValueError, match="too few photos with captions: a split needs.*Received: 1 with captions$"):
-            photos_of_split([photo("a", split)], "train")

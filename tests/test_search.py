@@ -202,7 +202,7 @@ def test_search_stops_when_every_caption_has_ended():
         assert result.token_ids.shape == (PHOTOS, 1, 50)
 
 
-@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("xla", all_slow_but(False, [False, True]))
 def test_compiled_search_gives_the_same(xla):
     model = Model(4)
     eager = beam_search(model.step, model.state(3), num_beams=3, **OPTIONS)
@@ -282,20 +282,17 @@ def test_no_caption_repeats_itself(num_beams, size):
 
 
 def test_a_captioner_passes_it_on(scene_images):
-    num_beams = 1
     captioner = Captioner.from_pretrained("scenes")
     photos = [image.image_path for image in scene_images[:12]]
-    free = captioner.caption(photos, num_beams=num_beams)
+    free = captioner.caption(photos, num_beams=1)
     assert any(says_again(result.words, 1) for result in free)  # "a red circle left of a blue star"
-    once = captioner.caption(photos, num_beams=num_beams, no_repeat_ngram=1)
+    once = captioner.caption(photos, num_beams=1, no_repeat_ngram=1)
     assert not any(says_again(result.words, 1) for result in once)
-    own = captioner.adapted(no_repeat_ngram=1).caption(photos, num_beams=num_beams)
+    own = captioner.adapted(no_repeat_ngram=1).caption(photos, num_beams=1)
     assert [result.caption for result in own] == [result.caption for result in once]
-    with pytest.raises(ValueError, match="no_repeat_ngram=2"):
-        captioner.caption(photos, temperature=1.0, no_repeat_ngram=2)
 
 
-@pytest.mark.parametrize("size", [1, 2, 20])
+@pytest.mark.parametrize("size", all_slow_but(2, [1, 2, 20]))
 def test_greedy_captions_repeat_nothing_either(size):
     options = {**OPTIONS, "max_length": 9, "no_repeat_ngram": size}
     for seed in range(3):

@@ -1,5 +1,4 @@
 import json
-import sys
 
 import pytest
 
@@ -71,39 +70,30 @@ def test_damage_is_noticed(images, tmp_path):
 def test_errors(images):
     with pytest.raises(ValueError, match="split 'train'.*split_seed"):
         Vocabulary.build(images[2:])
-    with pytest.raises(ValueError, match="Received: min_count=0"):
-        Vocabulary.build(images, min_count=0)
-    with pytest.raises(ValueError, match="different and not empty"):
-        Vocabulary(["a", "a"])
-    with pytest.raises(ValueError, match="special tokens"):
-        Vocabulary(["<pad>"])
+    for odd in ("a", "", "<pad>", "big dog", MOST_LETTERS_IN_WORD * "a" + "a", "\0", None, ["a"]):
+        with pytest.raises(ValueError, match="Expected different words"):
+            Vocabulary(["a", odd])
     with pytest.raises(ValueError, match="Received: 99"):
-        Vocabulary(["a"]).ids_to_caption([99])
+        Vocabulary(["a"]).ids_to_words([99])
 
 
 @pytest.mark.parametrize("odd", ["\ud800", "\x1b[31m", "\0", "\u202e", "\n", " big", "\u2028"], ids=ascii)
 def test_a_word_has_no_blank_and_no_control_character_in_it(odd, tmp_path):
-    with pytest.raises(ValueError, match="A word has no blank, line break or control character.*Received: "):
-        Vocabulary(["dog", f"d{odd}g"])
     path = tmp_path / "vocabulary.json"
     write_sealed_json(path, {"format": "vocabulary", "version": 1, "words": ["dog", odd]})
-    with pytest.raises(ValueError, match=r"vocabulary\.json: A word has no ") as caught:
+    with pytest.raises(ValueError, match=r"vocabulary\.json: Expected different words") as caught:
         Vocabulary.load(path)
     assert str(caught.value).isprintable()
-    built = Vocabulary.build([CaptionedImage("1", "1.jpg", [f"a d{odd}g, {odd}"], "train")])
-    built.save(path)
-    assert Vocabulary.load(path) == built and "d" in built
+    assert "d" in Vocabulary.build([CaptionedImage("1", "1.jpg", [f"a d{odd}g, {odd}"], "train")])
 
 
-def test_a_word_that_is_too_long_for_any_drawing(tmp_path):
+def test_a_word_that_is_too_long_for_any_drawing():
     long = MOST_LETTERS_IN_WORD * "a"
     built = Vocabulary.build([CaptionedImage("1", "1.jpg", [f"{long} {long}a dog"], "train")])
     assert built.words == [long, "dog"] and built.unk_token_id in built.caption_to_ids(long + "a")
-    with pytest.raises(ValueError, match="at most 1000 letters. Received: 'aaa.*, 1001 letters"):
-        Vocabulary([long + "a"])
 
 
 def test_whatever_is_tokenised_is_a_word():
-    everything = map(chr, range(sys.maxunicode + 1))
-    words = {word for letter in everything for word in tokenise(f"{letter} a{letter}b")}
+    every = [*range(0x32000), *range(0xE0000, 0xE0200)]  # elsewhere there are no letters
+    words = {*tokenise(" ".join(f"{letter} a{letter}b" for letter in map(chr, every)))}
     assert len(Vocabulary(sorted(words))) > 100_000

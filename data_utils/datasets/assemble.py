@@ -1,29 +1,26 @@
-"""Match photos, captions and splits, and count what has no counterpart."""
+"""Find the files of a data set, and match photos, captions and splits."""
 
-import os
+import contextlib
 from pathlib import Path
 
-from data_utils.captions import IMAGE_ENDINGS, CaptionedImage, image_id_of, reject_long_caption
+from data_utils.captions import CaptionedImage, image_id_of, pictures_by_folder, reject_long_caption
 from data_utils.datasets.splits import draw_split
 from data_utils.foreign_text import shortened
 
 
-def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
+def assemble(data_dir, captions, photos, splits, skipped, split_seed):
     """Return the list of CaptionedImage for every photo that has captions; count the rest in one warning."""
     for image_id in captions.keys() - photos.keys():
-        for _ in captions[image_id]:
-            skipped.add("captions without a photo left out", image_id)
+        skipped.add("captions without a photo left out", image_id, len(captions[image_id]))
     for image_id in sorted(photos.keys() - captions.keys()):
         skipped.add("photos without a caption left out", image_id)
     for image_id in sorted(splits.keys() - (captions.keys() & photos.keys())):
         skipped.add("photos on a split list that are not there", image_id)
     kept = [image_id for image_id in captions if image_id in photos]
-    if not captions:
-        raise ValueError(f"There is no caption in the caption file. Received: data_dir={str(data_dir)!r}")
     if not kept:
         raise ValueError(
-            f"None of the {len(captions)} captioned photos was found (first: {shortened(next(iter(captions)))}). "
-            f"Expected: the photos in the folder itself or in one of its standard subfolders.{hint} "
+            f"None of the {len(captions)} captioned photos was found (first: {shortened(next(iter(captions), ''))}). "
+            "Expected: photos in the folder itself, in its standard subfolders, or where your own table says. "
             f"Received: data_dir={str(data_dir)!r}"
         )
     for image_id in kept:
@@ -41,38 +38,37 @@ def add_caption(captions, image_id, text, skipped, where):
     if image_id and text.strip():
         captions.setdefault(image_id, []).append(" ".join(text.split()))
     else:
-        skipped.add(f"{'empty captions' if image_id else 'captions of no photo'} left out", where)
+        skipped.add("rows without an image or a caption left out", where)
 
 
-def existing_folder(data_dir):
-    data_dir = Path(data_dir).expanduser()
-    if not data_dir.is_dir():
-        raise ValueError(
-            "The data folder does not exist. Expected: the folder with the photos and their captions. "
-            f"Received: data_dir={str(data_dir)!r}"
-        )
-    return data_dir
+def find_file(data_dir, names, folders=("",)):
+    """Return the path of the first file with one of these names in one of these folders, or None."""
+    paths = (data_dir / folder / name for name in names for folder in folders)
+    return next((path for path in paths if path.is_file()), None)
 
 
-def find_file(data_dir, name, folders):
-    return next((path for path in (data_dir / folder / name for folder in folders) if path.is_file()), None)
+def no_caption_file(data_dir, expected):
+    return ValueError(f"No caption file found. Expected: {expected}. Received: data_dir={str(data_dir)!r}")
+
+
+@contextlib.contextmanager
+def expecting(path, expected):
+    """Raise ValueError where the block does not find in the JSON of a file what it expects."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: expected {expected}. Received: {type(error).__name__}: {error}") from None
 
 
 def find_photos(data_dir, folder_names):
     """Return image id -> path from the first folder that has photos; zips often nest a folder in itself."""
-    for outer in folder_names:
-        for candidate in (data_dir / outer, *(data_dir / outer / inner for inner in folder_names)):
-            photos = photos_in(candidate) if candidate.is_dir() else {}
-            if photos:
-                return photos
-    return photos_in(data_dir)
+    folders = [data_dir / outer / inner for outer in folder_names for inner in ("", *folder_names)]
+    for folder in filter(Path.is_dir, [*folders, data_dir]):
+        if photos := photos_in(folder):
+            return photos
+    return {}
 
 
 def photos_in(directory):
-    """Return image id -> path of a folder's photos, without macOS' ._ files."""
-    with os.scandir(directory) as entries:
-        return {
-            image_id_of(entry.name): entry.path
-            for entry in entries
-            if os.path.splitext(entry.name)[1].lower() in IMAGE_ENDINGS and not entry.name.startswith("._")
-        }
+    """Return image id -> path of a folder's photos."""
+    return {image_id_of(path): path for path in next(pictures_by_folder(directory))}

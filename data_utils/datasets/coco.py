@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 import os
-import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from data_utils.atomic_files import read_json
-from data_utils.captions import Skipped, image_id_of
-from data_utils.datasets.assemble import add_caption, assemble, existing_folder, find_file, photos_in
+from data_utils.captions import CaptionedImage, Skipped, image_id_of
+from data_utils.datasets.assemble import add_caption, assemble, expecting, find_file, no_caption_file, photos_in
 from data_utils.datasets.karpathy import read_karpathy
-from data_utils.datasets.splits import SPLIT_NAMES, Splits
-
-if TYPE_CHECKING:
-    from data_utils.captions import CaptionedImage
+from data_utils.datasets.splits import add_split
 
 
 def coco(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[CaptionedImage]:
-    """Read MS COCO.
+    """Return MS COCO as a list of CaptionedImage, in the order of the caption file.
 
     Args:
         data_dir: the folder that holds train2014 and val2014 (or 2017; perhaps in a folder `images`) and either
             Karpathy's dataset_coco.json, whose "restval" is train, or COCO's own captions_*.json (perhaps in a folder
             `annotations`), where captions_train* is train and captions_val* is dev.
         split_seed: draw a split of 80/10/10 by photo with this seed instead.
-
-    Returns: list of CaptionedImage in the order of the caption file.
     """
-    data_dir = existing_folder(data_dir)
-    skipped = Skipped()
-    karpathy = find_file(data_dir, "dataset_coco.json", ("", "annotations"))
-    if karpathy:
-        captions, splits, folders = read_karpathy(karpathy, skipped)
-    else:
-        files = sorted(data_dir.glob("captions_*.json")) + sorted(data_dir.glob("annotations/captions_*.json"))
-        if not files:
-            raise ValueError(
-                "No caption file found. Expected: dataset_coco.json, or captions_train*.json and captions_val*.json, "
-                f"in the folder itself or in its folder annotations. Received: data_dir={str(data_dir)!r}"
-            )
-        captions, splits, folders = _read_coco_files(files, skipped)
+    data_dir, skipped = Path(data_dir).expanduser(), Skipped()
+    karpathy = find_file(data_dir, ["dataset_coco.json"], ("", "annotations"))
+    files = sorted(data_dir.glob("captions_*.json")) + sorted(data_dir.glob("annotations/captions_*.json"))
+    if not karpathy and not files:
+        expected = "dataset_coco.json, or captions_train*.json and captions_val*.json, perhaps in a folder annotations"
+        raise no_caption_file(data_dir, expected)
+    captions, splits, folders = read_karpathy(karpathy, skipped) if karpathy else _read_coco_files(files, skipped)
     photos = {}
     for folder in dict.fromkeys(["", "images", *folders, *(f"images/{folder}" for folder in folders)]):
         if os.path.isdir(data_dir / folder):
@@ -49,23 +37,18 @@ def coco(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[
 
 def _read_coco_files(paths, skipped):
     """Read COCO's own captions_*.json files; the split is in the file's name."""
-    captions, splits, folders = {}, Splits(), []
+    captions, splits, folders = {}, {}, []
     for path in paths:
-        content = read_json(path, "COCO's JSON with images and annotations")
-        year_and_split = re.match(r"captions_(([a-z]+)\d*)", path.name)
-        split = SPLIT_NAMES.get(year_and_split[2]) if year_and_split else None
-        folders.append(year_and_split[1] if year_and_split else "")
-        try:
+        name = path.stem.removeprefix("captions_")
+        folders.append(name)
+        expected = "COCO's JSON: images with id and file_name, annotations with image_id and caption"
+        with expecting(path, expected):
+            content = read_json(path, expected)
             names = {image["id"]: image_id_of(image["file_name"]) for image in content["images"]}
             for annotation in content["annotations"]:
                 image_id = names.get(annotation["image_id"])
                 where = f"{path.name}, annotation {annotation.get('id')}"
                 add_caption(captions, image_id, annotation["caption"], skipped, where)
                 if image_id in captions:
-                    splits.note(image_id, split, where)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(
-                f"{path}: this is not a COCO caption file ({type(error).__name__}: {error}). "
-                "Expected: images with id and file_name, annotations with image_id and caption."
-            ) from None
+                    add_split(splits, image_id, name.rstrip("0123456789"), where)
     return captions, splits, folders

@@ -17,12 +17,12 @@ import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from data_utils.atomic_files import read_json
 from data_utils.captions import CaptionedImage, Skipped, image_id_of, load_document, tokenise
+from data_utils.datasets.assemble import expecting
 from data_utils.foreign_text import brief, shortened
 from data_utils.views import boxes_in_view
 
@@ -38,13 +38,7 @@ _SMALL_WORDS = """
     whom whose which what where when there here not no it's
 """
 PLACELESS = NAMELESS | {*_SMALL_WORDS.split()}
-FOLDERS = ("Annotations", "Sentences")  # of Flickr30k Entities
 EXPECTED = "the folder of Flickr30k Entities, with Annotations and Sentences in it, or a JSON file of boxes"
-NOT_IN_CAPTION = "phrases that no caption of the photo has"
-NO_FIT = "boxes outside the photo"
-NO_SIZE = "photos without a size, left out"
-HALF = "photos with only one of the two files of Flickr30k Entities, left out"
-UNSURE_SIZE = "photos of unknown aspect ratio, on which attention is not measured"
 MOST_BOXES = 1_000  # of a photo: people draw fewer than fifty
 _MARKED = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
 
@@ -83,18 +77,20 @@ class Boxes:
     unsure: frozenset = frozenset()
 
 
-def read_boxes(path: str | os.PathLike, images: list[CaptionedImage]) -> Boxes:
-    """Return the Boxes of photos; what does not fit their captions is left out and counted in a warning.
+def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) -> Boxes:
+    """Return the Boxes of photos; phrases and boxes that do not fit are left out and counted in a warning.
 
     Args:
-        path: the folder of Flickr30k Entities, or a JSON file.
+        path: the folder of Flickr30k Entities, or a JSON file; or Boxes, which are returned.
         images: list of CaptionedImage.
     """
+    if isinstance(path, Boxes):
+        return path
     path = Path(path).expanduser()
     skipped = Skipped()
     read = _read_entities if path.is_dir() else _read_json
     phrases, unsure = {}, set()
-    for image, marked, size_is_known in read(path, images, skipped):
+    for image, marked, size_is_known in read(path, images):
         if (num_boxes := sum(len(boxes) for *_, boxes in marked)) > MOST_BOXES:
             raise ValueError(
                 f"{path}: a photo may have at most {MOST_BOXES} boxes. "
@@ -102,6 +98,7 @@ def read_boxes(path: str | os.PathLike, images: list[CaptionedImage]) -> Boxes:
             )
         if not size_is_known:
             unsure.add(image.image_id)
+            skipped.add("photos of unknown aspect ratio, on which attention is not measured", image.image_id)
         if found := list(_phrases_of(image, marked, skipped)):
             phrases[image.image_id] = sorted(found, key=lambda phrase: (phrase.caption, phrase.first_word))
     if not phrases:
@@ -109,17 +106,6 @@ def read_boxes(path: str | os.PathLike, images: list[CaptionedImage]) -> Boxes:
         raise ValueError(f"{path}: no phrase with boxes of these {len(images)} photos{counted}. Expected: {EXPECTED}.")
     skipped.warn(path)
     return Boxes(phrases, frozenset(unsure))
-
-
-def boxes_of(boxes: Any, images: list[CaptionedImage]) -> Boxes:
-    """Return `boxes` as Boxes of photos: what `read_boxes` returned, or the path of what it reads."""
-    if isinstance(boxes, (str, os.PathLike)):
-        return read_boxes(boxes, images)
-    if not isinstance(boxes, Boxes):
-        raise ValueError(
-            f"Expected {EXPECTED}, or what read_boxes returned. Received: boxes of type {type(boxes).__name__}"
-        )
-    return boxes
 
 
 # === Which words of the photo's captions ===
@@ -136,14 +122,16 @@ def _phrases_of(image, marked, skipped):
         if isinstance(caption, list):
             caption = texts.index(caption) if caption in texts else None
         wanted = [piece for piece, _ in _pieces_of(tokenise(words))]
-        place = None if caption is None or caption >= len(texts) else _nearest(wanted, texts[caption], first)
-        if place is None:
-            skipped.add(NOT_IN_CAPTION, f"{brief(words)}, photo {image.image_id}")
+        pieces = texts[caption] if caption is not None and caption < len(texts) else []
+        places = [n for n in range(len(pieces) - len(wanted) + 1) if pieces[n : n + len(wanted)] == wanted]
+        if not wanted or not places:
+            skipped.add("phrases that no caption of the photo has", f"{brief(words)}, photo {image.image_id}")
             continue
-        fitting = tuple(box for box in map(_on_photo, boxes) if box is not None)
-        for _ in range(len(boxes) - len(fitting)):
-            skipped.add(NO_FIT, f"photo {image.image_id}")
+        clipped = [tuple(np.clip(np.asarray(box, float), 0, 1).tolist()) for box in boxes]
+        fitting = tuple(box for box in clipped if box[0] < box[2] and box[1] < box[3])
+        skipped.add("boxes outside the photo", f"photo {image.image_id}", len(boxes) - len(fitting))
         if fitting:
+            place = min(places, key=lambda place: abs(place - first))
             numbers = [number for _, number in captions[caption][place : place + len(wanted)]]
             yield Phrase(caption, numbers[0], numbers[-1] - numbers[0] + 1, fitting)
 
@@ -153,72 +141,41 @@ def _pieces_of(words):
     return [(piece, number) for number, word in enumerate(words) for piece in re.findall(r"\w+", word)]
 
 
-def _nearest(wanted, pieces, first):
-    """Return the index nearest to `first` at which some pieces occur among others, or None."""
-    places = [n for n in range(len(pieces) - len(wanted) + 1) if pieces[n : n + len(wanted)] == wanted]
-    return min(places, key=lambda place: abs(place - first), default=None) if wanted else None
-
-
-def _on_photo(box):
-    """Return a box clipped to the photo, or None if nothing is left."""
-    left, top, right, bottom = (min(max(float(side), 0.0), 1.0) for side in box)
-    return (left, top, right, bottom) if left < right and top < bottom else None
-
-
 # === The two forms ===
 
 
-def _read_json(path, images, skipped):
+def _read_json(path, images):
     """Yield (image, list of what `_phrases_of` takes, whether its aspect ratio is known) from the JSON form."""
-    photos = read_json(path, EXPECTED)
-    if not isinstance(photos, dict):
-        raise ValueError(f"{path}: expected an object with an entry for each photo. Received: {type(photos).__name__}")
-    by_id = {image_id_of(name): entry for name, entry in photos.items()}
+    expected = "caption, and phrases with phrase, first_word and boxes of four fractions of the sides, not pixels"
+    with expecting(path, EXPECTED):
+        by_id = {image_id_of(name): entry for name, entry in read_json(path, EXPECTED).items()}
     for image in images:
         if (entry := by_id.get(image.image_id)) is None:
             continue
-        try:
-            caption, is_known = entry["caption"], entry.get("size_known", True)
-            marked = [(caption, one["phrase"], one["first_word"], [*one["boxes"]]) for one in entry["phrases"]]
-            fits = type(caption) is int and caption >= 0 and isinstance(is_known, bool)
-            fits = fits and all(isinstance(words, str) and type(first) is int for _, words, first, _ in marked)
-            odd = [box for *_, boxes in marked for box in boxes if not _is_box(box)] or ([] if fits else [entry])
-        except (KeyError, TypeError, AttributeError):
-            odd = [entry]
-        if odd:
-            raise ValueError(
-                f"{path}: expected caption, and phrases with phrase, first_word and boxes of four numbers, fractions "
-                "of the photo's width and height (not pixels). "
-                f"Received: {str(odd[0])[:80]} for {brief(image.image_id)}"
-            )
-        if not is_known:
-            skipped.add(UNSURE_SIZE, image.image_id)
+        with expecting(path, expected):
+            marked = [(entry["caption"], one["phrase"], one["first_word"], one["boxes"]) for one in entry["phrases"]]
+            if not all(_is_sound(*of_phrase) for of_phrase in marked):
+                raise TypeError(f"{brief(entry)} for {brief(image.image_id)}")
+            is_known = bool(entry.get("size_known", True))
         yield image, marked, is_known
 
 
-def _is_box(box):
-    """Return whether something is four fractions of a photo's sides, perhaps a little outside the photo, not pixels."""
-    is_four = isinstance(box, (list, tuple)) and len(box) == 4
-    return is_four and all(type(side) in (int, float) and -1 <= side <= 2 for side in box)
+def _is_sound(caption, words, first_word, boxes):
+    """Return whether these are numbers and texts, and boxes of fractions, perhaps a little outside the photo."""
+    sides = [side for box in boxes for side in box]
+    are_boxes = all(len(box) == 4 for box in boxes) and all(type(side) in (int, float) for side in sides)
+    is_phrase = type(caption) is type(first_word) is int and caption >= 0 and isinstance(words, str)
+    return is_phrase and are_boxes and all(-1 <= side <= 2 for side in sides)
 
 
-def _read_entities(path, images, skipped):
+def _read_entities(path, images):
     """Yield the same from the files of Flickr30k Entities."""
-    missing = [folder for folder in FOLDERS if not (path / folder).is_dir()]
-    if missing:
-        raise ValueError(f"{path}: there is no folder {' and no folder '.join(missing)} in it. Expected: {EXPECTED}.")
     for image in images:
         number = image.image_id.partition("_")[0]
         sentences, annotations = path / "Sentences" / f"{number}.txt", path / "Annotations" / f"{number}.xml"
         if not sentences.is_file() or not annotations.is_file():
-            if sentences.is_file() or annotations.is_file():
-                skipped.add(HALF, image.image_id)
             continue
-        boxes = _boxes_of(annotations)
-        if boxes is None:
-            skipped.add(NO_SIZE, annotations.name)
-            continue
-        marked = []
+        boxes, marked = _boxes_in(annotations), []
         for sentence in filter(str.strip, load_document(sentences).split("\n")):
             pieces = [piece for piece, _ in _pieces_of(tokenise(_MARKED.sub(r"\2", sentence)))]
             for phrase in _MARKED.finditer(sentence):
@@ -228,23 +185,20 @@ def _read_entities(path, images, skipped):
         yield image, marked, True
 
 
-def _boxes_of(path):
-    """Return a dict from the numbers in an annotation file to their boxes, or None where it has no size."""
+def _boxes_in(path):
+    """Return a dict from the numbers in an annotation file to their boxes."""
     document = load_document(path)
     if "<!" in document:  # entities could make a small file fill the memory
         raise ValueError(f"{path}: expected plain XML, without declarations. Received: '<!'")
     try:
-        root = ElementTree.fromstring(document)
-        size = [float(root.findtext(f"size/{side}", "0")) for side in ("width", "height")]
-        if min(size) <= 0:
-            return None
-        boxes = {}
+        root, boxes = ElementTree.fromstring(document), {}
+        size = [float(root.findtext(f"size/{side}")) for side in ("width", "height")]
         for thing in root.findall("object"):
             for place in thing.findall("bndbox"):
-                sides = [float(place.findtext(side, "nan")) for side in ("xmin", "ymin", "xmax", "ymax")]
+                sides = [float(place.findtext(side)) for side in ("xmin", "ymin", "xmax", "ymax")]
                 for name in thing.findall("name"):
-                    boxes.setdefault(name.text, []).append(tuple(np.array(sides) / (size + size)))
-    except (ElementTree.ParseError, ValueError) as error:
+                    boxes.setdefault(name.text, []).append([side / whole for side, whole in zip(sides, size + size)])
+    except (ElementTree.ParseError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
             f"{path}: expected an annotation of Flickr30k Entities. Received: {shortened(str(error))}"
         ) from None
@@ -254,14 +208,10 @@ def _boxes_of(path):
 # === On the grid ===
 
 
-def covered_share(boxes, grid_shape):
-    """Return the fraction of each cell of a grid that boxes cover: (rows, columns), from 0 to 1.
+def covered_fraction(boxes, grid_shape):
+    """Return the fraction of each cell of a grid that boxes cover, an array (rows, columns).
 
-    Args:
-        boxes: list of (left, top, right, bottom), as fractions of the photo's sides.
-        grid_shape: (rows, columns).
-
-    >>> covered_share([(0.0, 0.0, 0.5, 0.25)], (2, 2)).tolist()
+    >>> covered_fraction([(0.0, 0.0, 0.5, 0.25)], (2, 2)).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
     """
     left, top, right, bottom = np.reshape(np.asarray(boxes, float), (-1, 4)).T
@@ -275,16 +225,10 @@ def covered_share(boxes, grid_shape):
 
 
 def covered_cells(rows, views, boxes, grid_shape, shape):
-    """Return the fraction of each region that the boxes of each word of some captions cover.
+    """Return the fraction of each region that the boxes of each word cover: float32 (rows, time, regions).
 
-    Args:
-        rows: list of (CaptionedImage, number of one of its captions), or None for a row without a caption.
-        views: for each row the number of the view of the photo, see `data_utils.views`.
-        boxes: Boxes.
-        grid_shape: (rows, columns) of the grid.
-        shape: (rows, time) of the captions' words.
-
-    Returns: float32 (rows, time, regions), 0 where a word has no box.
+    A row is (CaptionedImage, number of one of its captions), or None; `shape` is (rows, time). `views` has the number
+    of the view of each photo, see `data_utils.views`.
     """
     covered = np.zeros((*shape, grid_shape[0] * grid_shape[1]), np.float32)
     for of_row, row, view in zip(covered, rows, views):
@@ -296,15 +240,15 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
         for phrase in of_caption:
             seen = boxes_in_view(phrase.boxes, view, image.image_id)
             named = [number for number in phrase.naming_words(words) if words[number] not in PLACELESS]
-            of_row[named] = covered_share(seen, grid_shape).ravel()
+            of_row[named] = covered_fraction(seen, grid_shape).ravel()
     return covered
 
 
-def _strips(cells, begins, ends):
+def _strips(cells, starts, ends):
     """Return the strips into which the edges of cells and boxes divide one side of a photo.
 
     Returns: sizes (strips,), the cell of each as one-hot vectors (strips, cells), and centres (strips,).
     """
-    edges = np.unique(np.concatenate([np.linspace(0, 1, cells + 1), begins, ends]))
+    edges = np.unique(np.concatenate([np.linspace(0, 1, cells + 1), starts, ends]))
     middles = (edges[1:] + edges[:-1]) / 2
     return np.diff(edges), np.eye(cells)[np.minimum((middles * cells).astype(int), cells - 1)], middles

@@ -31,17 +31,10 @@ def read_data(
     if not isinstance(data, str):
         return _checked(data, split_seed)
     if data not in DATASETS:
-        hint = (
-            f" For pictures of your own: 'folder', with data_dir={data!r}." if Path(data).expanduser().is_dir() else ""
-        )
         raise ValueError(
-            f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage.{hint} Received: data={data!r}"
+            f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage. Received: data={brief(data)}"
         )
-    if data == "scenes":
-        if split_seed is not None:
-            raise ValueError(f"The built-in scenes have their splits. Received: split_seed={split_seed}")
-        return DATASETS["scenes"](data_dir)
-    if data_dir is None:
+    if data_dir is None and data != "scenes":
         raise ValueError(
             f"Pass the folder of the data set as `data_dir` (--data-dir). Received: data={data!r}, data_dir=None"
         )
@@ -55,22 +48,13 @@ def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[
     photos = [image for image in captioned_images if image.split == split]
     if photos:
         return photos
-    counts = Counter(image.split for image in captioned_images)
-    if len(captioned_images) < len(SPLITS) and "train" not in counts:  # a drawn split has none to train on
-        raise ValueError(
-            "There are too few photos with captions: a split needs one each for train, dev and test, and a training "
-            f"some hundred. Received: {len(captioned_images)} with captions"
-        )
-    if split not in SPLITS:
-        reason = f"Expected one of: {', '.join(SPLITS)}."
-    elif set(counts) == {None}:
-        reason = (
-            "None of the photos belongs to a split: add the data set's split lists to its folder, or pass "
-            "split_seed=0 (--split-seed 0) to draw one by photo."
-        )
-    else:
-        reason = "The data has: " + ", ".join(f"{number} in {name!r}" for name, number in counts.items()) + "."
-    raise ValueError(f"There is no photo in this split. {reason} Received: split={split!r}")
+    counts = Counter(repr(image.split) for image in captioned_images)
+    raise ValueError(
+        f"There is no photo in this split. Expected one of: {', '.join(SPLITS)}. The data has: "
+        f"{', '.join(f'{number} in {name}' for name, number in counts.items())}. Add the data set's split lists to its "
+        "folder, or pass split_seed=0 (--split-seed 0) to draw a split, which takes at least 3 photos. "
+        f"Received: split={split!r}"
+    )
 
 
 def _is_to_be_downloaded(data_dir):
@@ -83,24 +67,16 @@ def _is_to_be_downloaded(data_dir):
 def _checked(images, split_seed):
     images = list(images) if isinstance(images, (list, tuple)) else [images]
     for image in images:
-        if not isinstance(image, CaptionedImage):
+        is_one = isinstance(image, CaptionedImage) and isinstance(image.captions, (list, tuple))
+        texts = (image.image_id, *image.captions) if is_one else (None,)
+        if not all(isinstance(text, str) for text in texts) or image.split not in (*SPLITS, None):
             raise ValueError(
-                f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage. "
-                f"Received: data with an element of type {type(image).__name__}"
+                f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage: a text as id, a list of "
+                f"captions, and a split of {', '.join(SPLITS)} or None. Received: {brief(image)}"
             )
-        captions = image.captions if isinstance(image.captions, (list, tuple)) else [None]
-        if not all(isinstance(text, str) for text in (image.image_id, *captions)) or image.split not in (*SPLITS, None):
-            raise ValueError(
-                f"Expected an id that is text, a list of captions, and a split of {', '.join(SPLITS)} or None. "
-                f"Received: image_id={brief(image.image_id)}, captions={brief(image.captions)}, "
-                f"split={brief(image.split)}"
-            )
-    twice = [image_id for image_id, count in Counter(image.image_id for image in images).items() if count > 1]
-    if twice or not images:
-        raise ValueError(
-            "Expected photos with different ids, at least one. "
-            f"Received: {len(images)} photos{f', the id {brief(twice[0])} more than once' if twice else ''}"
-        )
+    num_ids = len({image.image_id for image in images})
+    if not images or num_ids < len(images):
+        raise ValueError(f"Expected photos, each with its own id. Received: {len(images)} photos, {num_ids} ids")
     if split_seed is not None:
         splits = draw_split([image.image_id for image in images], split_seed)
         images = [dataclasses.replace(image, split=splits[image.image_id]) for image in images]

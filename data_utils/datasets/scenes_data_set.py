@@ -7,24 +7,22 @@ from data_utils.captions import CaptionedImage
 
 
 def scenes(data_dir, *, num_scenes=2000, seed=0, image_size=64, max_objects=2):
-    """Draw the built-in data set into a folder, and read it.
+    """Draw the built-in data set, into a folder or into memory, and return it as a list of CaptionedImage.
 
     Args:
         data_dir: where the pictures go, as PNG; those that are there already are kept. None keeps them in memory:
             `image_path` is the picture itself.
         num_scenes, seed, image_size, max_objects: as in `draw_scenes`.
-
-    Returns: list of CaptionedImage.
     """
     from data_utils.scenes import draw_scenes
 
     captioned_images = []
     for scene in draw_scenes(num_scenes, seed, image_size, max_objects=max_objects):
-        if data_dir is None:
-            captioned_images.append(CaptionedImage(scene.image_id, scene.image, list(scene.captions), scene.split))
-            continue
-        path = Path(data_dir).expanduser() / f"{scene.image_id}-{image_size}px-{max_objects}.png"
-        if not path.exists():
-            write_whole(path, scene.png())
-        captioned_images.append(CaptionedImage(scene.image_id, str(path), list(scene.captions), scene.split))
+        picture = scene.image
+        if data_dir is not None:
+            path = Path(data_dir).expanduser() / f"{scene.image_id}-{image_size}px-{max_objects}.png"
+            if not path.exists():
+                write_whole(path, scene.png())
+            picture = str(path)
+        captioned_images.append(CaptionedImage(scene.image_id, picture, list(scene.captions), scene.split))
     return captioned_images

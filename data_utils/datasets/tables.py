@@ -28,7 +28,7 @@ def text_of(cell):
     return _QUOTED.sub("", cell)
 
 
-def read_csv(path, skipped):
+def read_csv(path):
     """Yield (line, image, caption, split) from a table with a header; commas, semicolons or tabs separate."""
     document = load_document(path)
     header_line = document.split("\n", 1)[0]
@@ -45,21 +45,16 @@ def read_csv(path, skipped):
         for row in rows:
             if not row:
                 continue
-            if len(row) < len(header):
-                skipped.add("rows with too few columns left out", f"{path.name}, line {rows.line_num}")
-                continue
-            if len(row) > len(header):
-                if caption != len(header) - 1:
-                    raise ValueError(
-                        f"{path}, line {rows.line_num}: {len(row)} columns where the header has {len(header)}. "
-                        'A caption with a comma in it needs quotes: "a dog, running".'
-                    )
-                row[caption] = delimiter.join(row[caption:])  # a comma in a caption that was not quoted
+            if caption == len(header) - 1:
+                row[caption:] = [delimiter.join(row[caption:])]  # commas in a caption that was not quoted
+            if len(row) != len(header):
+                raise csv.Error(f"{len(row)} columns where the header has {len(header)}")
             its_split = None if split is None else row[split].strip()
             yield rows.line_num, text_of(row[image]).strip(), " ".join(text_of(row[caption]).split()), its_split
     except csv.Error as error:
         raise ValueError(
-            f'{path}, line {rows.line_num}: {error}. Quotes must be closed, and doubled inside a caption: "a ""dog""".'
+            f"{path}, line {rows.line_num}: {error}. A caption with a comma or a quote in it needs quotes, doubled "
+            'inside: "a ""big"" dog, running".'
         ) from None
 
 

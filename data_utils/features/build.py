@@ -1,7 +1,7 @@
 """Encode the photos that a folder of features lacks.
 
-Photos are encoded in blocks, and a row is marked as done only after it has reached the disk. So a build that was killed
-at any moment resumes where it was, and ends with the same files as one that was not.
+A row is marked as done after it has reached the disk: a build that was killed at any moment resumes there, and ends
+with the same files.
 """
 
 import hashlib
@@ -19,60 +19,51 @@ from data_utils.tf_logging import import_tensorflow
 from data_utils.views import view_of
 
 NUM_READERS = 2
-HINT = "Repair or remove it, or leave such photos out with errors='skip' (--skip-unreadable on the command line)."
 
 
 def build_features(directory, description, photos, encoder, batch_size, errors, verify, show_progress):
-    """Encode the photos that a folder does not have yet, whose rows are damaged, or whose files have changed.
+    """Encode the photos that a folder lacks, whose rows are damaged, or whose files have changed.
 
-    Where there is nothing to do, the folder is not locked: others may use it too, and it may be read-only.
+    If there are none, the folder is not locked, and may be read-only.
 
-    Args:
-        directory: a Path; the folder is made if it is not there.
-        description: dict that the manifest must have, from `describe_encoder` and the arguments of FeatureCache.build.
+    Args: see FeatureCache.build; and
+        description: dict that the manifest must contain.
         photos: dict from ids to paths.
-        encoder, batch_size, errors, verify, show_progress: see FeatureCache.build.
     """
-    if is_started(directory) and not verify:
-        files = _opened(directory, description)
-        if not _rows_to_encode(files, photos, description, errors, verify, show_progress).size:
-            return
+    options = (photos, description, errors, verify, show_progress)
+    if is_started(directory) and not verify and not _rows_to_encode(FeatureFiles(directory), *options).size:
+        return
     with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
         clear_half_written(directory / "manifest.json", directory / "rows.npy")
         encode = _encoding_function(encoder, description["dtype"])
         if not is_started(directory):
-            start_cache(directory, description | _shape_of_grids(encode, description["image_size"]), list(photos))
-        files = _opened(directory, description)
-        rows = _rows_to_encode(files, photos, description, errors, verify, show_progress)
+            shape = encode(np.zeros((1, *description["image_size"], 3), dtype=np.uint8)).shape
+            if len(shape) != 4:
+                raise ValueError(f"The encoder must give grids (batch, rows, columns, feature_dim). Received: {shape=}")
+            grid = {"grid_shape": list(shape[1:3]), "feature_dim": shape[3]}
+            start_cache(directory, description | grid, list(photos))
+        files = FeatureFiles(directory)
+        rows = _rows_to_encode(files, *options)
         files.forget(rows)
         _encode_rows(files, rows, photos, encode, batch_size, errors, show_progress)
 
 
-def _opened(directory, description):
-    files = FeatureFiles(directory)
-    reject_differences(files.manifest, description, directory)
-    return files
-
-
 def _rows_to_encode(files, photos, description, errors, verify, show_progress):
-    """Return the rows to encode, in order, as an array; one that still cannot be read is an error or left out."""
+    """Return the sorted rows to encode, as an array; photos that are still unreadable are left out."""
+    reject_differences(files.manifest, description, files.directory)
     new = [image_id for image_id in photos if image_id not in files.row_of]
     if new:
         raise ValueError(
-            f"The cache was started with {len(files.rows)} photos, and {len(new)} of these {len(photos)} are not among "
-            f"them (first: {new[0]!r}). Build these into another folder. Received: directory={str(files.directory)!r}"
+            f"The cache was started with {len(files.rows)} photos, without {len(new)} of these {len(photos)} (first: "
+            f"{new[0]!r}). Build these into another folder. Received: directory={str(files.directory)!r}"
         )
     to_encode = {*files.changed_rows(photos, verify=verify, show_progress=show_progress)}
     for image_id, path in photos.items():
         row = files.row_of[image_id]
         if not files.rows["done"][row] or (verify and not files.is_whole(row, np.array(files.features[row]))):
             to_encode.add(row)
-        if image_id in files.unreadable:
-            _, reason = _try_to_load(path, description["image_size"])
-            if reason and errors == "raise":
-                raise ValueError(f"{reason} {HINT}")
-            if reason:
-                to_encode.remove(row)
+        if image_id in files.unreadable and _try_to_load(path, description["image_size"], errors)[1]:
+            to_encode.remove(row)
     return np.array(sorted(to_encode), dtype=np.int64)
 
 
@@ -82,16 +73,14 @@ def _encode_rows(files, rows, photos, encode, batch_size, errors, show_progress)
     if needed_bytes > free_bytes:
         raise ValueError(
             f"The disk is too small for the features: they need {needed_bytes / 1e9:.1f} GB more, and "
-            f"{free_bytes / 1e9:.1f} GB are free. Free some space, or choose another folder. "
-            f"Received: directory={str(files.directory)!r}"
+            f"{free_bytes / 1e9:.1f} GB are free. Received: directory={str(files.directory)!r}"
         )
     image_size, view = files.manifest["image_size"], files.manifest["view"]
-    grids = (*files.manifest["grid_shape"], files.manifest["feature_dim"])
 
     def read(row):
         image_id = files.image_ids[row]
         photo = photo_of(photos[image_id])  # after that, the system has the file in its memory
-        image, reason = _try_to_load(photos[image_id], image_size)
+        image, reason = _try_to_load(photos[image_id], image_size, errors)
         photo["pixels"] = pixel_digest(image)
         return view_of(image, view, image_id), reason, photo
 
@@ -101,67 +90,50 @@ def _encode_rows(files, rows, photos, encode, batch_size, errors, show_progress)
     with progress, ThreadPoolExecutor(1) as writer, ThreadPoolExecutor(NUM_READERS) as readers:
         reading, writing = [readers.submit(read, row) for row in rows[:batch_size]], None
         for block, next_block in zip(blocks, [*blocks[1:], ()]):
-            images, reasons, noted = zip(*(photo.result() for photo in reading))
+            images, reasons, records = zip(*(photo.result() for photo in reading))
             reading = [readers.submit(read, row) for row in next_block]
-            unreadable = {files.image_ids[row]: reason for row, reason in zip(block, reasons) if reason}
-            if unreadable and errors == "raise":
-                raise ValueError(f"{next(iter(unreadable.values()))} {HINT}")
-            if unreadable:
-                files.note_unreadable(unreadable)
-            features = encode(np.stack(images))
+            if unreadable := {files.image_ids[row]: reason for row, reason in zip(block, reasons) if reason}:
+                files.record_unreadable(unreadable)
             is_good = np.array([not reason for reason in reasons])
-            block, features, noted = block[is_good], features[is_good], np.stack(noted)[is_good]
-            _check_features(features, grids, [files.image_ids[row] for row in block])
+            block, features, records = block[is_good], encode(np.stack(images))[is_good], np.stack(records)[is_good]
+            is_finite = np.isfinite(features).all(axis=(1, 2, 3))
+            if not is_finite.all():
+                raise ValueError(
+                    f"The features of the photo {files.image_ids[block[np.argmin(is_finite)]]!r} do not fit into "
+                    f"{features.dtype}. Build with dtype='float32'."
+                )
             if writing is not None:
                 writing.result()
             features = features.reshape(len(block), *files.features.shape[1:])
-            writing = writer.submit(files.write, block, features, noted)
+            writing = writer.submit(files.write, block, features, records)
             progress.advance(len(images))
         if writing is not None:
             writing.result()
 
 
-def _check_features(features, grids, image_ids):
-    """Raise ValueError for features (photos, *grids) of another shape, and for those that the dtype cannot hold."""
-    if features.shape[1:] != grids:
-        raise ValueError(
-            f"The encoder's grids have another shape than before. Expected: {grids}. Received: {features.shape[1:]}"
-        )
-    is_finite = np.isfinite(features).all(axis=(1, 2, 3))
-    if not is_finite.all():
-        raise ValueError(
-            f"The features of the photo {image_ids[np.argmin(is_finite)]!r} do not fit into {features.dtype}. Build "
-            "with dtype='float32'."
-        )
-
-
-def _try_to_load(path, image_size):
-    """Return (image, "") or (zeros, the reason why it cannot be read)."""
+def _try_to_load(path, image_size, errors):
+    """Return (image, ""), or (zeros, the reason) for an unreadable one; ValueError if `errors` is "raise"."""
     try:
         return load_image(path, tuple(image_size)), ""
-    except FileNotFoundError:
-        reason = f"{path}: there is no such file."
     except (OSError, ValueError) as error:
-        reason = str(error)
-    return np.zeros((*image_size, 3), dtype=np.uint8), reason
+        reason = f"{path}: there is no such file." if isinstance(error, FileNotFoundError) else str(error)
+        if errors == "raise":
+            way_out = "Repair or remove it, or leave such photos out with errors='skip' (--skip-unreadable)."
+            raise ValueError(f"{reason} {way_out}") from None
+        return np.zeros((*image_size, 3), dtype=np.uint8), reason
 
 
 # === The encoder ===
 
 
 def describe_encoder(encoder, name, layer, image_size):
-    """Return what the manifest says of an encoder: two caches with equal descriptions have equal features.
-
-    The grid is in it where the encoder knows it before it has encoded a photo.
-    """
-    if not callable(encoder):
-        raise ValueError(
-            "The encoder must be a keras.Model or a function from photos to grids; keras_sat.ENCODERS has some: "
-            f"ENCODERS['vgg16'](). Received: encoder={encoder!r}"
-        )
+    """Return the manifest's entries about an encoder: caches with equal ones have equal features."""
     image_size = image_size or fixed_size(encoder)
-    if image_size is None:
-        raise ValueError("The encoder takes photos of any size: pass image_size=224, say. Received: image_size=None")
+    if not callable(encoder) or image_size is None:
+        raise ValueError(
+            "Expected a keras.Model or a function from photos to grids, such as keras_sat.ENCODERS['vgg16'](). One for "
+            f"photos of any size needs image_size=224, say. Received: encoder={encoder!r}"
+        )
     output_shape = getattr(encoder, "output_shape", None)
     is_grid = isinstance(output_shape, tuple) and len(output_shape) == 4 and None not in output_shape[1:3]
     grid = {"grid_shape": [int(side) for side in output_shape[1:3]]} if is_grid else {}
@@ -175,35 +147,31 @@ def describe_encoder(encoder, name, layer, image_size):
 
 
 def fixed_size(encoder):
-    """Return the (height, width) of the photos that an encoder takes; None if it takes any, or does not say."""
+    """Return the (height, width) of the photos that an encoder takes; None if it does not say or takes any."""
     input_shape = getattr(encoder, "input_shape", None)
     return input_shape[1:3] if isinstance(input_shape, tuple) and None not in input_shape[1:3] else None
 
 
 def _weights_digest(encoder):
-    """Return a short digest of all weights, or None for a function that has none to show."""
+    """Return a short digest of all weights; None for a function."""
     weights = getattr(encoder, "weights", None)
     if not isinstance(weights, list):
         return None
     digest = hashlib.sha256()
     for weight in weights:
         array = np.ascontiguousarray(weight)
-        digest.update(f"{array.shape} {array.dtype}".encode())
-        digest.update(array)
+        digest.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
     return digest.hexdigest()[:16]
 
 
 def _encoding_function(encoder, dtype):
-    """Return a function from uint8 photos (batch, height, width, 3) to a numpy array of grids in `dtype`.
-
-    A keras.Model runs compiled, and never in training mode.
-    """
+    """Return a function from uint8 photos (batch, height, width, 3) to a NumPy array of grids in `dtype`."""
     import keras
 
     tf = import_tensorflow()
 
     def encode(images):
-        with np.errstate(over="ignore"):  # what does not fit becomes inf, which `_check_features` rejects
+        with np.errstate(over="ignore"):  # overflow becomes inf, which `_encode_rows` rejects
             return np.asarray(encoder(images.astype(np.float32))).astype(dtype)
 
     def encode_in_graph(images):
@@ -216,22 +184,9 @@ def _encoding_function(encoder, dtype):
     return lambda images: compiled(images).numpy()
 
 
-def _shape_of_grids(encode, image_size):
-    """Return the shape of an encoder's grids as the manifest has it; one photo is encoded to find out."""
-    grids = encode(np.zeros((1, *image_size, 3), dtype=np.uint8))
-    if grids.ndim != 4:
-        raise ValueError(
-            "The encoder must give a grid for each photo: (batch, rows, columns, feature_dim). "
-            f"Received: shape={grids.shape}"
-        )
-    return {"grid_shape": [int(side) for side in grids.shape[1:3]], "feature_dim": int(grids.shape[3])}
-
-
 def reading_options():
-    """Return the tf.data options for datasets whose work is done in numpy and Pillow."""
-    tf = import_tensorflow()
-
-    options = tf.data.Options()
+    """Return the tf.data options for datasets whose work is done in NumPy and Pillow."""
+    options = import_tensorflow().data.Options()
     options.threading.private_threadpool_size = NUM_READERS  # leave TensorFlow's own threads to the model
     options.autotune.enabled = False  # nothing to tune, and its thread can hold up the end of an epoch for 10 s
     return options

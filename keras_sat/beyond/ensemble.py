@@ -5,8 +5,6 @@ Gain here: CIDEr .614 instead of .597 and BLEU-4 26.3 instead of 24.9, for three
 (dev, 3 beams, length penalty .5); see benchmarks/flickr8k/tried.md.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
@@ -18,10 +16,9 @@ from keras_sat.search.generation import CaptionGenerator
 
 
 class Ensemble(CaptionGenerator):
-    """One search whose word probabilities are the mean over several captioners.
+    """A captioner whose word probabilities are the mean over several captioners.
 
-    It captions and is evaluated like a single captioner. Its attention weights are the mean over its members, on the
-    finest of their grids; members without attention are left out of that mean.
+    Its attention weights are the mean over its members with attention, on the finest of their grids.
 
     Args:
         captioners: list of Captioner with the same vocabulary. Encoders, sizes and attention may differ.
@@ -32,44 +29,26 @@ class Ensemble(CaptionGenerator):
     confidence = None  # the confidence of ensembles was not measured
 
     def __init__(self, captioners: list, *, length_penalty: float | None = None):
-        captioners = list(captioners) if isinstance(captioners, (list, tuple)) else [captioners]
-        if not captioners or not all(hasattr(captioner, "steps") for captioner in captioners):
-            kinds = [type(captioner).__name__ for captioner in captioners]
-            raise ValueError(f"Expected a list of at least one Captioner. Received: {', '.join(kinds) or 'none'}")
-        if not all(captioner.built for captioner in captioners):
-            raise ValueError("Expected captioners that are trained or loaded. Received: one without weights")
-        vocabularies = [captioner.vocabulary for captioner in captioners]
-        for number, vocabulary in enumerate(vocabularies):
-            if vocabulary != vocabularies[0]:
-                raise ValueError(
-                    "The captioners must have the same vocabulary. "
-                    f"Received: {len(vocabularies[0])} tokens in the first, {len(vocabulary)} in number {number + 1}"
-                )
-        self.captioners = captioners
-        self.vocabulary = vocabularies[0]
-        of_members = [captioner.options for captioner in captioners]
+        if not captioners or not all(getattr(captioner, "built", False) for captioner in captioners):
+            raise ValueError(f"Expected a list of Captioners with weights. Received: captioners={captioners!r}")
+        self.captioners = list(captioners)
+        self.vocabulary = self.captioners[0].vocabulary
+        if any(captioner.vocabulary != self.vocabulary for captioner in self.captioners):
+            sizes = [len(captioner.vocabulary) for captioner in self.captioners]
+            raise ValueError(f"The captioners must have the same vocabulary. Received: vocabularies of sizes {sizes}")
+        of_members = [captioner.options for captioner in self.captioners]
         mean = float(np.mean([options.length_penalty for options in of_members]))
         self.options = SearchOptions(
             length_penalty=mean if length_penalty is None else length_penalty,
             no_repeat_ngram=min(filter(None, (options.no_repeat_ngram for options in of_members)), default=0),
         )
 
-    def __repr__(self):
-        return f"Ensemble({len(self.captioners)} captioners)"
-
-    @property
-    def length_penalty(self) -> float:
-        """The given one, or the mean of the captioners'."""
-        return self.options.length_penalty
-
-    @property
-    def no_repeat_ngram(self) -> int:
-        """The smallest of the captioners' values above 0, or 0."""
-        return self.options.no_repeat_ngram
+    length_penalty = property(lambda self: self.options.length_penalty)
+    no_repeat_ngram = property(lambda self: self.options.no_repeat_ngram)
 
     @property
     def extra_dims(self) -> dict[str, int]:
-        return {name: dim for captioner in self.captioners for name, dim in captioner.decoder.extra_dims.items()}
+        return {name: dim for captioner in self.captioners for name, dim in captioner.extra_dims.items()}
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
@@ -77,7 +56,7 @@ class Ensemble(CaptionGenerator):
 
     @property
     def encoder(self) -> str:
-        """The name of the encoder, or the names of all of them."""
+        """The names of the encoders."""
         return " + ".join(dict.fromkeys(str(captioner.encoder) for captioner in self.captioners))
 
     @property
@@ -88,9 +67,9 @@ class Ensemble(CaptionGenerator):
     @property
     def encoder_model(self):
         """The encoder of all members, for a FeatureCache; ValueError if they differ."""
-        if any(self.first_with_same_encoder):
+        if any(self._first_with_same_encoder):
             raise ValueError(
-                "The captioners have different encoders, and a cache has the features of one. Pass photos instead. "
+                "A feature cache needs one encoder: use captioners with the same one, or photos. "
                 f"Received: encoders {self.encoder}"
             )
         return self.captioners[0].encoder_model
@@ -101,48 +80,39 @@ class Ensemble(CaptionGenerator):
 
     @property
     def num_regions(self) -> int:
-        """The length of the attention weights."""
         return int(np.prod(self.rows_and_columns()))
 
     @property
     def _grids(self):
-        """Grids by member number, of the members that choose regions, if any does; otherwise of all."""
-        choosing = [number for number, captioner in enumerate(self.captioners) if captioner.decoder.chooses]
-        return {
-            number: self.captioners[number].rows_and_columns() for number in choosing or range(len(self.captioners))
-        }
+        """The grids of the members that choose regions, or of all if none does: dict from their numbers."""
+        grids = {number: captioner.rows_and_columns() for number, captioner in enumerate(self.captioners)}
+        return {n: grid for n, grid in grids.items() if self.captioners[n].decoder.chooses} or grids
 
     def features_of(self, photos):
         """Return the features of photos for each captioner, a tuple; equal encoders run once."""
         features = []
-        for captioner, first in zip(self.captioners, self.first_with_same_encoder):
+        for captioner, first in zip(self.captioners, self._first_with_same_encoder):
             is_first = first == len(features)
             features.append(captioner.encode(photos[captioner.photo_sizes[0]]) if is_first else features[first])
         return tuple(features)
 
     @functools.cached_property
-    def first_with_same_encoder(self):
+    def _first_with_same_encoder(self):
         """For each captioner, the number of the first one with an equal encoder."""
         encoders = [captioner.photo_encoder for captioner in self.captioners]
-        return [
-            next((first for first in range(number) if encoders[first].is_same_as(encoders[number])), number)
-            for number in range(len(encoders))
-        ]
+        return [next(n for n, first in enumerate(encoders) if first.is_same_as(encoder)) for encoder in encoders]
 
     def checked_features(self, features):
         """Return a tuple with the features for each captioner, from such a list or from one array for all."""
         if not isinstance(features, (list, tuple)):
             features = [np.asarray(features)] * len(self.captioners)
-        if len(features) != len(self.captioners) or len({len(array) for array in features}) > 1:
-            raise ValueError(
-                f"Expected features of the same photos for each of the {len(self.captioners)} captioners, or one array "
-                f"for all. Received: {len(features)} arrays of {[len(array) for array in features]} photos"
-            )
-        return tuple(captioner.checked_features(given) for captioner, given in zip(self.captioners, features))
+        both = zip(self.captioners, features, strict=True)
+        return tuple(captioner.checked_features(given) for captioner, given in both)
 
     def _steps(self, features, rows_per_photo, region_noise=None):
         both = zip(self.captioners, features)
         members = [captioner.steps(captioner.adapt(given), rows_per_photo) for captioner, given in both]
+        grids = self._grids
 
         def step(input_ids, states):
             results = [step(input_ids, state) for (step, _), state in zip(members, states)]
@@ -150,7 +120,7 @@ class Ensemble(CaptionGenerator):
             return results[0]._replace(
                 logits=mean_of_probabilities([result.logits for result in results]),
                 state=tuple(result.state for result in results),
-                attention_weights=mean_map([results[n].attention_weights for n in self._grids], self._grids.values()),
+                attention_weights=mean_map([results[number].attention_weights for number in grids], grids.values()),
                 extras={name: sum(values) / len(values) for name, values in extras.items()},
             )
 

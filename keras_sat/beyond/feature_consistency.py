@@ -1,19 +1,13 @@
-"""Feature consistency: train the encoder to give the same features for another version of a photo.
+"""Feature consistency: train the encoder to give the same features for an augmented photo.
 
-In a network trained on captions alone, invisible noise changes the features by a quarter. This phase needs no captions:
-for a photo x and an augmented version x' (see `data_utils.photo_augmentation`), with the features f of the captioner
-before this phase, the encoder g starts as f and minimises
-
-    mean((normalised(g(x')) - normalised(f(x))) ** 2).
-
-Nothing else is trained: the decoder gets the features it knows. These are the `consistency_epochs` of `fit`.
+In a network trained on captions alone, invisible noise changes the features by a quarter. In the `consistency_epochs`
+of `fit` the encoder g starts as the encoder f before them. For a photo x and its augmented version x' it minimises the
+mean of (normalised(g(x')) - normalised(f(x))) ** 2.
 
 Source: Zheng et al., 2016, Improving the Robustness of Deep Neural Networks via Stability Training; there the target is
-the output of the same network, here the features of the one before. Gain here: with `photo_blur`, 82 % of the captions
-of 1,000 dev photos stay the same under noise of 2 grey levels instead of 65 %, 66 % instead of 41 % at 70 % of the
-photos' size, and 77 % instead of 54 % at 150 %; CIDEr is .579 instead of .580. Measured with
-`benchmarks/flickr8k/stability.py` and `keras-sat evaluate`; see docs/model-card.md, and benchmarks/flickr8k/tried.md
-for the effect of the blur alone.
+the output of the same network.
+Gain here: with `photo_blur`, 82 % of the captions of 1,000 dev photos stay the same under noise of 2 grey levels,
+instead of 65 %; CIDEr is .579 instead of .580. Measured by `benchmarks/flickr8k/stability.py`; see docs/model-card.md.
 """
 
 import numpy as np
@@ -28,13 +22,11 @@ EPSILON = 1e-3  # of the normalisation: a region without response stays near 0
 
 
 class FeatureConsistency:
-    """The objective of feature consistency: `Captioner.compile(training_objective=FeatureConsistency(...))`.
-
-    It takes batches of make_batches with photos, and ignores their captions.
+    """The objective of feature consistency, for `Captioner.compile`. Batches must have photos.
 
     Args:
         teacher: the Captioner whose features of the original photo are the target. It is not trained.
-        strength: strength of the augmentation, see `data_utils.photo_augmentation`.
+        strength: of the augmentation, see `data_utils.photo_augmentation`.
     """
 
     def __init__(self, teacher, *, strength=1.0):
@@ -44,17 +36,12 @@ class FeatureConsistency:
 
     @classmethod
     def of(cls, before, captioner, images, training, options):
-        """Return the objective of `consistency_epochs`, see FurtherEpochs."""
+        """Return the objective of `consistency_epochs`; see FurtherEpochs."""
         return cls(before, strength=training.photo_jitter or 1.0)
 
     def __call__(self, captioner, batch):
-        """Return the Objective of ((photos, input_ids, ..), target_ids, token_weights)."""
+        """Return the Objective of a batch of `make_batches`."""
         (photos, *_), _, token_weights = batch
-        if len(photos.shape) != 4:
-            raise ValueError(
-                "Feature consistency needs photos: make_batches(..., image_size=...). "
-                f"Received: features of shape {tuple(photos.shape)}"
-            )
         is_photo = photos_with_words(token_weights, ops.shape(photos)[0])
         chance = draw_for_photos(is_photo, (2,), captioner.random_generator)
         changed = tf.numpy_function(self._changed, [photos, chance], tf.uint8, stateful=False)
@@ -65,7 +52,7 @@ class FeatureConsistency:
         return Objective(share_of_mean(difference, is_photo), {"loss": (difference, is_photo)})
 
     def _changed(self, photos, chance):
-        """Return an augmented version of each photo; `chance` is two random numbers from 0 to 1 for each."""
+        """Return augmented photos; `chance` is two random numbers from 0 to 1 for each."""
         seeds = (chance * 2**24).astype(np.int64)
         return np.stack([jittered(x, np.random.default_rng(seed), self.strength) for x, seed in zip(photos, seeds)])
 

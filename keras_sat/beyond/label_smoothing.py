@@ -1,15 +1,9 @@
-"""Label smoothing: a fraction of the target's probability is spread evenly over the vocabulary.
+"""Label smoothing: a fraction s of the target's probability is spread evenly over the vocabulary.
 
-Cross-entropy is minimal if the network gives all probability to the next word of one person's caption, though another
-person would have chosen another word. With a fraction s, log p of the target becomes
-
-    (1 - s) log p(y_t) + s mean_w log p(w),
-
-which is log p(y_t) minus the cost below. Only the metric "loss" includes it.
+log p of the target becomes (1 - s) log p(y_t) + s mean_w log p(w), in the metric "loss" too.
 
 Source: Szegedy et al., 2016, Rethinking the Inception Architecture for Computer Vision, section 7.
-Gain here: not measured by itself. All rows of benchmarks/flickr8k/tried.md have a fraction of .1, as do the presets for
-Flickr8k, Flickr30k and COCO.
+Gain here: not measured separately; all rows of benchmarks/flickr8k/tried.md use .1, like the presets.
 """
 
 from keras_sat import equations
@@ -17,11 +11,7 @@ from keras_sat.beyond.hook import Term
 
 
 class LabelSmoothing(Term):
-    """The cost of the option `label_smoothing`.
-
-    Args:
-        fraction: fraction of the probability that is spread.
-    """
+    """The cost of the option `label_smoothing`."""
 
     is_measured = True
 

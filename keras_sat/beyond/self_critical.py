@@ -1,20 +1,12 @@
 """Self-critical training: sample captions, score them with CIDEr, and make the better ones more probable.
 
-Cross-entropy trains the next word of a person's caption. Here the captioner writes whole captions, and CIDEr is the
-reward. For a caption y sampled from p,
+For a caption y sampled from p, and a baseline b that does not depend on y,
 
-    gradient of E[reward(y)] = E[(reward(y) - b) gradient of log p(y)],
-
-with any baseline b that does not depend on y: the reward of the greedy caption, or the mean reward of the other
-captions sampled for the photo. A sampled caption becomes more probable if its reward is above b, and less if it is
-below.
+    gradient of E[reward(y)] = E[(reward(y) - b) gradient of log p(y)].
 
 Source: Rennie et al., 2017, Self-Critical Sequence Training for Image Captioning.
-Gain here: CIDEr .580 instead of .557 and BLEU-4 23.7 instead of 22.7 on dev; METEOR is 20.6 instead of 20.9, and 827
-instead of 876 of 1,000 captions are different (docs/training.md). One training of two epochs:
-
-    keras-sat fit --data flickr8k --data-dir flickr8k --preset flickr8k-mobilenet_v2 --epochs 0 --initial-model
-    runs/soft-0/model --self-critical-epochs 2 --reward-baseline others --output-dir runs/rewarded
+Gain here: CIDEr .580 instead of .557 and BLEU-4 23.7 instead of 22.7 on dev; METEOR is 20.6 instead of 20.9. One
+training of two epochs; docs/training.md has the command.
 """
 
 import functools
@@ -36,12 +28,11 @@ KEPT_REFERENCES = 40_000  # captions whose n-grams are cached: those of Flickr8k
 
 
 class SelfCritical:
-    """The objective of self-critical training: `Captioner.compile(training_objective=SelfCritical(...))`.
+    """The objective of self-critical training, for `Captioner.compile(training_objective=SelfCritical(...))`.
 
-    It takes batches of make_batches with group_by="image": the captions of a photo are the references. Attention uses
-    its expectation, hard attention too. The attention penalty, label smoothing, word detectors, and dropout of words
-    and of word vectors are not used. With `box_weight`, the cost of attention outside the boxes is added, measured on
-    the reference captions, to keep attention where it is.
+    Batches need group_by="image": the captions of a photo are the references. Attention uses its expectation, hard
+    attention too. The attention penalty, label smoothing, word detectors, and dropout of words and word vectors are
+    not used. With `box_weight`, the cost of attention outside the boxes is measured on the references.
 
     Args:
         captions: the captions of each training photo, a list of lists, for the document frequencies of n-grams.
@@ -49,7 +40,7 @@ class SelfCritical:
         num_drawn: number of captions to sample for each photo.
         reward_baseline: "greedy": the reward of the greedy caption; "others": the mean reward of the other captions
             sampled for the photo, which needs no extra search.
-        temperature: captions are sampled from p ** (1 / temperature): below 1 they are closer to those of a search.
+        temperature: captions are sampled from p ** (1 / temperature).
         max_length: maximum number of words, `<end>` included.
     """
 
@@ -65,21 +56,13 @@ class SelfCritical:
 
     @classmethod
     def of(cls, before, captioner, images, training, options):
-        """Return the objective for `self_critical_epochs`, see FurtherEpochs."""
-        return cls(
-            [image.captions for image in images],
-            captioner.vocabulary,
-            num_drawn=options.num_drawn,
-            reward_baseline=options.reward_baseline,
-            temperature=options.drawing_temperature,
-            max_length=training.max_length,
-        )
+        """Return the objective of `self_critical_epochs`; see FurtherEpochs."""
+        own = {"num_drawn": options.num_drawn, "reward_baseline": options.reward_baseline}
+        own |= {"temperature": options.drawing_temperature, "max_length": training.max_length}
+        return cls([image.captions for image in images], captioner.vocabulary, **own)
 
     def __call__(self, captioner, batch):
-        """Return the Objective of ((features, input_ids), target_ids, token_weights).
-
-        The region covered by boxes may follow input_ids, see `make_batches`.
-        """
+        """Return the Objective of a batch of `make_batches`, with or without boxes."""
         (features, input_ids, *extra), target_ids, token_weights = batch
         if len(target_ids.shape) != 3:
             raise ValueError(
@@ -91,10 +74,9 @@ class SelfCritical:
         dropout = DrawnDropout(captioner.decoder, photos)
         is_photo = photos_with_words(token_weights, photos)
         drawn, greedy = self._write(captioner, ops.stop_gradient(features), dropout, is_photo)
-        rewards = tf.numpy_function(
-            self.reward, [ops.concatenate([drawn, greedy], axis=1), target_ids], tf.float32, stateful=False
-        )
-        rewards = ops.reshape(rewards, (photos, self.num_drawn + (self.reward_baseline == "greedy")))
+        written = ops.concatenate([drawn, greedy], axis=1)
+        rewards = tf.numpy_function(self.reward, [written, target_ids], tf.float32, stateful=False)
+        rewards = ops.reshape(rewards, ops.shape(written)[:2])
         drawn_rewards, greedy_rewards = rewards[:, : self.num_drawn], rewards[:, self.num_drawn :]
         baseline = greedy_rewards if self.reward_baseline == "greedy" else mean_of_others(drawn_rewards)
         advantage = ops.stop_gradient(ops.reshape(drawn_rewards - baseline, (-1,)))
@@ -118,51 +100,39 @@ class SelfCritical:
         return Objective(mean, figures)
 
     def _write(self, captioner, features, dropout, is_photo):
-        """Return sampled captions, and the greedy one if it is the baseline: (photos, captions, time) each.
+        """Return sampled captions, and the greedy one if it is the baseline: (photos, captions, time) each."""
+        photos, max_length = ops.shape(features)[0], self.max_length
 
-        The longest caption of a photo comes first, since the decoder skips captions that have ended.
-        """
-        photos = ops.shape(features)[0]
-        options = {"max_length": self.max_length}
-
-        def search(rows_per_photo, noise=None, **drawing):
+        def search(rows_per_photo, noise=None, **options):
             drop = dropout.of_photos(ops.repeat(ops.arange(photos), rows_per_photo))
             step, state = captioner.steps(features, rows_per_photo, drop=drop)
-            return run_search(step, state, self.vocabulary, captioner.num_regions, noise, **drawing, **options)
+            options["max_length"] = max_length
+            return run_search(step, state, self.vocabulary, captioner.num_regions, noise, **options)
 
-        noise = ops.reshape(
-            draw_for_photos(is_photo, (self.num_drawn, self.max_length), captioner.random_generator),
-            (-1, self.max_length),
-        )
+        noise = draw_for_photos(is_photo, (self.num_drawn, max_length), captioner.random_generator)
+        noise = ops.reshape(noise, (-1, max_length))
         found = search(self.num_drawn, noise, num_samples=self.num_drawn, temperature=self.temperature)
-        order = ops.argsort(-found.lengths, axis=1)
+        order = ops.argsort(-found.lengths, axis=1)  # longest first: the decoder skips captions that have ended
         drawn = ops.take_along_axis(found.token_ids, order[:, :, None], axis=1)
         greedy = search(1).token_ids if self.reward_baseline == "greedy" else drawn[:, :0]
         return drawn, greedy
 
     def _read(self, captioner, features, token_ids, dropout):
-        """Return log p of sampled captions (rows, time), over the words that a search may choose: (rows,)."""
+        """Return log p of sampled captions (rows, time) in the distribution that they were drawn from: (rows,)."""
         special = special_tokens(self.vocabulary)
         token_weights = ops.cast(token_ids != special["pad_token_id"], "float32")
         starts = ops.full_like(token_ids[:, :1], special["start_token_id"])
         input_ids = ops.concatenate([starts, token_ids[:, :-1]], axis=1)
 
-        def drop_of(rows):
-            return dropout.of_photos(rows // self.num_drawn)
-
-        read = captioner.read(features, input_ids, token_ids, token_weights, drop_of=drop_of)
+        drop = {"drop_of": lambda rows: dropout.of_photos(rows // self.num_drawn)}
+        read = captioner.read(features, input_ids, token_ids, token_weights, **drop)
         logits = allowed_logits(read.logits, **special) / self.temperature
         word_log_probs = read.unpack_words(equations.word_log_probs(logits, read.targets))
         return equations.caption_log_prob(word_log_probs, token_weights)
 
 
 class DrawnDropout:
-    """Dropout masks of the readout, one for each photo: the same when captions are sampled and when they are scored.
-
-    Args:
-        decoder: CaptionDecoder.
-        photos: number of photos.
-    """
+    """Dropout masks of the readout, one for each photo: the same when captions are sampled and when they are scored."""
 
     def __init__(self, decoder, photos):
         readout = decoder.readout
@@ -171,21 +141,13 @@ class DrawnDropout:
         self.masks = [drop(x, training=True) for drop, x in ones.items()]
 
     def of_photos(self, photos):
-        """Return the two functions that replace the readout's dropout in rows of these photos, see Readout."""
-        return [functools.partial(_times, ops.take(mask, photos, axis=0)) for mask in self.masks]
-
-
-def _times(mask, x, training=True):
-    return mask * x
+        """Return the two functions that replace the readout's dropout in rows of these photos; see Readout."""
+        masks = [ops.take(mask, photos, axis=0) for mask in self.masks]
+        return [lambda x, training=True, mask=mask: mask * x for mask in masks]
 
 
 class CaptionReward:
-    """CIDEr of captions given as word ids.
-
-    Args:
-        captions: the captions of each training photo, a list of lists.
-        vocabulary: Vocabulary.
-    """
+    """CIDEr of captions given as word ids; see SelfCritical."""
 
     def __init__(self, captions, vocabulary):
         self.no_words = [vocabulary.pad_token_id, vocabulary.end_token_id]
@@ -194,12 +156,7 @@ class CaptionReward:
         self._vectors = functools.lru_cache(KEPT_REFERENCES)(self.frequencies.vectors)
 
     def __call__(self, token_ids, target_ids):
-        """Return the reward of each caption, float32 (photos, captions).
-
-        Args:
-            token_ids: (photos, captions, time), `<pad>` after `<end>`.
-            target_ids: the references, (photos, references, time); rows of `<pad>` alone are ignored.
-        """
+        """Return rewards, float32 (photos, captions), of captions (photos, captions, time) with these references."""
         rewards = np.zeros(token_ids.shape[:2], np.float32)
         for photo, (captions, references) in enumerate(zip(token_ids, target_ids)):
             references = [words for words in map(self._words, references) if words]

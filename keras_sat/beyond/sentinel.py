@@ -1,13 +1,11 @@
-"""The sentinel: attention may choose the decoder's memory instead of the photo (Lu et al., 2017).
+"""The sentinel: attention may choose the decoder's memory instead of the photo.
 
-Words such as "of" are not visible. The sentinel is a vector made from the cell's memory that competes with the regions:
-a softmax over regions and sentinel decides how much of the context comes from the photo (`from_photo`) and how much
-from memory. It replaces the paper's gate beta_t.
+Words such as "of" are not visible. The sentinel, a vector made from the cell's memory, competes with the regions in the
+softmax, which decides how much of the context comes from the photo (`from_photo`). It replaces the gate beta_t.
 
 Source: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a Visual Sentinel for Image Captioning.
-Gain here: with a guide that counts the sentinel's share, 97 % and more of "shirt", "red" and "grass" come from the
-photo, and 12 % of "of". Without such a guide, 96 % and more of these three came from memory. One training each; see
-benchmarks/flickr8k/tried.md. Notebook 11 measures the same on scenes.
+Gain here: with a guide, at least 97 % of "shirt", "red" and "grass" come from the photo, and 12 % of "of"; without, at
+least 96 % of these three come from memory; see benchmarks/flickr8k/tried.md and notebook 11.
 """
 
 import keras
@@ -20,16 +18,7 @@ from keras_sat.model.decoder import CaptionDecoder
 
 @keras.saving.register_keras_serializable("keras_sat")
 class Sentinel(keras.layers.Layer):
-    """The vector that competes with the annotation vectors.
-
-    Args:
-        feature_dim: length of an annotation vector.
-
-    Call arguments:
-        hidden_state, memory: of the attending state, (rows, hidden_dim), see `equations.sentinel`.
-
-    Returns: (rows, feature_dim).
-    """
+    """Return the vector (rows, feature_dim) that competes with the annotation vectors; see `equations.sentinel`."""
 
     def __init__(self, feature_dim, **kwargs):
         super().__init__(**kwargs)

@@ -336,11 +336,10 @@ def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_
 
     captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
     if web:
-        from keras_sat.deploy.page_export import size_of_page, write_page
+        from keras_sat.deploy.page_export import write_page
 
         folder = write_page(captioner, directory, name=_shown_name(model), runtime=runtime, **options)
-        size = size_of_page(folder)
-        print(f"{visible(folder)}: a page of {size:,} bytes for any static host; `keras-sat app` serves it too")
+        print(f"{visible(folder)}: a page for any static host; `keras-sat app` serves it too")
         return
     folder = captioner.export(directory, ["tf_saved_model", "litert"] if tflite else "tf_saved_model", **options)
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from data_utils.atomic_files import write_whole
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.player import (
-    OPACITY,
     PAGE_ENDINGS,
     as_json,
     confidence_in_words,
+    empty_figure,
     escaped,
     figure_data,
     fill,
@@ -35,8 +35,6 @@ TEMPLATE = Path(__file__).with_name("gallery.html")
 LARGEST_SIDE, QUALITY = 192, 70  # pixels, and of the JPEG: photos are small here
 CONFIDENCE = "confidence"  # of each photo's caption, shown with its scores
 SHOWN = 50  # photos at a time
-EMPTY_FIGURE = dict.fromkeys(("aspect", "photo", "rows", "columns", "buttons", "note", "maps"), "")
-EMPTY_FIGURE |= {"opacity": str(round(100 * OPACITY))}
 
 
 def gallery(
@@ -64,36 +62,32 @@ def gallery(
 
     Returns: the path of the page.
     """
-    results = list(results)
     for name, values in (("images", images), ("names", names), ("references", references)):
         if values is not None and len(values) != len(results):
             raise ValueError(f"Expected one for each of {len(results)} results. Received: {len(values)} {name}")
-    if not results:
-        raise ValueError("Expected at least one CaptionResult. Received: results=[]")
     path = Path(path).expanduser()
     path = path if path.suffix.lower() in PAGE_ENDINGS else path / "index.html"
-    scores = None if references is None else _scores(results, references)
-    are_sure = [getattr(result, "confidence", None) for result in results]
-    if None not in are_sure:
-        scores = {**(scores or {}), CONFIDENCE: are_sure}
+    scores = {} if references is None else _scores(results, references)
+    if all(result.confidence is not None for result in results):
+        scores[CONFIDENCE] = [result.confidence for result in results]
+    titles = {"order": "Own order", **columns(), CONFIDENCE: "Confidence"}
+    sorted_by = ["order", *scores] if scores else []
+    orders = [f'<button class="sat-control" data-sort="{name}">{titles[name]}</button>' for name in sorted_by]
+    images = [result.image for result in results] if images is None else images
+    names = [f"photo {number}" for number in range(1, len(results) + 1)] if names is None else names
     photos = []
-    for number, result in enumerate(results):
-        image = result.image if images is None else images[number]
-        from_photo = getattr(result, "from_photo", None)
-        display = AttentionDisplay(image, result.words, result.attention_weights, from_photo)
+    for number, (result, image, name) in enumerate(zip(results, images, names)):
+        display = AttentionDisplay(image, result.words, result.attention_weights, result.from_photo)
         its_references = [] if references is None else references[number]
-        its_scores = {} if scores is None else {name: values[number] for name, values in scores.items()}
-        name = f"photo {number + 1}" if names is None else names[number]
-        photos.append(_photo(number, name, display, its_references, its_scores))
+        photos.append(_photo(number, name, display, its_references, {key: of[number] for key, of in scores.items()}))
     shared = {"player_style": template_part("style"), "player_script": template_part("script"), "shown": str(SHOWN)}
     values = {
         "policy": policy(fill(template_part("script", TEMPLATE), shared)),
         "title": escaped(title),
         "first_hidden": str(SHOWN + 1),
-        "summary": f"{len(photos):,} photo{'s' * (len(photos) > 1)}. Point at a word, tap or focus it: the photo is "
-        "bright where the model looked.",
-        "orders": _orders(scores),
-        "figure": fill(template_part("figure"), EMPTY_FIGURE),
+        "number": f"{len(photos):,}",
+        "orders": "\n".join(orders),
+        "figure": empty_figure(),
         "photos": "\n".join(photos),
         **shared,
     }
@@ -113,31 +107,14 @@ def _scores(results, references):
 def _photo(number, name, display, references, scores):
     """Return the <article> of one photo."""
     data = figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
-    keys = {"order": number, **scores}
-    attributes = "".join(f' data-{key}="{value:.6f}"' for key, value in keys.items())
-    shown = [
-        confidence_in_words(value) if score == CONFIDENCE else named(score, value) for score, value in scores.items()
-    ]
+    keys = "".join(f' data-{key}="{value:.6f}"' for key, value in {"order": number, **scores}.items())
+    shown = [confidence_in_words(of) if key == CONFIDENCE else named(key, of) for key, of in scores.items()]
     listed = "".join(f"<li>{escaped(reference)}</li>" for reference in references)
-    return "\n".join(
-        [
-            f"<article{attributes}>",
-            f"<h2>{escaped(name)}</h2>",
-            f'<p class="sat-scores">{", ".join(shown)}</p>' if shown else "",
-            f'<p class="sat-waiting">{escaped(" ".join(display.words))}</p>',
-            f'<ul aria-label="What people wrote">{listed}</ul>' if references else "",
-            f'<script type="application/json">{as_json(data)}</script>',
-            "</article>",
-        ]
-    )
-
-
-def _orders(scores):
-    if scores is None:
-        return ""
-    titles = {**columns(), CONFIDENCE: "Confidence"}
-    buttons = {"order": "Own order", **{name: titles[name] for name in scores}}
-    return "\n".join(
-        f'<button type="button" data-sort="{name}" aria-pressed="{str(name == "order").lower()}">{text}</button>'
-        for name, text in buttons.items()
-    )
+    listed = f'<ul aria-label="What people wrote">{listed}</ul>' if references else ""
+    return f"""<article{keys}>
+<h2>{escaped(name)}</h2>
+<p class="sat-scores">{", ".join(shown)}</p>
+<p class="sat-waiting">{escaped(" ".join(display.words))}</p>
+{listed}
+<script type="application/json">{as_json(data)}</script>
+</article>"""

@@ -28,44 +28,31 @@ class Comparison:
         rows: dict from the name of a score to a dict of "first" and "second" (one score for each seed), "difference"
             (second minus first, of the means over seeds) and "interval" (low, high): 95 % of the differences on
             resampled photos and seeds.
-        has_same_phrases: False where attention was measured on different phrases, and is left out.
     """
 
     names: tuple
     num_photos: int
     num_seeds: tuple
     rows: dict
-    has_same_phrases: bool = True
 
     def __str__(self):
-        titles = columns() | GROUNDING.columns
-        width = 9 if self.rows.keys() <= columns().keys() else 17
-        lines = [f"{'':{width}}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
+        lines = [f"{'':17}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
         for name, row in self.rows.items():
             unit, digits = (GROUNDING.unit, GROUNDING.digits) if name in GROUNDING.columns else unit_and_digits(name)
-            sides = (unit * np.array(row[side]) for side in ("first", "second"))
-            sides = (mean_and_deviation(side, digits, digits + 1) for side in sides)
-            low, high = (f"{unit * end:+.{digits + 1}f}" for end in row["interval"])
-            difference = f"{unit * row['difference']:+.{digits + 1}f}"
-            lines.append(
-                f"{titles[name]:{width}}"
-                + "".join(f"{side:>16}" for side in sides)
-                + f"{difference:>12}  {low} to {high}"
-            )
-        first, second = (
-            f"{visible(name)} ({count} seed{'s' if count > 1 else ''})"
-            for name, count in zip(self.names, self.num_seeds)
-        )
-        lines += [f"first: {first}; second: {second}; {self.num_photos} photos"]
-        lines += ["Intervals: bootstrap over photos and seeds."]
+            sides = (mean_and_deviation(unit * np.array(row[side]), digits, digits + 1) for side in ("first", "second"))
+            numbers = (f"{unit * number:+.{digits + 1}f}" for number in (row["difference"], *row["interval"]))
+            title = (columns() | GROUNDING.columns)[name]
+            lines.append("{:17}{:>16}{:>16}{:>12}  {} to {}".format(title, *sides, *numbers))
+        for side, name, num_seeds in zip(("first", "second"), self.names, self.num_seeds):
+            lines.append(f"{side}: {visible(name)}, seeds: {num_seeds}")
+        lines.append(f"{self.num_photos} photos; intervals: bootstrap over photos and seeds")
         if "meteor" in self.rows:
             lines.append("METEOR is the mean over photos here; `evaluate` prints that of the whole corpus.")
         if "mass" in self.rows:
             lines.append("On boxes, peak: attention in people's captions; small: boxes below a quarter of the photo.")
-        elif not self.has_same_phrases:
-            lines.append("Attention on boxes is left out: it was not measured on the same phrases.")
-        for title in (title for name, title in columns().items() if name not in self.rows):
-            lines.append(f"{title} is left out: not all of them have it, or it is not the same one.")
+        left_out = [title for name, title in columns().items() if name not in self.rows]
+        if left_out:
+            lines.append(f"Left out, since not all have the same one: {', '.join(left_out)}")
         return "\n".join(lines)
 
 
@@ -77,11 +64,8 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
     Args:
         first, second: each a ScoreTable, the path of one that `to_json` wrote, a pattern of such paths
             ("runs/soft-*.json"), or a list of these: one for each seed.
-        num_resamples: of the bootstrap.
-        seed: of the bootstrap.
+        num_resamples, seed: of the bootstrap.
     """
-    if num_resamples < 1:
-        raise ValueError(f"Expected at least 1. Received: num_resamples={num_resamples}")
     sides = [_tables(first), _tables(second)]
     _check_same_photos([*sides[0], *sides[1]])
     num_photos = len(sides[0][0].captions)
@@ -90,8 +74,7 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
     counts = np.concatenate([np.ones((1, num_photos)), draws])  # the first row: every photo once
     scored = [[_scores_of_draws(table.photos, counts) for table in tables] for tables in sides]
     rows = {}
-    has_same_phrases = _have_same_phrases([*sides[0], *sides[1]])
-    for name in columns() | (GROUNDING.columns if has_same_phrases else {}):
+    for name in columns() | (GROUNDING.columns if _have_same_phrases([*sides[0], *sides[1]]) else {}):
         kinds = {table.scores.get(f"{name}_kind") for tables in sides for table in tables}
         if any(name not in scores for side in scored for scores in side) or len(kinds) > 1:
             continue  # METEOR, where one of them has none or another one
@@ -103,8 +86,8 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
             "difference": float(differences[0]),
             "interval": tuple(np.percentile(differences[1:], [2.5, 97.5]).tolist()),
         }
-    names = _name(first, "the first"), _name(second, "the second")
-    return Comparison(names, num_photos, tuple(map(len, sides)), rows, has_same_phrases)
+    names = (str(side) if isinstance(side, (str, Path)) else "scores" for side in (first, second))
+    return Comparison(tuple(names), num_photos, tuple(map(len, sides)), rows)
 
 
 def _have_same_phrases(tables):
@@ -134,41 +117,29 @@ def _scores_of_draws(photos, counts):
 
 
 def _tables(source):
-    sources = source if isinstance(source, (list, tuple)) else [source]
     tables = []
-    for item in sources:
+    for item in source if isinstance(source, (list, tuple)) else [source]:
         if isinstance(item, ScoreTable):
             tables.append(item)
             continue
         path = Path(item).expanduser()
-        found = [path] if path.exists() or not glob.has_magic(str(path)) else sorted(glob.glob(str(path)))
-        if not found:
-            raise ValueError(f"No file matches this pattern. Received: {str(item)!r}")
-        tables += [ScoreTable.from_json(name) for name in found]
+        is_pattern = glob.has_magic(str(path)) and not path.exists()
+        tables += [ScoreTable.from_json(name) for name in (sorted(glob.glob(str(path))) if is_pattern else [path])]
     if not tables:
-        raise ValueError("Expected at least one ScoreTable on each side. Received: an empty list")
+        raise ValueError(f"Expected at least one ScoreTable or file on each side. Received: {str(source)!r}")
     return tables
 
 
 def _check_same_photos(tables):
-    """Raise ValueError for scores of different photos."""
-    first = tables[0]
-    for table in tables[1:]:
-        for name in ("data", "split", "split_seed", "tokenisation"):
-            if table.settings.get(name) != first.settings.get(name):
-                raise ValueError(
-                    f"The scores are of different {name}. "
-                    f"Received: {brief(first.settings.get(name))} and {brief(table.settings.get(name))}"
-                )
-        if [entry["image_id"] for entry in table.captions] != [entry["image_id"] for entry in first.captions]:
-            raise ValueError(
-                "The scores are of different photos, or in another order. "
-                f"Received: {len(first.captions)} and {len(table.captions)} captions"
-            )
-
-
-def _name(side, default):
-    return str(side) if isinstance(side, (str, Path)) else default
+    """Raise ValueError for scores of different photos, or of photos in another order."""
+    for name in ("data", "split", "split_seed", "tokenisation", "photos"):
+        values = [
+            [entry["image_id"] for entry in table.captions] if name == "photos" else table.settings.get(name)
+            for table in tables
+        ]
+        for other in values:
+            if other != values[0]:
+                raise ValueError(f"The scores are of different {name}. Received: {brief(values[0])} and {brief(other)}")
 
 
 def mean_and_deviation(values, digits, deviation_digits):

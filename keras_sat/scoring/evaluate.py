@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import warnings
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_utils.atomic_files import read_json
 from data_utils.captions import image_id_of, reject_long_caption, tokenise
-from data_utils.datasets.phrase_boxes import boxes_of
+from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.foreign_text import brief
 from data_utils.images import readable_photos
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper cuts them
-BESIDE = ("paper", "human")
-MOST_ALIKE = 0.01  # of the photos of a split: so many may be in a data set twice, as one of Flickr8k's 7,000 is
+MOST_ALIKE = 0.01  # fraction of a split that may be in a data set twice, as one of Flickr8k's 7,000 photos is
 
 
 # === Scoring a captioner, or captions ===
@@ -86,56 +84,51 @@ def evaluate(
         )
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
-    _check_beside(beside, data, images)
-    noted = {}
-    if split != "train" and not allow_training_photos:
-        _reject_training_photos(captioner, images, split, False, noted)  # by name, before any photo is read
     if isinstance(cache, (str, Path)):
         from data_utils.features.cache import FeatureCache
 
         cache = FeatureCache.open(cache, encoder=captioner.encoder_model)
     if cache is None:
-        images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress, noted=noted)
-    elif any(image.image_id in cache.unreadable for image in images):
+        digests = {}
+        images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress, noted=digests)
+    else:
         unreadable = [image.image_id for image in images if image.image_id in cache.unreadable]
-        found = f"{len(unreadable)} photos that the cache lists as unreadable are left out: {unreadable[0]}"
-        warnings.warn(found, stacklevel=3)
+        if unreadable:
+            found = f"{len(unreadable)} photos that the cache lists as unreadable are left out: {unreadable[0]}"
+            warnings.warn(found, stacklevel=3)
         images = [image for image in images if image.image_id not in cache.unreadable]
-    if cache is not None:
         cache.reject_changed([image.image_id for image in images], [image.image_path for image in images])
-        noted = cache.noted_of([image.image_id for image in every])
-    _reject_training_photos(captioner, images, split, allow_training_photos, noted)
+        digests = cache.noted_of([image.image_id for image in every])
+    way_out = (
+        "Pass the split_seed (--split-seed) of the training, or choose other photos. allow_training_photos=True "
+        f"(--allow-training-photos) scores them anyway. Received: split={split!r}"
+    )
+    is_allowed = allow_training_photos or split == "train"
+    num_seen = check_training_photos(captioner, images, digests, f"in {split!r}", way_out, is_allowed=is_allowed)
     if split != "train":
-        _warn_of_copies(images, [image for image in every if image.split == "train"], split, noted)
-    boxes = None if boxes is None else boxes_of(boxes, images)
+        _warn_of_copies(images, [image for image in every if image.split == "train"], split, digests)
+    boxes = None if boxes is None else read_boxes(boxes, images)
+    rows = _rows_beside(beside, data, images)
     options = {name: getattr(captioner, name, 0) for name in ("length_penalty", "no_repeat_ngram")}
     options |= {name: value for name, value in search.to_dict().items() if value is not None}
     options["num_beams"] = search.beams
-    results = caption_photos(captioner, images, cache, batch_size=batch_size, show_progress=show_progress, **options)
+    reading = {"cache": cache, "batch_size": batch_size, "show_progress": show_progress}
+    results = caption_photos(captioner, images, **reading, **options)
     settings = _settings(data, split, split_seed, captioner.encoder, options)
     if len(getattr(captioner, "captioners", [])) > 1:
         settings["models"] = len(captioner.captioners)
-    learnt = training_photos(captioner, images, noted)
-    table = _score_table(images, [result.caption for result in results], settings, every, beside)
-    table.statistics["training_photos"] = None if learnt is None else len(learnt)
+    table = _score_table(images, [result.caption for result in results], settings, every, rows)
+    table.statistics["training_photos"] = num_seen
     if boxes is not None:
-        reading = {"cache": cache, "batch_size": batch_size, "show_progress": show_progress}
-        table = _with_grounding(table, captioner, images, results, boxes, reading)
+        of_people = ground_phrases(captioner, images, boxes, **reading)
+        grounded = {"grounding": figures_of(of_people)}
+        grounded["grounding_generated"] = figures_of(ground_captions(results, images, boxes))
+        photos = {**table.photos, GROUNDING.contributions: of_people.round(10).tolist()}
+        table = dataclasses.replace(table, photos=photos, **grounded)
     if not keep_results:
         return table
     without_photos = [dataclasses.replace(result, image=None) for result in results]
     return dataclasses.replace(table, images=images, results=without_photos)
-
-
-def _with_grounding(table, captioner, images, results, boxes, reading):
-    """Return a table with the grounding of attention in the boxes of what words name."""
-    of_people = ground_phrases(captioner, images, boxes, **reading)
-    return dataclasses.replace(
-        table,
-        grounding=figures_of(of_people),
-        grounding_generated=figures_of(ground_captions(results, images, boxes)),
-        photos={**table.photos, GROUNDING.contributions: of_people.round(10).tolist()},
-    )
 
 
 def evaluate_captions(
@@ -158,30 +151,22 @@ def evaluate_captions(
     texts = _read_captions(captions)
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
-    _check_beside(beside, data, images)
+    rows = _rows_beside(beside, data, images)
     keys = [_caption_key(image.image_id) for image in images]
-    twice = [key for key, count in Counter(keys).items() if count > 1]
-    if twice:
-        raise ValueError(
-            "Two photos have the same id, except for their ending or leading zeros. "
-            f"Received: image_id={brief(twice[0])}"
-        )
     missing = [image.image_id for image, key in zip(images, keys) if key not in texts]
-    of_split = {_caption_key(image.image_id) for image in every if image.split == split}
-    foreign = sorted(texts.keys() - of_split)
+    foreign = sorted(texts.keys() - {_caption_key(image.image_id) for image in every if image.split == split})
     if missing or foreign:
-        parts = [f"no caption for {len(missing)} of its {len(keys)} photos (first: {missing[0]!r})"] if missing else []
-        parts += [f"{len(foreign)} captions of other photos (first: {brief(foreign[0])})"] if foreign else []
         raise ValueError(
             f"{_source_of(captions)}: Expected one caption for each photo of the split {split!r}. "
-            f"Received: {' and '.join(parts)}"
+            f"Received: no caption for {len(missing)} of its {len(keys)} photos, {len(foreign)} captions of others "
+            f"(the first: {brief([*missing, *foreign][0])})"
         )
     settings = _settings(data, split, split_seed)
-    return _score_table(images, [texts[key] for key in keys], settings, every, beside)
+    return _score_table(images, [texts[key] for key in keys], settings, every, rows)
 
 
 def _settings(data, split, split_seed, encoder=None, search=None):
-    """Return the settings of a table: of the search, a dict, also what is not the default."""
+    """Return the settings of a table, with those options of the search, a dict, that are not the defaults."""
     search, defaults = search or {}, BeamSearchOptions.defaults()
     num_beams = search.get("num_beams")
     length_penalty = None if num_beams == 1 else search.get("length_penalty")  # greedy search has none
@@ -193,7 +178,7 @@ def _settings(data, split, split_seed, encoder=None, search=None):
     return settings if split_seed is None else {**settings, "split_seed": split_seed}
 
 
-def _score_table(images, captions, settings, every_image, beside):
+def _score_table(images, captions, settings, every_image, rows):
     references = [[tokenise(caption) for caption in image.captions[:NUM_REFERENCES]] for image in images]
     candidates = [tokenise(caption) for caption in captions]
     scores, photos = _scores(references, candidates)
@@ -211,7 +196,7 @@ def _score_table(images, captions, settings, every_image, beside):
         captions=[{"image_id": image.image_id, "caption": text} for image, text in zip(images, captions)],
         statistics=statistics,
         photos=photos,
-        beside=_rows_beside(beside, settings["data"], references),
+        beside=rows,
     )
 
 
@@ -228,83 +213,57 @@ def _scores(references, candidates):
 # === Photos of the training ===
 
 
-def training_photos(captioner, images, noted=None):
-    """Return the ids of the photos that a captioner was trained on; None where that is not known.
+def check_training_photos(captioner, images, digests, called, way_out, *, is_allowed=False):
+    """Reject photos that a captioner was trained on, or warn of them; return their number, None where it is unknown.
+
+    If all have other names, and are at most MOST_ALIKE of the photos, there is only a warning.
 
     Args:
-        captioner: Captioner or Ensemble.
-        images: list of CaptionedImage.
-        noted: dict from ids to what is noted of photos, see `data_utils.photo_digests`, to recognise photos under other
-            names too.
+        captioner, images: see `evaluate`.
+        digests: dict from ids to elements of `data_utils.photo_digests.PHOTO`, to recognise photos under other names.
+        called: the photos in words, such as "in 'test'".
+        way_out: the end of the error.
+        is_allowed: only warn.
     """
-    record = getattr(captioner, "training_photos", None)
-    return None if record is None else seen_in_training([image.image_id for image in images], record, noted)
+    record, ids = getattr(captioner, "training_photos", None), [image.image_id for image in images]
+    if record is None:
+        return None
+    seen = seen_in_training(ids, record, digests)
+    if seen:
+        found = (
+            f"The captioner was trained on {len(seen)} of the {len(images)} photos {called}, or on copies of them "
+            f"({seen[0]!r}, for example): they do not show how good it is on other photos."
+        )
+        is_mistake = len(seen) <= MOST_ALIKE * len(images) and not seen_in_training(ids, record)
+        if not is_allowed and not is_mistake:
+            raise ValueError(f"{found} {way_out}")
+        warnings.warn(found, stacklevel=3)
+    return len(seen)
 
 
-def are_too_many(captioner, learnt, images):
-    """Return whether more photos were seen in training than a data set may have twice by mistake.
-
-    Args:
-        captioner, images: see `training_photos`.
-        learnt: what that returned.
-    """
-    return bool(learnt) and (len(learnt) > MOST_ALIKE * len(images) or bool(training_photos(captioner, images)))
-
-
-def _reject_training_photos(captioner, images, split, allowed, noted):
-    """Warn of photos that a captioner was trained on, or reject them, where their split is not that of training."""
-    learnt = training_photos(captioner, images, noted)
-    if not learnt:
-        return
-    by_name = {*training_photos(captioner, images)}
-    renamed = [image_id for image_id in learnt if image_id not in by_name]
-    if by_name:
-        found = f"The captioner was trained on {len(learnt)} of the {len(images)} photos in {split!r}"
-    else:
-        found = f"{len(learnt)} of the {len(images)} photos in {split!r} look like photos of the captioner's training"
-    found += f" ({renamed[0]!r}, for example, under another name)" if renamed else f" ({learnt[0]!r}, for example)"
-    if split == "train" or allowed or not are_too_many(captioner, learnt, images):
-        warnings.warn(f"{found}: the scores do not show how good it is on other photos.", stacklevel=3)
-        return
-    raise ValueError(
-        f"{found}: the scores would not show how good it is on other photos. Pass the split_seed (--split-seed) of the "
-        "training, or choose other photos. allow_training_photos=True (--allow-training-photos) scores them anyway. "
-        f"Received: split={split!r}"
-    )
-
-
-def _warn_of_copies(images, train, split, noted):
-    """Warn of photos of a split that are training photos too; of these, files of the same size are read."""
-    sizes = {int(noted[image.image_id]["size"]) for image in images if image.image_id in noted} - {0}
-    others = [image for image in train if image.image_id not in noted and size_of(image.image_path) in sizes]
-    noted = noted | {image.image_id: photo_of(image.image_path) for image in others}
+def _warn_of_copies(images, train, split, digests):
+    """Warn of photos of a split that are training photos too; training photos with the size of one are read."""
+    sizes = {int(digests[image.image_id]["size"]) for image in images if image.image_id in digests} - {0}
+    others = [image for image in train if image.image_id not in digests and size_of(image.image_path) in sizes]
+    digests = digests | {image.image_id: photo_of(image.image_path) for image in others}
     therefore = "a captioner that was trained on this data knows them"
-    warn_of_copies(train, images, noted, f"in {split!r} are in 'train'", therefore, stacklevel=3)
+    warn_of_copies(train, images, digests, f"in {split!r} are in 'train'", therefore, stacklevel=3)
 
 
 # === Rows beside ===
 
 
-def _check_beside(beside, data, images):
-    names = list(beside) if isinstance(beside, (list, tuple, set)) else [None]
-    if not set(names) <= set(BESIDE):
-        raise ValueError(f"Expected a list of: {', '.join(BESIDE)}. Received: beside={beside!r}")
-    if "paper" in names and _name(data) not in PUBLISHED:
+def _rows_beside(beside, data, images):
+    """Return the rows of the paper and of a person, where they are asked for: a dict from labels to scores."""
+    possible = ("human", "paper") if _name(data) in PUBLISHED else ("human",)
+    if not set(beside) <= set(possible):
         raise ValueError(
-            f"The paper has scores for {', '.join(PUBLISHED)} only. "
+            f"Expected a list of: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}. "
             f"Received: beside={beside!r} with data={_name(data)!r}"
         )
-    single = sum(len(image.captions) < 2 for image in images)
-    if "human" in names and single:
-        raise ValueError(
-            f"A person's caption is scored against those of others, but {single} photos have one only. "
-            f"Received: beside={beside!r}"
-        )
-
-
-def _rows_beside(beside, data_name, references):
-    rows = dict(PUBLISHED[data_name]) if "paper" in beside else {}
+    rows = dict(PUBLISHED[data]) if "paper" in beside else {}
     if "human" in beside:
+        references = [[tokenise(caption) for caption in image.captions[:NUM_REFERENCES]] for image in images]
         human, _ = _scores([captions[1:] for captions in references], [captions[0] for captions in references])
         rows[PERSON] = {name: value for name, value in human.items() if not name.endswith("_no_penalty")}
     return rows
@@ -323,18 +282,17 @@ def _read_captions(captions):
     if isinstance(captions, (str, Path)):
         captions = read_json(Path(captions).expanduser(), "a list of objects with image_id and caption")
         captions = captions.get("captions") if isinstance(captions, dict) else captions
-    expected = "Expected a list of objects with image_id and caption"
     if not isinstance(captions, (list, tuple)):
-        received = "an object without captions" if captions is None else type(captions).__name__
-        raise ValueError(f"{source}: {expected}. Received: {received}")
+        captions = [captions]
     texts = {}
     for number, entry in enumerate(captions):
         image_id, text = (entry.get(name) for name in ("image_id", "caption")) if isinstance(entry, dict) else (0, 0)
-        if not isinstance(text, str) or type(image_id) not in (str, int):
-            raise ValueError(f"{source}: {expected}. Received: entry {number} = {str(entry)[:80]}")
         key = _caption_key(image_id)
-        if key in texts:
-            raise ValueError(f"{source}: there are two captions of one photo. Received: image_id={brief(image_id)}")
+        if not isinstance(text, str) or type(image_id) not in (str, int) or key in texts:
+            raise ValueError(
+                f"{source}: Expected a list of objects with image_id and caption, one for each photo. "
+                f"Received: entry {number} = {str(entry)[:80]}"
+            )
         reject_long_caption(text, image_id, source)
         texts[key] = text
     return texts
@@ -354,16 +312,7 @@ def _caption_key(image_id):
 
 
 def caption_photos(captioner, captioned_images, cache=None, *, batch_size=64, show_progress=False, **search_options):
-    """Return the CaptionResult of each photo, from the features in a cache where there is one.
-
-    Args:
-        captioner: Captioner.
-        captioned_images: list of CaptionedImage.
-        cache: FeatureCache; None encodes the photos.
-        batch_size: photos at a time.
-        show_progress: show progress on standard error.
-        **search_options: see `Captioner.caption_features`.
-    """
+    """Return the CaptionResult of each CaptionedImage of a list; the options are those of `Captioner.caption_each`."""
     results = []
     options = {"cache": cache, "batch_size": batch_size, **search_options}
     with Progress(len(captioned_images), label="captions", unit="photos", show=show_progress) as progress:

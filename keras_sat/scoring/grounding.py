@@ -6,17 +6,17 @@ with its maximum in the middle, where most photos have their subject.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_sat.options import count
-
 if TYPE_CHECKING:
     from keras_sat.search.result import CaptionResult
 
 CENTRE_WIDTH = 0.25  # standard deviation of the map in the middle, as a fraction of the photo's sides
+FIGURES = ("mass", "pointing", "uniform_mass", "uniform_pointing", "centre_mass", "centre_pointing")
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,10 @@ class Grounding:
 
     Attributes:
         mass: the fraction of the attention on the objects' cells.
-        uniform_mass: the same of a uniform map.
         pointing: the fraction of words whose attention has its maximum in one of the objects' cells; see `meets`.
+        uniform_mass, uniform_pointing: the same of a uniform map.
+        centre_mass, centre_pointing: the same of a map with its maximum in the middle.
         num_words: how many words were measured.
-        uniform_pointing, centre_mass, centre_pointing: the same of a uniform map, and of one with its maximum in the
-            middle.
         enlarge: how many cells around an object were counted as part of it.
         word_classes: dict from a word class to its own Grounding.
     """
@@ -46,21 +45,13 @@ class Grounding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as a dict for JSON: None where there was no word to measure."""
-        return {name: _plain(value) for name, value in vars(self).items()}
+        figures = {name: None if value != value else value for name, value in vars(self).items()}  # NaN
+        return figures | {"word_classes": {name: row.to_dict() for name, row in self.word_classes.items()}}
 
     def __str__(self):
         rows = self.word_classes if len(self.word_classes) == 1 else {**self.word_classes, "all of these": self}
-        columns = ("mass", "uniform_mass", "centre_mass", "pointing", "uniform_pointing", "centre_pointing")
-        lines = [
-            f"{'':13}{'words':>7}{'attention on it':>21}{'peak on it':>27}",
-            f"{'':20}" + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 2,
-        ]
-        for name, row in rows.items():
-            cells = "".join(f"{_percent(getattr(row, column)):>9}" for column in columns)
-            lines.append(f"{name:13}{row.num_words:>7}{cells}")
-        around = f", {self.enlarge} cell{'s' * (self.enlarge > 1)} around them included" if self.enlarge else ""
-        lines.append(f"Percent, on the boxes of what the word names{around}.")
-        return "\n".join([*lines, "uniform: a map that is the same everywhere; middle: a map with its maximum there."])
+        table = table_of([(name, row.num_words, vars(row)) for name, row in rows.items()], "words")
+        return f"{table}\nOn the boxes of what the words name, with cells around them: {self.enlarge}."
 
 
 def ground(
@@ -81,27 +72,15 @@ def ground(
 
     Returns: Grounding.
     """
-    count(0).check("enlarge", enlarge)
-    results, places = list(results), list(places)
-    if len(results) != len(places):
-        raise ValueError(
-            f"Expected places for each result. Received: {len(results)} results, places of {len(places)} photos"
-        )
     figures = {}
-    for result, its_places in zip(results, places):
+    for result, its_places in zip(results, places, strict=True):
         its_places = its_places.places(result.caption) if hasattr(its_places, "places") else its_places
         for place in its_places:
             if word_classes is not None and place.word_class not in word_classes:
                 continue
-            if not 0 <= place.position < len(result.attention_weights):
-                raise ValueError(
-                    f"A place names a word that the caption does not have. Received: position={place.position} "
-                    f"of {place.word!r} in {result.caption!r}"
-                )
             attention_map = np.asarray(result.attention_weights[place.position], dtype=float)
             cells = place.cells(attention_map.shape, enlarge=enlarge).astype(float)
-            maps = (attention_map, np.full(cells.shape, 1 / cells.size), centred_map(cells.shape))
-            figures.setdefault(place.word_class, []).append([figure for one in maps for figure in meets(one, cells)])
+            figures.setdefault(place.word_class, []).append(figures_of_map(attention_map, cells))
     by_class = {name: _averaged(figures[name], enlarge) for name in sorted(figures)}
     return _averaged([row for rows in figures.values() for row in rows], enlarge, by_class)
 
@@ -109,16 +88,25 @@ def ground(
 def ground_scenes(images, results, **options):
     """Return the Grounding of captions of the data set "scenes", whose scenes are drawn again for their boxes.
 
-    Args:
-        images: list of CaptionedImage of that data set, as it is drawn by default.
-        results: list of CaptionResult, one for each.
-        **options: see `ground`.
+    `images` is a list of CaptionedImage of that data set, as it is drawn by default; for the others see `ground`.
     """
     from data_utils.scenes import draw_scenes
 
     last = max(int(image.image_id.rpartition("-")[2]) for image in images)
     scenes = {scene.image_id: scene for scene in draw_scenes(last + 1)}
     return ground(results, [scenes[image.image_id] for image in images], **options)
+
+
+def figures_of_map(attention_map, covered):
+    """Return FIGURES of a map, with the fraction of each cell that is covered, both (rows, columns)."""
+    return *meets(attention_map, covered), *_baselines(covered.tobytes(), covered.shape)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _baselines(covered, shape):
+    """Return (mass, pointing) of the uniform map, and of the one with its maximum in the middle."""
+    covered = np.frombuffer(covered).reshape(shape)
+    return *meets(np.full(shape, 1 / covered.size), covered), *meets(centred_map(shape), covered)
 
 
 def centred_map(grid_shape):
@@ -137,18 +125,20 @@ def meets(attention_map, covered):
     return (attention_map * covered).sum(), (covered[peaks] >= 0.5).mean() if peaks.any() else np.nan
 
 
+def table_of(rows, counted):
+    """Return a table as text, in percent, from a list of (title, number of what is counted, dict of FIGURES)."""
+    lines = [
+        f"{'percent':24}{counted:>8}{'attention on the boxes':>27}{'peak on the boxes':>27}",
+        " " * 32 + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 2,
+    ]
+    for title, number, figures in rows:
+        ordered = [figures[f"{kind}{name}"] for name in ("mass", "pointing") for kind in ("", "uniform_", "centre_")]
+        cells = "".join(f"{'-' if value is None or np.isnan(value) else f'{100 * value:.1f}':>9}" for value in ordered)
+        lines.append(f"{title:24}{number:>8}{cells}")
+    return "\n".join(lines)
+
+
 def _averaged(rows, enlarge, word_classes=None):
-    means = np.mean(rows, axis=0) if rows else np.full(6, np.nan)
-    names = ("mass", "pointing", "uniform_mass", "uniform_pointing", "centre_mass", "centre_pointing")
-    figures = dict(zip(names, means.tolist()))
+    means = np.mean(rows, axis=0) if rows else np.full(len(FIGURES), np.nan)
+    figures = dict(zip(FIGURES, means.tolist()))
     return Grounding(**figures, num_words=len(rows), enlarge=enlarge, word_classes=word_classes or {})
-
-
-def _plain(value):
-    if isinstance(value, dict):
-        return {name: row.to_dict() for name, row in value.items()}
-    return None if np.isnan(value) else value
-
-
-def _percent(value):
-    return "-" if np.isnan(value) else f"{100 * value:.1f}"

@@ -26,12 +26,9 @@ NLTK_WEIGHTS = {"alpha": 0.85, "beta": 0.2, "gamma": 0.6}  # those of METEOR 1.5
 
 
 class Meteor(NamedTuple):
-    """METEOR of captions.
+    """METEOR of captions: METEOR_JAVA, METEOR_NLTK or NO_METEOR, and the scores of the corpus and of photos (photos,).
 
-    Attributes:
-        kind: METEOR_JAVA, METEOR_NLTK or NO_METEOR.
-        corpus: the score of all captions together; None where it cannot be computed.
-        of_photos: of each photo, (photos,); None where they cannot be computed.
+    Without METEOR both are None. METEOR 1.5 of a corpus is not the mean over its photos.
     """
 
     kind: str
@@ -40,23 +37,19 @@ class Meteor(NamedTuple):
 
 
 def score_meteor(references, candidates):
-    """Return the Meteor of captions, by the best program that is installed.
-
-    Args:
-        references: list of lists of captions, each a list of words.
-        candidates: list of captions, each a list of words.
-    """
+    """Return the Meteor of captions as lists of words, by the best program that is installed."""
     jar, java = meteor_jar(), shutil.which("java")
     if jar and java:
         try:
             return meteor_of_java(references, candidates, jar, java)
         except (OSError, ValueError) as error:
             warnings.warn(f"METEOR 1.5 failed, nltk's is used instead: {error}", stacklevel=2)
-    if has_wordnet():
-        try:
-            return meteor_of_nltk(references, candidates)
-        except (LookupError, OSError, ValueError, zipfile.BadZipFile) as error:
-            warnings.warn(f"nltk cannot read its WordNet, there is no METEOR: {error}", stacklevel=2)
+    try:
+        return meteor_of_nltk(references, candidates)
+    except LookupError:  # it has no WordNet
+        pass
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        warnings.warn(f"nltk cannot read its WordNet, there is no METEOR: {error}", stacklevel=2)
     return Meteor(NO_METEOR, None, None)
 
 
@@ -74,41 +67,34 @@ def meteor_jar():
 def meteor_of_java(references, candidates, jar, java="java"):
     """Return the Meteor that the Java program computes, which needs about 1 GB of memory.
 
-    It answers each caption with its statistics, and all statistics with a score for each and one for the corpus, which
-    is not their mean.
+    It answers each caption with its statistics, and all statistics with a score for each and one for the corpus.
     """
     command = [java, "-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-jar", str(jar)]
     command += ["-", "-", "-stdio", "-l", "en", "-norm"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
     with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(command, stderr=errors, **pipes) as process:
 
-        def ask(line):
-            process.stdin.write(line + "\n")
-            process.stdin.flush()
-            return answer()
-
-        def answer():
-            line = process.stdout.readline().strip()
-            if not line:
+        def answer(line=None):
+            if line is not None:
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+            said = process.stdout.readline().strip()
+            if not said:
                 process.kill()
                 process.wait()
                 errors.seek(0)
-                said = errors.read().strip().splitlines() or ["it ended without a message"]
-                raise ValueError(f"{Path(java).name}: {said[-1]}")
-            return line
+                raise ValueError(f"{Path(java).name}: {errors.read().strip()}")
+            return said
 
         try:
             statistics = []
             for photo_references, candidate in zip(references, candidates):
                 captions = [_line(caption) for caption in (*photo_references, candidate)]
-                statistics.append(ask(" ||| ".join(["SCORE", *captions])))
-            values = [float(ask(" ||| ".join(["EVAL", *statistics])))]
+                statistics.append(answer(" ||| ".join(["SCORE", *captions])))
+            values = [float(answer(" ||| ".join(["EVAL", *statistics])))]
             values += [float(answer()) for _ in candidates]
-        except BaseException:
+        finally:
             process.kill()
-            raise
-        process.stdin.close()
-        process.kill()
     return Meteor(METEOR_JAVA, values[-1], np.array(values[:-1]))
 
 
@@ -117,19 +103,6 @@ def _line(words):
 
 
 # === nltk's METEOR ===
-
-
-def has_wordnet():
-    """Return whether nltk finds WordNet's data."""
-    import nltk
-
-    for path in ("corpora/wordnet", "corpora/wordnet.zip"):
-        try:
-            nltk.data.find(path)
-            return True
-        except LookupError:
-            pass
-    return False
 
 
 def meteor_of_nltk(references, candidates):

@@ -7,51 +7,41 @@ cell with the greatest weight. Two baselines never saw the photo: a uniform map,
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from data_utils.captions import tokenise
-from data_utils.datasets.phrase_boxes import covered_share
+from data_utils.datasets.phrase_boxes import covered_fraction
 from data_utils.progress import Progress
-from keras_sat.scoring.grounding import centred_map, meets
+from keras_sat.scoring.grounding import FIGURES, figures_of_map, table_of
 from keras_sat.scoring.scores import Score
 
 SMALL = 0.25  # of the photo: boxes that cover less are counted separately too
-FIGURES = ("mass", "pointing", "uniform_mass", "uniform_pointing", "centre_mass", "centre_pointing")
 
 
 def figures_of(of_photos) -> dict[str, Any]:
     """Return {"num_phrases": .., "mass": .., .., "small": {the same}}; None where there is no phrase.
 
-    Args:
-        of_photos: what each photo contributes, (photos, 2, 7): for all phrases and for those with small boxes, their
-            number and the sums of FIGURES.
+    `of_photos` is (photos, 2, 7): for all phrases and for those with small boxes, their number and sums of FIGURES.
     """
     every, small = (_means(sums) for sums in of_photos.sum(axis=0))
     return {**every, "small": small}
 
 
 def as_table(rows):
-    """Return a table as text, from a dict from a title to what `figures_of` returns."""
-    lines = [
-        f"{'percent':24}{'phrases':>8}{'attention on the boxes':>26}{'peak on the boxes':>27}",
-        " " * 32 + f"{'here':>8}{'uniform':>9}{'middle':>9}" + f"{'here':>9}{'uniform':>9}{'middle':>9}",
-    ]
+    """Return a table as text, from a dict from a title to the figures that `figures_of` returns."""
+    lines = []
     for title, figures in rows.items():
         for name, row in ((title, figures), (f"  boxes below {100 * SMALL:.0f} %", figures["small"])):
-            ordered = [row[f"{kind}{what}"] for what in ("mass", "pointing") for kind in ("", "uniform_", "centre_")]
-            cells = "".join(f"{'-' if value is None else f'{100 * value:.1f}':>9}" for value in ordered)
-            lines.append(f"{name:24}{row['num_phrases']:>7}{cells}")
-    return "\n".join(lines)
+            lines.append((name, row["num_phrases"], row))
+    return table_of(lines, "phrases")
 
 
 def _means(sums):
-    count, *totals = sums.tolist()
-    return {"num_phrases": round(count)} | {
-        name: total / count if count else None for name, total in zip(FIGURES, totals)
-    }
+    number, *totals = sums.tolist()
+    means = {name: total / number if number else None for name, total in zip(FIGURES, totals)}
+    return {"num_phrases": round(number), **means}
 
 
 # === Captions that people wrote, and its own ===
@@ -60,13 +50,7 @@ def _means(sums):
 def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False) -> np.ndarray:
     """Return what each photo contributes to `figures_of` captions that people wrote, which the captioner reads.
 
-    Args:
-        captioner: Captioner or Ensemble.
-        images: list of CaptionedImage.
-        boxes: Boxes; photos of unknown aspect ratio are not measured.
-        cache: FeatureCache of the photos, or None.
-        batch_size: captions read together.
-        show_progress: show progress on standard error.
+    Photos of unknown aspect ratio are not measured. For the arguments see `evaluate`; `boxes` is a Boxes.
     """
     of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
     read = []  # (number of the photo, its phrases in one of its captions)
@@ -92,10 +76,6 @@ def ground_captions(results, images, boxes) -> np.ndarray:
 
     A word counts if it is the last content word of a phrase that people wrote of the photo. It is compared with the
     boxes of all phrases that end with it.
-
-    Args:
-        results: list of CaptionResult, one for each image.
-        images, boxes: see `ground_phrases`.
     """
     of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
     for sums, result, image in zip(of_photos, results, images):
@@ -111,7 +91,6 @@ def ground_captions(results, images, boxes) -> np.ndarray:
 
 
 def _measured(boxes, image):
-    """Return the phrases of a photo on which attention is measured."""
     return [] if image.image_id in boxes.unsure else boxes.phrases.get(image.image_id, [])
 
 
@@ -122,18 +101,9 @@ def _last_content_word(words, phrase):
 
 def _add(sums, attention_map, boxes):
     """Add the figures of a map to the sums (2, 7) of its photo."""
-    covered = covered_share(boxes, attention_map.shape)
-    figures = [1.0, *meets(np.asarray(attention_map, float), covered), *_met_unseen(covered.tobytes(), covered.shape)]
-    sums[0] += figures
-    if covered.mean() < SMALL:
-        sums[1] += figures
-
-
-@functools.lru_cache(maxsize=10_000)
-def _met_unseen(covered, shape):
-    """Return (mass, pointing) of the uniform map, and of the one with its maximum in the middle."""
-    covered = np.frombuffer(covered).reshape(shape)
-    return *meets(np.full(shape, 1 / covered.size), covered), *meets(centred_map(shape), covered)
+    covered = covered_fraction(boxes, attention_map.shape)
+    figures = [1.0, *figures_of_map(np.asarray(attention_map, float), covered)]
+    sums[: 2 if covered.mean() < SMALL else 1] += figures
 
 
 # === Compared ===

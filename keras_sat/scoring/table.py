@@ -17,8 +17,7 @@ import numpy as np
 from data_utils.atomic_files import read_json, write_json, write_whole
 from data_utils.datasets.tables import cell_of
 from data_utils.foreign_text import visible
-from keras_sat.scoring.phrases import GROUNDING
-from keras_sat.scoring.phrases import as_table as grounding_table
+from keras_sat.scoring.phrases import GROUNDING, as_table
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES, columns, shown
 
@@ -70,11 +69,14 @@ class ScoreTable:
             lines.append("A person's caption has one reference less.")
         kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
         lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
-        known = [f"{name} {visible(value)}" for name, value in self.settings.items() if value is not None]
-        lines += [self._counts(), ", ".join(known)]
+        counts = (
+            f"{name} {round(value, 4)}" for name, value in self.statistics.items() if isinstance(value, (int, float))
+        )
+        settings = (f"{name} {visible(value)}" for name, value in self.settings.items() if value is not None)
+        lines += [", ".join(counts), ", ".join(settings)]
         if self.grounding is not None:
             grounded = {"captions of people": self.grounding, "these captions": self.grounding_generated}
-            lines += ["", grounding_table(grounded)]
+            lines += ["", as_table(grounded)]
         return "\n".join(lines)
 
     def _rows(self, beside):
@@ -110,15 +112,6 @@ class ScoreTable:
         ax.set_ylabel("hundredths")
         ax.legend(fontsize="small")
         return ax
-
-    def _counts(self):
-        counts = self.statistics
-        empty = f" ({counts['empty_captions']} with an empty caption)" if counts["empty_captions"] else ""
-        text = f"{counts['photos']} photos{empty}, {counts['distinct_captions']} different captions"
-        text += f", {counts['vocabulary_used']} words used"
-        text += f", {learnt} training photos" if (learnt := counts.get("training_photos")) else ""
-        seen = counts["seen_in_training"]
-        return text if seen is None else f"{text}, {100 * seen:.1f} % of the captions are in the data's train split"
 
     def to_json(self, path: str | os.PathLike) -> None:
         """Write scores, settings, statistics, captions, and what each photo contributes, as JSON; not `beside`."""

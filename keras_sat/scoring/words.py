@@ -16,11 +16,9 @@ def as_words(references, candidates):
             "Expected as many lists of references as candidates, and at least one. "
             f"Received: {len(references)} lists of references, {len(candidates)} candidates"
         )
-    for number, photo_references in enumerate(references):
+    for photo_references in references:
         if isinstance(photo_references, str) or not len(photo_references):
-            raise ValueError(
-                f"Expected a list of captions for each photo. Received: references[{number}]={brief(photo_references)}"
-            )
+            raise ValueError(f"Expected a list of captions for each photo. Received: {brief(photo_references)}")
     return [[words_of(caption) for caption in captions] for captions in references], [*map(words_of, candidates)]
 
 

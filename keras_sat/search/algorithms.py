@@ -1,17 +1,16 @@
 """Search: from a step function to captions, for a whole batch at once.
 
-A search knows nothing of images or layers. It sees `step(input_ids, state)`, which returns something with `logits`
-(rows, vocabulary), `state` (a nest of tensors (rows, ...)), `attention_weights` (rows, regions) and `extras` (a dict
-from names to (rows, dim)), as `CaptionDecoder.step` does. It stops as soon as every caption has ended, and can be
-compiled.
+A search calls `step(input_ids, state)`, which returns `logits` (rows, vocabulary), `state` (a nest of tensors (rows,
+...)), `attention_weights` (rows, regions) and `extras` (a dict from names to (rows, dim)), as `CaptionDecoder.step`
+does. A search stops as soon as every caption has ended, and can be compiled.
 
 All take these keyword arguments:
 
     num_regions         length of the attention weights
-    extra_dims          dict from the names of the extras that are kept to dim; {} keeps none
-    max_length          most tokens of a caption, `<end>` included; one that is longer stays unfinished
+    extra_dims          dict from the names of the extras to keep to their dim
+    max_length          maximum number of tokens, `<end>` included
     start_token_id, end_token_id, pad_token_id
-    forbidden_token_ids tokens that are never chosen; `<pad>` and `<start>` never are
+    forbidden_token_ids tokens that are never chosen, besides `<pad>` and `<start>`
 """
 
 from collections.abc import Callable
@@ -20,45 +19,24 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_sat.options import SearchOptions
-
 
 class SearchResult(NamedTuple):
-    """What a search found, best first (samples: as they were drawn); while it searches, a row for each caption.
+    """The captions of a search, best first (samples: as drawn). During a search, a row for each caption."""
 
-    Attributes:
-        token_ids: (photos, results, max_length), `<pad>` after `<end>`.
-        log_probs: log p of each caption under the model, (photos, results); -inf where there is no such result,
-            because fewer captions than that are possible.
-        lengths: number of tokens, `<end>` included, (photos, results).
-        is_finished: whether the caption ended within max_length, (photos, results).
-        attention_weights: (photos, results, max_length, regions), 0 after the end.
-        extras: dict from names to (photos, results, max_length, dim), 0 after the end.
-        word_probs: p of each token given those before it, `<end>` included, (photos, results, max_length), 0 after it.
-    """
-
-    token_ids: Any
-    log_probs: Any
-    lengths: Any
-    is_finished: Any
-    attention_weights: Any
-    extras: dict[str, Any]
-    word_probs: Any
+    token_ids: Any  # (photos, results, max_length), `<pad>` after `<end>`
+    log_probs: Any  # log p of each caption under the model, (photos, results); -inf if fewer captions are possible
+    lengths: Any  # number of tokens, `<end>` included, (photos, results)
+    is_finished: Any  # whether the caption ended within max_length, (photos, results)
+    attention_weights: Any  # (photos, results, max_length, regions), 0 after the end
+    extras: dict[str, Any]  # from names to (photos, results, max_length, dim), 0 after the end
+    word_probs: Any  # p of each token given those before it, (photos, results, max_length), 0 after `<end>`
 
 
 # === The searches ===
 
 
 def run_search(step, state, vocabulary, num_regions, word_noise=None, *, max_length, allow_unknown=False, **options):
-    """Return the SearchResult of the search that the options mean: by beams, drawn words, or greedy.
-
-    Args:
-        step, state: see `keras_sat.search.algorithms`.
-        vocabulary: Vocabulary.
-        num_regions, word_noise, max_length: see `keras_sat.search.algorithms`.
-        allow_unknown: allow `<unk>`.
-        **options: of beam_search or of sample_search; none for greedy search.
-    """
+    """Return the SearchResult of the search with these options: beam_search, sample_search or greedy_search."""
     shared = {"num_regions": num_regions, "max_length": max_length, **special_tokens(vocabulary, allow_unknown)}
     if "num_beams" in options:
         return beam_search(step, state, **options, **shared)
@@ -68,7 +46,7 @@ def run_search(step, state, vocabulary, num_regions, word_noise=None, *, max_len
 
 
 def special_tokens(vocabulary, allow_unknown=False):
-    """Return what a search must know of a vocabulary."""
+    """Return the arguments of a search that depend on the vocabulary, a dict."""
     return {
         "start_token_id": vocabulary.start_token_id,
         "end_token_id": vocabulary.end_token_id,
@@ -78,12 +56,7 @@ def special_tokens(vocabulary, allow_unknown=False):
 
 
 def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = 0, **options) -> SearchResult:
-    """Take the most probable word at each step. Returns SearchResult with one result for each row of `state`.
-
-    Args:
-        step, state: see above.
-        no_repeat_ngram: see beam_search.
-    """
+    """Take the most probable word at each step; see beam_search. Return the SearchResult, one result for each row."""
 
     def choose(logits, t, said):
         best, token_ids = ops.top_k(logits, min(1 + _most_blocked(said, no_repeat_ngram), logits.shape[-1]))
@@ -96,13 +69,8 @@ def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = 0, **opt
     return _choose_word_by_word(step, state, choose, 1, **options)
 
 
-def follow(step: Callable, state: Any, token_ids: Any, **options) -> SearchResult:
-    """Take the words that are given. Returns SearchResult with one result for each row of `state`.
-
-    Args:
-        step, state: see above.
-        token_ids: (rows, max_length), `<pad>` after `<end>`.
-    """
+def forced_search(step: Callable, state: Any, token_ids: Any, **options) -> SearchResult:
+    """Take the given words, (rows, max_length) with `<pad>` after `<end>`. Return the SearchResult."""
     given = ops.cast(token_ids, "int32")
     return _choose_word_by_word(step, state, lambda logits, t, said: ops.take(given, t, axis=1), 1, **options)
 
@@ -118,22 +86,21 @@ def sample_search(
     top_p: float | None = None,
     **options,
 ) -> SearchResult:
-    """Draw each word from the model's distribution. Returns SearchResult with `num_samples` results for each photo.
+    """Draw each word from the model's distribution. Return the SearchResult with `num_samples` results for each photo.
 
     Args:
-        step, state: see above; state has num_samples rows for each photo, side by side.
-        noise: numbers drawn uniformly from 0..1, (rows, max_length): all chance lies in them.
-        temperature: below 1 the probable words become more so, above 1 less.
+        step, state: see above; state has num_samples adjacent rows for each photo.
+        noise: uniform noise in 0..1, (rows, max_length).
+        temperature: below 1 probable words become more so, above 1 less.
         top_k: draw from the k most probable words only.
         top_p: draw from the fewest words that together have this probability.
     """
-    SearchOptions(temperature=temperature, top_k=top_k, top_p=top_p)  # rejects what may not be
 
     def draw(logits, t, said):
         probabilities = ops.softmax(_most_probable(logits / temperature, top_k, top_p), axis=-1)
         cumulated = ops.cumsum(probabilities, axis=-1)
         threshold = ops.take(noise, ops.expand_dims(t, 0), axis=1) * cumulated[:, -1:]
-        return ops.sum(ops.cast(cumulated <= threshold, "int32"), axis=-1)  # the first word beyond the threshold
+        return ops.sum(ops.cast(cumulated <= threshold, "int32"), axis=-1)  # the first word above the threshold
 
     return _choose_word_by_word(step, state, draw, num_samples, **options)
 
@@ -148,26 +115,22 @@ def beam_search(
     no_repeat_ngram: int = 0,
     **options,
 ) -> SearchResult:
-    """Keep the `num_beams` best beginnings of each photo's caption, and return the best captions.
+    """Keep the `num_beams` best hypotheses of each photo. Return the SearchResult with the best `num_results`.
 
-    A caption's score is log p / length ** length_penalty. A beam that has ended is frozen: it keeps its score and its
-    place as long as no more than num_beams - 1 others are better. Captions that have ended come first; where none has,
-    the best unfinished ones are returned.
+    A caption's score is log p / length ** length_penalty. A beam that has ended keeps its score, and its place until
+    num_beams others are better. Captions that have ended come first, then unfinished ones.
 
     Args:
-        step, state: see above; state has num_beams rows for each photo, side by side, all alike.
+        step, state: see above; state has num_beams adjacent, equal rows for each photo.
         num_beams: 1 is greedy search.
         num_results: at most num_beams.
         length_penalty: 0 compares log p, which favours short captions; 1 the mean over the tokens.
-        no_repeat_ngram: no caption says so many tokens in a row that it has said before; 0 lets it.
-
-    Returns: SearchResult.
+        no_repeat_ngram: no n-gram of this length occurs twice in a caption; 0: no limit.
     """
-    SearchOptions(num_beams=num_beams, num_results=num_results)  # rejects what may not be
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
-    captions = _begin(state, **options)
+    captions = _empty(state, **options)
     photos = ops.shape(captions.log_probs)[0] // num_beams
-    # All beams of a photo are alike at first: only one of them may take part in the first choice.
+    # All beams of a photo are equal at first: only one of them takes part in the first choice.
     first = ops.where(ops.arange(num_beams) > 0, -float("inf"), 0.0)
     captions = captions._replace(log_probs=ops.tile(first, [photos]))
 
@@ -204,11 +167,11 @@ def beam_search(
     return _as_result(_take_rows(captions, rows), num_results)
 
 
-# === What they share ===
+# === Shared steps ===
 
 
 def _choose_word_by_word(step, state, choose, num_results, **options):
-    """Search each row by itself: `choose(logits, t, said)` returns the next token of each row, after those said."""
+    """Search each row independently: `choose(logits, t, said)` returns its next token, given those so far."""
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
 
     def advance(t, input_ids, state, captions):
@@ -222,32 +185,25 @@ def _choose_word_by_word(step, state, choose, num_results, **options):
         captions = _append(captions, t, token_ids, log_prob, _seen(result, captions), end_token_id)
         return t + 1, token_ids, result.state, captions
 
-    return _as_result(_until_all_finished(advance, state, _begin(state, **options), **options), num_results)
+    return _as_result(_until_all_finished(advance, state, _empty(state, **options), **options), num_results)
 
 
 def _best_words(logits, num_words, **options):
-    """Return log p and ids of the best words of each row, best first, (rows, num_words): as many as there are.
-
-    Words that must not come are left out; the others keep the model's probability.
-    """
+    """Return log p and ids of the best allowed words of each row, best first, (rows, num_words) or fewer."""
     logits = ops.cast(logits, "float32")
     best, token_ids = ops.top_k(allowed_logits(logits, **options), min(num_words, logits.shape[-1]))
     return best - ops.logsumexp(logits, axis=-1, keepdims=True), token_ids
 
 
 def _most_blocked(said, size):
-    """Return how many words can be blocked at most since they would be said again: so many more must be looked at."""
+    """Return the maximum number of words that `_without_repeats` blocks: candidates needed besides those chosen."""
     return max(0, said.shape[1] - size + 1) if size else 0
 
 
 def _without_repeats(log_probs, token_ids, said, t, size):
-    """Return log p of tokens, -inf for those that would say so many in a row that their caption has said before.
+    """Return log p of tokens, -inf for those that would repeat an n-gram of their caption; 0 for n: no limit.
 
-    Args:
-        log_probs, token_ids: of what may come next, (rows, choices).
-        said: the captions so far, (rows, max_length), `<pad>` from place t on.
-        t: how many tokens they have.
-        size: how many in a row; 0: captions may repeat anything.
+    Tokens are (rows, choices), the captions so far are (rows, max_length) with t tokens.
     """
     windows = said.shape[1] - size + 1
     if size == 0 or windows < 1:
@@ -262,7 +218,7 @@ def _without_repeats(log_probs, token_ids, said, t, size):
 
 
 def allowed_logits(logits, *, pad_token_id, start_token_id, forbidden_token_ids=(), **_):
-    """Return the logits (rows, vocabulary), -inf for words that must not come."""
+    """Return the logits (rows, vocabulary), -inf for forbidden words."""
     words = ops.arange(logits.shape[-1])
     forbidden = (words == pad_token_id) | (words == start_token_id)
     for token_id in forbidden_token_ids:
@@ -271,7 +227,7 @@ def allowed_logits(logits, *, pad_token_id, start_token_id, forbidden_token_ids=
 
 
 def _most_probable(logits, top_k, top_p):
-    """Return the logits with all but the most probable words at -inf."""
+    """Return the logits, -inf for all but the most probable words."""
     if top_k is not None:
         best, _ = ops.top_k(logits, min(top_k, logits.shape[-1]))
         logits = ops.where(logits < best[:, -1:], -float("inf"), logits)
@@ -288,9 +244,7 @@ def _scores(log_probs, lengths, length_penalty):
     return log_probs / ops.cast(lengths, "float32") ** length_penalty
 
 
-def _begin(state, *, num_regions, max_length, pad_token_id, extra_dims=None, **_):
-    if max_length < 1:
-        raise ValueError(f"Expected at least 1. Received: max_length={max_length}")
+def _empty(state, *, num_regions, max_length, pad_token_id, extra_dims=None, **_):
     rows = ops.shape(keras.tree.flatten(state)[0])[0]
     return SearchResult(
         token_ids=ops.full((rows, max_length), pad_token_id, dtype="int32"),
@@ -304,34 +258,29 @@ def _begin(state, *, num_regions, max_length, pad_token_id, extra_dims=None, **_
 
 
 def _seen(result, captions):
-    """Return the attention weights of a step, and those of its extras that are kept."""
+    """Return the attention weights and the kept extras of a step."""
     return result.attention_weights, {name: result.extras[name] for name in captions.extras}
 
 
 def _append(captions, t, token_ids, log_prob, seen, end_token_id):
-    """Return the captions with one token more; those that have ended only get a `<pad>`.
-
-    Args:
-        log_prob: of the token, (rows,); 0 for that `<pad>`.
-        seen: see `_seen`.
-    """
-    going_on = ~captions.is_finished
+    """Return the captions with one more token, `<pad>` with a log_prob of 0 if they have ended; see `_seen`."""
+    is_open = ~captions.is_finished
     rows = ops.arange(ops.shape(token_ids)[0])
     places = ops.stack([rows, ops.full_like(rows, t)], axis=1)  # `ops.slice_update` would need XLA wherever this runs
 
     def write(kept, x):
-        return ops.scatter_update(kept, places, ops.cast(x, "float32") * ops.cast(going_on, "float32")[:, None])
+        return ops.scatter_update(kept, places, ops.cast(x, "float32") * ops.cast(is_open, "float32")[:, None])
 
     kept = captions.attention_weights, captions.extras
     attention_weights, extras = keras.tree.map_structure(write, kept, seen)
     return SearchResult(
         token_ids=ops.scatter_update(captions.token_ids, places, token_ids),
         log_probs=captions.log_probs + log_prob,
-        lengths=captions.lengths + ops.cast(going_on, "int32"),
+        lengths=captions.lengths + ops.cast(is_open, "int32"),
         is_finished=captions.is_finished | (token_ids == end_token_id),
         attention_weights=attention_weights,
         extras=extras,
-        word_probs=ops.scatter_update(captions.word_probs, places, ops.where(going_on, ops.exp(log_prob), 0.0)),
+        word_probs=ops.scatter_update(captions.word_probs, places, ops.where(is_open, ops.exp(log_prob), 0.0)),
     )
 
 

@@ -24,7 +24,7 @@ from data_utils.images import load_image, photos_of
 from keras_sat import equations
 from keras_sat.model.forks import reject_fork
 from keras_sat.options import ANY_COUNT, SearchOptions, one_of, with_options
-from keras_sat.search.algorithms import follow, run_search, special_tokens
+from keras_sat.search.algorithms import forced_search, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
 
 if TYPE_CHECKING:
@@ -32,47 +32,44 @@ if TYPE_CHECKING:
 
 PROCESS = os.getpid()  # a fork has another one
 ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
-FOLLOWED_TOGETHER = 8  # lengths of given captions are rounded up to that, and share a graph
+LENGTH_STEP = 8  # lengths of given captions are rounded up to multiples of it, to share a graph
 
 
 class CaptionGenerator:
-    """Captions photos: the base class of Captioner, and of Ensemble, which overrides what is of a single captioner.
-
-    A subclass has `vocabulary`, `options`, `num_regions`, `samples_attention`, `confidence`, `rows_and_columns` and
-    `checked_features`.
-    """
+    """Captions photos: the base class of Captioner, and of Ensemble, which overrides the parts with one encoder."""
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
-        """The sizes in which photos are seen: list of (height, width)."""
+        """The sizes of photos that the encoders take, (height, width) each."""
         return [self.photo_encoder.photo_size]
 
     @property
     def extra_dims(self) -> dict[str, int]:
-        """The figures of each step beyond the paper's: dict from names to dims."""
+        """Names and lengths of the extra outputs of each step, see `CaptionResult.extras`."""
         return self.decoder.extra_dims
 
     @functools.cached_property
     def graphs(self):
-        """The graphs that were made so far, a dict; see `_run`."""
+        """The graphs that `_run` has made, a dict."""
         return {}
 
     # === Captions ===
 
     @with_options(SearchOptions)
     def caption(self, images: Any, *, recursive: bool = False, **options) -> Any:
-        """Return the CaptionResult of a photo, or the list of them for many.
+        """Return the CaptionResult of a photo, or a list of them for many.
 
         Args:
             images: a path, a PIL image, an array or tensor with values 0..255 or a CaptionedImage, or many: a list of
-                such, an array of four axes, a folder, or a pattern such as "photos/*.jpg" (see
+                these, an array of four axes, a folder, or a pattern such as "photos/*.jpg" (see
                 `data_utils.find_pictures`).
             recursive: descend into subfolders.
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption", options)
         photos, many = photos_of(images, recursive=recursive)
-        results = [result for _, result in self._each(self._captions, options, photos, options.batch_size)]
+        captions = functools.partial(self._captions, options)
+        results = [result for _, result in self._each(captions, photos, options.batch_size)]
         return results if many else results[0]
 
     @with_options(SearchOptions)
@@ -88,40 +85,33 @@ class CaptionGenerator:
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_each", options)
-        one_of("raise", "yield").check("errors", errors)
-        return self._each(self._captions, options, images, options.batch_size, cache, errors)
+        captions = functools.partial(self._captions, options)
+        return self._each(captions, images, options.batch_size, cache, errors)
 
     @with_options(SearchOptions)
     def caption_features(self, features: Any, *, images: Any = None, **options) -> list[CaptionResult]:
-        """Return a list of CaptionResult, one for each photo, from features (photos, regions, feature_dim).
+        """Return a list of CaptionResult, one for each photo.
 
         Args:
+            features: (photos, regions, feature_dim).
             images: the photos, for `CaptionResult.image`.
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_features", options)
         features = self.checked_features(features)
-        numbers = range(_num_photos(features))
-        results = []
+        numbers, results = range(len(tf.nest.flatten(features)[0])), []
         for start in numbers[:: options.batch_size]:
             some = slice(start, start + options.batch_size)
             photos = None if images is None else images[some]
-            of_some = tf.nest.map_structure(lambda array, some=some: array[some], features)
-            results += self._captions(options, of_some, photos, numbers[some])
+            batch = tf.nest.map_structure(lambda array, some=some: array[some], features)
+            results += self._captions(options, batch, photos, numbers[some])
         return results
 
     def _captions(self, options, features, photos, numbers):
-        """Return the CaptionResults of a batch of photos.
-
-        Args:
-            options: SearchOptions.
-            features: (photos, regions, feature_dim).
-            photos: `CaptionResult.image` of each, or None.
-            numbers: of the photos among all, which determine their noise.
-        """
+        """Return the CaptionResults of a batch of photos; their numbers among all photos determine their noise."""
         if options.sample_attention and not self.samples_attention:
             raise ValueError(
-                "Only a single captioner whose attention draws places, as attention='hard' does, can draw them. "
+                "Only a single captioner with hard attention can sample it. "
                 f"Received: sample_attention=True with attention={getattr(self, 'attention', self)!r}"
             )
         arguments = self.arguments_of_search(options)
@@ -137,25 +127,24 @@ class CaptionGenerator:
         names = ["max_length", "allow_unknown", "sample_attention"]
         if options.temperature is not None:
             names += ["temperature", "top_k", "top_p"]
-            further = {"num_samples": options.num_results}
+            arguments = {"num_samples": options.num_results}
         else:
             own, given = self.options.no_repeat_ngram, options.no_repeat_ngram
-            further = {"no_repeat_ngram": own if given is None else given}
+            arguments = {"no_repeat_ngram": own if given is None else given}
             if options.beams > 1:
                 own, given = self.options.length_penalty, options.length_penalty
-                further |= {"num_beams": options.beams, "num_results": options.num_results}
-                further |= {"length_penalty": own if given is None else given}
-        return {name: getattr(options, name) for name in names} | further
+                arguments |= {"num_beams": options.beams, "num_results": options.num_results}
+                arguments |= {"length_penalty": own if given is None else given}
+        return {name: getattr(options, name) for name in names} | arguments
 
     # === Captions that are given ===
 
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64) -> Any:
-        """Return where it looks while it reads a given caption: a CaptionResult, or a list of them for many photos.
+        """Return the attention to each word of a given caption: a CaptionResult, or a list of them for many photos.
 
         Args:
             images: see `caption`.
-            captions: a sentence, or a list with one for each photo. Words that are not in the vocabulary are read as
-                `<unk>`, and stay in the result as they were given.
+            captions: a sentence, or a list with one for each photo. Unknown words are read as `<unk>`.
             cache: see `caption_each`.
             batch_size: photos at a time.
 
@@ -174,24 +163,23 @@ class CaptionGenerator:
         errors: str = "raise",
         batch_size: int = 64,
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult) for each of many photos, as `caption_each` does, of given captions."""
-        one_of("raise", "yield").check("errors", errors)
-        return self._each(self._followed, words_of_captions(captions, len(images)), images, batch_size, cache, errors)
+        """Yield (image, CaptionResult of the given caption) for each of many photos; see `attend`, `caption_each`."""
+        given = functools.partial(self._given_captions, words_of_captions(captions, len(images)))
+        return self._each(given, images, batch_size, cache, errors)
 
     def attend_features(self, features: Any, captions: Any, *, images: Any = None) -> list[CaptionResult]:
         """Return the CaptionResults of given captions, from features (photos, regions, feature_dim)."""
         features = self.checked_features(features)
-        numbers = range(_num_photos(features))
-        return self._followed(words_of_captions(captions, len(numbers)), features, images, numbers)
+        num_photos = len(tf.nest.flatten(features)[0])
+        return self._given_captions(words_of_captions(captions, num_photos), features, images, range(num_photos))
 
-    def _followed(self, captions, features, photos, numbers):
-        """Return the CaptionResults of a batch of photos, as `_captions` does, of given captions, lists of words."""
+    def _given_captions(self, captions, features, photos, numbers):
+        """Return the CaptionResults of given captions, lists of words, for a batch of photos; see `_captions`."""
         captions = [captions[number] for number in numbers]
         ids = [[*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id] for words in captions]
-        longest = max(map(len, ids))
-        longest += -longest % FOLLOWED_TOGETHER
-        padded = [[*of_one, *[self.vocabulary.pad_token_id] * (longest - len(of_one))] for of_one in ids]
-        found = self._run(self.follow, features, np.array(padded, np.int32))
+        longest = -(-max(map(len, ids)) // LENGTH_STEP) * LENGTH_STEP
+        token_ids = keras.utils.pad_sequences(ids, longest, padding="post", value=self.vocabulary.pad_token_id)
+        found = self._run(self.forced_search, features, token_ids)
         results = results_of(found, self.vocabulary, self.rows_and_columns(), photos)
         return [
             dataclasses.replace(result, words=words, caption=" ".join(words))
@@ -200,17 +188,12 @@ class CaptionGenerator:
 
     # === Photos -> features ===
 
-    def _each(self, results_of_batch, asked, images, batch_size, cache=None, errors="raise"):
-        """Yield (image, CaptionResult or error) for each of many photos.
-
-        Args:
-            results_of_batch: `_captions` or `_followed`.
-            asked: its first argument.
-            images, batch_size, cache, errors: see `caption_each`.
-        """
+    def _each(self, results_of_batch, images, batch_size, cache=None, errors="raise"):
+        """Yield (image, CaptionResult or error) for each of many photos; see `caption_each` and `_captions`."""
+        one_of("raise", "yield").check("errors", errors)
         for start in range(0, len(images), batch_size):
-            batch = images[start : start + batch_size]
-            problems, photos = [None] * len(batch), None
+            batch, photos = images[start : start + batch_size], None
+            problems = [None] * len(batch)
             if cache is None:
                 photos, problems = self._read(batch, errors)
                 features = self.features_of(photos) if photos else None
@@ -219,7 +202,7 @@ class CaptionGenerator:
                 features = cache.features([image.image_id for image in batch]).astype(np.float32)
                 features = self.checked_features(features)
             numbers = [start + place for place, problem in enumerate(problems) if problem is None]
-            results = iter(results_of_batch(asked, features, photos, numbers) if numbers else ())
+            results = iter(results_of_batch(features, photos, numbers) if numbers else ())
             for image, problem in zip(batch, problems):
                 yield image, problem or next(results)
 
@@ -243,8 +226,7 @@ class CaptionGenerator:
 
     def encode(self, photos: np.ndarray) -> np.ndarray:
         """Return features (photos, regions, feature_dim) of photos of the encoder's size, as an array."""
-        if not self.built:
-            self.build_once(photos.shape)
+        self.build_once(photos.shape)
         groups = (photos[start : start + ENCODED_TOGETHER] for start in range(0, len(photos), ENCODED_TOGETHER))
         return np.concatenate([self._run(self.photo_encoder.__call__, group) for group in groups])
 
@@ -263,53 +245,43 @@ class CaptionGenerator:
         return self.graphs[key](*tensors)
 
     def search(self, features, word_noise=None, region_noise=None, *, sample_attention=False, **options):
-        """Return the SearchResult of a batch: this is the graph.
-
-        Args:
-            features: (photos, regions, feature_dim).
-            word_noise, region_noise: uniform noise that words, and the regions of attention, are drawn with.
-            sample_attention: draw regions.
-            **options: see `run_search`.
-        """
+        """Return the SearchResult for features (photos, regions, feature_dim); see `run_search` and `_noise`."""
         step, state = self._steps(features, _rows_per_photo(options), region_noise if sample_attention else None)
         options["extra_dims"] = self.extra_dims
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
 
-    def follow(self, features, token_ids):
-        """Return the SearchResult of given captions, (photos, max_length)."""
+    def forced_search(self, features, token_ids):
+        """Return the SearchResult of given captions, (photos, max_length); see `search`."""
         step, state = self._steps(features, 1)
         options = {"num_regions": self.num_regions, "max_length": token_ids.shape[1], "extra_dims": self.extra_dims}
-        return follow(step, state, token_ids, **options, **special_tokens(self.vocabulary))
+        return forced_search(step, state, token_ids, **options, **special_tokens(self.vocabulary))
 
     def _steps(self, features, rows_per_photo, region_noise=None):
-        """Return the step and state of a search, see `steps_of`."""
-        return steps_of(self.decoder, self.adapter(features), rows_per_photo, region_noise=region_noise)
+        return self.steps(self.adapter(features), rows_per_photo, region_noise=region_noise)
 
+    def steps(self, features, rows_per_photo, *, region_noise=None, drop=None):
+        """Return `step` and `state` for the searches of `keras_sat.search.algorithms`.
 
-def steps_of(decoder, features, rows_per_photo, *, region_noise=None, drop=None):
-    """Return `step` and `state` as the searches of `keras_sat.search.algorithms` take them.
+        Args:
+            features: from the adapter, (photos, regions, feature_dim).
+            rows_per_photo: beams or samples of each photo.
+            region_noise: uniform noise (rows, max_length, regions) to draw regions with; None uses the expectation.
+            drop: see `keras_sat.model.readout.Readout`.
+        """
+        known = {"features": features, "projected_features": self.decoder.project_features(features), "drop": drop}
+        step = functools.partial(self.decoder.step, **known)
+        state = self.decoder.initial_state(features, rows_per_photo)
+        if region_noise is None:
+            return step, state
 
-    Args:
-        decoder: CaptionDecoder.
-        features: from the adapter, (photos, regions, feature_dim).
-        rows_per_photo: beams or samples of each photo.
-        region_noise: uniform noise (rows, max_length, regions) that attention draws regions with; None uses the
-            expectation.
-        drop: see `keras_sat.model.readout.Readout`.
-    """
-    known = {"features": features, "projected_features": decoder.project_features(features), "drop": drop}
-    step, state = functools.partial(decoder.step, **known), decoder.initial_state(features, rows_per_photo)
-    if region_noise is None:
-        return step, state
+        def draw(input_ids, state):
+            state, times = state
+            noise = equations.gumbel(ops.take(region_noise, times[0], axis=1))
+            result = step(input_ids, state, noise=noise)
+            return result._replace(state=(result.state, times + 1), attention_weights=result.selection)
 
-    def draw(input_ids, state):
-        state, times = state
-        noise = equations.gumbel(ops.take(region_noise, times[0], axis=1))
-        result = step(input_ids, state, noise=noise)
-        return result._replace(state=(result.state, times + 1), attention_weights=result.selection)
-
-    times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")  # how many steps each row has made
-    return draw, (state, times)
+        times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")  # the number of steps of each row
+        return draw, (state, times)
 
 
 # === SearchResult -> CaptionResult ===
@@ -321,15 +293,15 @@ def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=Non
     Args:
         found: SearchResult.
         vocabulary: Vocabulary.
-        rows_and_columns: the grid of the maps.
+        rows_and_columns: of the maps.
         photos: `CaptionResult.image` of each, or None.
-        confidences: of the captions, (photos, results), or None.
+        confidences: (photos, results), or None.
     """
     found = keras.tree.map_structure(np.asarray, found)
     results = []
     for photo in range(len(found.log_probs)):
         of_photo = []
-        for number in np.flatnonzero(~np.isneginf(found.log_probs[photo])):  # fewer may be possible than asked for
+        for number in np.flatnonzero(~np.isneginf(found.log_probs[photo])):  # others are not possible
             of_words = photo, number, slice(found.lengths[photo, number] - found.is_finished[photo, number])
             words = [vocabulary.tokens[token_id] for token_id in found.token_ids[of_words]]
             extras = {name: values[of_words] for name, values in found.extras.items()}
@@ -353,20 +325,14 @@ def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=Non
 # === Noise ===
 
 
-def _num_photos(features):
-    return len(tf.nest.flatten(features)[0])
-
-
 def _rows_per_photo(arguments):
-    """Return how many beams or samples a photo has."""
     return arguments.get("num_beams", arguments.get("num_samples", 1))
 
 
 def _noise(options, numbers, rows, num_regions):
     """Return uniform noise for words, (photos * rows, max_length), and for regions, (.., max_length, num_regions).
 
-    The noise of a photo depends on its number, not on the batch. Without a seed it is different at each call, and
-    reproducible by `keras.utils.set_random_seed`.
+    It depends on the seed, or else on Python's `random`, and on the photo's number, but not on the batch.
     """
     draws = options.temperature is not None or options.sample_attention
     seed = options.seed if options.seed is not None else random.randrange(ANY_COUNT) if draws else 0

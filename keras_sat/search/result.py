@@ -10,22 +10,21 @@ from keras_sat.options import EXTRAS
 
 @dataclass(frozen=True)
 class CaptionResult:
-    """A caption of one photo, and where the model looked.
+    """A caption of one photo, and the attention to each word.
 
     Attributes:
         caption: the text.
         words: list of its words.
         log_prob: log p(caption | photo) under the model, `<end>` included.
         attention_weights: (words, rows, columns); each map sums to 1.
-        extras: figures of each word beyond the paper: dict from names, see `keras_sat.options.EXTRAS`, to (words,) or
-            (words, dim). Each is an attribute too, None where the model does not have it.
-        is_finished: False where the caption was cut off at `max_length`.
-        confidence: the probability that the caption is right, see `keras_sat.beyond.calibration`. None where the
-            captioner was not calibrated, and for a given caption.
-        image: the photo as the encoder saw it, uint8 (height, width, 3); None where only features were given.
+        extras: dict from names in `keras_sat.options.EXTRAS` to (words,) or (words, dim). Each is an attribute too, or
+            None if the model does not have it.
+        is_finished: False if the caption was cut off at `max_length`.
+        confidence: the probability that the caption is right. None if the captioner is not calibrated, and for a given
+            caption.
+        image: the photo in the encoder's size, uint8 (height, width, 3); None if only features were given.
         alternatives: the other results, best first.
-        word_probs: p of each word given the photo and the words before it, (words,); p(`<end>`) is in `log_prob` only.
-            None from a LiteRT file that was made without them.
+        word_probs: p of each word given those before it, (words,); p(`<end>`) is in `log_prob` only.
     """
 
     caption: str
