@@ -94,12 +94,10 @@ def test_many_photos_and_a_list_of_photos_start_from_scratch(start, mine, bundle
         assert ("starts from scratch: 4 photos" in capsys.readouterr().out) == from_scratch
 
 
-def test_an_initial_model_that_is_named_is_trained_as_ever(start, mine, bundled, whole_training):
+def test_an_initial_model_that_is_named_is_trained_as_ever(start, bundled, whole_training):
     model = whole_training[0] / "model"
     plan, _, settings = start(initial_model=model, show_progress=False)
     assert not plan.keeps_initial_model and settings == FROM_SCRATCH
-    with pytest.raises(ValueError, match="leave out one of the two"):
-        keras_sat.fit("folder", data_dir=mine, initial_model=model, from_scratch=True)
 
 
 def test_the_initial_model_may_have_been_trained_on_the_photos_of_dev_and_test(start, bundled, capsys):
