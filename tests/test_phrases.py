@@ -98,8 +98,7 @@ def test_through_evaluate_files_and_compare(scenes_with_boxes, tmp_path, quick_m
     assert low <= rows["mass"]["difference"] <= high
     assert "small: peak" in str(keras_sat.compare(table, other))
     other.photos["grounding"][0] = [[0.0] * 7] * 2  # as with other boxes
-    apart = keras_sat.compare(table, other)
-    assert "mass" not in apart.rows and "not measured on the same phrases" in str(apart)
+    assert "mass" not in keras_sat.compare(table, other).rows
     without = keras_sat.evaluate(captioner, dev, **options)
     assert without.grounding is None and "mass" not in keras_sat.compare(table, without).rows
 
