@@ -84,7 +84,7 @@ def test_say_on_the_command_line(photos, tmp_path, capsys):
     assert main(command) == 2
     output, errors = capsys.readouterr()
     first, second = map(json.loads, output.splitlines())
-    assert first["words"] == ["a", "dog", "barks"] and "no such file" in second["error"]
+    assert first["words"] == ["a", "dog", "barks"] and "No such file" in second["error"]
     expected = captioner.attend(photos[0], "a dog barks").attention_weights
     np.testing.assert_allclose(first["attention_weights"], expected, atol=1e-4)
     assert "words that the model does not know: barks" in errors

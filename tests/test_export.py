@@ -78,10 +78,9 @@ def scenes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """The folder of exports of "scenes": number 1 searches with 3 beams and has a LiteRT file, number 2 is greedy."""
+    """The folder of an export of "scenes", with 3 beams and a LiteRT file."""
     folder, captioner = tmp_path_factory.mktemp("exports") / "exported", Captioner.from_pretrained("scenes")
     assert captioner.export(folder, BOTH) == folder / "1"
-    assert captioner.export(folder, num_beams=1) == folder / "2"
     return folder
 
 
@@ -89,27 +88,25 @@ def exported(tmp_path_factory):
 def test_the_captions_elsewhere_are_those_of_the_captioner(exported, scenes, tmp_path):
     photos, files = scenes
     soft, hard = (Captioner.from_pretrained(name) for name in ("scenes", "scenes-hard"))
-    of_hard = hard.export(tmp_path / "hard", BOTH, num_beams=3)
+    of_hard = hard.export(tmp_path / "hard", BOTH, num_beams=1)
     jobs = [
         (exported / "1", "serving_default", photos, []),
         (exported / "1", "serving_jpeg", photos, files),
-        (exported / "2", "serving_default", photos, []),
         (exported / "1", "litert", photos, []),
         (of_hard, "serving_default", photos, []),
         (of_hard, "litert", photos, []),
     ]
-    beams, of_files, greedy, litert, hard_beams, hard_litert = caption_elsewhere(jobs, tmp_path)
+    beams, of_files, litert, greedy, hard_litert = caption_elsewhere(jobs, tmp_path)
     assert_same(beams, soft.caption(photos, num_beams=3), 99)
     assert_same(of_files, soft.caption(files, num_beams=3), 99)
-    assert_same(greedy, soft.caption(photos, num_beams=1), 99)
     assert_same(litert, soft.caption(photos, num_beams=1), 99)
-    assert_same(hard_beams, hard.caption(photos, num_beams=3), 99)
+    assert_same(greedy, hard.caption(photos, num_beams=1), 99)
     assert_same(hard_litert, hard.caption(photos, num_beams=1), 99)
-    assert len(set(beams["captions"])) > 50 and {*beams["captions"]} != {*greedy["captions"]}
+    assert len(set(beams["captions"])) > 50
 
 
 def test_it_is_what_tensorflow_serving_expects(exported):
-    assert sorted(path.name for path in exported.iterdir()) == [".lock", "1", "2"]
+    assert sorted(path.name for path in exported.iterdir()) == [".lock", "1"]
     loaded = tf.saved_model.load(exported / "1")
     inputs = {name: one.structured_input_signature[1] for name, one in loaded.signatures.items()}
     assert inputs == {
@@ -126,9 +123,9 @@ def test_it_is_what_tensorflow_serving_expects(exported):
             "is_finished": (tf.bool, (None,)),
             "attention_weights": (tf.float32, (None, 20, 8, 8)),
         }
-    for version, files in (("1", {"model.tflite", "caption.py", "litert.json"}), ("2", set())):
-        names = {path.name for path in (exported / version).iterdir() if path.is_file()}
-        assert names - {"fingerprint.pb"} == {"saved_model.pb", "vocabulary.txt"} | files
+    names = {path.name for path in (exported / "1").iterdir() if path.is_file()}
+    of_litert = {"model.tflite", "caption.py", "litert.json", "vocabulary.txt"}
+    assert names - {"fingerprint.pb"} == {"saved_model.pb"} | of_litert
     sizes = {path.name: path.stat().st_size for path in exported.rglob("*") if path.is_file()}
     assert sizes["model.tflite"] < 1_100_000 and sizes["variables.data-00000-of-00001"] < 1_000_000
 
@@ -261,7 +258,7 @@ def test_mixed_precision(tmp_path):
     assert [caption.decode() for caption in found["captions"].numpy()] == [
         result.caption for result in captioner.caption(photos, num_beams=1)
     ]
-    with pytest.raises(ValueError, match="LiteRT computes in float32.*computes in bfloat16"):
+    with pytest.raises(ValueError, match="LiteRT computes in float32.*Received: bfloat16"):
         captioner.export(tmp_path, "litert")
 
 

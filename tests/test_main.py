@@ -249,7 +249,7 @@ def test_names_of_files_break_no_line_and_steer_no_terminal(whole_training, pict
         f"{pictures}{os.sep}{name}"
         for name in (r"a\nb\tc.png", r"\x1b[31mred\x85\x7f.png", r"f\u2028g.png", r"h\u202egnp.png")
     ]
-    assert r"\x1b[2J\n.gif: " in error and r"--html: " in error and error.count("\n") == 2
+    assert r"\x1b[2J\n.gif: " in error and error.count("\n") == 1
     assert all(text.replace("\n", "").replace("\t", "").isprintable() for text in (output, error))
     assert main(["caption", *(str(pictures / name) for name in names), *model, "--json"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -264,7 +264,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     model = ["--model", str(folder / "model"), "--num-beams", "1", "--max-length", "4"]
     assert main(["caption", str(pictures / "*.png"), *model, "--plot", str(tmp_path / "one.png")]) == 0
     output, error = capsys.readouterr()
-    assert output.count("\n") == 1 and error == f"keras-sat: --plot: {tmp_path / 'one.png'}\n"
+    assert output.count("\n") == 1 and not error
     assert (tmp_path / "one.png").stat().st_size > 1000
     both = [str(pictures / "a.png"), str(pictures / "b.jpg")]
     assert main(["caption", *both, *model, "--plot", str(tmp_path / "drawn")]) == 0
@@ -308,11 +308,11 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     data = ["--data", "folder", "--data-dir", str(pictures)]
     sizes = ["--embedding-dim", "8", "--hidden-dim", "8", "--attention-dim", "8", "--image-size", "32"]
     fit = ["fit", *data, "--encoder", "tiny", "--preset", "seq2seq", *sizes, "--output-dir", str(tmp_path / "run")]
-    assert main([*fit, "--epochs", "1", "--dropout", "0.1"]) == 0
+    assert main([*fit, "--epochs", "1"]) == 0
     assert "1 photos with 2 captions in train" in capsys.readouterr().out
     settings = json.loads((tmp_path / "run" / "model" / "config.json").read_text())["captioner"]
-    assert settings["cell"] == "gru" and settings["dropout_after_readout"] == 0.1
-    assert main([*fit, "--epochs", "1", "--dropout", "0.1", "--seed", "3"]) == 2
+    assert settings["cell"] == "gru"
+    assert main([*fit, "--epochs", "1", "--seed", "3"]) == 2
     assert "seed was 0 and is 3" in capsys.readouterr().err
     evaluate = ["evaluate", *data, "--model", str(tmp_path / "run" / "model"), "--num-beams", "2"]
     assert main([*evaluate, "--split", "dev", "--json", str(tmp_path / "scores.json")]) == 0

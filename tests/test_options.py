@@ -55,7 +55,7 @@ def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
         (DecoderOptions, "num_layers", 0, "`num_layers` must be a whole number from 1 to 2147483647. "),
         (DecoderOptions, "hidden_dim", True, "`hidden_dim` must be a whole number"),
         (DecoderOptions, "dropout_words", 1.0, "`dropout_words` must be a fraction from 0 to below 1. "),
-        (DecoderOptions, "seed", None, "`seed` must be a whole number."),
+        (DecoderOptions, "seed", None, "`seed` must be a whole number from 0 to 4294967295."),
         (DecoderOptions, "deep_output", "yes", "`deep_output` must be True or False."),
         (CaptionerOptions, "encoder", "vgg99", "efficientnet_lite2, tiny, or a keras.Model, or None."),
         (CaptionerOptions, "encoder", np.mean, "or a keras.Model, or None."),

@@ -15,9 +15,8 @@ from keras_sat.presets import (
     PRESETS,
     default_encoder,
     default_preset,
-    light_encoder,
+    fitting_settings,
     preset,
-    settings_with_place,
     without_gpu,
 )
 from keras_sat.scoring.published import PUBLISHED
@@ -74,7 +73,7 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
 )
 def test_settings_that_the_options_rule_out_are_left_out(options, left_out):
     name = default_preset("flickr8k", options["encoder"])
-    assert set(PRESETS[name]) - set(settings_with_place(name, options)) - {"encoder"} == left_out
+    assert set(PRESETS[name]) - set(fitting_settings(name, options)) - {"encoder"} == left_out
 
 
 # === The encoder where none is named ===
@@ -102,7 +101,6 @@ def test_the_encoder_follows_the_data_and_the_machine(
 ):
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: gpu)
     installed(lite)
-    assert light_encoder() == ("efficientnet_lite0" if lite else "mobilenet_v2")
     assert default_encoder("scenes") == "tiny"
     assert default_encoder("flickr8k") == default_encoder("folder") == default_encoder(scene_images) == encoder
     with pytest.raises(ValueError, match="weights file does not exist"):

@@ -10,7 +10,7 @@ import numpy as np
 from data_utils.foreign_text import brief
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
-from keras_sat.files.model_folder import PRETRAINED, add_settings, read_model, write_model
+from keras_sat.files.model_folder import PRETRAINED, add_settings, assign_arrays, read_model, write_model
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
@@ -35,7 +35,7 @@ def save(captioner, directory, overwrite, precision):
         "captioner": options,
         "feature_shape": list(captioner.feature_shape),
         "rows_and_columns": list(captioner.rows_and_columns()),
-        "has_own_encoder": captioner.photo_encoder.is_own,
+        "has_own_encoder": captioner.photo_encoder.is_custom,
     }
     if captioner.training_photos is not None:
         settings |= as_settings(captioner.training_photos)
@@ -61,7 +61,7 @@ def load(kind, directory, encoder, encoder_weights):
         reject_grid(settings, captioner.num_regions)
         _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
         captioner.training_photos, captioner.confidence = training_photos, confidence
-    assign(captioner, arrays, directory)
+    assign_arrays(captioner.named_weights(), arrays, directory)
     return captioner
 
 
@@ -99,15 +99,16 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
 
 def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder):
     """Set what is known of the encoder of a captioner that was made without it."""
-    options, known_grid = settings["captioner"], settings["rows_and_columns"]
+    options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
-        captioner.photo_encoder.name, captioner.photo_encoder.is_own = options["encoder"], settings["has_own_encoder"]
+        captioner.photo_encoder.name = options["encoder"]
+        captioner.photo_encoder.is_custom = settings["has_own_encoder"]
     is_read = captioner.photo_encoder.is_frozen and not has_encoder
     captioner.photo_encoder.remember(
         weights=encoder_weights if encoder_weights and is_read else options["encoder_weights"],
-        grid_shape=None if options["grid_shape"] is None else known_grid,
-        known_grid=known_grid,
-        comes_along=has_encoder,
+        grid_shape=None if options["grid_shape"] is None else saved_grid,
+        saved_grid=saved_grid,
+        from_captioner=has_encoder,
     )
 
 
@@ -129,24 +130,9 @@ def restore_weights(captioner, directory):
     settings, vocabulary, arrays = read_model(directory)
     if vocabulary != captioner.vocabulary:
         raise ValueError(f"{directory}: the captioner in this folder has another vocabulary.")
-    assign(captioner, arrays, directory)
+    assign_arrays(captioner.named_weights(), arrays, directory)
     with named_errors(directory):
         captioner.training_photos, captioner.confidence = from_settings(settings), _confidence_in(settings)
-
-
-def assign(captioner, arrays, source):
-    """Assign a dict of arrays to a captioner; `source` is their folder, for the message."""
-    weights = captioner.named_weights()
-    expected = {name: tuple(weight.shape) for name, weight in weights.items()}
-    received = {name: array.shape for name, array in arrays.items()}
-    for name in expected | received:
-        if expected.get(name) != received.get(name):
-            raise ValueError(
-                f"{source}: the weights in this folder do not match its config.json. Expected: "
-                f"{expected.get(name, 'no such array')} for {name[:80]}. Received: {received.get(name)}"
-            )
-    for name, weight in weights.items():
-        weight.assign(arrays[name])
 
 
 def weights_digest(captioner):
