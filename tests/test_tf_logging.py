@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from data_utils.tf_logging import LOG_LEVEL, QUIET, without_greetings
+from data_utils.tf_logging import LOG_LEVEL, QUIET, without_startup_log
 
 
 @pytest.fixture
@@ -16,9 +16,9 @@ def before_tensorflow(monkeypatch):
 
 def test_what_is_written_while_tensorflow_is_imported_is_hidden_and_nothing_else(before_tensorflow, capfd):
     os.write(2, b"before ")
-    with pytest.raises(ImportError, match="broken"), without_greetings():
+    with pytest.raises(ImportError, match="broken"), without_startup_log():
         os.write(2, b"oneDNN is on")
-        with without_greetings():
+        with without_startup_log():
             os.write(2, b"no cuda drivers")
         raise ImportError("broken")
     os.write(2, b"after")
@@ -28,7 +28,7 @@ def test_what_is_written_while_tensorflow_is_imported_is_hidden_and_nothing_else
 
 def test_who_asks_for_the_messages_gets_them(before_tensorflow, capfd):
     before_tensorflow.setenv(LOG_LEVEL, "0")
-    with without_greetings():
+    with without_startup_log():
         os.write(2, b"no cuda drivers")
     assert capfd.readouterr().err == "no cuda drivers"
 
