@@ -108,8 +108,6 @@ def test_an_initial_model_that_is_named_is_trained_as_ever(mine, bundled, whole_
     begin(mine, tmp_path, initial_model=folder / "model", show_progress=False)
     assert not untrained["plan"].keeps_initial_model
     assert {name: untrained["described"][name] for name in presets.OWN_PHOTOS} == FROM_SCRATCH
-    with pytest.raises(ValueError, match="leave out one of the two"):
-        keras_sat.fit("folder", data_dir=mine, initial_model=folder / "model", from_scratch=True)
 
 
 def test_what_it_begins_from_may_have_learnt_the_photos_that_are_kept_apart(mine, bundled, untrained, tmp_path, capsys):
@@ -119,8 +117,6 @@ def test_what_it_begins_from_may_have_learnt_the_photos_that_are_kept_apart(mine
     captioner.note_training_photos(["1", "5"])
     begin(mine, tmp_path, initial_model=captioner)
     assert "was trained on 1 of the 2 photos of dev and test" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="must be True or False. Received: from_scratch='no'"):
-        keras_sat.fit("folder", data_dir=mine, from_scratch="no")
 
 
 def test_scores_from_before_count_for_no_other_training(tmp_path):
@@ -171,8 +167,6 @@ def test_the_cross_entropy_from_before_is_that_of_the_captioner_and_it_resumes(m
     before = read_sealed_json(tmp_path / "run" / "before.json", "scores", "")
     assert before["val_cross_entropy"] == pytest.approx(captioner.history["val_cross_entropy"][0], rel=1e-4)
     assert before["val_matches"] == captioner.history["val_matches"][0] < 10
-    said = capsys.readouterr().out
-    assert "the captions of dev are poor (BLEU-4" in said and "train on more photos; docs/troubleshooting.md" in said
     again = keras_sat.fit("folder", **{**options, "epochs": 2}, average_momentum=None, patience=None)
     assert len(again.history["loss"]) == 2 and "resumes after epoch 1" in capsys.readouterr().out
     assert read_sealed_json(tmp_path / "run" / "before.json", "scores", "") == before, "scored once"
