@@ -120,7 +120,7 @@ def make_batches(
         places = grouping.places(members)
         longest = max(len(captions[image][caption]) for image, caption in filter(None, itertools.chain(*places)))
         rows = np.array_split(np.arange(len(members)), count)[number]
-        every = list(itertools.chain(*(places[row] for row in rows))) or [None]  # an empty share has one, of weight 0
+        every = [*itertools.chain(*(places[row] for row in rows))] or [None] * len(places[-1])  # of weight 0
         rows = rows if len(rows) else [-1]
         ids = [place and captions[place[0]][place[1]] for place in every]
         of_words = list(inputs_and_targets(ids, vocabulary, longest))
@@ -161,7 +161,6 @@ def inputs_and_targets(captions, vocabulary, longest=None):
 
     Args:
         captions: list of lists of word ids, without special tokens; None is a row of `<pad>` of weight 0.
-        vocabulary: Vocabulary.
         longest: pad to so many words; None: to the longest of these captions.
     """
     time = (max(map(len, filter(None, captions)), default=0) if longest is None else longest) + 1

@@ -50,8 +50,7 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
         return _decoded(Image.fromarray(_as_uint8(np.asarray(image))), size, "the array")
     if not isinstance(image, (str, os.PathLike)):
         raise ValueError(
-            "Expected a path, a PIL image, or an array with values 0..255. "
-            f"Received: an image of type {type(image).__name__}"
+            f"Expected a path, a PIL image, or an array. Received: an image of type {type(image).__name__}"
         )
     path = os.path.expanduser(os.fspath(image))
     check_is_file(path, "picture")
@@ -60,11 +59,7 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
 
 
 def height_and_width(size):
-    """Return (height, width) of a size: the side of a square, or these two.
-
-    >>> height_and_width(224), height_and_width([96, 128])
-    ((224, 224), (96, 128))
-    """
+    """Return (height, width) of a size: the side of a square, or these two."""
     return (size, size) if isinstance(size, numbers.Integral) else tuple(size)
 
 

@@ -84,11 +84,9 @@ class WordPlace:
     image_size: tuple
 
     def cells(self, grid_shape: tuple[int, int], *, enlarge: int = 0) -> np.ndarray:
-        """Return a bool array of `grid_shape`: the cells of a feature grid that the boxes touch.
+        """Return a bool array of `grid_shape`, (rows, columns): the cells that the boxes touch.
 
-        Args:
-            grid_shape: (rows, columns) of the grid.
-            enlarge: add so many cells on each side.
+        With `enlarge`, so many cells on each side of these too.
         """
         rows, columns = grid_shape
         height, width = self.image_size

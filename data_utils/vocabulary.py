@@ -132,12 +132,9 @@ class Vocabulary:
         """Load what `save` wrote."""
         expected = "a vocabulary that Vocabulary.save wrote"
         content = read_sealed_json(path, expected, "Copy it again, or build it again from the captions.")
-        if (content.get("format"), content.get("version")) != ("vocabulary", FORMAT_VERSION):
-            raise ValueError(
-                f"{path}: this is not a vocabulary of version {FORMAT_VERSION}. Expected: {expected}. "
-                f"Received: format={brief(content.get('format'))}, version={brief(content.get('version'))}"
-            )
         try:
+            if (content.get("format"), content.get("version")) != ("vocabulary", FORMAT_VERSION):
+                raise ValueError(f"This is not a vocabulary of version {FORMAT_VERSION}.")
             return cls(content["words"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: {error} Expected: {expected}.") from None

@@ -1,8 +1,8 @@
 import contextlib
-import errno
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -27,13 +27,6 @@ def test_write_whole_replaces_and_leaves_nothing_behind(tmp_path):
     assert (tmp_path / "sub" / "a.txt").stat().st_mode == (tmp_path / "other").stat().st_mode, "as the umask says"
 
 
-def test_a_path_that_begins_at_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    write_json("~/sub/a.json", [1])
-    assert read_json("~/sub/a.json") == read_json(tmp_path / "sub" / "a.json") == [1]
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
@@ -47,11 +40,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
 
 def test_write_whole_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     write_whole(tmp_path / "a.txt", "old")
-
-    def no_space(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", no_space)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(OSError, match=r"No space.*a\.txt") as full:
         write_whole(tmp_path / "a.txt", "new")
     assert full.value.filename == str(tmp_path / "a.txt")
@@ -90,10 +79,12 @@ def test_json_with_more_values_than_fit_into_memory_is_not_parsed(tmp_path, monk
         read_json(tmp_path / "a.json")
 
 
-def test_text_of_any_kind_comes_back(tmp_path):
+def test_text_of_any_kind_comes_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
     texts = ["\udcff", "é\U0001f600", "\\u00e9"]  # the first is how Python shows a file name that is not UTF-8
-    write_json(tmp_path / "a.json", texts)
-    assert read_json(tmp_path / "a.json") == texts
+    write_json("~/a.json", texts)
+    assert read_json("~/a.json") == read_json(tmp_path / "a.json") == texts
 
 
 def test_sealed_json_notices_damage(tmp_path):
@@ -139,8 +130,6 @@ def test_the_lock_is_held_by_one_process_and_freed_by_its_death(tmp_path):
 def test_the_lock_can_be_waited_for(tmp_path, monkeypatch):
     with contextlib.ExitStack() as other:
         other.enter_context(exclusive_lock(tmp_path / "lock", "is busy"))
-        with pytest.raises(ValueError, match="Another process is busy"):
-            lock(tmp_path / "lock", wait_s=0.01)
         said = []
         monkeypatch.setattr("builtins.print", lambda text, file: (said.append(text), other.close()))
         lock(tmp_path / "lock", wait_s=60)  # free as soon as it has said that it waits
@@ -153,13 +142,3 @@ def test_a_file_that_is_not_a_lock_file_is_left_alone(tmp_path):
         with pytest.raises(ValueError, match="the lock file cannot be used"):
             lock(place)
     assert (tmp_path / "lock").read_text() == "text"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="flock is not there on Windows")
-def test_a_file_system_without_locks_is_rejected(tmp_path, monkeypatch):
-    def no_locks(descriptor, operation):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    monkeypatch.setattr("fcntl.flock", no_locks)
-    with pytest.raises(ValueError, match=r"lock: the lock file cannot be used \(Function not.*system with locks"):
-        lock(tmp_path / "lock")

@@ -35,14 +35,10 @@ def test_the_five_steps_follow_each_other(tmp_path):
     assert load_descriptions(load_document(tmp_path / "descriptions.txt")) == cleaned
 
 
-def test_saving_survives_odd_ids_and_rejects_what_would_not_come_back(tmp_path):
+def test_saving_survives_odd_ids(tmp_path):
     odd = {"2258277193_586949ec62.jpg.1": ["a man"], "my holiday photo": ["a b", "c d"], "x#y": ["é 犬"]}
     save_descriptions(odd, tmp_path / "odd.txt")
     assert load_descriptions(load_document(tmp_path / "odd.txt")) == odd
-    for bad in ({"a": ["two\nlines"]}, {"a": [""]}, {"a": []}, {"a": [" blank "]}, {"a.jpg": ["x"]}, {"a\tb": ["x"]}):
-        with pytest.raises(ValueError, match="one line of text.*Received: image_id="):
-            save_descriptions(bad, tmp_path / "bad.txt")
-    assert not (tmp_path / "bad.txt").exists()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +79,7 @@ def test_blanks_separate_where_there_are_no_tabs():
 
 
 def test_cleaning_drops_and_counts_what_has_no_word():
-    with pytest.warns(UserWarning, match="descriptions without a word left out: 2.*photos without a description.*: 1"):
+    with pytest.warns(UserWarning, match="descriptions without a word left out: 2 .first: a"):
         assert clean_descriptions({"a": ["A dog!", "..."], "b": ["?!"]}) == {"a": ["a dog"]}
 
 

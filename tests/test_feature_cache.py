@@ -1,11 +1,9 @@
 import itertools
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from conftest import mean_colour_encoder, write_photos
@@ -17,14 +15,10 @@ from data_utils.photo_digests import photo_of
 NAMES = [f"photo{i:02d}.png" for i in range(23)]
 
 
-def photos_in(folder):
-    return [name[:-4] for name in NAMES], [str(folder / name) for name in NAMES]
-
-
 @pytest.fixture
 def photos(tmp_path):
     write_photos(tmp_path / "photos", NAMES)
-    return photos_in(tmp_path / "photos")
+    return [name[:-4] for name in NAMES], [str(tmp_path / "photos" / name) for name in NAMES]
 
 
 def build(directory, photos, encoder=mean_colour_encoder, **options):
@@ -44,12 +38,10 @@ def expected_features(paths):
     return mean_colour_encoder(images).reshape(len(paths), 4, 3)
 
 
-def keras_encoder(seed=0):
-    import keras
-
+def keras_encoder(seed=0, strides=8):
     keras.utils.set_random_seed(seed)
     images = keras.Input((16, 16, 3))
-    grid = keras.layers.Conv2D(5, 4, strides=8)(images)
+    grid = keras.layers.Conv2D(5, 4, strides=strides)(images)
     return keras.Model(images, keras.layers.BatchNormalization()(grid), name="pooling")
 
 
@@ -58,9 +50,6 @@ def test_a_view_of_each_photo(tmp_path, photos):
     mirrored = build(tmp_path / "mirrored", photos, view=1)
     expected = expected_features(paths).reshape(23, 2, 2, 3)[:, :, ::-1].reshape(23, 4, 3)
     np.testing.assert_allclose(mirrored.features(ids), expected, rtol=1e-3)
-    assert FeatureCache.open(tmp_path / "mirrored").manifest["view"] == 1
-    with pytest.raises(ValueError, match="made differently: view 1 there, 0 here"):
-        build(tmp_path / "mirrored", photos)
     with pytest.raises(ValueError, match="view 1 there, 0 here"):
         FeatureCache.open(tmp_path / "mirrored", encoder=mean_colour_encoder)
 
@@ -89,44 +78,29 @@ def test_a_keras_model_is_asked_for_its_size_and_never_trains(tmp_path, photos):
     np.testing.assert_allclose(cache.features(photos[0]), expected, rtol=1e-5, atol=1e-4)
     assert cache.manifest["weights_digest"] and cache.manifest["encoder"] == "pooling"
     FeatureCache.open(tmp_path / "cache", encoder=encoder)
-    with pytest.raises(ValueError, match="weights_digest"):
-        FeatureCache.open(tmp_path / "cache", encoder=keras_encoder(seed=1))
+    for other, difference in ({"seed": 1}, "weights_digest"), ({"strides": 4}, r"grid_shape \[2, 2\] there, \[4, 4\]"):
+        with pytest.raises(ValueError, match=difference):
+            FeatureCache.open(tmp_path / "cache", encoder=keras_encoder(**other))
 
 
-def test_a_finished_cache_is_not_built_again(tmp_path, photos):
-    build(tmp_path / "cache", photos)
-    cache = build(tmp_path / "cache", photos, never)
-    some = [ids[:5] for ids in photos]
-    assert build(tmp_path / "cache", some, never).features(some[0]).shape[0] == 5
-    assert len(cache) == 23
-    shutil.rmtree(tmp_path / "photos")
-    assert len(build(tmp_path / "cache", photos)) == 23
-
-
-def build_and_die(folder, function, kill_at):
-    """Build a cache in a process that kills itself when it calls a function of os for the given time."""
+@pytest.mark.parametrize(("function", "call"), [("fsync", 1), ("fsync", 9), ("fsync", 14), ("replace", 2)])
+def test_stopped_anywhere_it_ends_with_the_same_files(tmp_path, photos, monkeypatch, function, call):
+    """test_torture kills the process instead."""
     real, calls = getattr(os, function), itertools.count(1)
+    error = OSError(28, "No space left") if call == 9 else KeyboardInterrupt("now")
 
-    def dying(*arguments):
-        if next(calls) == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def stop(*arguments):
+        if next(calls) == call:
+            raise error
         return real(*arguments)
 
-    setattr(os, function, dying)
-    build(Path(folder, "cache"), photos_in(Path(folder, "photos")))
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
-@pytest.mark.parametrize(("function", "kill_at"), [("fsync", 1), ("fsync", 9), ("fsync", 14), ("replace", 2)])
-def test_killed_anywhere_it_ends_with_the_same_files(tmp_path, photos, function, kill_at):
+    with monkeypatch.context() as patch, pytest.raises(type(error), match="now|could not be .*No space.*run again"):
+        patch.setattr(os, function, stop)
+        build(tmp_path / "cache", photos)
     build(tmp_path / "whole", photos)
-    code = f"import test_feature_cache as t; t.build_and_die({str(tmp_path)!r}, {function!r}, {kill_at})"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    killed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len(build(tmp_path / "cache", photos)) == 23
-    for name in os.listdir(tmp_path / "whole"):
-        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cache" / name).read_bytes(), name
+    for path in (tmp_path / "whole").iterdir():
+        assert path.read_bytes() == (tmp_path / "cache" / path.name).read_bytes(), path.name
 
 
 def test_it_resumes_at_the_blocks_that_are_missing(tmp_path, photos):
@@ -155,11 +129,13 @@ def test_a_finished_cache_is_used_without_the_lock(tmp_path, photos):
     whole = build(tmp_path / "cache", photos, errors="skip")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}
     with exclusive_lock(tmp_path / "cache" / "lock", "is building"):
-        assert build(tmp_path / "cache", photos, errors="skip").unreadable == whole.unreadable
-        assert len(build(tmp_path / "cache", (ids[:5], paths[:5]))) == 22
+        assert build(tmp_path / "cache", photos, never, errors="skip").unreadable == whole.unreadable
+        assert len(build(tmp_path / "cache", (ids[:5], paths[:5]), never)) == 22
         Path(paths[5]).write_bytes(Path(paths[6]).read_bytes())
         with pytest.raises(ValueError, match="Another process"):
-            build(tmp_path / "cache", photos, errors="skip")  # the photo was repaired
+            build(tmp_path / "cache", photos)  # the photo was repaired
+        shutil.rmtree(tmp_path / "photos")
+        assert len(build(tmp_path / "cache", photos, never, errors="skip")) == 22
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}, "nothing was written"
 
 
@@ -167,6 +143,7 @@ def test_a_cache_with_other_settings_is_rejected_with_both_values(tmp_path, phot
     same = {"encoder_name": "vgg16", "encoder_layer": "block5"}
     build(tmp_path / "cache", photos, **same)
     for change, message in (
+        ({"view": 1}, "made differently: view 0 there, 1 here"),
         ({"encoder_name": "vgg19"}, "encoder 'vgg16' there, 'vgg19' here"),
         ({"encoder_layer": "block4"}, "layer 'block5' there, 'block4' here"),
         ({"image_size": 32}, r"image_size \[16, 16\] there, \[32, 32\] here"),
@@ -212,36 +189,14 @@ def test_photos_that_were_copied_are_read_once_more_and_not_again(tmp_path, bitm
         os.utime(path, ns=(0, 10**18 + number))
     read = []
     monkeypatch.setattr(photo_digests, "photo_of", lambda path: read.append(path) or photo_of(path))
-    with exclusive_lock(tmp_path / "cache" / "lock", "is building"):
-        for _ in range(2):  # nothing can be written while others build
-            np.testing.assert_array_equal(build(tmp_path / "cache", bitmaps).features(ids), whole)
-    assert len(read) == 18
+    with exclusive_lock(tmp_path / "cache" / "lock", "is building"):  # nothing can be written
+        build(tmp_path / "cache", bitmaps, never)
     for _ in range(2):
-        np.testing.assert_array_equal(build(tmp_path / "cache", bitmaps).features(ids), whole)
-    assert len(read) == 27
+        np.testing.assert_array_equal(build(tmp_path / "cache", bitmaps, never).features(ids), whole)
+    assert len(read) == 2 * 9
 
 
-def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path, photos, monkeypatch):
-    with monkeypatch.context() as patch, pytest.raises(ValueError, match="disk is too small.*GB more"):
-        patch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 100))
-        build(tmp_path / "cache", photos)
-    calls, fsync = [], os.fsync
-
-    def full(descriptor):
-        calls.append(descriptor)
-        if len(calls) > 8:
-            raise OSError(28, "No space left on device")
-        return fsync(descriptor)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="could not be written.*No space left.*run again"):
-            build(tmp_path / "cache", photos)
-    assert 0 < len(FeatureCache.open(tmp_path / "cache")) < 23
-    assert len(build(tmp_path / "cache", photos)) == 23
-
-
-def test_errors(tmp_path, photos):
+def test_errors(tmp_path, photos, monkeypatch):
     ids, paths = photos
     for arguments, options, message in (
         (([], []), {}, "0 image_ids"),
@@ -258,6 +213,9 @@ def test_errors(tmp_path, photos):
             build(tmp_path / "cache", arguments, **options)
     with pytest.raises(ValueError, match="no feature cache here"):
         FeatureCache.open(tmp_path / "nothing")
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match="disk is too small.*GB more"):
+        patch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 100))
+        build(tmp_path / "full", photos)
     (tmp_path / "mine").mkdir()
     np.save(tmp_path / "mine" / "features.npy", np.ones(3))
     with pytest.raises(ValueError, match="no manifest.json"):
@@ -316,14 +274,3 @@ def test_bits_flipped_anywhere_never_give_wrong_features(tmp_path, photos):
         except ValueError:
             continue  # one clear error
         np.testing.assert_array_equal(features, whole)
-
-
-def test_a_cache_of_another_grid_is_rejected(tmp_path, photos):
-    import keras  # and not above: `build_and_die` starts sooner
-
-    images = keras.Input((16, 16, 3))
-    coarse, fine = (keras.Model(images, keras.layers.AveragePooling2D(size)(images), name="same") for size in (8, 4))
-    cache = FeatureCache.build(tmp_path / "cache", *photos, coarse, show_progress=False)
-    with pytest.raises(ValueError, match=r"grid_shape \[2, 2\] there, \[4, 4\] here"):
-        FeatureCache.open(tmp_path / "cache", encoder=fine)
-    assert FeatureCache.open(tmp_path / "cache", encoder=coarse).grid_shape == cache.grid_shape

@@ -1,7 +1,6 @@
 """Features that several machines built, each its shard: as one cache they equal those of one machine."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -78,28 +77,6 @@ def test_build_looks_at_the_photos_of_all_shards(photos, shards):
     np.testing.assert_array_equal(one, other)
 
 
-def test_photos_that_cannot_be_read(photos, shards):
-    ids, paths = photos
-    lost = sorted(ids)[5]  # the second photo of shard 2/4
-    Path(paths[ids.index(lost)]).write_bytes(b"torn")
-    shutil.rmtree(shards / FOLDERS[1])
-    assert list(build(shards, photos, shard="2/4", errors="skip").unreadable) == [lost]
-    cache = build(shards, photos, never, errors="skip")
-    assert len(cache) == 21 and list(cache.unreadable) == [lost] and lost not in cache
-    with pytest.raises(ValueError, match=f"{lost}.png: .*errors='skip'"):
-        build(shards, photos, never)
-
-
-def test_a_damaged_row_names_its_shard(photos, shards):
-    path = shards / FOLDERS[2] / "features.npy"
-    content = bytearray(path.read_bytes())
-    content[-10] ^= 16
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"{FOLDERS[2]}: .*'{sorted(photos[0])[2::4][-1]}'.*--verify"):
-        FeatureCache(shards).features(photos[0])
-    assert build(shards, photos, verify=True).features(photos[0]).shape == (22, 4, 3)
-
-
 def test_missing_and_incomplete_shards_are_named(photos, shards):
     def mean_colour_encoder(images):
         if len(images) > 1:  # not the one that tells the shape of the grid
@@ -148,12 +125,9 @@ def test_shards_from_the_command_line(tmp_path, capsys):
     (tmp_path / "mine" / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
     features = ["features", "--data", "folder", "--data-dir", str(tmp_path / "mine"), "--encoder", "tiny"]
     features += ["--image-size", "16", "--encoder-weights", str(weights), "--cache-dir", str(tmp_path / "shards")]
-    assert main([*features, "--shard", "4/3"]) == 2
+    assert main([*features, "--shard", "3/2"]) == 2
     assert "A shard is i/n" in capsys.readouterr().err
-    for shard in ("1/3", "3/3"):
-        assert main([*features, "--shard", shard]) == 0
-    assert "shard-0003-of-0003: 3 photos, 2 x 2 x 66 each" in capsys.readouterr().out
-    assert main(features) == 2
-    assert "shards: 2 of 3" in capsys.readouterr().err
-    assert main([*features, "--shard", "2/3"]) == 0 and main(features) == 0
+    assert main([*features, "--shard", "1/2"]) == 0
+    assert "shard-0001-of-0002: 5 photos, 2 x 2 x 66 each" in capsys.readouterr().out
+    assert main([*features, "--shard", "2/2"]) == main(features) == 0
     assert capsys.readouterr().out.endswith(f"{tmp_path / 'shards'}: 10 photos, 2 x 2 x 66 each\n")

@@ -50,8 +50,8 @@ def test_a_list_is_checked():
     splits = [image.split for image in read_data([photo(str(i)) for i in range(20)], split_seed=1)]
     assert sorted(set(splits)) == ["dev", "test", "train"] and splits.count("train") == 16
     for bad, message in (
-        ([], "at least one"),
-        ([photo("a"), photo("a")], "'a' more than once"),
+        ([], "Received: 0 photos"),
+        ([photo("a"), photo("a")], "2 photos, 1 ids"),
         (["a.jpg"], "list of CaptionedImage.*Received: 'a.jpg'"),
         (3, "Received: 3"),
         ([CaptionedImage("a", "a.jpg", "a dog")], "list of captions"),

@@ -59,7 +59,7 @@ def work(command, inputs, output, limit):
 
 
 class Runner:
-    """Runs the commands on photos and encoder weights in the folder `inputs`."""
+    """Runs the commands on photos and encoder weights in the folder `inputs`; `whole` has undisturbed outputs."""
 
     def __init__(self, place):
         self.inputs, self.whole, self.seconds = place / "inputs", place / "whole", {}
@@ -74,14 +74,23 @@ class Runner:
         first = self.processes.Process(target=int)
         first.start()
         first.join()  # the imports are done
+        for command in (features, training, save):
+            start = time.monotonic()
+            assert self.run(command, self.whole / command.__name__)
+            self.seconds[command] = time.monotonic() - start
 
-    def start(self, command, output, limit=-1):
+    def run(self, command, output, limit=-1, kill_after=None, in_write=False):
+        """Return True if the command did its work, False if it said in one line why not, None if it was killed.
+
+        It is killed after a fraction of its time, `kill_after`, or then, `in_write`, when it next writes a file.
+        """
         process = self.processes.Process(target=work, args=(command, self.inputs, output, limit))
         process.start()
-        return process
-
-    def end(self, process, output):
-        """Return True for a process that did its work, False for one clear line of error, None for a killed one."""
+        if kill_after is not None:
+            process.join(kill_after * self.seconds[command])
+            while in_write and process.is_alive() and not list(output.rglob("*.part")):
+                time.sleep(0.001)
+            process.kill()
         process.join(HANGS_AFTER)
         assert process.exitcode is not None, "it hangs"
         errors = Path(f"{output}.{process.pid}").read_text() if process.exitcode != -9 else ""
@@ -89,26 +98,33 @@ class Runner:
         assert process.exitcode != 2 or errors.splitlines()[-1].startswith("keras-sat: "), errors
         return {0: True, 2: False, -9: None}[process.exitcode]
 
-    def run(self, command, output, limit=-1):
-        return self.end(self.start(command, output, limit), output)
+    def assert_right_so_far(self, command, output):
+        """Check that the files of a killed command are whole, and a part of the undisturbed one's."""
+        if command is training:
+            epochs = epochs_of(output)
+            assert epochs == epochs_of(self.whole / "training")[: len(epochs)]
+            assert not epochs or read_model(output / "model")
+        elif command is save and (output / "config.json").exists():
+            read_model(output)
+        elif command is features:
+            with contextlib.suppress(ValueError):  # it had only been started, or the damage is noticed
+                cache, whole = FeatureCache.open(output), FeatureCache.open(self.whole / "features")
+                done = [image_id for image_id in cache.image_ids if image_id in cache]
+                np.testing.assert_array_equal(cache.features(done), whole.features(done))
 
-    def undisturbed(self, command):
-        """Return the output of a command that was not disturbed, and take its time."""
-        output = self.whole / command.__name__
-        if command not in self.seconds:
-            start = time.monotonic()
-            assert self.run(command, output)
-            self.seconds[command] = time.monotonic() - start
-        return output
+    def assert_same(self, command, output):
+        """Check that the files of a command are those of the undisturbed one, bit for bit."""
+        whole = self.whole / command.__name__
+        if command is training:
+            assert epochs_of(output) == epochs_of(whole)
+            np.testing.assert_equal(*(read_checkpoint(folder / "checkpoint")[1] for folder in (output, whole)))
+            output, whole = output / "model", whole / "model"
+        found, expected = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in (output, whole))
+        assert [name for name in {*found, *expected} if found.get(name) != expected.get(name)] == []
 
-    def kill(self, command, output, moment, in_write):
-        """Kill a command after a fraction of its time, or when it next writes a file; return as `end` does."""
-        process = self.start(command, output)
-        process.join(moment * self.seconds[command])
-        while in_write and process.is_alive() and not list(output.rglob("*.part")):
-            time.sleep(0.001)
-        process.kill()
-        return self.end(process, output)
+
+def epochs_of(output):
+    return [{**figures, "seconds": None} for figures in read_checkpoint(output / "checkpoint")[0]]
 
 
 @pytest.fixture(scope="module")
@@ -119,67 +135,30 @@ def runner(tmp_path_factory):
         yield Runner(tmp_path_factory.mktemp("torture"))
 
 
-def assert_right_so_far(command, output, whole):
-    """Check that the files of a killed command are whole, and a part of the undisturbed one's."""
-    if command is features:
-        try:
-            cache = FeatureCache.open(output)
-        except ValueError:  # it had only been started
-            return
-        done = [image_id for image_id in cache.image_ids if image_id in cache]
-        np.testing.assert_array_equal(cache.features(done), FeatureCache.open(whole).features(done))
-    elif command is training:
-        epochs = epochs_of(output)
-        assert epochs == epochs_of(whole)[: len(epochs)] and (not epochs or read_model(output / "model"))
-    elif (output / "config.json").exists():
-        read_model(output)
-
-
-def assert_same(command, output, whole):
-    """Check that the files of a command are those of the undisturbed one, bit for bit."""
-    if command is training:
-        assert epochs_of(output) == epochs_of(whole)
-        np.testing.assert_equal(*(read_checkpoint(folder / "checkpoint")[1] for folder in (output, whole)))
-        output, whole = output / "model", whole / "model"
-    found, expected = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in (output, whole))
-    assert [name for name in {*found, *expected} if found.get(name) != expected.get(name)] == []
-
-
-def epochs_of(output):
-    return [{**figures, "seconds": None} for figures in read_checkpoint(output / "checkpoint")[0]]
-
-
 @pytest.mark.parametrize("command", [features, training, save])
 def test_killed_at_any_moment_nothing_is_lost(runner, tmp_path, command):
-    rng, whole = np.random.default_rng(1), runner.undisturbed(command)
+    rng = np.random.default_rng(1)
     for output in (tmp_path / "first", tmp_path / "second", tmp_path / "third"):
         for in_write in (False, command is not features, False):
-            if runner.kill(command, output, rng.uniform(), in_write) is None:
-                assert_right_so_far(command, output, whole)
+            if runner.run(command, output, kill_after=rng.uniform(), in_write=in_write) is None:
+                runner.assert_right_so_far(command, output)
         assert runner.run(command, output)
-        assert_same(command, output, whole)
+        runner.assert_same(command, output)
 
 
 @pytest.mark.parametrize("command", [features, training])
 def test_a_full_disk_is_one_clear_error_and_the_next_run_ends_right(runner, tmp_path, command):
-    whole, output = runner.undisturbed(command), tmp_path / "output"
-    largest = max(path.stat().st_size for path in whole.rglob("*"))
+    largest = max(path.stat().st_size for path in (runner.whole / command.__name__).rglob("*"))
     limit = int(np.random.default_rng(2).integers(10_000, largest))  # its messages are a file too
-    assert runner.run(command, output, limit) is False and runner.run(command, output)
-    assert_same(command, output, whole)
-
-
-def test_of_two_trainings_at_a_time_one_is_rejected_or_waits(runner, tmp_path):
-    processes = [runner.start(training, tmp_path / "output") for _ in range(2)]
-    assert True in [runner.end(process, tmp_path / "output") for process in processes]
-    assert_same(training, tmp_path / "output", runner.undisturbed(training))
+    assert runner.run(command, tmp_path / "output", limit) is False and runner.run(command, tmp_path / "output")
+    runner.assert_same(command, tmp_path / "output")
 
 
 @pytest.mark.parametrize("command", [features, training])
 def test_damage_is_mended_or_said(runner, tmp_path, command):
-    rng, whole = np.random.default_rng(3), runner.undisturbed(command)
+    rng = np.random.default_rng(3)
     for number in range(10):
-        output = shutil.copytree(whole, tmp_path / str(number))
+        output = shutil.copytree(runner.whole / command.__name__, tmp_path / str(number))
         paths = [path for path in sorted(output.rglob("*")) if path.is_file() and path.stat().st_size]
         paths = [path for path in paths if path.parent.name != "features"]  # those of a training: it would start again
         path = paths[rng.integers(len(paths))]
@@ -187,7 +166,6 @@ def test_damage_is_mended_or_said(runner, tmp_path, command):
         content[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
         path.write_bytes(content[: None if number % 3 else int(rng.integers(len(content)))])
         if command is features:
-            with contextlib.suppress(ValueError):  # the damage is noticed
-                assert_right_so_far(command, output, whole)
+            runner.assert_right_so_far(command, output)
         if runner.run(command, output):
-            assert_same(command, output, whole)
+            runner.assert_same(command, output)

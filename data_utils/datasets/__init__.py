@@ -2,8 +2,7 @@
 
 To add one, write a function that takes the folder and returns the list, and name it in DATASETS.
 
-Known faults of these files are tolerated: what is left out is counted in one warning. What would make results wrong (a
-photo in two splits, a table that cannot be parsed) is rejected with file and line.
+What is left out is counted in one warning. What would make results wrong, such as a photo in two splits, is rejected.
 """
 
 from data_utils.datasets.coco import coco

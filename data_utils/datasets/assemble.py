@@ -1,6 +1,7 @@
 """Find the files of a data set, and match photos, captions and splits."""
 
 import contextlib
+from pathlib import Path
 
 from data_utils.captions import CaptionedImage, image_id_of, pictures_by_folder, reject_long_caption
 from data_utils.datasets.splits import draw_split
@@ -17,10 +18,9 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed):
         skipped.add("photos on a split list that are not there", image_id)
     kept = [image_id for image_id in captions if image_id in photos]
     if not kept:
-        first = f" (first: {shortened(next(iter(captions)))})" if captions else ""
         raise ValueError(
-            f"None of the {len(captions)} captioned photos was found{first}. Expected: the photos in the folder "
-            "itself, in one of its standard subfolders, or where your own table of captions says. "
+            f"None of the {len(captions)} captioned photos was found (first: {shortened(next(iter(captions), ''))}). "
+            "Expected: photos in the folder itself, in its standard subfolders, or where your own table says. "
             f"Received: data_dir={str(data_dir)!r}"
         )
     for image_id in kept:
@@ -62,12 +62,11 @@ def expecting(path, expected):
 
 def find_photos(data_dir, folder_names):
     """Return image id -> path from the first folder that has photos; zips often nest a folder in itself."""
-    for outer in folder_names:
-        for candidate in (data_dir / outer, *(data_dir / outer / inner for inner in folder_names)):
-            photos = photos_in(candidate) if candidate.is_dir() else {}
-            if photos:
-                return photos
-    return photos_in(data_dir)
+    folders = [data_dir / outer / inner for outer in folder_names for inner in ("", *folder_names)]
+    for folder in filter(Path.is_dir, [*folders, data_dir]):
+        if photos := photos_in(folder):
+            return photos
+    return {}
 
 
 def photos_in(directory):

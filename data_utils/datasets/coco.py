@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from data_utils.atomic_files import read_json
 from data_utils.captions import CaptionedImage, Skipped, image_id_of
 from data_utils.datasets.assemble import add_caption, assemble, expecting, find_file, no_caption_file, photos_in
 from data_utils.datasets.karpathy import read_karpathy
-from data_utils.datasets.splits import SPLIT_NAMES, add_split
+from data_utils.datasets.splits import add_split
 
 
 def coco(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[CaptionedImage]:
-    """Read MS COCO.
+    """Return MS COCO as a list of CaptionedImage, in the order of the caption file.
 
     Args:
         data_dir: the folder that holds train2014 and val2014 (or 2017; perhaps in a folder `images`) and either
             Karpathy's dataset_coco.json, whose "restval" is train, or COCO's own captions_*.json (perhaps in a folder
             `annotations`), where captions_train* is train and captions_val* is dev.
         split_seed: draw a split of 80/10/10 by photo with this seed instead.
-
-    Returns: list of CaptionedImage in the order of the caption file.
     """
     data_dir, skipped = Path(data_dir).expanduser(), Skipped()
     karpathy = find_file(data_dir, ["dataset_coco.json"], ("", "annotations"))
@@ -42,9 +39,8 @@ def _read_coco_files(paths, skipped):
     """Read COCO's own captions_*.json files; the split is in the file's name."""
     captions, splits, folders = {}, {}, []
     for path in paths:
-        year_and_split = re.match(r"captions_(([a-z]+)\d*)", path.name)
-        split = SPLIT_NAMES.get(year_and_split[2]) if year_and_split else None
-        folders.append(year_and_split[1] if year_and_split else "")
+        name = path.stem.removeprefix("captions_")
+        folders.append(name)
         expected = "COCO's JSON: images with id and file_name, annotations with image_id and caption"
         with expecting(path, expected):
             content = read_json(path, expected)
@@ -54,5 +50,5 @@ def _read_coco_files(paths, skipped):
                 where = f"{path.name}, annotation {annotation.get('id')}"
                 add_caption(captions, image_id, annotation["caption"], skipped, where)
                 if image_id in captions:
-                    add_split(splits, image_id, split, where)
+                    add_split(splits, image_id, name.rstrip("0123456789"), where)
     return captions, splits, folders

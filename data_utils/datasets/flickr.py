@@ -14,7 +14,7 @@ from data_utils.datasets.tables import read_csv
 
 
 def flickr8k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[CaptionedImage]:
-    """Read Flickr8k.
+    """Return Flickr8k as a list of CaptionedImage, in the order of the caption file.
 
     Args:
         data_dir: the folder that holds the photos (a folder Flicker8k_Dataset or Images, or the photos themselves) and
@@ -22,25 +22,20 @@ def flickr8k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> l
             dataset_flickr8k.json. The splits are the official lists Flickr_8k.trainImages.txt and so on, or those of
             Karpathy's JSON; without either every photo has the split None.
         split_seed: draw a split of 80/10/10 by photo with this seed instead.
-
-    Returns: list of CaptionedImage in the order of the caption file.
     """
     return _read_flickr(
         data_dir,
         split_seed,
         photo_folders=("Flicker8k_Dataset", "Flickr8k_Dataset", "Images", "images"),
-        readers={
-            "Flickr8k.token.txt": _read_token_file,
-            "captions.txt": _read_caption_table,
-            "dataset_flickr8k.json": None,
-        },
+        readers={"Flickr8k.token.txt": _read_token_file, "captions.txt": _read_caption_table},
+        karpathy="dataset_flickr8k.json",
         text_folders=("", "Flickr8k_text"),
         split_lists={split: (f"Flickr_8k.{split}Images.txt",) for split in SPLITS},
     )
 
 
 def flickr30k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[CaptionedImage]:
-    """Read Flickr30k.
+    """Return Flickr30k as a list of CaptionedImage, in the order of the caption file.
 
     Args:
         data_dir: the folder that holds the photos (a folder flickr30k-images, flickr30k_images or Images, or the
@@ -48,18 +43,13 @@ def flickr30k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> 
             dataset_flickr30k.json. The splits are the lists train.txt, val.txt and test.txt, or those of Karpathy's
             JSON; without either every photo has the split None.
         split_seed: draw a split of 80/10/10 by photo with this seed instead.
-
-    Returns: list of CaptionedImage in the order of the caption file.
     """
     return _read_flickr(
         data_dir,
         split_seed,
         photo_folders=("flickr30k-images", "flickr30k_images", "Images", "images"),
-        readers={
-            "results_20130124.token": _read_token_file,
-            "results.csv": _read_bar_table,
-            "dataset_flickr30k.json": None,
-        },
+        readers={"results_20130124.token": _read_token_file, "results.csv": _read_bar_table},
+        karpathy="dataset_flickr30k.json",
         text_folders=("", "flickr30k_images", "flickr30k"),
         split_lists={
             "train": ("train.txt", "flickr30k_train.txt"),
@@ -69,19 +59,19 @@ def flickr30k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> 
     )
 
 
-def _read_flickr(data_dir, split_seed, *, photo_folders, readers, text_folders, split_lists):
+def _read_flickr(data_dir, split_seed, *, photo_folders, readers, karpathy, text_folders, split_lists):
     data_dir, skipped = Path(data_dir).expanduser(), Skipped()
     path = find_file(data_dir, readers, text_folders)
-    if path is None:
-        raise no_caption_file(data_dir, f"one of {', '.join(readers)}")
-    karpathy = find_file(data_dir, [list(readers)[-1]], text_folders)
-    if path == karpathy:
-        captions, splits, _ = read_karpathy(path, skipped)
-    else:
+    of_karpathy = find_file(data_dir, [karpathy], text_folders)
+    if path:
         captions = readers[path.name](path, skipped)
         splits = read_split_lists({split: find_file(data_dir, split_lists[split], text_folders) for split in SPLITS})
-        if karpathy and not splits:
-            _, splits, _ = read_karpathy(karpathy, Skipped())
+        if of_karpathy and not splits:
+            _, splits, _ = read_karpathy(of_karpathy, Skipped())
+    elif of_karpathy:
+        captions, splits, _ = read_karpathy(of_karpathy, skipped)
+    else:
+        raise no_caption_file(data_dir, f"one of {', '.join([*readers, karpathy])}")
     return assemble(data_dir, captions, find_photos(data_dir, photo_folders), splits, skipped, split_seed)
 
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from pathlib import Path
 
-from data_utils.captions import CaptionedImage, Skipped, image_id_of, pictures_by_folder, reject_outside
+from data_utils.captions import CaptionedImage, Skipped, image_id_of, reject_outside
 from data_utils.datasets.assemble import add_caption, assemble, find_file, no_caption_file, photos_in
-from data_utils.datasets.splits import add_split, split_of
+from data_utils.datasets.splits import add_split
 from data_utils.datasets.tables import read_csv, read_jsonl
 from data_utils.foreign_text import brief, shortened
 
 
 def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[CaptionedImage]:
-    """Read your own pictures.
+    """Return your own pictures as a list of CaptionedImage, in the order of the caption file.
 
     Args:
         data_dir: a folder with the pictures and captions.csv (columns image and caption, one caption a row) or
-            captions.jsonl (an object with image and caption, or captions, a line). `image` is a path from that folder,
-            whatever its case where that is unambiguous. A column split may have train, dev or test; without it every
-            photo has the split None.
+            captions.jsonl (an object with image and caption, or captions, a line). `image` is a path from that folder.
+            A column split may have train, dev or test; without it every photo has the split None.
         split_seed: draw a split of 80/10/10 by photo with this seed.
-
-    Returns: list of CaptionedImage in the order of the caption file.
     """
     data_dir, skipped = Path(data_dir).expanduser(), Skipped()
     table = find_file(data_dir, ("captions.csv", "captions.jsonl"))
@@ -31,15 +27,9 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
         raise no_caption_file(data_dir, "captions.csv with the columns image and caption, or captions.jsonl")
     rows = read_jsonl(table) if table.suffix == ".jsonl" else read_csv(table)
     captions, photos, splits = {}, {}, {}
-    known = {}  # lower-case names of pictures -> those names
-    for path in itertools.chain(*pictures_by_folder(data_dir)):
-        name = Path(path).relative_to(data_dir).as_posix()
-        known.setdefault(name.casefold(), []).append(name)
     for line, name, caption, split in rows:
         where = f"{table.name}, line {line}"
         reject_outside(name, where)
-        alike = known.get(Path(name).as_posix().casefold(), [])
-        name = alike[0] if len(alike) == 1 else name
         image_id, path = image_id_of(name), str(data_dir / name)
         add_caption(captions, name and image_id, caption, skipped, where)
         if not name or not caption:
@@ -50,6 +40,6 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
                 f"ending): {shortened(photos[image_id])} and {shortened(path)}. Rename one of them."
             )
         if split:
-            add_split(splits, image_id, split_of(split, where), where)
+            add_split(splits, image_id, split, where)
     photos = {image_id: path for image_id, path in photos.items() if os.path.isfile(path)}
     return assemble(data_dir, captions, photos_in(data_dir) | photos, splits, skipped, split_seed)

@@ -3,7 +3,7 @@
 from data_utils.atomic_files import read_json
 from data_utils.captions import image_id_of, reject_outside
 from data_utils.datasets.assemble import add_caption, expecting
-from data_utils.datasets.splits import add_split, split_of
+from data_utils.datasets.splits import add_split
 
 
 def read_karpathy(path, skipped):
@@ -14,7 +14,7 @@ def read_karpathy(path, skipped):
         for number, image in enumerate(read_json(path, expected)["images"]):
             where = f"{path.name}, image {number}"
             image_id = image_id_of(image["filename"])
-            add_split(splits, image_id, split_of(image["split"], where), where)
+            add_split(splits, image_id, image["split"], where)
             folders.append(image.get("filepath", "") + "")  # must be text
             reject_outside(folders[-1], where)
             for sentence in image["sentences"]:

@@ -209,11 +209,7 @@ def _boxes_in(path):
 
 
 def covered_fraction(boxes, grid_shape):
-    """Return the fraction of each cell of a grid that boxes cover: (rows, columns), from 0 to 1.
-
-    Args:
-        boxes: list of (left, top, right, bottom), as fractions of the photo's sides.
-        grid_shape: (rows, columns).
+    """Return the fraction of each cell of a grid that boxes cover, an array (rows, columns).
 
     >>> covered_fraction([(0.0, 0.0, 0.5, 0.25)], (2, 2)).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
@@ -231,10 +227,8 @@ def covered_fraction(boxes, grid_shape):
 def covered_cells(rows, views, boxes, grid_shape, shape):
     """Return the fraction of each region that the boxes of each word cover: float32 (rows, time, regions).
 
-    Args:
-        rows: list of (CaptionedImage, number of one of its captions), or None for a row without a caption.
-        views: for each row the number of the view of the photo, see `data_utils.views`.
-        shape: (rows, time) of the captions' words.
+    A row is (CaptionedImage, number of one of its captions), or None; `shape` is (rows, time). `views` has the number
+    of the view of each photo, see `data_utils.views`.
     """
     covered = np.zeros((*shape, grid_shape[0] * grid_shape[1]), np.float32)
     for of_row, row, view in zip(covered, rows, views):

@@ -74,12 +74,9 @@ def _checked(images, split_seed):
                 f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage: a text as id, a list of "
                 f"captions, and a split of {', '.join(SPLITS)} or None. Received: {brief(image)}"
             )
-    twice = [image_id for image_id, count in Counter(image.image_id for image in images).items() if count > 1]
-    if twice or not images:
-        raise ValueError(
-            "Expected photos with different ids, at least one. "
-            f"Received: {len(images)} photos{f', the id {brief(twice[0])} more than once' if twice else ''}"
-        )
+    num_ids = len({image.image_id for image in images})
+    if not images or num_ids < len(images):
+        raise ValueError(f"Expected photos, each with its own id. Received: {len(images)} photos, {num_ids} ids")
     if split_seed is not None:
         splits = draw_split([image.image_id for image in images], split_seed)
         images = [dataclasses.replace(image, split=splits[image.image_id]) for image in images]

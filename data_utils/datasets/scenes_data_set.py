@@ -7,14 +7,12 @@ from data_utils.captions import CaptionedImage
 
 
 def scenes(data_dir, *, num_scenes=2000, seed=0, image_size=64, max_objects=2):
-    """Draw the built-in data set into a folder, and read it.
+    """Draw the built-in data set, into a folder or into memory, and return it as a list of CaptionedImage.
 
     Args:
         data_dir: where the pictures go, as PNG; those that are there already are kept. None keeps them in memory:
             `image_path` is the picture itself.
         num_scenes, seed, image_size, max_objects: as in `draw_scenes`.
-
-    Returns: list of CaptionedImage.
     """
     from data_utils.scenes import draw_scenes
 

@@ -17,8 +17,11 @@ SPLIT_NAMES = {
 }
 
 
-def add_split(splits, image_id, split, where):
-    """Add a photo to a dict of splits; a ValueError if it is in another split already."""
+def add_split(splits, image_id, name, where):
+    """Add a photo to a dict of splits, under a name of its split; a ValueError if it is in another split already."""
+    split = SPLIT_NAMES.get(str(name).strip().lower())
+    if split is None:
+        raise ValueError(f"{where}: unknown split. Expected: train, dev or test. Received: split={brief(name)}")
     if splits.setdefault(image_id, split) != split:
         raise ValueError(
             f"{where}: the photo {brief(image_id)} is in the split {split!r} here, and in {splits[image_id]!r} before. "
@@ -31,16 +34,7 @@ def draw_split(image_ids, seed):
     shuffled = sorted(image_ids)
     random.Random(seed).shuffle(shuffled)
     tenth = -(-len(shuffled) // 10)
-    return {
-        image_id: "dev" if i < tenth else "test" if i < 2 * tenth else "train" for i, image_id in enumerate(shuffled)
-    }
-
-
-def split_of(name, where):
-    split = SPLIT_NAMES.get(str(name).strip().lower())
-    if split is None:
-        raise ValueError(f"{where}: unknown split. Expected: train, dev or test. Received: split={brief(name)}")
-    return split
+    return dict(zip(shuffled, ["dev"] * tenth + ["test"] * tenth + ["train"] * len(shuffled)))
 
 
 def read_split_lists(lists):

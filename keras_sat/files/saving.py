@@ -36,7 +36,7 @@ def save(captioner, directory, overwrite, precision):
         "captioner": options,
         "feature_shape": list(captioner.feature_shape),
         "rows_and_columns": list(captioner.rows_and_columns()),
-        "has_own_encoder": captioner.photo_encoder.is_own,
+        "has_own_encoder": captioner.photo_encoder.is_custom,
     }
     if captioner.training_photos is not None:
         settings |= as_settings(captioner.training_photos)
@@ -103,15 +103,16 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
 
 def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder):
     """Set what is known of the encoder of a captioner that was made without it."""
-    options, known_grid = settings["captioner"], settings["rows_and_columns"]
+    options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
-        captioner.photo_encoder.name, captioner.photo_encoder.is_own = options["encoder"], settings["has_own_encoder"]
+        captioner.photo_encoder.name = options["encoder"]
+        captioner.photo_encoder.is_custom = settings["has_own_encoder"]
     is_read = captioner.photo_encoder.is_frozen and not has_encoder
     captioner.photo_encoder.remember(
         weights=encoder_weights if encoder_weights and is_read else options["encoder_weights"],
-        grid_shape=None if options["grid_shape"] is None else known_grid,
-        known_grid=known_grid,
-        comes_along=has_encoder,
+        grid_shape=None if options["grid_shape"] is None else saved_grid,
+        saved_grid=saved_grid,
+        from_captioner=has_encoder,
     )
 
 

@@ -27,11 +27,11 @@ def adapted(captioner, vocabulary, options):
     adapted.photo_encoder.remember(
         weights=options.get("encoder_weights", captioner.encoder_weights),
         grid_shape=adapted.grid_shape,
-        known_grid=captioner.rows_and_columns(),
-        comes_along=captioner.photo_encoder.is_saved,
+        saved_grid=captioner.rows_and_columns(),
+        from_captioner=captioner.photo_encoder.is_saved,
     )
     if not has_its_grid:  # only now does the encoder know where its weights are
-        adapted.photo_encoder.known_grid = tuple(adapted.encoder_model.output_shape[1:3])
+        adapted.photo_encoder.saved_grid = tuple(adapted.encoder_model.output_shape[1:3])
     feature_shape = captioner.feature_shape if has_its_grid else adapted.photo_encoder.features_shape[1:]
     adapted.build(((None, *feature_shape), (None, None)))
     adapted.training_photos = captioner.training_photos
@@ -46,7 +46,7 @@ def _config_of(captioner, vocabulary, options):
     config = {**captioner.get_config(), **not_kept, **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
     if captioner.photo_encoder.is_saved:
         config["encoder_weights"] = None  # they are copied from this captioner
-    if captioner.photo_encoder.is_own:
+    if captioner.photo_encoder.is_custom:
         config["encoder"] = captioner.encoder_model
         if config["encoder_training"] != "frozen":  # a copy of its own to train
             config["encoder"] = keras.models.clone_model(captioner.encoder_model)

@@ -27,7 +27,7 @@ def preset_or_default(preset, data, options, initial_model, before, encoder, say
     name = presets.default_preset(data, options.get("encoder") or before or encoder)
     if name != "default":
         say(f"settings of the preset {name}; preset='default' (--preset default) takes the plain defaults")
-    return presets.settings_with_place(name, options if before is None else {"encoder": before, **options})
+    return presets.fitting_settings(name, options if before is None else {"encoder": before, **options})
 
 
 def default_output_dir(data_name, chosen, initial_model):

@@ -63,8 +63,8 @@ class Training:
         self.plan.cluster.share_folder(self.folder / "model")
         encoder, initial_model = self.plan.asked.captioner.get("encoder"), self.plan.initial_model
         if not isinstance(encoder, keras.Model):
-            is_own = initial_model is not None and initial_model.photo_encoder.is_own
-            encoder = initial_model.encoder_model if is_own else None
+            is_custom = initial_model is not None and initial_model.photo_encoder.is_custom
+            encoder = initial_model.encoder_model if is_custom else None
         return Captioner.load(self.folder / "model", encoder=encoder), True, self.epochs
 
     def keep_initial(self, captioner, *, cross_entropy=False):
