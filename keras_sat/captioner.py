@@ -65,18 +65,7 @@ class Captioner(CaptionGenerator, Trainer):
         if options.encoder_weights == BUNDLED:
             arrays, bundled_blur, self.training_photos = saving.bundled_encoder(options.encoder)
             blur = bundled_blur if blur is None else blur
-        self.photo_encoder = PhotoEncoder(
-            options.encoder,
-            layer=options.encoder_layer,
-            weights=options.encoder_weights,
-            training=options.encoder_training,
-            trained_up_to=options.trained_up_to,
-            image_size=options.image_size,
-            grid=options.grid,
-            grid_shape=options.grid_shape,
-            blur=blur,
-            arrays=arrays,
-        )
+        self.photo_encoder = PhotoEncoder(options, blur=blur, arrays=arrays)
         self.adapter = FeatureAdapter(
             self.photo_encoder.top,
             normalise=options.normalise_features,
@@ -148,7 +137,6 @@ class Captioner(CaptionGenerator, Trainer):
         if len(features_shape) == 4:
             features_shape = self.photo_encoder.features_shape
         self.feature_shape = tuple(features_shape[1:])
-        self.photo_encoder.check_features(self.feature_shape)
         self.adapter.build((None, *self.feature_shape))
         adapted_shape = self.adapter.compute_output_shape((None, *self.feature_shape))
         self.num_regions = adapted_shape[1]

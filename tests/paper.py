@@ -1,6 +1,6 @@
-"""Show, Attend and Tell in plain numpy, loops and all, written from the paper alone: what the layers are held against.
+"""Show, Attend and Tell in plain numpy with loops, written from the paper alone, to compare the layers with.
 
-Weights are dicts with the paper's letters. Nothing here imports keras_sat.
+Weights are dicts with the paper's letters.
 """
 
 import numpy as np
@@ -52,7 +52,7 @@ def all_layers(w, x, h, c):
 
 
 def look(w, a, h, c, noise):
-    """z_t, alpha_t, s_t and 1 - beta_t, from the state (h, c) that attends."""
+    """z_t, alpha_t, s_t and 1 - beta_t (of the sentinel), from the state (h, c) that attends."""
     if w["attention"] == "none":
         alpha = np.full(len(a), 1 / len(a))
         return a.mean(axis=0), alpha, alpha, 1.0
@@ -110,33 +110,34 @@ def weights_of(decoder):
     def array(variable):
         return np.asarray(variable, dtype=np.float64)
 
-    attention, cells = decoder.attention_layer, decoder.cells
-    w = {
-        "attention": decoder.attention,
+    def dense(kernel, layer, bias=None):
+        return {kernel: array(layer.kernel), **({} if bias is None else {bias: array(layer.bias)})}
+
+    attention, cells, readout = decoder.attention_layer, decoder.cells, decoder.readout
+    scoring = decoder.scoring if decoder.chooses else None
+    w = {name: getattr(decoder, name) for name in ("attention", "scoring", "cell", "readout_activation")}
+    w |= {
         "attends": "after" if isinstance(decoder, AttendAfter) else "before",
-        "scoring": decoder.scoring,
-        "cell": decoder.cell,
+        "E": array(decoder.embedding.embeddings),
     }
-    w |= {"E": array(decoder.embedding.embeddings), "readout_activation": decoder.readout_activation}
-    w |= {"init_h": array(decoder.initial_hidden.kernel), "init_h_b": array(decoder.initial_hidden.bias)}
+    w |= dense("init_h", decoder.initial_hidden, "init_h_b")
     if decoder.cell == "lstm":
-        w |= {"init_c": array(decoder.initial_cell.kernel), "init_c_b": array(decoder.initial_cell.bias)}
+        w |= dense("init_c", decoder.initial_cell, "init_c_b")
     else:
         w["b_U"] = [array(cell.recurrent_projection.bias) for cell in cells]
-    if decoder.attention != "none" and decoder.scoring == "additive":
-        w |= {"W_a": array(attention.feature_projection.kernel), "b_a": array(attention.feature_projection.bias)}
-        w |= {"W_h": array(attention.state_projection.kernel), "v": array(attention.score_vector)}
-    if decoder.attention != "none" and decoder.scoring == "bilinear":
-        w["W"] = array(attention.state_projection.kernel)
+    if scoring == "additive":
+        w |= dense("W_a", attention.feature_projection, "b_a") | dense("W_h", attention.state_projection)
+        w["v"] = array(attention.score_vector)
+    if scoring == "bilinear":
+        w |= dense("W", attention.state_projection)
     if decoder.has_gate:
-        w |= {"f_beta": array(decoder.gate.kernel), "f_beta_b": array(decoder.gate.bias)}
+        w |= dense("f_beta", decoder.gate, "f_beta_b")
     w["U"] = [array(cell.recurrent_projection.kernel) for cell in cells]
     w["W_x"] = [array(cell.input_projection.kernel) for cell in cells]
     w["b_x"] = [array(cell.input_projection.bias) for cell in cells]
-    w["W_z"] = array(cells[0].context_projection.kernel)
+    w |= dense("W_z", cells[0].context_projection)
     if hasattr(decoder, "sentinel_layer"):
-        layer = decoder.sentinel_layer
-        w |= {"W_s": array(layer.gate.kernel), "b_s": array(layer.gate.bias), "P_s": array(layer.projection.kernel)}
+        w |= dense("W_s", decoder.sentinel_layer.gate, "b_s") | dense("P_s", decoder.sentinel_layer.projection)
     if decoder.deep_output:
-        w |= {"L_h": array(decoder.readout.state_readout.kernel), "L_z": array(decoder.readout.context_readout.kernel)}
-    return w | {"L_o": array(decoder.readout.word_logits.kernel), "L_o_b": array(decoder.readout.word_logits.bias)}
+        w |= dense("L_h", readout.state_readout) | dense("L_z", readout.context_readout)
+    return w | dense("L_o", readout.word_logits, "L_o_b")

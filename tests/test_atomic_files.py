@@ -2,6 +2,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -39,11 +40,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
 
 def test_write_whole_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     write_whole(tmp_path / "a.txt", "old")
-
-    def no_space(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", no_space)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(OSError, match=r"No space.*a\.txt") as full:
         write_whole(tmp_path / "a.txt", "new")
     assert full.value.filename == str(tmp_path / "a.txt")

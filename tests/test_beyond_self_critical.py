@@ -298,7 +298,7 @@ def test_scores_from_before_are_those_of_the_captioner_that_begins(rewarded, tmp
 
 def test_more_epochs_of_cross_entropy_come_too_late(rewarded):
     folder, captioner = rewarded
-    with pytest.raises(ValueError, match="has begun here with the captioner of 2 epochs"):
+    with pytest.raises(ValueError, match="self_critical_epochs in this folder started after epoch 2"):
         train(folder, epochs=3, **SELF_CRITICAL)
 
 

@@ -1,3 +1,4 @@
+import signal
 from types import SimpleNamespace
 
 import numpy as np
@@ -5,7 +6,6 @@ import pytest
 
 from data_utils import DATASETS, CaptionedImage, Vocabulary, make_batches
 from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions
-from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.scoring.bleu import bleu
 from keras_sat.training import callbacks
 from keras_sat.training.history import (
@@ -13,8 +13,8 @@ from keras_sat.training.history import (
     LEAST_SCORE,
     Curves,
     best_epoch,
-    is_at_its_best,
-    says_something,
+    has_plateaued,
+    is_above_chance,
     write_history,
 )
 
@@ -69,17 +69,17 @@ def test_which_epoch_is_best():
     lost = [{"val_bleu_4": 1e-12 * n, "val_cross_entropy": loss} for n, loss in enumerate((3.0, 2.0, 2.5))]
     assert best_epoch(lost) == 1, "without a score the cross-entropy decides"
     assert best_epoch([*lost, {"val_bleu_4": 0.01, "val_cross_entropy": 9.0}]) == 3
-    assert is_at_its_best(epochs(0.1, 0.3, 0.2, 0.3), 2) and not is_at_its_best(epochs(0.1, 0.3, 0.2, 0.3), 3)
-    assert not is_at_its_best(epochs(0.0, 0.0, 0.0), 1), "a score of 0 is no plateau"
-    assert not is_at_its_best(epochs(0.1, 0.1, 0.1), None) and not is_at_its_best([], 1)
+    assert has_plateaued(epochs(0.1, 0.3, 0.2, 0.3), 2) and not has_plateaued(epochs(0.1, 0.3, 0.2, 0.3), 3)
+    assert not has_plateaued(epochs(0.0, 0.0, 0.0), 1), "a score of 0 is no plateau"
+    assert not has_plateaued(epochs(0.1, 0.1, 0.1), None) and not has_plateaued([], 1)
 
 
 def test_a_warm_up_counts_only_as_long_as_nothing_follows_it():
     warm_up = [{"val_bleu_4": score, "warm_up": 1.0} for score in (0.1, 0.3, 0.2)]
-    assert best_epoch(warm_up) == 1 and not is_at_its_best(warm_up, 1)
+    assert best_epoch(warm_up) == 1 and not has_plateaued(warm_up, 1)
     drawn = [{"val_bleu_4": score, "warm_up": 0.0} for score in (0.1, 0.2, 0.1)]
     assert best_epoch([*warm_up, *drawn[:1]]) == 3 and best_epoch([*warm_up, *drawn]) == 4
-    assert is_at_its_best([*warm_up, *drawn], 1) and not is_at_its_best([*warm_up, *drawn], 2)
+    assert has_plateaued([*warm_up, *drawn], 1) and not has_plateaued([*warm_up, *drawn], 2)
 
 
 def test_nothing_is_kept_of_an_epoch_without_a_loss(captioner_and_batches, tmp_path):
@@ -91,20 +91,12 @@ def test_nothing_is_kept_of_an_epoch_without_a_loss(captioner_and_batches, tmp_p
     assert keep.epochs == [] and not list(tmp_path.iterdir())
 
 
-def test_an_epoch_is_kept_where_the_log_for_tensorboard_cannot_be_written(captioner_and_batches, tmp_path):
-    captioner, batches = captioner_and_batches
-    captioner.build_for(batches)
-    keep = KeepTraining(tmp_path)
-    keep.set_model(captioner)
-    (tmp_path / "logs").write_text("a file of that name")
-    keep.on_epoch_begin(0)
-    with pytest.warns(UserWarning, match=r"logs: epoch 1 cannot be .* \(Not a directory\)"):
-        keep.on_epoch_end(0, {"loss": 1.0})
-    (tmp_path / "logs").unlink()
-    keep.on_epoch_end(1, {"loss": 0.5})
-    assert len(read_checkpoint(tmp_path / "checkpoint")[0]) == 2
-    keep.on_train_end()
-    assert [path.stat().st_size > 0 for path in (tmp_path / "logs").iterdir()] == [True]
+def test_ctrl_c_waits_until_an_epoch_is_kept_whole():
+    written = []
+    with pytest.raises(KeyboardInterrupt), callbacks._ctrl_c_delayed():
+        signal.raise_signal(signal.SIGINT)
+        written.append("all")
+    assert written == ["all"]
 
 
 def test_curves_and_their_table(tmp_path):
@@ -125,22 +117,22 @@ def test_bleu_of_a_few_words_says_nothing_and_cross_entropy_decides():
         return {"loss": 1.0, "val_bleu_4": score, "val_matches": matches, "val_cross_entropy": cross_entropy}
 
     tiny = [epoch(short, 0, 6.0), epoch(0.2, 1, 5.0), epoch(0.0, 0, 4.0), epoch(0.1, LEAST_MATCHES - 1, 4.5)]
-    assert [says_something(figures) for figures in tiny] == [False] * 4
-    assert best_epoch(tiny) == 2 and is_at_its_best(tiny, 1) and not is_at_its_best(tiny, 2)
-    assert not is_at_its_best(tiny[:3], 1), "the cross-entropy falls: no plateau"
+    assert [is_above_chance(figures) for figures in tiny] == [False] * 4
+    assert best_epoch(tiny) == 2 and has_plateaued(tiny, 1) and not has_plateaued(tiny, 2)
+    assert not has_plateaued(tiny[:3], 1), "the cross-entropy falls: no plateau"
     assert best_epoch([*tiny, epoch(0.05, LEAST_MATCHES, 9.0)]) == 4
-    assert says_something({"val_bleu_4": 0.05}), "a callback of your own may not count them"
-    assert says_something({"val_cider": 0.1, "val_matches": 0}, "val_cider"), "CIDEr counts shorter groups too"
+    assert is_above_chance({"val_bleu_4": 0.05}), "a callback of your own may not count them"
+    assert is_above_chance({"val_cider": 0.1, "val_matches": 0}, "val_cider"), "CIDEr counts shorter groups too"
 
 
 def test_the_matches_are_those_of_four_words(monkeypatch):
     images = [CaptionedImage("a", "a.jpg", ["a b c d e", "x"], "dev"), CaptionedImage("b", "b.jpg", ["a b c"], "dev")]
     results = [SimpleNamespace(caption=caption) for caption in ("a b c d e f", "a b c")]
-    monkeypatch.setattr(callbacks.dev_captions, "caption_photos", lambda *_, **__: results)
+    monkeypatch.setattr(callbacks, "caption_photos", lambda *_, **__: results)
     assert callbacks.score_captions(None, images)["val_matches"] == 2, "a b c d, b c d e"
 
 
-def test_progress_names_the_best_so_far_only_where_the_score_says_something():
+def test_progress_names_the_best_so_far_only_where_the_score_is_above_chance():
     lines = []
     progress = callbacks.ShowProgress(2, output=lines.append)
     progress.set_params({"steps": 1})

@@ -22,7 +22,7 @@ from keras_sat.training.distributed import SEED_STRIDE, Cluster, read_tf_config,
 from keras_sat.training.run import Training
 
 TOGETHER = Path(__file__).with_name("distributed_trainings.py")
-HOST_FAILED = "ConnectionError: Another host of this training has ended or cannot be reached"
+HOST_FAILED = "Another host of this training has ended or cannot be reached"
 SECONDS = 300  # for processes that take some ten on a free machine: then one of them hangs
 
 
@@ -171,17 +171,6 @@ def test_every_row_is_in_one_share(scene_images, scene_vocabulary, scene_cache, 
     assert num_fillers
 
 
-def test_a_host_failure_has_a_way_out():
-    cluster = Cluster()
-    cluster.num_hosts = 2
-    error = tf.errors.UnavailableError(None, None, "x aborted by: nobody answers")
-    with pytest.raises(ConnectionError, match=r"same command on all.*nobody answers\)"), cluster._host_failures_named():
-        raise error
-    cluster.num_hosts = 1
-    with pytest.raises(tf.errors.UnavailableError), cluster._host_failures_named():
-        raise error
-
-
 @pytest.mark.slow
 def test_an_address_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -189,28 +178,22 @@ def test_an_address_that_is_taken():
         command = [sys.executable, "-m", "keras_sat", "fit", "--data", "scenes", "--hosts"]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=os.environ | environment)
     assert ran.returncode == 2 and ran.stderr.count("\n") == 1
-    assert (
-        "This host cannot listen at its own address" in ran.stderr and "Received: worker 0 of 127.0.0.1:" in ran.stderr
-    )
+    assert "This host cannot be connected" in ran.stderr and "Received: worker 0 of 127.0.0.1:" in ran.stderr
 
 
 def test_tf_config():
-    assert read_tf_config(tf_config([1, 2], 1)) == (("worker", 1), ["127.0.0.1:1", "127.0.0.1:2"])
+    assert read_tf_config(tf_config([1, 2], 1)) == "worker 1 of 127.0.0.1:1, 127.0.0.1:2"
     chief = {"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}}
-    assert read_tf_config(json.dumps(chief)) == (("chief", 0), ["a:1", "b:1"])
+    assert read_tf_config(json.dumps(chief)) == "chief 0 of a:1, b:1"
 
 
 @pytest.mark.parametrize(
     "text",
     [
         None,
-        "worker 0",
-        '{"cluster": ["a:1"], "task": {"type": "worker", "index": 0}}',
         '{"cluster": {"worker": ["a:1"]}}',
         '{"cluster": {"worker": ["http://a:1"]}, "task": {"type": "worker", "index": 0}}',
-        '{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}',
         '{"cluster": {"worker": ["a:1", "a:1"]}, "task": {"type": "worker", "index": 0}}',
-        '{"cluster": {"chief": ["a:1", "b:1"]}, "task": {"type": "chief", "index": 0}}',
         '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}',
         '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}',
     ],
@@ -237,13 +220,11 @@ def test_wrong_devices_are_one_line_and_status_2(capsys, options, message):
     assert errors.count("\n") == 1 and message in errors
 
 
-def test_what_is_no_strategy(tmp_path, monkeypatch):
+def test_other_strategies_are_rejected(tmp_path, monkeypatch):
     parallel = keras.distribution.DataParallel(devices=["cpu:0"])
-    for strategy in (parallel, "mirrored", tf.distribute.OneDeviceStrategy("CPU:0")):
-        with pytest.raises(ValueError, match=r"MultiWorkerMirroredStrategy; Keras' own distributions do nothing"):
+    for strategy in (parallel, tf.distribute.OneDeviceStrategy("CPU:0")):
+        with pytest.raises(ValueError, match=r"Expected a .*MultiWorkerMirroredStrategy.*Received: strategy="):
             train(tmp_path, strategy=strategy)
-    with tf.distribute.OneDeviceStrategy("CPU:0").scope(), pytest.raises(ValueError, match="Received: strategy=.*One"):
-        train(tmp_path)
     monkeypatch.setattr(keras.distribution, "distribution", lambda: parallel)
     captioner = keras_sat.Captioner(["a"], encoder=None)
     for start in (lambda: train(tmp_path), lambda: captioner.fit(tf.data.Dataset.range(1))):
@@ -252,13 +233,12 @@ def test_what_is_no_strategy(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_encoder_of_which_there_is_one_copy_is_not_trained_on_several_devices():
+def test_an_encoder_from_outside_the_scope_is_not_trained_on_several_devices():
     encoder = keras_sat.ENCODERS["tiny"](image_size=16)
     cluster = Cluster(several_gpus(1, kind="CPU"))
     with pytest.raises(ValueError, match=r"made within `strategy\.scope\(\)`"):
         cluster.check_encoder(encoder, "fine-tuned")
     cluster.check_encoder(encoder, "frozen")
-    cluster.check_encoder(encoder, None)
 
 
 def test_keras_fit_on_several_hosts_is_rejected(monkeypatch):
@@ -270,7 +250,7 @@ def test_keras_fit_on_several_hosts_is_rejected(monkeypatch):
 
 
 @pytest.mark.slow
-def test_hosts_that_were_told_different_things_are_rejected(tmp_path):
+def test_hosts_with_other_arguments_are_rejected(tmp_path):
     write_photos(tmp_path, ["a.jpg"])
     (tmp_path / "captions.csv").write_text("image,caption,split\na.jpg,a dog,train\n")
     command = ["-m", "keras_sat", "fit", "--data", "folder", "--data-dir", tmp_path, "--encoder", "tiny", "--hosts"]
@@ -278,7 +258,7 @@ def test_hosts_that_were_told_different_things_are_rejected(tmp_path):
     chief, other = run_hosts([[*command, 1], [*command, 2]])
     assert chief[0] == other[0] == 2
     assert "Another host of this training has ended" in chief[2].splitlines()[-1]
-    assert other[2].endswith("On the first one they are: seed=1. Received: seed=2\n")
+    assert other[2].endswith("Expected, as on the first one: seed=1. Received: seed=2\n")
     assert not (tmp_path / "run" / "model").exists()
 
 
@@ -301,5 +281,5 @@ def test_hosts_with_other_photos_or_features_are_rejected(tmp_path, monkeypatch,
         encoder.set_weights([weight + 1 for weight in encoder.get_weights()])
         encoder.save_weights(tmp_path / WEIGHTS)
     monkeypatch.setattr(Cluster, "broadcast", lambda cluster, value: said.pop(0))
-    with pytest.raises(ValueError, match=f"On the first one they are: {differs}='.*'. Received: {differs}='"):
+    with pytest.raises(ValueError, match=f"as on the first one: {differs}='.*'. Received: {differs}='"):
         keras_sat.fit(images, output_dir=tmp_path / "other", **options)

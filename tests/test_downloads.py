@@ -5,6 +5,7 @@ import os
 import stat
 import threading
 import zipfile
+from unittest.mock import Mock
 
 import pytest
 
@@ -78,7 +79,6 @@ def test_fetch(server, tmp_path, capsys):
         (["tells no length"], [0]),
         (["claims too much"], [0, 1_048_576]),
     ],
-    ids=str,
 )
 def test_fetch_resumes_after_a_broken_connection(server, tmp_path, faults, starts):
     server.faults = list(faults)
@@ -172,11 +172,8 @@ def test_download_once_and_never_again(flickr, tmp_path):
 
 
 def test_download_resumes_after_a_kill_while_unpacking(flickr, tmp_path, monkeypatch):
-    def killed(*arguments):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(downloads, "_count_photos", killed)
+        patch.setattr(downloads, "_count_photos", Mock(side_effect=KeyboardInterrupt))
         download("flickr8k", tmp_path, show_progress=False)
     download("flickr8k", tmp_path, show_progress=False)
     assert len(flickr.starts) == 2  # the zips were still there

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 from keras_sat import equations
@@ -9,12 +10,9 @@ def numbers(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
-def test_mean_annotation():
+def test_mean_annotation_and_attention_weights_of_known_numbers():
     features = np.array([[[1.0, 2.0], [3.0, 6.0]]], dtype="float32")
     np.testing.assert_allclose(equations.mean_annotation(features), [[2.0, 4.0]])
-
-
-def test_attention_weights_of_known_scores():
     weights = equations.attention_weights(np.array([[0.0, 1.0]], dtype="float16"))
     np.testing.assert_allclose(weights, np.array([[1, np.e]]) / (1 + np.e), rtol=1e-6)
     assert weights.dtype == "float32"
@@ -40,16 +38,12 @@ def test_gru_with_open_and_closed_gates():
     np.testing.assert_allclose(fresh, np.tanh([[0.3]]), rtol=1e-6)  # the reset gate hides the state's 9
 
 
-def test_additive_scores_are_those_of_the_formula():
+def test_scores_are_those_of_the_formulas():
     features, state, v = numbers(2, 4, 3), numbers(6, 3, seed=1), numbers(3, seed=2)
-    expected = [[v @ np.tanh(a + state[row]) for a in features[row // 3]] for row in range(6)]
-    np.testing.assert_allclose(equations.additive_scores(features, state, v), expected, rtol=1e-5)
-
-
-def test_dot_scores_are_those_of_the_formula():
-    features, query = numbers(2, 4, 3), numbers(6, 3, seed=1)
-    expected = [[a @ query[row] for a in features[row // 3]] for row in range(6)]
-    np.testing.assert_allclose(equations.dot_scores(features, query), expected, rtol=1e-5)
+    additive = [[v @ np.tanh(a + state[row]) for a in features[row // 3]] for row in range(6)]
+    np.testing.assert_allclose(equations.additive_scores(features, state, v), additive, rtol=1e-5)
+    dot = [[a @ state[row] for a in features[row // 3]] for row in range(6)]
+    np.testing.assert_allclose(equations.dot_scores(features, state), dot, rtol=1e-5)
 
 
 def test_attended_features_of_one_hot_and_of_weights():
@@ -79,7 +73,6 @@ def test_log_probs_of_uniform_logits():
     logits, targets = np.zeros((2, 3, 8), dtype="float32"), np.array([[1, 2, 0], [7, 0, 0]])
     words = equations.word_log_probs(logits, targets)
     np.testing.assert_allclose(words, np.full((2, 3), -np.log(8)), rtol=1e-6)
-    np.testing.assert_allclose(equations.mean_log_probs(logits), np.full((2, 3), -np.log(8)), rtol=1e-6)
     token_weights = np.array([[1, 1, 1], [1, 0, 0]], dtype="float32")
     np.testing.assert_allclose(equations.caption_log_prob(words, token_weights), [-3 * np.log(8), -np.log(8)])
 
@@ -90,16 +83,13 @@ def test_mean_log_probs_is_the_mean_of_the_log_softmax():
     np.testing.assert_allclose(equations.mean_log_probs(logits), expected, rtol=1e-5)
 
 
-def test_attention_penalty_counts_real_words_only():
+def test_attention_penalty_counts_real_words_only_and_attention_entropy():
     weights = np.array([[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]], dtype="float32")
-    assert float(equations.attention_penalty(weights, np.array([[1.0, 0.0, 1.0]], "float32"))[0]) == 0
-    np.testing.assert_allclose(equations.attention_penalty(weights, np.ones((1, 3), "float32")), [0.25 + 0.25])
-    np.testing.assert_allclose(equations.attention_penalty(weights, np.array([[0, 1, 0]], "float32")), [0.5])
-
-
-def test_attention_entropy():
-    weights = np.array([[1.0, 0.0], [0.5, 0.5]], dtype="float32")
-    np.testing.assert_allclose(equations.attention_entropy(weights), [0.0, np.log(2)], atol=1e-6)
+    for token_weights, penalty in (([1, 0, 1], 0.0), ([1, 1, 1], 0.25 + 0.25), ([0, 1, 0], 0.5)):
+        np.testing.assert_allclose(
+            equations.attention_penalty(weights, np.array([token_weights], "float32")), [penalty]
+        )
+    np.testing.assert_allclose(equations.attention_entropy(weights), [[0.0, np.log(2), 0.0]], atol=1e-6)
 
 
 def test_location_log_prob_counts_real_words_only():
@@ -120,13 +110,10 @@ def test_surrogate_has_the_terms_of_equation_12():
 
 
 def test_surrogate_holds_the_reward_constant():
-    import tensorflow as tf
-
     log_prob, location = tf.Variable([-7.0]), tf.Variable([-2.0])
+    terms = {"sampled": tf.ones(1), "reward_weight": 0.5}
     with tf.GradientTape() as tape:
-        value = equations.hard_attention_surrogate(
-            log_prob, location, tf.zeros(1), reward=log_prob - 1.0, sampled=tf.ones(1), reward_weight=0.5
-        )
+        value = equations.hard_attention_surrogate(log_prob, location, tf.zeros(1), reward=log_prob - 1.0, **terms)
     by_log_prob, by_location = tape.gradient(value, [log_prob, location])
     np.testing.assert_allclose(by_log_prob, [1.0])
     np.testing.assert_allclose(by_location, [0.5 * -8.0])

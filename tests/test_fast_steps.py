@@ -17,11 +17,11 @@ def compiled(monkeypatch):
     monkeypatch.setattr(steps, "SMALL", 1)
     made, function = [], tf.function
 
-    def noted(*arguments, **options):
+    def counted(*arguments, **options):
         made.extend([options] * options.get("jit_compile", False))
         return function(*arguments, **options)
 
-    monkeypatch.setattr(tf, "function", noted)
+    monkeypatch.setattr(tf, "function", counted)
     return made
 
 
@@ -53,15 +53,11 @@ def test_the_step_is_that_of_the_optimizer(compiled, make):
         np.testing.assert_allclose(own, right, rtol=1e-5, atol=1e-7)
 
 
-class Own(keras.optimizers.SGD):
-    """An optimizer that a user has written."""
-
-
 def test_what_is_small_eager_scaled_or_a_user_s_is_left_to_the_optimizer(compiled, monkeypatch):
     after_steps(keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()), apply_gradients)
     with without_fast_twins():
         after_steps(keras.optimizers.Adam(), apply_gradients)
-    after_steps(Own(0.01), apply_gradients)
+    after_steps(type("Own", (keras.optimizers.SGD,), {})(0.01), apply_gradients)
     weight = keras.Variable(np.ones(3, "float32"))
     optimizer = keras.optimizers.SGD(1.0)
     optimizer.build([weight])

@@ -1,6 +1,9 @@
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import all_slow_but
 from keras import ops
 
 from keras_sat.accelerated.loop import loop_over_time
@@ -22,9 +25,7 @@ def dense_layers():
 
 def inputs():
     random = np.random.default_rng(3)
-    return tf.constant(random.normal(size=(TIME, ROWS, DIM)), "float32"), tf.constant(
-        random.normal(size=(ROWS, DIM)), "float32"
-    )
+    return (tf.constant(random.normal(size=shape), "float32") for shape in ((TIME, ROWS, DIM), (ROWS, DIM)))
 
 
 def make_step(dense_layers):
@@ -45,71 +46,41 @@ def by_hand(step, state, x):
     return ops.stack(states)
 
 
-def losses_and_gradients(states, loss_weights, tape, sources):
-    loss = ops.sum(ops.square(states) * loss_weights)
-    return loss, tape.gradient(loss, sources)
+def looped(step, state, x, dense_layers, **options):
+    """Return what `by_hand` does, from the loop."""
+    specs = [(DIM, "float32"), (2, "float32")]
+    states, firsts = loop_over_time(step, state, (x, None), specs, dense_layers=dense_layers, **options)
+    tf.debugging.assert_equal(firsts, states[..., :2])
+    return states
 
 
-# === Basics ===
-
-
-def test_counts():
-    def step(total, x, nothing):
-        assert nothing is None
-        return total + x, (total + x,)
-
-    (sums,) = loop_over_time(step, np.zeros((2, 1), "float32"), (tf.ones((5, 2, 1)), None), [(1, "float32")])
-    np.testing.assert_array_equal(sums[..., 0], np.transpose([[1, 2, 3, 4, 5]] * 2))
-
-
-def test_a_dense_layer_outside_of_a_loop_is_like_any_other(dense_layers):
-    layer, _ = dense_layers
-    x, _ = inputs()
-    np.testing.assert_allclose(layer(x), x @ layer.kernel.numpy() + layer.bias.numpy(), atol=1e-6)
-    with tf.GradientTape() as tape:
-        loss = ops.sum(layer(x))
-    assert tape.gradient(loss, layer.kernel.value).shape == (DIM, DIM)
-    assert LoopDense.from_config(layer.get_config()).units == DIM
-
-
-# === Correctness: the late products are the gradients ===
-
-
-@pytest.mark.parametrize("num_summed", [0, 1, 2])
-@pytest.mark.parametrize("compiled", [False, True, "xla"])
-def test_values_and_gradients_are_those_of_the_steps_one_by_one(dense_layers, compiled, num_summed):
+def with_gradients(run, loss_weights, dense_layers):
+    """Return the states that `run` gives from x and state, a loss of them, and its gradients."""
     x, state = inputs()
-    step = make_step(dense_layers)
     weights = [weight.value for layer in dense_layers for weight in layer.weights]
+    with tf.GradientTape() as tape:
+        tape.watch([x, state])
+        states = run(state, x)
+        loss = ops.sum(ops.square(states) * loss_weights)
+    return states, loss, tape.gradient(loss, [*weights, x, state])
+
+
+@pytest.mark.parametrize(
+    "compiled, num_summed", all_slow_but(("xla", 1), itertools.product([False, True, "xla"], [0, 1, 2]))
+)
+def test_values_and_gradients_are_those_of_the_steps_one_by_one(dense_layers, compiled, num_summed):
+    step = make_step(dense_layers)
     loss_weights = tf.constant(np.random.default_rng(4).normal(size=(TIME, ROWS, DIM)), "float32")
 
-    def run(loop):
-        with tf.GradientTape() as tape:
-            tape.watch([x, state])
-            if loop:
-                states, firsts = loop_over_time(
-                    step,
-                    state,
-                    (x, None),
-                    [(DIM, "float32"), (2, "float32")],
-                    dense_layers=dense_layers,
-                    summed_layers=dense_layers[:num_summed],
-                )
-                tf.debugging.assert_equal(firsts, states[..., :2])
-            else:
-                states = by_hand(step, state, x)
-            return losses_and_gradients(states, loss_weights, tape, [*weights, x, state])
+    def run():
+        summed = {"summed_layers": dense_layers[:num_summed]}
+        return with_gradients(lambda *given: looped(step, *given, dense_layers, **summed), loss_weights, dense_layers)
 
-    expected_loss, expected = run(loop=False)
-    run_loop = (
-        (lambda: run(loop=True))
-        if not compiled
-        else tf.function(lambda: run(loop=True), jit_compile=compiled == "xla", autograph=False)
-    )
-    loss, gradients = run_loop()
+    _, expected_loss, expected = with_gradients(lambda *given: by_hand(step, *given), loss_weights, dense_layers)
+    run = tf.function(run, jit_compile=compiled == "xla", autograph=False) if compiled else run
+    _, loss, gradients = run()
     np.testing.assert_allclose(loss, expected_loss, rtol=1e-5)
-    assert len(gradients) == 5
-    for gradient, right in zip(gradients, expected):
+    for gradient, right in zip(gradients, expected, strict=True):
         assert np.abs(right).max() > 0.1
         np.testing.assert_allclose(gradient, right, atol=1e-5)
     assert all(layer.late_product is None for layer in dense_layers)
@@ -121,10 +92,7 @@ def test_the_gradient_of_a_matrix_is_one_product_after_the_loop(dense_layers):
     @tf.function(autograph=False)
     def gradients():
         with tf.GradientTape() as tape:
-            states, _ = loop_over_time(
-                make_step(dense_layers), state, (x, None), [(DIM, "float32"), (2, "float32")], dense_layers=dense_layers
-            )
-            loss = ops.sum(states)
+            loss = ops.sum(looped(make_step(dense_layers), state, x, dense_layers))
         return tape.gradient(loss, [layer.kernel.value for layer in dense_layers])
 
     library = gradients.get_concrete_function().graph.as_graph_def().library.function
@@ -135,56 +103,31 @@ def test_the_gradient_of_a_matrix_is_one_product_after_the_loop(dense_layers):
     assert [sum(node.op == "MatMul" for node in function.node_def) for function in backward] == [2]
 
 
-# === With padding ===
-
-
-@pytest.mark.parametrize("order", ["longest first", "any"])
-def test_captions_that_have_ended_leave_the_loop(dense_layers, order):
-    x, state = inputs()
-    lengths = np.array([4, 2, 1, 3, 3, 1] if order == "longest first" else [1, 4, 2, 3, 0, 2])
-    token_weights = (np.arange(TIME) < lengths[:, None]).astype("float32")
-    rows_seen = []
-    inner = make_step(dense_layers)
+@pytest.mark.parametrize(
+    "lengths, left", [([4, 2, 1, 3, 3, 1], [3, 2, 2, 1]), ([1, 4, 2, 3, 0, 2], [3, 3, 2, 2])], ids=["sorted", "any"]
+)
+def test_captions_that_have_ended_leave_the_loop(dense_layers, lengths, left):
+    token_weights = (np.arange(TIME) < np.array(lengths)[:, None]).astype("float32")
+    rows_seen, inner = [], make_step(dense_layers)
 
     def step(state, x, nothing):
         rows_seen.append(int(ops.shape(state)[0]))
         return inner(state, x, nothing)
 
-    def run(loop):
-        with tf.GradientTape() as tape:
-            tape.watch([x, state])
-            if loop:
-                states, _ = loop_over_time(
-                    step,
-                    state,
-                    (x, None),
-                    [(DIM, "float32"), (2, "float32")],
-                    dense_layers=dense_layers,
-                    summed_layers=dense_layers[1:],
-                    token_weights=tf.constant(token_weights),
-                    photos=PHOTOS,
-                )
-            else:
-                states = by_hand(inner, state, x)
-            real = states * token_weights.T[..., None]
-            weights = [layer.kernel.value for layer in dense_layers]
-            return states, real, *losses_and_gradients(real, 1.0, tape, [*weights, x, state])
+    def run(state, x):
+        padding = {"token_weights": tf.constant(token_weights), "photos": PHOTOS}
+        return looped(step, state, x, dense_layers, summed_layers=dense_layers[1:], **padding)
 
-    states, real, loss, gradients = run(loop=True)
-    _, expected_real, expected_loss, expected = run(loop=False)
-    np.testing.assert_allclose(real, expected_real, atol=1e-6)
+    is_word = token_weights.T[..., None]
+    states, loss, gradients = with_gradients(run, is_word, dense_layers)
+    right, expected_loss, expected = with_gradients(lambda *given: by_hand(inner, *given), is_word, dense_layers)
+    np.testing.assert_allclose(states * is_word, right * is_word, atol=1e-6)
     np.testing.assert_allclose(loss, expected_loss, rtol=1e-5)
-    for gradient, right in zip(gradients, expected):
-        np.testing.assert_allclose(gradient, right, atol=1e-5)
-    # The number of captions of each photo that are needed, by time.
-    left = [3, 2, 2, 1] if order == "longest first" else [3, 3, 2, 2]
-    assert rows_seen == [PHOTOS * captions for captions in left]
-    if order == "longest first":
-        last = np.reshape(states[-1], (PHOTOS, CAPTIONS, DIM))
-        assert np.abs(last[:, 0]).min() > 0 and not last[:, 1:].any()
-
-
-# === Errors ===
+    for gradient, its in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(gradient, its, atol=1e-5)
+    assert rows_seen == [PHOTOS * captions for captions in left], "the captions of each photo that are needed, by time"
+    last = np.reshape(states[-1], (PHOTOS, CAPTIONS, DIM))
+    assert np.abs(last[:, : left[-1]]).min() > 0 and not last[:, left[-1] :].any()
 
 
 def test_a_step_that_fails_leaves_the_dense_layers_as_they_were(dense_layers):

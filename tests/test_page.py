@@ -31,11 +31,11 @@ def captioner():
 def site(captioner, tmp_path_factory):
     """A folder that has the page in a folder of its own, as on a static host below another path."""
     try:
-        runtime_files(show_progress=False)
+        runtime_files()
     except (OSError, ValueError) as error:
         pytest.skip(f"LiteRT.js cannot be had: {error}")
     place = tmp_path_factory.mktemp("site")
-    write_page(captioner, place / "page", name="scenes", show_progress=False)
+    write_page(captioner, place / "page", name="scenes")
     return place
 
 
@@ -177,8 +177,7 @@ def test_say_shows_where_it_would_look(page, captioner, tmp_path):
     assert float(page.message.rstrip(".").rpartition(" ")[2]) == pytest.approx(expected.log_prob, abs=0.2)
     for text, message in (
         ("a zebra", "The model does not know: zebra."),
-        ("!!", "Type a sentence of at least one word."),
-        ("a " * 30, "sentences of up to 19 words; this one has 30"),
+        ("!!", "sentences of 1 to 19 words; this one has 0"),
         (HOSTILE[1], "does not know"),
     ):
         sentence.clear()
@@ -225,8 +224,8 @@ def test_sentences_follow_the_scene(site, serve, tmp_path):
     assert "blue star" in page.caption
     after(lambda: canvas.send_keys(Keys.PAGE_DOWN))
     assert "green square" in page.find('[data-role="scene-help"]').text
-    after(lambda: canvas.send_keys(Keys.SHIFT + Keys.ARROW_UP + Keys.NULL))
-    after(lambda: canvas.send_keys(Keys.DELETE))
+    after(lambda: canvas.send_keys(Keys.ARROW_UP))
+    after(page.find('[data-action="remove"]').click)
     assert "square" not in page.caption
     after(page.find('[data-action="add"]').click)
     after(page.find('[data-action="another"]').click)
@@ -235,7 +234,6 @@ def test_sentences_follow_the_scene(site, serve, tmp_path):
     shown = page.browser.execute_script("return document.querySelector('.sat-compared canvas').toDataURL()")
     (tmp_path / "scene.png").write_bytes(base64.b64decode(shown.partition(",")[2]))
     sentences = [" ".join(page.texts(f".sat-compared section:nth-child({n}) .sat-words button")) for n in (1, 2, 3)]
-    assert page.texts('[data-role="sentences"] dd') == sentences
     expected = [
         Captioner.from_pretrained(name).caption(tmp_path / "scene.png", num_beams=1).caption
         for name in ("scenes", "scenes-hard", "scenes-none")
@@ -287,7 +285,7 @@ def test_pictures_that_cannot_be_read(page, tmp_path):
     assert "cannot read “<img src=x onerror=alert(1)>.png” (image/png) as a picture" in page.message
     Image.new("1", (10_000, 10_000)).save(tmp_path / "large.png")
     page.give(tmp_path / "large.png", "error")
-    assert "This picture has 100 million pixels, and the page takes up to 60 million" in page.message
+    assert "This picture has 10000 x 10000 pixels, and the page takes up to 60 million" in page.message
     page.give(scenes_in(tmp_path, 1)[0])
     assert page.caption, "the next one is captioned"
     page.give(bad, "error")
@@ -298,7 +296,6 @@ def test_pictures_that_cannot_be_read(page, tmp_path):
     ("path", "message"),
     [
         ("runtime/index.js", "LiteRT, which runs the network, is missing or cannot run in this browser"),
-        ("runtime/litert_wasm_internal.wasm", "must hold the files that runtime/README.txt names"),
         ("photo/model.tflite.gz", "A part of this page, photo/model.tflite.gz, is missing: the server answers 404"),
         ("page.json", "A part of this page, page.json, is missing: the server answers 404"),
     ],
@@ -313,8 +310,8 @@ def test_a_file_that_is_missing_is_named(other_site, serve, browser, path, messa
 
 def test_a_file_and_an_old_browser_get_a_sentence(site, serve, browser):
     page = Site(browser, (site / "page" / "index.html").as_uri())
-    page.open(states=("error",))
-    assert "does not run this page from a file. `keras-sat app FOLDER` or any web server" in page.message
+    page.open(states=("loading",))
+    assert "does not run scripts from files: keras-sat app FOLDER serves this folder" in page.message
     assert browser.get_log("browser")
     page = serve(site)
     old = browser.execute_cdp_cmd(
@@ -333,7 +330,7 @@ def test_nothing_named_in_a_file_becomes_markup(other_site, serve, tmp_path):
     lines[4:-1] = [(HOSTILE[:2] + ["<b>word</b>"])[number % 3] for number in range(len(lines) - 5)]
     words.write_text("\n".join(lines), encoding="utf-8")
     settings = json.loads((other_site / "page" / "page.json").read_text(encoding="utf-8"))
-    settings["photo"]["name"] = settings["about"] = settings["scenes"][0]["label"] = HOSTILE[1]
+    settings["photo"]["name"] = settings["scenes"][0]["label"] = HOSTILE[1]
     (other_site / "page" / "page.json").write_text(json.dumps(settings), encoding="utf-8")
     page = serve(other_site)
     page.open()

@@ -6,7 +6,6 @@ import tensorflow as tf
 from keras_sat import Captioner
 from keras_sat.model import precision
 from keras_sat.model.precision import multiplies_bfloat16, resolved_dtype
-from keras_sat.training.run_record import note_arguments
 
 
 @pytest.fixture
@@ -61,10 +60,3 @@ def test_a_captioner_trains_in_it_and_its_weights_are_float32(machine, tmp_path,
     assert {keras.backend.standardize_dtype(weight.dtype) for weight in captioner.decoder.weights} == {"float32"}
     captioner.save(tmp_path / "model")
     assert Captioner.load(tmp_path / "model").decoder.compute_dtype == "float32"
-
-
-def test_a_training_that_goes_on_where_auto_is_another_one_is_told_so(tmp_path):
-    began, goes_on = ({"schedule": "constant", "dtype": dtype} for dtype in ("mixed_bfloat16", "float32"))
-    note_arguments(tmp_path, began, [])
-    with pytest.raises(ValueError, match="was 'mixed_bfloat16' and is 'float32'.*depends on the machine.*by name"):
-        note_arguments(tmp_path, goes_on, [{"loss": 1.0}])

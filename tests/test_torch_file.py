@@ -1,4 +1,4 @@
-"""The one pickle that is opened: two files, known by their digests, and nothing that they could call."""
+"""The only pickle that is opened: two files, known by their digests, which cannot call anything."""
 
 import hashlib
 import os
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from keras_sat.model import torch_file as torch_file_module
-from keras_sat.model.efficientnet_lite import EfficientNetLite
-from keras_sat.model.encoder_weights import load_encoder_weights
+from keras_sat.model.efficientnet_lite import efficientnet_lite
+from keras_sat.model.encoder_weights import assign_weights
 from keras_sat.model.torch_file import read_torch_file
 
 ROW = np.arange(24, dtype=np.float32)
@@ -28,9 +28,8 @@ def tensor(key, size, shape, strides, offset=0, kind="FloatStorage"):
     """Return the instructions that make a tensor, as torch.save writes them."""
     storage = b"(" + text("storage") + f"ctorch\n{kind}\n".encode() + text(key) + text("cpu") + number(size) + b"NtQ"
     sides, steps = (b"(" + b"".join(map(number, values)) + b"t" for values in (shape, strides))
-    return (
-        b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + number(offset) + sides + steps + b"\x89" + NOTHING + b"tR"
-    )
+    rebuild = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + number(offset)
+    return rebuild + sides + steps + b"\x89" + NOTHING + b"tR"
 
 
 NOTHING = b"ccollections\nOrderedDict\n)R"
@@ -38,7 +37,7 @@ HEAD = b"".join(pickle.dumps(item, protocol=2) for item in (0x1950A86A20F9469CFC
 
 
 def torch_file(tensors, storages):
-    """Return the bytes of a file: a dict of tensors, given as instructions, and the numbers behind it."""
+    """Return the bytes of a file: a dict of tensors, given as instructions, and then the numbers."""
     items = b"".join(text(name) + instructions for name, instructions in tensors.items())
     content = HEAD + b"\x80\x02" + NOTHING + b"(" + items + b"u." + pickle.dumps(list(storages), protocol=2)
     return content + b"".join(struct.pack("<q", array.size) + array.tobytes() for array in storages.values())
@@ -46,7 +45,7 @@ def torch_file(tensors, storages):
 
 @pytest.fixture
 def known(tmp_path, monkeypatch):
-    """Return a function that writes a file, and takes it for one of the packages'."""
+    """Return a function that writes a file whose digest is known."""
 
     def write(content):
         (tmp_path / "weights.pth").write_bytes(content)
@@ -96,11 +95,11 @@ HOSTILE = [(os.system, ("touch HARMED",)), (exec, ("open('HARMED', 'w')",)), (ge
 def test_nothing_runs(call, protocol, known, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = known(pickle.dumps(Evil(*call), protocol) + torch_file({"row": tensor("1", 24, (24,), (1,))}, {"1": ROW}))
-    with pytest.raises(ValueError, match="which no weights need"):
+    with pytest.raises(ValueError, match="uses .*, which no weights need"):
         read_torch_file(path)  # not even if its digest were known
     monkeypatch.undo()
     with pytest.raises(ValueError, match="does not hold the weights of lite.*not the file of its PyTorch package"):
-        load_encoder_weights(EfficientNetLite(width=0.1, depth=0.1)(input_shape=(32, 32, 3), name="lite"), path)
+        assign_weights(efficientnet_lite((32, 32, 3), 0.1, 0.1, name="lite"), path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["weights.pth"], "something ran"
 
 

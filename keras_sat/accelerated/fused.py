@@ -15,6 +15,7 @@ quotient. XLA compiles each combination of photos and captions once, in a third 
 import functools
 from typing import Any, NamedTuple
 
+import tensorflow as tf
 from keras import ops
 
 from keras_sat import equations
@@ -26,12 +27,7 @@ MOST_PARTS, FEWEST_PARTS = 32, 4  # of a sum that is unrolled
 
 
 class Projected(NamedTuple):
-    """The part of the scores that depends on the photo alone.
-
-    Attributes:
-        projection: W_a a_i + b, (photos, regions, attention_dim).
-        exponential: x = e^(2 (W_a a_i + b)), float32, without gradient.
-    """
+    """W_a a_i + b, (photos, regions, attention_dim), and x, float32, without gradient."""
 
     projection: Any
     exponential: Any
@@ -55,17 +51,15 @@ def additive_scores(projected_features, projected_state, score_vector):
     Values are those of the equation unless both summands are beyond 30 and cancel. In a trained network the second
     summand is far smaller: h is between -1 and 1, and weights are small.
 
-    Args:
-        projected_features: the output of `prepare`.
-        projected_state: W_h h_{t-1}, (rows, attention_dim).
-        score_vector: v, (attention_dim,).
+    `projected_features` is the output of `prepare`.
     """
     if not isinstance(projected_features, Projected):
         return equations.additive_scores(projected_features, projected_state, score_vector)
-    return _functions()["additive_scores"](*projected_features, projected_state, score_vector)
+    return _fused_scores(*projected_features, projected_state, score_vector)
 
 
 def _exponential(x):
+    """Return e^(2x), of x clipped to LARGEST."""
     return ops.exp(2 * ops.clip(ops.cast(x, "float32"), -LARGEST, LARGEST))
 
 
@@ -80,66 +74,63 @@ def _parts(size, shortest):
     return [slice(start, start + length) for start in range(0, size, length)]
 
 
-@functools.cache
-def _functions():
-    import tensorflow as tf
+_compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
 
-    compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
 
-    def as_exponentials(exponential, projected_state):
-        """Return x (photos, 1, regions, dim) and y (photos, captions, 1, dim)."""
-        photos, _, attention_dim = ops.shape(exponential)
-        y = ops.reshape(_exponential(projected_state), (photos, -1, 1, attention_dim))
-        return ops.expand_dims(exponential, 1), y
+@tf.custom_gradient
+def _fused_scores(projection, exponential, projected_state, score_vector):
+    photos, regions, attention_dim = ops.shape(exponential)
+    scores = _scores(exponential, projected_state, score_vector)
 
-    @compiled
-    def scores_of(exponential, projected_state, score_vector):
-        """Return e_ti = sum_d v_d - 2 sum_d v_d r, (photos, captions, regions)."""
-        x, y = as_exponentials(exponential, projected_state)
-        v = ops.cast(score_vector, "float32")
-        parts = _parts(v.shape[0], shortest=16)
-        total = sum(v[part] / (1 + x[..., part] * y[..., part]) for part in parts)
-        # Not a product with a vector of ones: after such sums, XLA wrote past the end of its buffer.
-        return ops.sum(v) - 2 * ops.sum(total, axis=-1)
+    def gradient(upstream):
+        of_scores = ops.cast(ops.reshape(upstream, (photos, -1, regions)), "float32")
+        of_features = _gradient_of_features(exponential, projected_state, score_vector, of_scores)
+        sums = ops.sum(_sums_over_regions(exponential, projected_state, of_scores), axis=3)
+        first, second = ops.unstack(sums, num=2)
+        of_state = 4 * ops.cast(score_vector, "float32") * ops.reshape(first - second, (-1, attention_dim))
+        of_vector = ops.sum(of_scores) - 2 * ops.sum(first, axis=(0, 1))
+        return (
+            ops.cast(of_features, projection.dtype),
+            None,  # the exponential is made of the projection
+            ops.cast(of_state, projected_state.dtype),
+            ops.cast(of_vector, score_vector.dtype),
+        )
 
-    @compiled
-    def gradient_of_features(exponential, projected_state, score_vector, of_scores):
-        """Return the gradient of W_a a_i + b: 4 v_d sum_c de_ti (r - r^2), (photos, regions, dim)."""
-        x, y = as_exponentials(exponential, projected_state)
-        r = 1 / (1 + x * y)
-        return 4 * ops.cast(score_vector, "float32") * ops.sum(of_scores[..., None] * (r - r * r), axis=1)
+    return ops.cast(ops.reshape(scores, (-1, regions)), projected_state.dtype), gradient
 
-    @compiled
-    def sums_over_regions(exponential, projected_state, of_scores):
-        """Return sum_i de_ti r and sum_i de_ti r^2 before their last sum: (2, photos, captions, part, dim)."""
-        x, y = as_exponentials(exponential, projected_state)
-        first, second = 0.0, 0.0
-        for part in _parts(x.shape[2], shortest=1):
-            r = 1 / (1 + x[:, :, part] * y)
-            weighed = of_scores[:, :, part, None] * r
-            first, second = first + weighed, second + weighed * r
-        return ops.stack([first, second])  # one tensor: for two, XLA would compute everything twice
 
-    @tf.custom_gradient
-    def additive_scores(projection, exponential, projected_state, score_vector):
-        photos, regions, attention_dim = ops.shape(exponential)
-        scores = scores_of(exponential, projected_state, score_vector)
+@_compiled
+def _scores(exponential, projected_state, score_vector):
+    """Return e_ti = sum_d v_d - 2 sum_d v_d r, (photos, captions, regions)."""
+    x, y = _x_and_y(exponential, projected_state)
+    v = ops.cast(score_vector, "float32")
+    total = sum(v[part] / (1 + x[..., part] * y[..., part]) for part in _parts(v.shape[0], shortest=16))
+    # Not a product with a vector of ones: after such sums, XLA wrote past the end of its buffer.
+    return ops.sum(v) - 2 * ops.sum(total, axis=-1)
 
-        def gradient(upstream):
-            of_scores = ops.cast(ops.reshape(upstream, (photos, -1, regions)), "float32")
-            of_features = gradient_of_features(exponential, projected_state, score_vector, of_scores)
-            first, second = ops.unstack(
-                ops.sum(sums_over_regions(exponential, projected_state, of_scores), axis=3), num=2
-            )
-            of_state = 4 * ops.cast(score_vector, "float32") * ops.reshape(first - second, (-1, attention_dim))
-            of_vector = ops.sum(of_scores) - 2 * ops.sum(first, axis=(0, 1))
-            return (
-                ops.cast(of_features, projection.dtype),
-                None,
-                ops.cast(of_state, projected_state.dtype),
-                ops.cast(of_vector, score_vector.dtype),
-            )
 
-        return ops.cast(ops.reshape(scores, (-1, regions)), projected_state.dtype), gradient
+@_compiled
+def _gradient_of_features(exponential, projected_state, score_vector, of_scores):
+    """Return the gradient of W_a a_i + b: 4 v_d sum_c de_ti (r - r^2), (photos, regions, dim)."""
+    x, y = _x_and_y(exponential, projected_state)
+    r = 1 / (1 + x * y)
+    return 4 * ops.cast(score_vector, "float32") * ops.sum(of_scores[..., None] * (r - r * r), axis=1)
 
-    return {"additive_scores": additive_scores}
+
+@_compiled
+def _sums_over_regions(exponential, projected_state, of_scores):
+    """Return sum_i de_ti r and sum_i de_ti r^2 before their last sum: (2, photos, captions, part, dim)."""
+    x, y = _x_and_y(exponential, projected_state)
+    first, second = 0.0, 0.0
+    for part in _parts(x.shape[2], shortest=1):
+        r = 1 / (1 + x[:, :, part] * y)
+        weighed = of_scores[:, :, part, None] * r
+        first, second = first + weighed, second + weighed * r
+    return ops.stack([first, second])  # one tensor: for two, XLA would compute everything twice
+
+
+def _x_and_y(exponential, projected_state):
+    """Return x (photos, 1, regions, dim) and y (photos, captions, 1, dim)."""
+    photos, _, attention_dim = ops.shape(exponential)
+    y = ops.reshape(_exponential(projected_state), (photos, -1, 1, attention_dim))
+    return ops.expand_dims(exponential, 1), y

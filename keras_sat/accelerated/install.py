@@ -11,11 +11,8 @@ from keras_sat.model.decoder import CaptionDecoder
 def accelerate(decoder, num_regions):
     """Install the fast twins of a CaptionDecoder, except where a subclass overrides the plain methods.
 
-    Inside `keras_sat.accelerated.switch.without_fast_twins` they call the plain methods.
-
-    Args:
-        decoder: CaptionDecoder.
-        num_regions: number of regions. With few of them, the twin of the scores would gain nothing and is left out.
+    Inside `without_fast_twins` they call the plain methods. With few regions, the twin of the scores would gain
+    nothing and is left out.
     """
     attention, plain = decoder.attention_layer, decoder.read_words
     if type(decoder).read_words is CaptionDecoder.read_words:

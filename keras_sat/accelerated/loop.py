@@ -31,15 +31,15 @@ def loop_over_time(
             photo. The outputs of the others are 0. This saves work if the captions of a photo are sorted longest first.
         photos: number of photos; rows is a multiple of it.
     """
-    leaving = _NobodyLeaves() if token_weights is None else _TheEndedLeave(token_weights, photos)
+    captions = _CaptionsInLoop(token_weights, photos)
 
     def in_turn(x):
         """Return a function from a time, and the number of captions left, to x at that time."""
         if x is None:
             return lambda t, left: None
-        x = leaving.stored(x)
+        x = captions.stored(x)
         queue = tf.TensorArray(x.dtype, size=time, element_shape=x.shape[1:]).unstack(x)
-        return lambda t, left: leaving.those_left(queue.read(t), left)
+        return lambda t, left: captions.those_left(queue.read(t), left)
 
     time, rows = ops.shape(inputs[0])[:2]
     late, zeros = [_LateProduct(layer) for layer in dense_layers], []
@@ -52,24 +52,29 @@ def loop_over_time(
             zeros.append(product.with_gradient(nothing))
     inputs, zeros = [in_turn(x) for x in inputs], [in_turn(x) for x in zeros]
     specs = [*output_specs, *((product.layer.kernel.shape[0], product.layer.compute_dtype) for product in late)]
-    outputs = [tf.TensorArray(dtype, size=time, element_shape=(*leaving.shape, dim)) for dim, dtype in specs]
+    outputs = [tf.TensorArray(dtype, size=time, element_shape=(*captions.shape, dim)) for dim, dtype in specs]
 
     def body(t, state, outputs):
-        left = leaving.num_left(t)
+        left = captions.num_left(t)
         for product, turn in zip(late, zeros):
             product.begin_step(turn(t, left))
         try:
-            state = tf.nest.map_structure(lambda x: leaving.those_left(x, left), state)
+            state = tf.nest.map_structure(lambda x: captions.those_left(x, left), state)
             state, values = step(state, *(turn(t, left) for turn in inputs))
         finally:
             given = [product.end_step() for product in late]
-        state = tf.nest.map_structure(lambda x: leaving.filled_up(x, left), state)
-        _check_called(late, given)
-        values = [leaving.filled_up(x, left) for x in (*values, *given)]
+        for product, of_layer in zip(late, given):
+            if len(of_layer) != 1:
+                raise ValueError(
+                    "A LoopDense in the loop must be called exactly once in each step. Use keras.layers.Dense instead. "
+                    f"Received: {len(of_layer)} calls of layer={product.layer.path!r}"
+                )
+        state = tf.nest.map_structure(lambda x: captions.filled_up(x, left), state)
+        values = [captions.filled_up(x, left) for x in (*values, *sum(given, []))]
         return t + 1, state, [queue.write(t, value) for queue, value in zip(outputs, values)]
 
-    state = tf.nest.map_structure(leaving.stored, state)
-    shapes = tf.nest.map_structure(lambda x: tf.TensorShape((*leaving.shape, x.shape[-1])), state)
+    state = tf.nest.map_structure(captions.stored, state)
+    shapes = tf.nest.map_structure(lambda x: tf.TensorShape((*captions.shape, x.shape[-1])), state)
     _, _, outputs = tf.while_loop(
         lambda t, *_: t < time,
         body,
@@ -83,48 +88,14 @@ def loop_over_time(
     return stacked[: len(output_specs)]
 
 
-def _check_called(products, inputs):
-    """Raise ValueError unless the step called each LoopDense.
-
-    Args:
-        products: list of _LateProduct.
-        inputs: the input of each in the step, or None.
-    """
-    for product, given in zip(products, inputs):
-        if given is None:
-            raise ValueError(
-                "A LoopDense must be called in each step of the loop. Use keras.layers.Dense outside the loop. "
-                f"Received: layer={product.layer.path!r}"
-            )
-
-
-# === Captions in the loop ===
-
-
-class _NobodyLeaves:
-    """All captions stay in the loop to the end."""
-
-    shape = (None,)  # of stored rows
-
-    def stored(self, x):
-        return x
-
-    def num_left(self, t):
-        return None
-
-    def those_left(self, x, num_left):
-        return x
-
-    def filled_up(self, x, num_left):
-        return x
-
-
-class _TheEndedLeave:
-    """Captions leave the loop when they have ended; see `loop_over_time`."""
-
-    shape = (None, None)  # photos, captions
+class _CaptionsInLoop:
+    """The captions in the loop, which leave it when they have ended; without token weights they all stay."""
 
     def __init__(self, token_weights, photos):
+        self.all_stay = token_weights is None
+        self.shape = (None,) if self.all_stay else (None, None)  # of stored rows: rows; or photos, captions
+        if self.all_stay:
+            return
         rows, time = ops.shape(token_weights)
         self.photos, self.captions = photos, rows // photos
         times = ops.arange(1, time + 1)
@@ -136,37 +107,31 @@ class _TheEndedLeave:
 
     def stored(self, x):
         """Return (..., rows, dim) as (..., photos, captions, dim)."""
-        before = ops.shape(x)[:-2]
-        return ops.reshape(x, (*before, self.photos, self.captions, x.shape[-1]))
+        if self.all_stay:
+            return x
+        return ops.reshape(x, (*ops.shape(x)[:-2], self.photos, self.captions, x.shape[-1]))
 
     def num_left(self, t):
         """Return the number of captions of each photo that are left at a time."""
-        return self.captions_left[t]
+        return None if self.all_stay else self.captions_left[t]
 
     def those_left(self, x, num_left):
         """Return the rows of the captions that are left, (rows, dim), from (photos, captions, dim)."""
-        return tf.reshape(tf.slice(x, (0, 0, 0), (-1, num_left, -1)), (-1, x.shape[-1]))
+        return x if self.all_stay else tf.reshape(tf.slice(x, (0, 0, 0), (-1, num_left, -1)), (-1, x.shape[-1]))
 
     def filled_up(self, x, num_left):
         """Return (photos, captions, dim) from (rows, dim), with 0 for the captions that have ended."""
+        if self.all_stay:
+            return x
         by_photo = tf.reshape(x, (-1, num_left, x.shape[-1]))
         return tf.pad(by_photo, ((0, 0), (0, self.captions - num_left), (0, 0)))
 
 
-# === The gradient of a matrix ===
-
-
 class _LateProduct:
-    """The product of one LoopDense in a loop, and the gradient of its matrix after the loop.
-
-    Attributes:
-        layer: the LoopDense.
-        inputs: all inputs of the layer, (time, rows, input_dim); set after the loop.
-    """
+    """The product of one LoopDense in a loop, and the gradient of its matrix after the loop."""
 
     def __init__(self, layer):
-        self.layer = layer
-        self.inputs = None
+        self.layer, self.inputs = layer, None  # all inputs, (time, rows, input_dim), are known after the loop
         kernel = tf.stop_gradient(tf.cast(ops.convert_to_tensor(layer.kernel), layer.compute_dtype))
         transposed = tf.transpose(kernel)  # once, not at each step back
 
@@ -175,14 +140,9 @@ class _LateProduct:
             return tf.matmul(x, kernel), lambda upstream: tf.matmul(upstream, transposed)
 
         self._product = product
-        self._zeros = self._inputs = None  # of the current step
 
     def with_gradient(self, summand):
-        """Return `summand` (time, rows, units); its gradient sets the gradient of the matrix too.
-
-        Args:
-            summand: a tensor that is added to the layer's outputs and therefore has the same gradient.
-        """
+        """Return `summand` (time, rows, units) of the layer's outputs; its gradient gives that of the matrix."""
 
         @tf.custom_gradient
         def unchanged(summand, kernel):
@@ -196,20 +156,14 @@ class _LateProduct:
 
     def begin_step(self, zeros):
         self.layer.late_product = self
-        self._zeros = zeros
+        self._zeros, self._inputs = zeros, []
 
     def __call__(self, x):
-        if self._inputs is not None:
-            raise ValueError(
-                "A LoopDense may be called only once in a step of the loop. Use keras.layers.Dense instead. "
-                f"Received: layer={self.layer.path!r}"
-            )
-        self._inputs = ops.stop_gradient(x)
+        self._inputs.append(ops.stop_gradient(x))
         outputs = self._product(x)
         return outputs if self._zeros is None else outputs + self._zeros
 
     def end_step(self):
-        """Return the layer's input in this step, or None if it was not called."""
+        """Return the list of the layer's inputs in this step, one for each call."""
         self.layer.late_product = None
-        inputs, self._inputs = self._inputs, None
-        return inputs
+        return self._inputs

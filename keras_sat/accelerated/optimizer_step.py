@@ -1,8 +1,8 @@
 """A fast twin of `optimizer.apply`: one step, compiled by XLA.
 
 An optimizer such as Adam is a dozen small operations on each weight, and in TensorFlow each of them is a pass through
-memory. XLA makes a few passes of them. This pays off where the weights are larger than the cache. Optimizers that are
-not Keras' own are not compiled, since XLA may not support them.
+memory. XLA needs a few passes. This pays off where the weights are larger than the cache. Optimizers that are not
+Keras' own are not compiled, since XLA may not support them.
 """
 
 import math
@@ -17,13 +17,7 @@ NOT_COMPILED = (keras.optimizers.LossScaleOptimizer,)  # it checks first whether
 
 
 def apply_gradients(optimizer, gradients, weights):
-    """Take one step of a Keras optimizer that is built already.
-
-    Args:
-        optimizer: the optimizer.
-        gradients: list of tensors, one for each weight.
-        weights: list of Keras variables.
-    """
+    """Take one step of a Keras optimizer that is built already; gradients and weights are lists."""
     is_large = sum(math.prod(weight.shape) for weight in weights) >= SMALL
     is_plain = type(optimizer).__module__.startswith("keras.") and type(optimizer) not in NOT_COMPILED
     in_graph = not tf.executing_eagerly() and not tf.distribute.has_strategy()  # `apply` sums over its replicas

@@ -4,7 +4,7 @@ import contextlib
 import contextvars
 import functools
 
-import keras
+import tensorflow as tf
 
 _are_on = contextvars.ContextVar("fast_twins_are_on", default=True)
 
@@ -36,10 +36,6 @@ def fast_twins_are_on():
 @functools.cache
 def has_xla():
     """Return whether TensorFlow can compile with XLA here."""
-    if keras.config.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
     try:
         with tf.init_scope():
             tf.function(tf.tanh, jit_compile=True)(0.0)

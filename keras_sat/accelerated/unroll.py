@@ -14,16 +14,13 @@ from keras_sat.model.states import DecoderState
 
 
 def read_words(decoder, projected_words, state, features, projected_features, noise, sampled, token_weights):
-    """Return h_t and the parts of Attended, each (time, rows, dim).
-
-    Args:
-        decoder: CaptionDecoder.
-        projected_words, state, features, projected_features, noise, sampled, token_weights: as for its `read_words`.
-    """
+    """Return h_t and the parts of Attended, each (time, rows, dim); see `CaptionDecoder.read_words`."""
     time, rows = ops.shape(projected_words)[:2]
     of_state = (decoder.hidden_dim, decoder.compute_dtype)
-    dense_layers = _dense_layers_of_step(decoder)
-    summed_layers = [layer for layer in dense_layers if layer in _summed_layers(decoder)]
+    dense_layers, first = _dense_layers_of_step(decoder), decoder.cells[0]
+    # The LSTM of the paper adds the projections of word, context and h_{t-1}; other cells may not.
+    summed = [first.context_projection, *([first.recurrent_projection] if type(first) is LSTMCell else [])]
+    summed_layers = [layer for layer in dense_layers if layer in summed]
     options = {"dense_layers": dense_layers, "summed_layers": summed_layers}
     options |= {"token_weights": token_weights, "photos": ops.shape(features)[0]}
 
@@ -36,7 +33,7 @@ def read_words(decoder, projected_words, state, features, projected_features, no
         overview = decoder.cells[0].context_projection(equations.mean_annotation(features))
         inputs = projected_words + ops.repeat(overview, rows // ops.shape(features)[0], axis=0)
         top_states = loop_over_time(advance, state, (inputs,), [of_state] * (1 + decoder.has_cell_states), **options)
-        return top_states[0], *attend_at_all_times(decoder, top_states, features, projected_features, noise, sampled)
+        return top_states[0], *_attend_at_all_times(decoder, top_states, features, projected_features, noise, sampled)
 
     def read_word(state, projected_word, noise, sampled):
         sampled = None if sampled is None else ops.squeeze(sampled, -1)
@@ -53,14 +50,10 @@ def read_words(decoder, projected_words, state, features, projected_features, no
     return *values[:4], dict(zip(decoder.extra_dims, values[4:]))
 
 
-def attend_at_all_times(decoder, top_states, features, projected_features, noise=None, sampled=None):
+def _attend_at_all_times(decoder, top_states, features, projected_features, noise, sampled):
     """Return Attended for all steps of whole captions at once: its parts are (time, rows, dim).
 
-    Args:
-        decoder: CaptionDecoder whose recurrent layers do not read the context.
-        top_states: h_t of the top layer and, for cells that have one, c_t: tensors (time, rows, hidden_dim).
-        features, projected_features, sampled: see `CaptionDecoder.attend`.
-        noise: (rows, time, regions), or None.
+    `top_states` are h_t of the top layer and, for cells that have one, c_t: tensors (time, rows, hidden_dim).
     """
     time, rows = ops.shape(top_states[0])[:2]
 
@@ -76,16 +69,9 @@ def attend_at_all_times(decoder, top_states, features, projected_features, noise
 
 
 def _dense_layers_of_step(decoder):
-    """Return the LoopDense layers that each step calls: those of the decoder, or of its cells, inside the loop."""
+    """Return the LoopDense layers that each step calls: those of the decoder, or of its cells alone."""
     outside = [decoder.cells[0].input_projection]  # applied to all words at once
     outside += [] if decoder.cells_read_context else [decoder.cells[0].context_projection]
     parts = [decoder] if decoder.cells_read_context else decoder.cells
     layers = [layer for part in parts for layer in part._flatten_layers() if isinstance(layer, LoopDense)]
     return [layer for layer in layers if layer.built and layer not in outside]
-
-
-def _summed_layers(decoder):
-    """Return the layers whose outputs are only added to the projected words."""
-    first = decoder.cells[0]
-    # The LSTM of the paper adds the projections of word, context and h_{t-1}; other cells may not.
-    return [first.context_projection, *([first.recurrent_projection] if type(first) is LSTMCell else [])]

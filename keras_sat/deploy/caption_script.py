@@ -1,7 +1,7 @@
-"""Caption a picture without TensorFlow: `python caption.py photo.jpg`, with numpy, Pillow and ai-edge-litert.
+"""Caption pictures without TensorFlow: `python caption.py photo.jpg`, with numpy, Pillow and ai-edge-litert.
 
-It needs model.tflite (or model.tflite.gz), vocabulary.txt and litert.json of its own folder, nothing else. It reads
-pictures as `data_utils.load_image` does, bit for bit, and the first frame of animations.
+It needs model.tflite (or model.tflite.gz), vocabulary.txt and litert.json in its own folder. It reads pictures as
+`data_utils.load_image` does, bit for bit, and the first frame of animations.
 """
 
 import contextlib
@@ -60,33 +60,31 @@ def read_photo(path, height, width):
 
 def caption(interpreter, words, photo):
     """Return the best caption: of beam search where the model has it, else of greedy search."""
+    run = interpreter.get_signature_runner
     if "beams" in interpreter.get_signature_list():
-        features = interpreter.get_signature_runner("encode")(images=photo)["features"]
-        found = interpreter.get_signature_runner("beams")(features=features)
+        found = run("beams")(features=run("encode")(images=photo)["features"])
     else:
-        found = interpreter.get_signature_runner("serving_default")(images=photo)
-    ids, count = found["token_ids"][0], int(np.ravel(found["num_words"])[0])
-    return " ".join(words[token] for token in ids[:count])
+        found = run("serving_default")(images=photo)
+    return " ".join(words[token] for token in found["token_ids"][0][: np.ravel(found["num_words"])[0]])
 
 
 def main(paths):
     if not paths:
         sys.exit("usage: python caption.py PICTURE ...")
+    warnings.simplefilter("ignore")  # of odd metadata
     interpreter, words = load()
     details = interpreter.get_signature_runner("serving_default").get_input_details()
     _, height, width, _ = details["images"]["shape"]
-    num_unreadable = 0
+    status = 0
     for path in paths:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of odd metadata
-                photo = read_photo(path, height, width)
+            photo = read_photo(path, height, width)
         except Exception as error:  # Pillow's readers of damaged files raise errors of many kinds
-            num_unreadable += 1
+            status = 2
             print(f"{path}: cannot be read as a picture ({error})", file=sys.stderr)
-            continue
-        print(f"{path}\t{caption(interpreter, words, photo)}", flush=True)
-    sys.exit(2 if num_unreadable else 0)
+        else:
+            print(f"{path}\t{caption(interpreter, words, photo)}", flush=True)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

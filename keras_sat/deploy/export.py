@@ -3,114 +3,84 @@
     DIRECTORY/1/saved_model.pb, variables/    for TensorFlow Serving and `tf.saved_model.load`
     DIRECTORY/1/model.tflite                  for LiteRT: greedy search, one photo of the encoder's size
     DIRECTORY/1/caption.py                    captions pictures with model.tflite, without TensorFlow
-    DIRECTORY/1/vocabulary.txt                one token per line; the line number, from 0, is its id
-    DIRECTORY/1/litert.json                   digests of model.tflite and vocabulary.txt, see `litert_folder`
+    DIRECTORY/1/vocabulary.txt, litert.json   see `litert_folder`
 
-Both hold the captioner's own search as a graph, from pixels on, the encoder included. The next export is DIRECTORY/2:
-TensorFlow Serving serves the highest number. The empty file .lock lets one process export at a time.
+Both hold encoder and search as a graph. The next export is DIRECTORY/2: TensorFlow Serving serves the highest number.
+The empty file .lock lets one process export at a time.
 """
 
-import shutil
 from pathlib import Path
 
 import tensorflow as tf
 
-from data_utils.atomic_files import exclusive_lock, whole_folder, write_whole
+from data_utils.atomic_files import clear_half_written, exclusive_lock, whole_folder, write_whole
 from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
-from keras_sat.deploy.litert_folder import WORDS, words_as_text, write_litert
+from keras_sat.deploy.litert_folder import write_litert
 from keras_sat.files.saving import reject_unbuilt
-from keras_sat.options import BeamSearchOptions, SearchOptions
+from keras_sat.options import BeamSearchOptions, SearchOptions, one_of
 
-FORMATS = ("tf_saved_model", "litert")
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
 
 
-def export(captioner, directory, formats, *, jpeg=True, **options):
+def export(captioner, directory, formats, **options):
     """Write a captioner for programs without keras_sat; return the path of the new folder, DIRECTORY/NUMBER.
 
     Args:
         captioner: Captioner.
-        directory: made if it is not there. An export never replaces another: the folder written is `directory`/1, or
-            the next number.
+        directory: of exports; it is made if necessary.
         formats: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which takes
             one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
-        jpeg: give the SavedModel a second signature, which takes JPEG or PNG files.
         **options: see `keras_sat.options.BeamSearchOptions`.
 
     Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any size:
-    they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), and ignores the orientation that
-    a camera notes in its files, and transparency. Both give `captions` (photos,); `words` (photos, max_length), ""
-    after the last; `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos, max_length, rows,
-    columns); with a sentinel `from_photo` (photos, max_length). model.tflite gives `token_ids` (1, max_length), to be
-    looked up in vocabulary.txt, instead of words, and `word_probs` (1, max_length).
+    they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), JPEG or PNG files; it ignores
+    EXIF orientation and transparency. Both give `captions` (photos,); `words` (photos, max_length), padded with "";
+    `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos, max_length, rows, columns); with a
+    sentinel `from_photo` (photos, max_length). model.tflite gives `token_ids` and `word_probs` (1, max_length) instead
+    of words.
     """
-    formats = list(formats) if isinstance(formats, (list, tuple)) else [formats]
-    if not formats or not all(name in FORMATS for name in formats):
-        raise ValueError(f"Expected one of: {', '.join(FORMATS)}, or a list of them. Received: format={formats}")
+    formats = formats if isinstance(formats, (list, tuple)) else [formats]
+    for name in formats:
+        one_of("tf_saved_model", "litert").check("format", name)
     greedy, beams = search_arguments(captioner, **options)
     check_captioner(captioner, for_litert="litert" in formats)
     directory = Path(directory).expanduser()
-    if "[" in str(directory) and "tf_saved_model" in formats:
-        raise ValueError(
-            "TensorFlow reads [ in a path as a pattern and could not load the export. Choose another folder. "
-            f"Received: directory={str(directory)!r}"
-        )
     _next_version(directory)  # rejects any other folder before anything is written into it
     with exclusive_lock(directory / ".lock", f"is exporting into {directory}"):
-        for leftover in directory.glob(".[0-9]*.part"):  # of an export that was killed
-            shutil.rmtree(leftover, ignore_errors=True)
         folder = _next_version(directory)
+        clear_half_written(folder)
         with whole_folder(folder) as temporary:
             if "tf_saved_model" in formats:
-                _write_saved_model(captioner, temporary, beams, jpeg)
+                _write_saved_model(captioner, temporary, beams)
             if "litert" in formats:
                 content = litert_file(captioner, greedy, beams, signatures=["serving_default"])
                 write_litert(temporary, content, captioner.vocabulary)
                 write_whole(temporary / "caption.py", CAPTION_SCRIPT.read_bytes())
-            else:
-                write_whole(temporary / WORDS, words_as_text(captioner.vocabulary))
     return folder
 
 
 def search_arguments(captioner, **options):
-    """Return the arguments of `CaptionGenerator.search`, checked: a dict for greedy search, and one with all beams.
+    """Return the arguments of `CaptionGenerator.search`, dicts: for greedy search, and with all beams as results.
 
-    All beams are results, best first. The options are BeamSearchOptions; None takes the captioner's own.
+    The options are BeamSearchOptions, which are checked here.
     """
-    search = BeamSearchOptions.of("export", options, also=export.__kwdefaults__)
-
-    def arguments(beams):
-        widths = {"num_beams": beams, "num_results": beams}
-        return captioner.arguments_of_search(SearchOptions(**search.to_dict() | widths))
-
-    return arguments(1), arguments(search.beams)
+    search = BeamSearchOptions.of("export", options)
+    widths = ({"num_beams": beams, "num_results": beams} for beams in (1, search.beams))
+    return [captioner.arguments_of_search(SearchOptions(**search.to_dict() | width)) for width in widths]
 
 
 def check_captioner(captioner, *, for_litert):
     """Reject a captioner that cannot be exported."""
     reject_unbuilt(captioner, "export")
-    _, rows, columns, feature_dim = captioner.encoder_model.output_shape
-    if captioner.feature_shape != (rows * columns, feature_dim):
-        raise ValueError(
-            f"The encoder makes features of shape {(rows * columns, feature_dim)}, but the captioner was built for "
-            f"others: it can only be given features. Received: feature_shape={captioner.feature_shape}"
-        )
+    _ = captioner.encoder_model  # a captioner without one says so
     dtype = captioner.decoder.compute_dtype
     if for_litert and dtype != "float32":
-        raise ValueError(
-            "LiteRT computes in float32. Save the captioner and load it in a program that keeps Keras' default dtype "
-            f"policy: its weights are float32. Received: a captioner that computes in {dtype}"
-        )
+        raise ValueError(f"LiteRT computes in float32: load the captioner under that dtype policy. Received: {dtype}")
 
 
 def _next_version(directory):
-    """Return the path of the first number that is not taken in a folder of exports."""
-    if directory.is_file() or directory.suffix in (".tflite", ".keras", ".h5"):
-        raise ValueError(
-            "Expected the name of a folder, in which the file is called model.tflite. "
-            f"Received: directory={str(directory)!r}"
-        )
+    """Return the path of the next number in a folder of exports."""
     versions = [0]
     for path in directory.iterdir() if directory.exists() else ():
         if path.name.isdecimal() and path.is_dir():
@@ -129,8 +99,7 @@ def _next_version(directory):
 def _stretched(photos, size):
     """Return photos of any size as `load_image` stretches them, bit for bit: one side first, then the other.
 
-    Captions depend on single bits: `tf.image.resize`, rounded after each side, was off by one in 1 % of the pixels,
-    and changed 2 of 100 captions.
+    `tf.image.resize`, rounded after each side, was off by one in 1 % of the pixels and changed 2 of 100 captions.
     """
     height, width = size
     photos = tf.transpose(photos, (2, 0, 1, 3))  # the side that is stretched comes first
@@ -139,10 +108,7 @@ def _stretched(photos, size):
 
 
 def _stretched_to(photos, length):
-    """Return photos stretched along their first axis, uint8, by Pillow's bilinear filter in its own arithmetic.
-
-    Weights have 22 bits, and pixels are rounded to 8. Whole numbers below 2**53 are exact in float64.
-    """
+    """Return photos stretched along their first axis, uint8, by Pillow's bilinear filter: its weights have 22 bits."""
     before = tf.shape(photos)[0]
     scale = tf.cast(before, tf.float64) / length
     reach = tf.maximum(scale, 1.0)  # with fewer pixels afterwards, each is a mean of many
@@ -157,10 +123,10 @@ def _stretched_to(photos, length):
 
 
 def _decoded(content, size):
-    """Return the photo of a JPEG or PNG file, (height, width, 3), as `load_image` decodes it before it stretches it.
+    """Return the photo of a JPEG or PNG file, (height, width, 3), decoded as by `load_image`.
 
-    It decodes large JPEGs at a fraction of their size, and all with the exact transform: TensorFlow's default, which is
-    faster, changed 18 of 100 captions.
+    Large JPEGs are decoded at a fraction of their size, and all with the exact transform: TensorFlow's default, which
+    is faster, changed 18 of 100 captions.
     """
 
     def at(ratio):
@@ -172,7 +138,7 @@ def _decoded(content, size):
     return tf.switch_case(tf.reduce_sum(tf.cast(times >= [2, 4, 8], tf.int32)), [at(1), at(2), at(4), at(8)])
 
 
-def _write_saved_model(captioner, directory, search, jpeg):
+def _write_saved_model(captioner, directory, search):
     size = captioner.photo_sizes[0]
     tokens = tf.constant(captioner.vocabulary.tokens)
 
@@ -191,14 +157,15 @@ def _write_saved_model(captioner, directory, search, jpeg):
     def serve(images):
         return shared(_stretched(images, size))
 
+    def photo_of(content):
+        return _stretched(_decoded(content, size)[None], size)[0]
+
     def serve_jpeg(image_bytes):
-        def seen(content):
-            return _stretched(_decoded(content, size)[None], size)[0]
+        return shared(tf.map_fn(photo_of, image_bytes, fn_output_signature=tf.TensorSpec((*size, 3), tf.uint8)))
 
-        return shared(tf.map_fn(seen, image_bytes, fn_output_signature=tf.TensorSpec((*size, 3), tf.uint8)))
-
-    signatures = {"serving_default": as_function(serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images"))}
-    if jpeg:
-        signatures["serving_jpeg"] = as_function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes"))
+    signatures = {
+        "serving_default": as_function(serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images")),
+        "serving_jpeg": as_function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes")),
+    }
     with without_fast_twins():
         save(directory, signatures)

@@ -5,7 +5,7 @@ Each signature of the file is for one photo:
     serving_default   images                 -> the caption of greedy search
     encode            images                 -> features
     beams             features               -> the captions of beam search, best first
-    attend            features, token_ids    -> where the captioner looks while it reads a given caption
+    attend            features, token_ids    -> the attention while a given caption is read
 
 They are the captioner's own search as a graph, in operations that LiteRT has built in, and share their weights.
 """
@@ -24,26 +24,28 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
 
     Args:
         captioner: Captioner.
-        greedy, beams: dicts of the arguments of `CaptionGenerator.search`, see `search_arguments`.
+        greedy, beams: see `search_arguments`.
         signatures: names out of SIGNATURES.
     """
-    search = captioner.search
+
+    def of_one_photo(found):
+        found = tf.nest.map_structure(lambda x: x[0], found)
+        return found, outputs_of(captioner, found)
 
     def serving_default(images):
-        return outputs_of(captioner, _of_one_photo(search(captioner.features(images), **greedy)))
+        return of_one_photo(captioner.search(captioner.features(images), **greedy))[1]
 
     def encode(images):
         return {"features": captioner.features(images)}
 
     def best(features):
-        found = _of_one_photo(search(features, **beams))
-        outputs = outputs_of(captioner, found)
+        found, outputs = of_one_photo(captioner.search(features, **beams))
         if captioner.confidence is not None:
             outputs["confidence"] = captioner.confidence(found.word_probs[None], features)[0]
         return outputs
 
     def attend(features, token_ids):
-        return outputs_of(captioner, _of_one_photo(captioner.forced_search(features, token_ids)))
+        return of_one_photo(captioner.forced_search(features, token_ids))[1]
 
     images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
     features = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")
@@ -60,12 +62,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
 
 
 def outputs_of(captioner, found):
-    """Return the outputs for captions, a dict of tensors that are 0 after the last word.
-
-    Args:
-        captioner: Captioner.
-        found: SearchResult whose tensors are (captions, ...). The maps become (captions, max_length, rows, columns).
-    """
+    """Return the outputs for a SearchResult of (captions, ...): a dict of tensors that are 0 after the last word."""
     num_words = found.lengths - tf.cast(found.is_finished, tf.int32)
     is_word = tf.sequence_mask(num_words, found.token_ids.shape[1], tf.float32)
     maps = found.attention_weights * is_word[:, :, None]
@@ -87,10 +84,7 @@ def as_function(function, *specs):
 def save(directory, signatures):
     """Write a SavedModel with the weights that its signatures use, and nothing of an optimizer.
 
-    Args:
-        directory: the folder.
-        signatures: dict from names to what `as_function` returns. The functions are methods of the SavedModel too,
-            under their own names.
+    The signatures, a dict of functions by `as_function`, are methods of it too, under the names of the functions.
     """
     module = tf.Module()
     for function in signatures.values():
@@ -99,7 +93,3 @@ def save(directory, signatures):
     module.weights = list({id(variable): variable for one in concrete for variable in one.variables}.values())
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     tf.saved_model.save(module, str(directory), signatures, options)
-
-
-def _of_one_photo(found):
-    return tf.nest.map_structure(lambda x: x[0], found)

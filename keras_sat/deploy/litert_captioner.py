@@ -16,7 +16,6 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,10 +36,6 @@ from keras_sat.weight_paths import keras_home
 PATIENCE = 600  # seconds to wait for another process that makes a file, which takes about ten
 
 
-class LiteRTError(ValueError):
-    """LiteRT cannot run a file, though it is not damaged."""
-
-
 def is_installed() -> bool:
     """Return whether the package that runs files for LiteRT is installed."""
     return importlib.util.find_spec("ai_edge_litert") is not None
@@ -59,12 +54,9 @@ def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | No
         ValueError: the package ai-edge-litert is missing, there is no such model, or an export is damaged.
     """
     if not is_installed():
-        raise ValueError(
-            "Captions without TensorFlow need the package ai-edge-litert: pip install ai-edge-litert. "
-            f"Received: model={model if model is None else os.fspath(model)!r}"
-        )
-    ready = ready_captioner(model, num_threads=num_threads)
-    return ready or LiteRTCaptioner(make_file(model, wait_s=PATIENCE), num_threads=num_threads)
+        raise ValueError("Captions without TensorFlow need the package ai-edge-litert: pip install ai-edge-litert.")
+    threads = {"num_threads": num_threads}
+    return ready_captioner(model, **threads) or LiteRTCaptioner(make_file(model, wait_s=PATIENCE), **threads)
 
 
 def ready_captioner(model, *, num_threads=None):
@@ -73,11 +65,9 @@ def ready_captioner(model, *, num_threads=None):
     folder = exported or made_folder(model)
     try:
         return LiteRTCaptioner(folder, num_threads=num_threads)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError):
         if exported:
             raise
-        if not isinstance(error, LiteRTError) and (folder / MANIFEST).exists():
-            print(f"keras-sat: {str(error).partition(': ')[0]} is damaged and is made again.", file=sys.stderr)
         return None
 
 
@@ -93,14 +83,8 @@ def export_folder(model):
 
 
 def made_folder(model):
-    """Return the folder of the file that is made of a saved captioner."""
-    directory = model_directory(model)
-    if not (directory / "config.json").is_file():
-        raise ValueError(
-            f"{directory}: this is no model. Expected: a folder that Captioner.save wrote, with config.json in it, or "
-            "that of an export for LiteRT, with litert.json."
-        )
-    digest = hashlib.sha256(read_bytes(directory / "config.json")).hexdigest()
+    """Return the folder of the file that is made from a saved captioner."""
+    digest = hashlib.sha256(read_bytes(model_directory(model) / "config.json")).hexdigest()
     return keras_home() / "keras_sat" / f"litert-{digest[:32]}"
 
 
@@ -115,13 +99,11 @@ def is_made(model):
 def make_file(model, *, wait_s=0):
     """Make the file of a saved captioner with TensorFlow, unless it is there; return its folder.
 
-    Args:
-        model: see `model_directory`.
-        wait_s: how long to wait for another process that makes one.
+    Another process that makes one is waited for, at most `wait_s` seconds.
     """
     folder = made_folder(model)
-    place = folder.parent
-    with exclusive_lock(place / ".litert.lock", f"is making a file for LiteRT in {place}", wait_s=wait_s):
+    lock = folder.with_name(".litert.lock")
+    with exclusive_lock(lock, f"is making a file for LiteRT in {folder.parent}", wait_s=wait_s):
         if not is_made(model):
             clear_half_written(folder)
             shutil.rmtree(folder, ignore_errors=True)
@@ -149,17 +131,14 @@ class LiteRTCaptioner:
 
     Attributes:
         vocabulary: Vocabulary.
-        photo_size: (height, width) of the photos that it is given by `load_image`.
+        photo_size: (height, width) that `load_image` gives to its photos.
         has_confidence: whether its captions have a confidence.
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
-        """Load the file in a folder, after its digests were checked.
+        """Load the file in a folder with litert.json, after its digests were checked; see `load_litert`.
 
-        Args:
-            directory: with litert.json and the files that it names. LiteRT's parser is not made for hostile files: only
-                load those of people whom you trust.
-            num_threads: see `load_litert`.
+        LiteRT's parser is not made for hostile files: load only those of people whom you trust.
         """
         from ai_edge_litert.interpreter import Interpreter
 
@@ -185,9 +164,9 @@ class LiteRTCaptioner:
             try:
                 yield
             except (RuntimeError, ValueError, LookupError, TypeError) as error:
-                raise LiteRTError(
-                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). Export the captioner again "
-                    "with this version of keras_sat, or remove the folder if it is in KERAS_HOME."
+                raise ValueError(
+                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). Export the captioner again, or "
+                    "remove the folder if it is in KERAS_HOME."
                 ) from None
 
     def caption(self, images: Any, *, recursive: bool = False) -> Any:
@@ -211,29 +190,38 @@ class LiteRTCaptioner:
             images: list of paths, PIL images or arrays.
             errors: what to do with the error of a photo that cannot be read: "raise" it, or "yield" (image, error).
         """
-        return self._each(images, errors, self._caption)
+
+        def caption(photo):
+            if "beams" in self._runners:
+                found = self._run("beams", **self._run("encode", images=photo[None]))
+            else:
+                found = self._run("serving_default", images=photo[None])
+            numbers = np.flatnonzero(np.isfinite(found["log_prob"]))  # there may be fewer captions than beams
+            best, *others = [self._result(found, number, photo) for number in numbers]
+            best.alternatives.extend(others)
+            return best
+
+        return self._each(images, errors, caption)
 
     def attend(self, image: Any, caption: str) -> CaptionResult:
-        """Return the CaptionResult of a given caption: where the captioner looks while it reads that."""
+        """Return the CaptionResult of a given caption, with the attention while it is read."""
         return next(result for _, result in self.attend_each([image], caption))
 
     def attend_each(self, images: Any, caption: str, *, errors: str = "raise") -> Iterator[tuple[Any, Any]]:
         """Yield (image, CaptionResult of the given caption) for each of many photos; see `caption_each`."""
-        if not self._most_ids:
-            raise ValueError(
-                "This file writes captions and reads none: `keras-sat export MODEL DIRECTORY --web` makes one that "
-                f"does both. Received: caption={caption!r}"
-            )
         words = tokenise(caption)
         if not 0 < len(words) < self._most_ids:
-            raise ValueError(f"Expected a caption of 1 to {self._most_ids - 1} words. Received: caption={caption!r}")
+            raise ValueError(
+                f"Expected a caption of 1 to {self._most_ids - 1} words. Received: caption={caption!r}"
+                if self._most_ids
+                else "A file of `export --tflite` cannot read a caption. That of `export --web` can."
+            )
         ids = np.zeros((1, self._most_ids), np.int32)  # padded with `<pad>`
         ids[0, : len(words) + 1] = [*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id]
 
         def attend(photo):
-            with self._interpreting():
-                found = self._run("attend", features=self._encoded(photo), token_ids=ids)
-                return self._result(found, 0, photo, words)
+            found = self._run("attend", **self._run("encode", images=photo[None]), token_ids=ids)
+            return self._result(found, 0, photo, words)
 
         return self._each(images, errors, attend)
 
@@ -248,38 +236,17 @@ class LiteRTCaptioner:
             else:
                 yield image, result_of(photo)
 
-    def _caption(self, photo):
-        with self._interpreting():
-            if "beams" in self._runners:
-                found = self._run("beams", features=self._encoded(photo))
-            else:
-                found = self._run("serving_default", images=photo[None])
-            possible = np.flatnonzero(np.isfinite(found["log_prob"]))
-            best, *others = [self._result(found, number, photo) for number in possible]
-        best.alternatives.extend(others)
-        return best
-
-    def _encoded(self, photo):
-        return self._run("encode", images=photo[None])["features"]
-
     def _run(self, name, **inputs):
         is_first = name not in self._greeted
         self._greeted.add(name)
-        with nothing_on_standard_error() if is_first else contextlib.nullcontext():  # LiteRT prints a greeting
+        quiet = nothing_on_standard_error() if is_first else contextlib.nullcontext()  # LiteRT prints a greeting
+        with self._interpreting(), quiet:
             return self._runners[name](**inputs)
 
     def _result(self, found, number, photo, words=None):
-        """Return the CaptionResult of one of the captions in the outputs of a signature.
-
-        Args:
-            found: dict of arrays.
-            number: of the caption.
-            photo: uint8 (height, width, 3).
-            words: of a given caption; None takes those that were found.
-        """
+        """Return the CaptionResult of one of the captions in the outputs of a signature."""
         count, ids = int(found["num_words"][number]), found["token_ids"][number]
         words = words or [self.vocabulary.tokens[token] for token in ids[:count]]
-        confidence = found.get("confidence")
         return CaptionResult(
             " ".join(words),
             words,
@@ -288,6 +255,6 @@ class LiteRTCaptioner:
             word_probs=found["word_probs"][number, :count],
             extras={name: found[name][number, :count] for name in EXTRAS if name in found},
             is_finished=count < len(ids),
-            confidence=None if confidence is None else float(confidence[number]),
+            confidence=float(found["confidence"][number]) if "confidence" in found else None,
             image=photo,
         )

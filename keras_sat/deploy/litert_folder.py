@@ -2,11 +2,10 @@
 
     model.tflite or model.tflite.gz    the network
     vocabulary.txt                     one token per line; the line number, from 0, is its id
-    litert.json                        the manifest: digests of both
+    litert.json                        the manifest
 
-LiteRT's parser trusts what it reads: a damaged file can crash it or silently change captions. So it only gets bytes
-whose digest was checked. A manifest detects damage. It does not make a file trustworthy: whoever can write the file can
-write the manifest.
+LiteRT's parser trusts its input: a damaged file can crash it or silently change captions. So it only gets bytes whose
+digest was checked. Digests detect damage, not malice: whoever can write the file can write the manifest.
 """
 
 import gzip
@@ -22,38 +21,23 @@ HINT = ("the files for LiteRT that keras-sat export --tflite or --web wrote", "E
 
 
 def write_litert(folder, content, vocabulary, *, packed=False):
-    """Write the files of a captioner for LiteRT into a folder.
-
-    Args:
-        folder: Path.
-        content: the network, bytes.
-        vocabulary: Vocabulary.
-        packed: write the network as model.tflite.gz.
-    """
+    """Write the network (bytes), packed as model.tflite.gz or not, and its Vocabulary into a folder."""
     model = {PACKED: gzip.compress(content, mtime=0)} if packed else {MODEL: content}
-    files = {**model, WORDS: words_as_text(vocabulary).encode()}
+    files = {**model, WORDS: "".join(f"{token}\n" for token in vocabulary.tokens).encode()}
     for name, file in files.items():
         write_whole(folder / name, file)
     digests = {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
     write_sealed_json(folder / MANIFEST, {"format": "litert", "version": FORMAT_VERSION, "sha256": digests})
 
 
-def words_as_text(vocabulary):
-    """Return the content of vocabulary.txt."""
-    return "\n".join(vocabulary.tokens) + "\n"
-
-
 def read_litert(folder):
-    """Return the network, bytes, and the Vocabulary in a folder; a damaged or missing file is a ValueError."""
-    try:
-        manifest = read_sealed_json(folder / MANIFEST, *HINT)
-        digests = manifest.get("sha256")
-        is_ours = manifest.get("format") == "litert" and manifest.get("version") == FORMAT_VERSION
-        if not is_ours or not isinstance(digests, dict) or set(digests) not in ({MODEL, WORDS}, {PACKED, WORDS}):
-            raise ValueError(f"{folder / MANIFEST}: this is another kind of file. {expectation(*HINT)}")
-        files = {name: read_bytes(folder / name, MOST_BYTES) for name in digests}
-    except FileNotFoundError as error:
-        raise ValueError(f"{error.filename}: this file is missing. {expectation(*HINT)}") from None
+    """Return the network, bytes, and the Vocabulary in a folder; a damaged file is a ValueError."""
+    manifest = read_sealed_json(folder / MANIFEST, *HINT)
+    digests = manifest.get("sha256")
+    is_ours = manifest.get("format") == "litert" and manifest.get("version") == FORMAT_VERSION
+    if not is_ours or not isinstance(digests, dict) or set(digests) not in ({MODEL, WORDS}, {PACKED, WORDS}):
+        raise ValueError(f"{folder / MANIFEST}: this is another kind of file. {expectation(*HINT)}")
+    files = {name: read_bytes(folder / name, MOST_BYTES) for name in digests}
     for name, content in files.items():
         if hashlib.sha256(content).hexdigest() != digests[name]:
             raise ValueError(f"{folder / name}: the file is damaged: its digest differs. {expectation(*HINT)}")

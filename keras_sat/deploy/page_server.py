@@ -6,27 +6,15 @@ import http.server
 import ipaddress
 import os
 import re
-import socket
-import sys
 import threading
 import webbrowser
 from pathlib import Path
 
 TYPES = {".wasm": "application/wasm", ".js": "text/javascript", ".gz": "application/gzip", ".json": "application/json"}
-THIS_COMPUTER = ("127.0.0.1", "::1", "localhost")
-EVERYWHERE = {
-    "": "127.0.0.1",
-    "0.0.0.0": "127.0.0.1",
-    "::": "::1",
-}  # and the address that this computer's browser opens
 
 
 class _Server(http.server.ThreadingHTTPServer):
     allow_reuse_address = os.name != "nt"  # on Windows that would give one port to two programs
-
-    def __init__(self, address, handler):
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, handler)
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
@@ -38,28 +26,25 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
     def send_head(self):
         if not self._is_asked_for_by_name():
-            self.send_error(403)
-            return None
+            return self.send_error(403)
         with contextlib.suppress(ValueError):  # not an address, or no name that a file can have: NUL, half a surrogate
             if self._is_public(self.translate_path(self.path)):
                 return super().send_head()
-        self.send_error(404)
-        return None
+        return self.send_error(404)
 
     def _is_public(self, path):
-        """Return False for a file that is hidden, missing, or outside the folder, behind a link."""
+        """Return False for a file that is hidden, missing, or outside the folder, where a link may lead."""
         path = os.path.join(path, "index.html") if os.path.isdir(path) else path
         path, folder = Path(os.path.realpath(path)), Path(os.path.realpath(self.directory))
-        if not os.path.isfile(path) or not path.is_relative_to(folder):
-            return False
-        return not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        is_inside = os.path.isfile(path) and path.is_relative_to(folder)
+        return is_inside and not any(part.startswith(".") for part in path.relative_to(folder).parts)
 
     def _is_asked_for_by_name(self):
-        """Return False where a foreign page asks, whose name resolves to this computer (DNS rebinding)."""
+        """Return False for a foreign page whose host name resolves to this computer (DNS rebinding)."""
         address = self.server.server_address[0]
         if not ipaddress.ip_address(address).is_loopback:
             return True
-        names = "|".join(re.escape(f"[{name}]" if ":" in name else name) for name in (address, *THIS_COMPUTER))
+        names = "|".join(map(re.escape, (address, "127.0.0.1", "localhost")))
         return re.fullmatch(rf"(?:{names})(?::[0-9]{{1,5}})?", self.headers.get("Host", ""), re.IGNORECASE) is not None
 
     def end_headers(self):
@@ -76,35 +61,22 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
 
 def page_server(directory, host="127.0.0.1", port=0):
-    """Return a server of a folder that is bound to an address, and does not serve yet.
-
-    Args:
-        directory: the folder.
-        host: the address to listen on. Only this computer can reach the default.
-        port: 0 takes one that is free.
-    """
+    """Return a server of a folder, bound to an address; `serve` starts it. Port 0 takes a free one."""
     try:
         return _Server((host, port), functools.partial(_Handler, directory=str(directory)))
-    except (OSError, OverflowError) as error:  # the second for a number that is no port
+    except (OSError, OverflowError) as error:  # the second for a port above 65535
         raise ValueError(
             f"The page cannot be served there ({getattr(error, 'strerror', None) or error}). Choose another address "
-            f"or port: ports are 1 to 65535, and 0 takes one that is free. Received: host={host!r}, port={port}"
+            f"or port; 0 takes a free one. Received: host={host!r}, port={port}"
         ) from None
 
 
 def serve(server, *, open_browser=True):
     """Print the address, and serve until Ctrl-C."""
-    host, port = server.server_address[:2]
-    own = EVERYWHERE.get(host, host)
-    address = f"http://{f'[{own}]' if ':' in own else own}:{port}/"
+    host, port = server.server_address
+    address = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/"
     print(f"{address} (Ctrl-C ends it)", flush=True)
-    if host in EVERYWHERE:
-        print(f"http://{socket.gethostname()}:{port}/ for other computers", flush=True)
     if open_browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-    try:
+    with contextlib.suppress(KeyboardInterrupt), server:
         server.serve_forever()
-    except KeyboardInterrupt:
-        print("ended", file=sys.stderr)
-    finally:
-        server.server_close()

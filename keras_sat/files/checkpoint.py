@@ -1,4 +1,4 @@
-"""A checkpoint of a training at the end of an epoch: all that it takes to resume it exactly.
+"""A checkpoint at the end of an epoch: everything needed to resume a training exactly.
 
     progress.json       the figures of each epoch so far, and the name of the other file
     state-DIGEST.npz    weights, optimizer, baseline and the state of every random generator
@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from data_utils.atomic_files import read_sealed_json, write_sealed_json
-from keras_sat.files.model_folder import read_arrays, write_arrays
+from keras_sat.files.model_folder import assign_arrays, read_arrays, write_arrays
 
 EXPECTED = "a training that keras_sat.fit wrote"
 STATE = re.compile(r"state-[0-9a-f]{16}\.npz")
@@ -20,13 +20,7 @@ WAY_OUT = "It cannot be resumed: train into another output_dir (with initial_mod
 
 
 def write_checkpoint(directory, captioner, epochs):
-    """Write a checkpoint of a training.
-
-    Args:
-        directory: made if it is not there.
-        captioner: a Captioner that was compiled and trained.
-        epochs: list with a dict of figures for each epoch.
-    """
+    """Write the state of a compiled captioner, and `epochs`, a list with a dict of figures for each epoch."""
     directory = Path(directory)
     arrays = {name: variable.numpy() for name, variable in state_of(captioner).items()}
     name = write_arrays(directory, "state", arrays)
@@ -44,26 +38,15 @@ def read_checkpoint(directory):
         return [], {}
     progress = read_sealed_json(directory / "progress.json", EXPECTED, WAY_OUT)
     try:
-        epochs, name = [dict(figures) for figures in progress["epochs"]], progress["state"]
-        is_whole = STATE.fullmatch(name)
+        epochs, name = [dict(figures) for figures in progress["epochs"]], STATE.fullmatch(progress["state"])[0]
     except (KeyError, TypeError, ValueError):
-        is_whole = False
-    if not is_whole:
-        raise ValueError(f"{directory / 'progress.json'}: this is something else. Expected: {EXPECTED}.")
+        raise ValueError(f"{directory / 'progress.json'}: this is something else. Expected: {EXPECTED}.") from None
     return epochs, read_arrays(directory / name, EXPECTED, WAY_OUT)
 
 
 def restore_state(captioner, arrays):
-    """Give a captioner that is built and compiled the state in a checkpoint."""
-    state = state_of(captioner)
-    shapes = {name: tuple(variable.shape) for name, variable in state.items()}
-    if shapes != {name: array.shape for name, array in arrays.items()}:
-        raise ValueError(
-            f"The checkpoint belongs to another model: it has {len(arrays)} arrays, and this model {len(state)} of "
-            "other names or shapes. Train into another output_dir."
-        )
-    for name, variable in state.items():
-        variable.assign(arrays[name])
+    """Assign the arrays of a checkpoint to a captioner that is built and compiled."""
+    assign_arrays(state_of(captioner), arrays, "The checkpoint")
 
 
 def state_of(captioner):

@@ -24,7 +24,6 @@ import numpy as np
 from data_utils.atomic_files import (
     exclusive_lock,
     expectation,
-    identity_of,
     read_json,
     read_sealed_json,
     write_sealed_json,
@@ -32,6 +31,7 @@ from data_utils.atomic_files import (
 )
 from data_utils.vocabulary import Vocabulary
 from keras_sat.checks import near_name
+from keras_sat.options import one_of
 from keras_sat.presets import DEFAULT_MODEL
 
 FORMAT_VERSION = 1
@@ -45,7 +45,6 @@ OURS = re.compile(
     r"|\.(config|weights|vocabulary|encoder).*\.part"
 )
 ENCODER = "encoder"  # may have a file of its own; the names of its arrays start with it
-PRECISIONS = ("float32", "float16", "int8")
 
 
 def write_model(directory, settings, vocabulary, arrays, precision="float32"):
@@ -56,13 +55,12 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32"):
         settings: dict that JSON can hold.
         vocabulary: Vocabulary.
         arrays: dict from names to numpy arrays.
-        precision: one of PRECISIONS: what the arrays are rounded to on the disk.
+        precision: of the arrays on the disk: "float32", "float16" or "int8".
     """
+    one_of("float32", "float16", "int8").check("precision", precision)
     directory = Path(directory).expanduser()
-    if precision not in PRECISIONS:
-        raise ValueError(f"Expected one of: {', '.join(PRECISIONS)}. Received: precision={precision!r}")
     _reject_foreign_files(directory)
-    json.dumps(settings)  # settings that JSON cannot hold are noticed before anything is written
+    json.dumps(settings)  # fails before anything is written
     arrays = _rounded(arrays, precision)
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         weights = write_arrays(directory, "weights", arrays)
@@ -74,7 +72,7 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32"):
 
 
 def add_settings(directory, settings):
-    """Write further settings, a dict, into the folder of a model, or replace those in it."""
+    """Add a dict of settings to the folder of a model, or replace those in it."""
     directory = Path(directory).expanduser()
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         content = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
@@ -82,7 +80,7 @@ def add_settings(directory, settings):
 
 
 def copy_of_model(directory, copy):
-    """Copy the files of a model into a folder that is not there yet, or empty; return its path."""
+    """Copy a model into a new or empty folder; return its path."""
     directory, copy = Path(directory), Path(copy).expanduser()
     reject_taken_folder(copy)
     read_model(directory)  # whole, or one clear error
@@ -93,7 +91,7 @@ def copy_of_model(directory, copy):
 
 
 def reject_taken_folder(directory):
-    """Raise ValueError for the folder of a copy in which there is something already."""
+    """Raise ValueError for a folder that is not empty."""
     directory = Path(directory).expanduser()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ValueError(
@@ -102,7 +100,7 @@ def reject_taken_folder(directory):
 
 
 def _remove_other_files(directory, files):
-    """Remove what older models have left in a folder."""
+    """Remove the files of older models."""
     for path in directory.iterdir():
         if OURS.fullmatch(path.name) and not path.name.startswith(("lock", "config.json", *files.values())):
             with contextlib.suppress(OSError):  # a file that cannot be removed does no harm
@@ -110,16 +108,15 @@ def _remove_other_files(directory, files):
 
 
 def _reject_foreign_files(directory):
-    """Raise ValueError where a folder holds anything but a model, or what a save that was killed left of one."""
+    """Raise ValueError for a folder that holds anything but a model, or the leftovers of a killed save."""
     config = directory / "config.json"
     if config.is_file():
-        way_out = "Choose another folder, or remove this file if the folder was that of a model."
-        settings = read_json(config, EXPECTED, way_out)
+        settings = read_json(config, EXPECTED, "Choose another folder, or remove this file.")
         is_ours = isinstance(settings, dict) and settings.get("format") == "captioner"
-    elif directory.is_dir():
-        is_ours = all(OURS.fullmatch(path.name) for path in directory.iterdir())
     else:
-        is_ours = not directory.exists()
+        is_ours = not directory.exists() or (
+            directory.is_dir() and all(OURS.fullmatch(path.name) for path in directory.iterdir())
+        )
     if not is_ours:
         raise ValueError(
             "A model is saved into a folder of its own: a new one, or that of a model which it replaces. "
@@ -128,46 +125,26 @@ def _reject_foreign_files(directory):
 
 
 def read_model(directory):
-    """Return settings, Vocabulary and arrays; anything but a whole model folder is one clear ValueError.
+    """Return settings, Vocabulary and arrays; those of the encoder have names that start with "encoder/".
 
-    The arrays of the encoder have names that begin with "encoder/".
+    Anything but a whole model folder is a ValueError, or an OSError for a file that cannot be read.
     """
     directory = Path(directory).expanduser()
-    while True:
-        before = identity_of(directory / "config.json")
-        try:
-            return _read_model(directory)
-        except ValueError:
-            if identity_of(directory / "config.json") == before:
-                raise  # else another process has just replaced the model, and removed the old files
-
-
-def _read_model(directory):
-    """Read a model once, see `read_model`."""
-    if not directory.is_dir():
-        raise ValueError(f"There is no such model folder. Received: directory={str(directory)!r}")
-    if not (directory / "config.json").is_file():
-        inside = directory / "model"
+    config, inside = directory / "config.json", directory / "model"
+    if not config.is_file():
         hint = f" Did you mean {inside}?" if (inside / "config.json").is_file() else ""
-        raise ValueError(f"{directory}: there is no config.json in this folder. Expected: {EXPECTED}.{hint}")
-    settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
-    if settings.pop("format", None) != "captioner":
-        raise ValueError(f"{directory / 'config.json'}: this is something else. Expected: {EXPECTED}.")
-    version = settings.pop("version", None)
-    if version != FORMAT_VERSION:
+        raise ValueError(f"{directory}: there is no model here, no config.json. Expected: {EXPECTED}.{hint}")
+    settings = read_sealed_json(config, EXPECTED, WAY_OUT)
+    kind, version, files = (settings.pop(name, None) for name in ("format", "version", "files"))
+    is_whole = isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys()
+    is_whole = is_whole and all(isinstance(name, str) and OURS.fullmatch(name) for name in files.values())
+    if (kind, version) != ("captioner", FORMAT_VERSION) or not is_whole:
         raise ValueError(
-            f"{directory}: another version of keras_sat saved this model. Expected: version {FORMAT_VERSION}. "
-            f"Received: version {version}"
+            f"{config}: this is something else. Expected: {EXPECTED}, version {FORMAT_VERSION}. "
+            f"Received: {str(kind)[:80]}, version {str(version)[:80]}"
         )
-    files = settings.pop("files", None)
-    names = [*files.values()] if isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys() else [None]
-    if not all(isinstance(name, str) and OURS.fullmatch(name) for name in names):
-        raise ValueError(f"{directory / 'config.json'}: it names no files. Expected: {EXPECTED}.")
     path, words_path = directory / files["weights"], directory / files["vocabulary"]
-    try:
-        vocabulary = Vocabulary.load(words_path)
-    except OSError as error:
-        raise ValueError(f"{error.filename}: this file cannot be read ({error.strerror}). {WAY_OUT}") from None
+    vocabulary = Vocabulary.load(words_path)
     if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
         raise ValueError(f"{words_path}: this is the vocabulary of another model. {WAY_OUT}")
     arrays = _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
@@ -179,14 +156,14 @@ def _read_model(directory):
 
 
 def _path_of(directory, name):
-    """Return the path of a file of a model: in its own folder, but for the encoders that bundled models share."""
+    """Return the path of a file of a model; bundled models share their encoders."""
     is_shared = name.startswith(ENCODER) and directory.resolve().parent == PRETRAINED.resolve()
     return (ENCODERS if is_shared else directory) / name
 
 
 # === Rounding ===
 
-SCALE = "@scale"  # behind the name of an array of whole numbers: the name of its scales
+SCALE = "@scale"  # the name of an array of whole numbers, and this: the name of its scales
 
 
 def _rounded(arrays, precision):
@@ -232,6 +209,20 @@ def _unrounded(stored, path):
 # === Arrays in a file that is named after its content ===
 
 
+def assign_arrays(variables, arrays, source):
+    """Assign arrays to variables, both dicts by name; `source` is the folder of the arrays, for the message."""
+    expected = {name: tuple(variable.shape) for name, variable in variables.items()}
+    received = {name: array.shape for name, array in arrays.items()}
+    for name in expected | received:
+        if expected.get(name) != received.get(name):
+            raise ValueError(
+                f"{source}: these are the weights of another model. Expected: {expected.get(name)} for {name[:80]}. "
+                f"Received: {received.get(name)}"
+            )
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
+
+
 def write_arrays(directory, kind, arrays):
     """Write arrays into a file KIND-DIGEST.npz of a folder; return its name."""
     packed = io.BytesIO()
@@ -243,7 +234,7 @@ def write_arrays(directory, kind, arrays):
 
 
 def read_arrays(path, expected, way_out=""):
-    """Return the dict of arrays that `write_arrays` wrote; a file that was damaged since is a ValueError.
+    """Return the dict of arrays that `write_arrays` wrote; a damaged or missing file is a ValueError.
 
     Args:
         path: the file.
@@ -252,27 +243,18 @@ def read_arrays(path, expected, way_out=""):
     hint = expectation(expected, way_out)
     try:
         content = path.read_bytes()
-    except FileNotFoundError:
-        raise ValueError(f"{path}: this file is missing. {hint}") from None
     except OSError as error:
-        raise ValueError(f"{path}: this file cannot be read ({error.strerror}). {hint}") from None
+        raise ValueError(f"{path}: this file is missing or cannot be read ({error.strerror}). {hint}") from None
     if not path.name.endswith(f"-{_digest(content)}.npz"):
         raise ValueError(f"{path}: the file is damaged: its content does not match its digest. {hint}")
-    reason, arrays = "the file is not a whole archive", {}
-    try:
+    with contextlib.suppress(Exception):  # of many kinds: numpy's parser reads a header that anyone may have written
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > len(content):
-                reason = "they claim to be larger than the file"
-                raise ValueError(reason)
+            is_small = sum(entry.file_size for entry in archive.infolist()) <= len(content)
         with np.load(io.BytesIO(content), allow_pickle=False) as packed:
-            for name in packed.files:
-                reason = f"{name[:80]!r} is not an array of numbers as numpy.save writes it"
-                arrays[name] = packed[name]
-                if arrays[name].dtype.kind not in "biuf":
-                    raise ValueError(reason)
-        return arrays
-    except Exception:  # of many kinds: numpy's parser reads a header that anyone may have written
-        raise ValueError(f"{path}: the arrays cannot be read: {reason}. {hint}") from None
+            arrays = {name: packed[name] for name in packed.files} if is_small else {}
+        if is_small and all(array.dtype.kind in "biuf" for array in arrays.values()):
+            return arrays
+    raise ValueError(f"{path}: these are not arrays of numbers, uncompressed, as numpy.savez writes them. {hint}")
 
 
 def pretrained_names():
@@ -284,7 +266,10 @@ def pretrained_directory(name):
     """Return the folder of a bundled model."""
     names = pretrained_names()
     if name not in names:
-        raise ValueError(f"Expected one of: {', '.join(names)}. Received: name={name!r}.{near_name(str(name), names)}")
+        raise ValueError(
+            f"There is no folder and no bundled model of that name. Expected one of: {', '.join(names)}. "
+            f"Received: name={name!r}.{near_name(str(name), names)}"
+        )
     return PRETRAINED / name
 
 
@@ -299,10 +284,7 @@ def model_directory(model):
     folder = Path(model).expanduser()
     if folder.is_dir() and ((folder / "config.json").exists() or str(model) not in pretrained_names()):
         return folder  # a folder of photos may be called "scenes" too
-    try:
-        return pretrained_directory(os.fspath(model))
-    except ValueError as error:
-        raise ValueError(f"There is no folder of that name, and no bundled model. {error}") from None
+    return pretrained_directory(os.fspath(model))
 
 
 def _words_digest(vocabulary):

@@ -10,8 +10,8 @@ import numpy as np
 from data_utils.foreign_text import brief
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
-from keras_sat.files.model_folder import PRETRAINED, add_settings, read_model, write_model
-from keras_sat.files.untrusted import reject_claims, reject_grid, said_of
+from keras_sat.files.model_folder import PRETRAINED, add_settings, assign_arrays, read_model, write_model
+from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 
@@ -35,7 +35,7 @@ def save(captioner, directory, overwrite, precision):
         "captioner": options,
         "feature_shape": list(captioner.feature_shape),
         "rows_and_columns": list(captioner.rows_and_columns()),
-        "has_own_encoder": captioner.photo_encoder.is_own,
+        "has_own_encoder": captioner.photo_encoder.is_custom,
     }
     if captioner.training_photos is not None:
         settings |= as_settings(captioner.training_photos)
@@ -46,82 +46,74 @@ def save(captioner, directory, overwrite, precision):
 
 
 def save_confidence(captioner, directory):
-    """Write the confidence of a captioner into the folder that it was saved into; its weights stay as they are."""
+    """Add the confidence of a captioner to the folder that it was saved in."""
     add_settings(directory, {"confidence": captioner.confidence.to_dict()})
 
 
 def load(kind, directory, encoder, encoder_weights):
     """Return the captioner, of class `kind`, that was saved in a folder; see `Captioner.load`."""
     settings, vocabulary, arrays = read_model(directory)
-    with said_of(directory):
+    with named_errors(directory):
         training_photos, confidence = from_settings(settings), _confidence_in(settings)
         reject_claims(settings, len(vocabulary), arrays)
-        comes_along = any(name.startswith("encoder/") for name in arrays)
-        captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along)
+        has_encoder = any(name.startswith("encoder/") for name in arrays)
+        captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder)
         reject_grid(settings, captioner.num_regions)
-        _give_back(settings, captioner, encoder, encoder_weights, comes_along)
+        _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
         captioner.training_photos, captioner.confidence = training_photos, confidence
-    assign(captioner, arrays, directory)
+    assign_arrays(captioner.named_weights(), arrays, directory)
     return captioner
 
 
 def _confidence_in(settings):
-    """Return the Confidence in the settings of a model, or None."""
     return Confidence(**settings["confidence"]) if "confidence" in settings else None
 
 
-def _made_from(settings, kind, vocabulary, encoder, encoder_weights, comes_along):
+def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder):
     """Return a captioner with the settings of a folder; its weights are still random."""
-    options, own = dict(settings["captioner"]), settings["has_own_encoder"]
-    trained = options["encoder_training"] != "frozen"
-    if own and trained and encoder is None:
+    options, is_own = dict(settings["captioner"]), settings["has_own_encoder"]
+    is_trained = options["encoder_training"] != "frozen"
+    if is_own and is_trained and encoder is None:
         raise ValueError(
             "This captioner trained an encoder that keras_sat does not know: pass one of the same architecture as "
             f"`encoder`. Received: encoder=None (it was called {brief(options['encoder'])})"
         )
-    if trained or comes_along:
+    if is_trained or has_encoder:
+        options["encoder_weights"] = None  # they are in the folder
         if encoder_weights is not None:
             warnings.warn(
                 f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is not used.",
                 stacklevel=4,
             )
-        options["encoder_weights"] = None  # they are those of the folder
     elif encoder_weights == BUNDLED:
         raise ValueError(
-            "A saved captioner has its encoder, and the bundled weights are another. Use them for a new one: "
-            f"Captioner(vocabulary, encoder_weights='{BUNDLED}', ...). Received: encoder_weights='{BUNDLED}'"
+            f"A saved captioner keeps its encoder: bundled weights are for a new one. Received: {encoder_weights=}"
         )
     elif encoder_weights is not None:
         options["encoder_weights"] = encoder_weights
-    options["encoder"] = encoder if encoder is not None else None if own else options["encoder"]
+    options["encoder"] = encoder if encoder is not None else None if is_own else options["encoder"]
     captioner = kind(vocabulary, **{**options, "grid_shape": None})
     captioner.build(((None, *settings["feature_shape"]), (None, None)))
     return captioner
 
 
-def _give_back(settings, captioner, encoder, encoder_weights, comes_along):
-    """Set what the captioner knew of its encoder when it was saved; it was made without."""
-    options, known_grid = settings["captioner"], settings["rows_and_columns"]
+def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder):
+    """Set what is known of the encoder of a captioner that was made without it."""
+    options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
-        captioner.photo_encoder.name, captioner.photo_encoder.is_own = options["encoder"], settings["has_own_encoder"]
-    is_read = captioner.photo_encoder.is_frozen and not comes_along
+        captioner.photo_encoder.name = options["encoder"]
+        captioner.photo_encoder.is_custom = settings["has_own_encoder"]
+    is_read = captioner.photo_encoder.is_frozen and not has_encoder
     captioner.photo_encoder.remember(
         weights=encoder_weights if encoder_weights and is_read else options["encoder_weights"],
-        grid_shape=None if options["grid_shape"] is None else known_grid,
-        known_grid=known_grid,
-        comes_along=comes_along,
+        grid_shape=None if options["grid_shape"] is None else saved_grid,
+        saved_grid=saved_grid,
+        from_captioner=has_encoder,
     )
 
 
 def bundled_encoder(name):
-    """Return the encoder of the bundled captioner of photos: the arrays of its weights, and its training photos.
-
-    Args:
-        name: of the encoder, in ENCODERS, that is to have these weights.
-
-    Returns: list of arrays, in the order of the network's weights; `photo_blur` of the captioner; digests of the
-        training photos.
-    """
+    """Return the bundled captioner's arrays for the encoder of this name, its `photo_blur` and its SeenPhotos."""
     settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
     known = settings["captioner"]["encoder"]
     if name != known:
@@ -134,34 +126,17 @@ def bundled_encoder(name):
 
 
 def restore_weights(captioner, directory):
-    """Give a captioner the weights of one of the same settings in a folder, and its record of training photos."""
+    """See `Captioner.restore_weights`."""
     settings, vocabulary, arrays = read_model(directory)
     if vocabulary != captioner.vocabulary:
         raise ValueError(f"{directory}: the captioner in this folder has another vocabulary.")
-    with said_of(directory):
-        training_photos, confidence = from_settings(settings), _confidence_in(settings)
-    assign(captioner, arrays, directory)
-    captioner.training_photos, captioner.confidence = training_photos, confidence
-
-
-def assign(captioner, arrays, source):
-    """Give a captioner the weights in a dict of arrays; `source` is what a message calls their folder."""
-    weights = captioner.named_weights()
-    expected = {name: tuple(weight.shape) for name, weight in weights.items()}
-    received = {name: array.shape for name, array in arrays.items()}
-    for name in expected | received:
-        if expected.get(name) != received.get(name):
-            raise ValueError(
-                f"{source}: the weights in this folder are not those of the model in its config.json. The first "
-                f"that differs is {name[:80]}. Expected: {expected.get(name, 'no such array')}. "
-                f"Received: {received.get(name, 'no such array')}"
-            )
-    for name, weight in weights.items():
-        weight.assign(arrays[name])
+    assign_arrays(captioner.named_weights(), arrays, directory)
+    with named_errors(directory):
+        captioner.training_photos, captioner.confidence = from_settings(settings), _confidence_in(settings)
 
 
 def weights_digest(captioner):
-    """Return a short digest of the vocabulary and of the weights that `save` keeps."""
+    """See `Captioner.weights_digest`."""
     digest = zlib.crc32(json.dumps(captioner.vocabulary.words).encode())
     for name, weight in captioner.named_weights().items():
         digest = zlib.crc32(np.ascontiguousarray(weight.numpy()), zlib.crc32(name.encode(), digest))
@@ -169,9 +144,9 @@ def weights_digest(captioner):
 
 
 def reject_unbuilt(captioner, verb):
-    """Raise ValueError for a captioner that has no weights yet: there is nothing to save, export, adapt ..."""
+    """Raise ValueError for a captioner that has no weights yet."""
     if not captioner.built:
         raise ValueError(
-            f"A captioner has no weights before it has seen its first batch: there is nothing to {verb}. Build it, or "
-            "caption or train with it first. Received: a captioner that has seen none"
+            f"A captioner has no weights before its first batch: there is nothing to {verb}. Build it, caption or "
+            "train with it first. Received: a captioner that is not built"
         )

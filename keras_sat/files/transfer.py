@@ -1,4 +1,4 @@
-"""A new captioner with other words or options takes over the weights of a trained one."""
+"""A new captioner, with other words or options, from the weights of a trained one."""
 
 import keras
 import numpy as np
@@ -20,11 +20,11 @@ def adapted(captioner, vocabulary, options):
     adapted.photo_encoder.remember(
         weights=options.get("encoder_weights", captioner.encoder_weights),
         grid_shape=adapted.grid_shape,
-        known_grid=captioner.rows_and_columns(),
-        comes_along=captioner.photo_encoder.is_saved,
+        saved_grid=captioner.rows_and_columns(),
+        from_captioner=captioner.photo_encoder.is_saved,
     )
     if not has_its_grid:  # only now does the encoder know where its weights are
-        adapted.photo_encoder.known_grid = tuple(adapted.encoder_model.output_shape[1:3])
+        adapted.photo_encoder.saved_grid = tuple(adapted.encoder_model.output_shape[1:3])
     feature_shape = captioner.feature_shape if has_its_grid else adapted.photo_encoder.features_shape[1:]
     adapted.build(((None, *feature_shape), (None, None)))
     adapted.training_photos = captioner.training_photos
@@ -33,37 +33,26 @@ def adapted(captioner, vocabulary, options):
 
 
 def _reject_another_encoder(captioner, options):
-    is_trained = captioner.encoder_training != "frozen"
-    if is_trained and captioner.photo_encoder.is_own and options.get("encoder_training") == "frozen":
-        raise ValueError(
-            "The encoder of this captioner, a keras.Model, was trained: if it were frozen, it would not be saved. "
-            f"Received: encoder_training='frozen' (before: {captioner.encoder_training!r})"
-        )
-    before = captioner.get_config()
-    for name in CaptionerOptions.names("encoder"):  # with another grid it is the same, with the same weights
-        if name != "encoder_weights" and options.get(name, before[name]) != before[name]:
+    before, may_read_others = captioner.get_config(), not captioner.photo_encoder.is_saved
+    for name in CaptionerOptions.names("encoder"):
+        value = options.get(name, before[name])
+        if value != before[name] and not (name == "encoder_weights" and may_read_others and value != BUNDLED):
             raise ValueError(
-                f"A captioner keeps the encoder that it has: {name} is {brief(before[name])}. "
-                f"Received: {name}={brief(options[name])}"
+                f"A captioner keeps the encoder that it has, with its weights: {name} is {brief(before[name])}. "
+                f"Received: {name}={brief(value)}"
             )
-    weights = options.get("encoder_weights", before["encoder_weights"])
-    if weights != before["encoder_weights"] and (captioner.photo_encoder.is_saved or weights == BUNDLED):
-        raise ValueError(
-            "A captioner keeps the encoder that it has, with its weights. Leave them out, or make a new captioner. "
-            f"Received: encoder_weights={weights!r}"
-        )
 
 
 def _config_of(captioner, vocabulary, options):
-    """Return the arguments that the new captioner is made with."""
+    """Return the arguments of the new captioner."""
     # Attention supervision belongs to a training: it has layers that are not saved, or needs more than captions.
     not_kept = {option: 0.0 for option, hook in HOOKS.items() if hook.term and not hook.term.is_measured}
     config = {**captioner.get_config(), **not_kept, **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
     if captioner.photo_encoder.is_saved:
         config["encoder_weights"] = None  # they are copied from this captioner
-    if captioner.photo_encoder.is_own:
+    if captioner.photo_encoder.is_custom:
         config["encoder"] = captioner.encoder_model
-        if config["encoder_training"] != "frozen":  # trained apart from this captioner's
+        if config["encoder_training"] != "frozen":  # a copy of its own to train
             config["encoder"] = keras.models.clone_model(captioner.encoder_model)
             config["encoder"].set_weights(captioner.encoder_model.get_weights())
             config["encoder"].trainable = True
@@ -76,39 +65,36 @@ def _take_over_weights(captioner, adapted, options):
     place_of = {token: place for place, token in enumerate(tokens)}
     places = [place for place, token in enumerate(new_tokens) if token in place_of]
     places_before = [place_of[new_tokens[place]] for place in places]
-    weights, axes = captioner.named_weights(), _vocabulary_axes(adapted.decoder)
-    for name, weight in adapted.named_weights().items():
-        if name not in weights and name.startswith("encoder/"):
-            continue  # it was frozen before, and has its weights already
+    weights, new_weights, axes = captioner.named_weights(), adapted.named_weights(), _vocabulary_axes(adapted.decoder)
+    shapes = {name: [*weight.shape] for name, weight in weights.items()}
+    new_shapes = {name: [*weight.shape] for name, weight in new_weights.items()}
+    for name, weight in new_weights.items():
         axis = axes.get(weight.path)
-        shape = None if name not in weights else list(weights[name].shape)
-        if shape is not None and axis is not None and axis < len(shape):
-            shape[axis] = len(new_tokens)
-        if shape != list(weight.shape):
-            before = captioner.get_config()
-            changed = [
-                f"{key}={brief(value)} (it is {brief(before.get(key))})"
-                for key, value in options.items()
-                if key != "seed" and before.get(key) != value
-            ]
-            raise ValueError(
-                "A captioner keeps the parts and sizes that it has: leave out what changes them. "
-                f"Received: {', '.join(changed)}"
-            )
-        array = weights[name].numpy()
+        if name not in weights and name.startswith("encoder/"):
+            del new_shapes[name]  # it was frozen before, and has its weights already
+        elif name in shapes and axis is not None and axis < len(shapes[name]):
+            shapes[name][axis] = len(new_tokens)
+    if new_shapes != shapes:
+        before = captioner.get_config()
+        changed = [
+            f"{key}={brief(value)} (it is {brief(before.get(key))})"
+            for key, value in options.items()
+            if key != "seed" and before.get(key) != value
+        ]
+        raise ValueError(
+            "A captioner keeps the parts and sizes that it has, with all trained weights: leave out the options that "
+            f"change them. Received: {', '.join(changed)}"
+        )
+    for name in new_shapes:
+        array, axis = weights[name].numpy(), axes.get(new_weights[name].path)
         if axis is not None:
-            moved = np.moveaxis(weight.numpy().copy(), axis, 0)
+            moved = np.moveaxis(new_weights[name].numpy().copy(), axis, 0)
             moved[places] = np.moveaxis(array, axis, 0)[places_before]
             array = np.moveaxis(moved, 0, axis)
-        weight.assign(array)
-    if lost := weights.keys() - adapted.named_weights().keys():
-        raise ValueError(
-            "A captioner keeps all its trained weights: leave out the options that would drop some. "
-            f"Received: options that leave no place for {', '.join(sorted(lost))}"
-        )
+        new_weights[name].assign(array)
 
 
 def _vocabulary_axes(decoder):
-    """Return which axis of which weights stands for the tokens: dict from the path of a weight to its axis."""
+    """Return the axis of the tokens in weights that have one: dict from the paths of weights."""
     word_logits = decoder.readout.word_logits
     return {decoder.embedding.embeddings.path: 0, word_logits.kernel.path: 1, word_logits.bias.path: 0}

@@ -1,6 +1,6 @@
-"""Validates untrusted model folders: rejects settings that the stored weights do not support.
+"""Rejects settings of untrusted model folders that the stored weights do not support.
 
-The files themselves are data, and `model_folder` reads them as such: digests, no pickle, bounded sizes.
+`model_folder` reads the files themselves: digests, no pickle, bounded sizes.
 """
 
 import contextlib
@@ -18,15 +18,14 @@ _SIZES = [
 def reject_claims(settings, vocabulary_size, arrays):
     """Raise ValueError for settings that name objects, or sizes that the stored weights do not have.
 
-    It comes before anything is made: a matrix that is only claimed could be larger than the memory.
+    It is called before anything is made: a matrix that is only claimed could be larger than the memory.
     """
-    options, feature_shape = settings["captioner"], settings["feature_shape"]
+    options = settings["captioner"]
     for name, value in options.items():
         if isinstance(value, dict):
             raise ValueError(f"settings are numbers and names. Received: {name}={str(value)[:200]}")
-    if not isinstance(feature_shape, list) or len(feature_shape) != 2:
-        raise ValueError(f"feature_shape is two numbers. Received: feature_shape={str(feature_shape)[:80]}")
-    claims = {name: options[name] for name in _SIZES} | dict(zip(("regions", "feature_dim"), feature_shape))
+    feature_shape = dict(zip(("regions", "feature_dim"), settings["feature_shape"], strict=True))
+    claims = {name: options[name] for name in _SIZES} | feature_shape
     for name, value in claims.items():
         if value is not None and not (type(value) is int and 0 <= value < 2**31):
             raise ValueError(f"a size is a whole number from 0 to 2**31, or none. Received: {name}={str(value)[:80]}")
@@ -52,7 +51,7 @@ def reject_claims(settings, vocabulary_size, arrays):
 
 
 def reject_grid(settings, num_regions):
-    """Raise ValueError for rows and columns that are no grid of the model's regions."""
+    """Raise ValueError for rows and columns that do not make the model's regions."""
     grid = settings["rows_and_columns"]
     is_grid = isinstance(grid, list) and len(grid) == 2 and all(type(side) is int and side > 0 for side in grid)
     if not is_grid or grid[0] * grid[1] != num_regions:
@@ -63,16 +62,10 @@ def reject_grid(settings, num_regions):
 
 
 @contextlib.contextmanager
-def said_of(directory):
-    """Inside the block, whatever is wrong with the settings of a folder is one ValueError that starts with its name."""
+def named_errors(directory):
+    """Turn any error of the block about the settings in a folder into a ValueError that starts with its name."""
     try:
         yield
-    except KeyError as error:
-        raise ValueError(f"{directory}: the setting {error} is missing in config.json.") from None
-    except (TypeError, AttributeError, OverflowError) as error:
-        raise ValueError(
-            f"{directory}: the settings in config.json are incomplete or not of this version "
-            f"({type(error).__name__}: {error})."
-        ) from None
-    except ValueError as error:
-        raise ValueError(f"{directory}: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        problem = f"config.json is incomplete, or of another version of keras_sat ({type(error).__name__}: {error})."
+        raise ValueError(f"{directory}: {error if isinstance(error, ValueError) else problem}") from None

@@ -3,8 +3,6 @@
 import keras
 from keras import layers, ops
 
-from keras_sat.options import count, fraction, optional
-
 
 @keras.saving.register_keras_serializable("keras_sat")
 class FeatureAdapter(layers.Layer):
@@ -14,17 +12,15 @@ class FeatureAdapter(layers.Layer):
     This is not in the paper.
 
     Args:
-        network: the last layers of the encoder, which are trained: a `keras.Model` from one grid to another (see
-            `make_encoder_top`), never in training mode, to keep its batch statistics; or None.
+        network: the trained last layers of the encoder, a `keras.Model` from grid to grid (see `make_encoder_top`),
+            never in training mode, to keep its batch statistics; or None.
         normalise: give each vector mean 0 and variance 1: the features of all encoders get the same scale.
         projection_dim: map each vector to one of this length, by one matrix for all regions; None does not.
         activation: of the projected vectors, such as "relu"; None: linear.
-        dropout: fraction of the numbers that is dropped in training.
-        seed: of the dropout.
+        dropout, seed: dropout rate of the vectors in training, and its seed.
 
     Call arguments:
         features: (photos, regions, feature_dim).
-        training: turns dropout on.
 
     Returns: (photos, regions, projection_dim or feature_dim).
     """
@@ -33,14 +29,9 @@ class FeatureAdapter(layers.Layer):
         self, network=None, *, normalise=False, projection_dim=None, activation=None, dropout=0.0, seed=0, **kwargs
     ):
         super().__init__(**kwargs)
-        optional(count()).check("projection_dim", projection_dim)
-        fraction.check("dropout", dropout)
         self.network = network
         self.normalise = normalise
         self.projection_dim = projection_dim
-        self.activation = activation
-        self.dropout = dropout
-        self.seed = seed
         policy = {"dtype": self.dtype_policy}
         if normalise:
             self.normalisation = layers.LayerNormalization(center=False, scale=False, name="normalisation", **policy)
@@ -75,13 +66,3 @@ class FeatureAdapter(layers.Layer):
     def compute_output_shape(self, features_shape):
         features_shape = self._finished_shape(features_shape)
         return (*features_shape[:-1], self.projection_dim or features_shape[-1])
-
-    def get_config(self):
-        names = ("normalise", "projection_dim", "activation", "dropout", "seed")
-        network = None if self.network is None else keras.saving.serialize_keras_object(self.network)
-        return {**super().get_config(), "network": network, **{name: getattr(self, name) for name in names}}
-
-    @classmethod
-    def from_config(cls, config):
-        network = config["network"] and keras.saving.deserialize_keras_object(config["network"])
-        return cls(**{**config, "network": network})

@@ -1,13 +1,11 @@
-"""The attention layer with the paper's additive scores. How the weights select regions is in `selections`.
+"""The attention layer with the paper's additive scores. Selections of regions and other scores have their own files.
 
-Other scores are in `scorings`. keras_sat/accelerated/install.py replaces additive scores of many regions by a fast
-twin.
+keras_sat/accelerated/install.py replaces additive scores of many regions by a fast twin.
 """
 
 import keras
 from keras import ops
 
-from data_utils.foreign_text import brief
 from keras_sat import equations
 from keras_sat.model.cells import LoopDense
 from keras_sat.model.selections import ATTENTIONS
@@ -18,6 +16,7 @@ class Attention(keras.layers.Layer):
     """The base class of all attention: scores, weights, selection, context. Subclasses define `score`.
 
     Args:
+        attention_dim: length of a hidden vector, where the scoring has one.
         selection: a name in ATTENTIONS.
 
     Call arguments:
@@ -29,11 +28,10 @@ class Attention(keras.layers.Layer):
     Returns: Attended.
     """
 
-    def __init__(self, *, selection="soft", **kwargs):
+    def __init__(self, attention_dim=None, *, selection="soft", **kwargs):
         kwargs.setdefault("autocast", False)  # noise stays in float32
         super().__init__(**kwargs)
-        if selection not in ATTENTIONS:
-            raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: selection={brief(selection)}")
+        self.attention_dim = attention_dim
         self.selection = selection
 
     def build(self, hidden_state_shape, features_shape, **_):
@@ -64,7 +62,7 @@ class Attention(keras.layers.Layer):
         return Attended(context, attention_weights, selection)
 
     def get_config(self):
-        return {**super().get_config(), "selection": self.selection}
+        return {**super().get_config(), "attention_dim": self.attention_dim, "selection": self.selection}
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -81,8 +79,7 @@ class BahdanauAttention(Attention):
     """
 
     def __init__(self, attention_dim=512, **kwargs):
-        super().__init__(**kwargs)
-        self.attention_dim = attention_dim
+        super().__init__(attention_dim, **kwargs)
         policy = {"dtype": self.dtype_policy}
         self.feature_projection = keras.layers.Dense(attention_dim, name="feature_projection", **policy)
         self.state_projection = LoopDense(attention_dim, use_bias=False, name="state_projection", **policy)
@@ -101,6 +98,3 @@ class BahdanauAttention(Attention):
 
     def score(self, query, projected_features):
         return equations.additive_scores(projected_features, query, ops.cast(self.score_vector, self.compute_dtype))
-
-    def get_config(self):
-        return {**super().get_config(), "attention_dim": self.attention_dim}

@@ -27,21 +27,19 @@ class WeightAverages:
         self.variables = []
         self.are_kept = False
 
-    def begin(self, weights):
+    def start(self, weights):
         """Start the averages from the values of the weights, if they have not started; return their variables."""
         if self.momentum is not None and not self.are_kept:
             with tf.init_scope():
-                for weight, average in zip(weights, self.variables):
-                    average.assign(weight.numpy())
-                if not self.variables:
-                    self.variables = [
-                        keras.Variable(weight.numpy(), trainable=False, dtype=weight.dtype, name=f"average_{number}")
-                        for number, weight in enumerate(weights)
-                    ]
+                self.variables = self.variables or [
+                    keras.Variable(weight.numpy(), trainable=False, dtype=weight.dtype, name=f"average_{number}")
+                    for number, weight in enumerate(weights)
+                ]
+                _assign(self.variables, [weight.numpy() for weight in weights])
             self.are_kept = True
         return self.variables
 
-    def follow(self, weights, iterations):
+    def update(self, weights, iterations):
         """Move the averages towards the weights, after a step of the optimizer; early steps move them further."""
         if self.variables:
             steps = ops.cast(iterations, "float32")
@@ -56,19 +54,19 @@ class WeightAverages:
             yield
             return
         before = [weight.numpy() for weight in weights]
-        self._assign_to(weights)
+        _assign(weights, self.variables)
         try:
             yield
         finally:
-            for weight, value in zip(weights, before):
-                weight.assign(value)
+            _assign(weights, before)
 
-    def end(self, weights):
+    def finish(self, weights):
         """Give the weights the values of their averages for good, at the end of a training that updated these."""
         if self.are_kept:
-            self._assign_to(weights)
+            _assign(weights, self.variables)
             self.are_kept = False
 
-    def _assign_to(self, weights):
-        for weight, average in zip(weights, self.variables):
-            weight.assign(average)
+
+def _assign(variables, values):
+    for variable, value in zip(variables, values):
+        variable.assign(value)

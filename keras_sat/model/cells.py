@@ -11,15 +11,9 @@ from keras_sat import equations
 
 @keras.saving.register_keras_serializable("keras_sat")
 class LoopDense(layers.Dense):
-    """A dense layer inside the loop over the words.
+    """A dense layer inside the loop over the words."""
 
-    Attributes:
-        late_product: None, or a function that replaces x -> x W inside an accelerated loop.
-    """
-
-    def __init__(self, units, **kwargs):
-        super().__init__(units, **kwargs)
-        self.late_product = None
+    late_product = None  # or a function that replaces x -> x W inside an accelerated loop
 
     def call(self, inputs):
         if self.late_product is None:
@@ -51,19 +45,13 @@ class RecurrentCell(layers.Layer):
         policy = {"dtype": self.dtype_policy}
         self.input_projection = LoopDense(size, bias_initializer=self.initial_bias, name="input_projection", **policy)
         self.context_projection = LoopDense(size, use_bias=False, name="context_projection", **policy)
-        self.recurrent_projection = LoopDense(
-            size,
-            use_bias=not self.has_cell_state,
-            kernel_initializer="orthogonal",
-            name="recurrent_projection",
-            **policy,
-        )
+        recurrent = {"use_bias": not self.has_cell_state, "kernel_initializer": "orthogonal", **policy}
+        self.recurrent_projection = LoopDense(size, name="recurrent_projection", **recurrent)
 
     def initial_bias(self, shape, dtype=None):
         return ops.zeros(shape, dtype)
 
     def build(self, projected_inputs_shape, hidden_state_shape, cell_state_shape=None):
-        """Create the weights that `call` needs. `build_for` creates those of the two projections too."""
         self.recurrent_projection.build(hidden_state_shape)
 
     def build_for(self, input_dim, context_dim=None):
@@ -72,9 +60,6 @@ class RecurrentCell(layers.Layer):
         if context_dim is not None:
             self.context_projection.build((None, context_dim))
         self.build((None, self.num_gates * self.hidden_dim), (None, self.hidden_dim))
-
-    def get_config(self):
-        return {**super().get_config(), "hidden_dim": self.hidden_dim}
 
 
 @keras.saving.register_keras_serializable("keras_sat")

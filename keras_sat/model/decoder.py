@@ -13,7 +13,7 @@ from keras_sat.model.readout import Readout
 from keras_sat.model.scorings import make_attention
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.states import Decoded, DecoderState, Step, Unrolled
-from keras_sat.options import DecoderOptions, count, with_options
+from keras_sat.options import DecoderOptions, with_options
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -29,7 +29,6 @@ class CaptionDecoder(layers.Layer):
     Call arguments:
         features: annotation vectors a_i, (photos, regions, feature_dim).
         input_ids: (rows, time); rows is a multiple of photos, and the rows of a photo are consecutive.
-        training: turns dropout on.
         noise: Gumbel noise (rows, time, regions) for attention that samples regions; None uses the expectation.
         sampled: (rows,), 0 in rows that use the expectation anyway; None samples in all rows.
 
@@ -40,7 +39,6 @@ class CaptionDecoder(layers.Layer):
 
     def __init__(self, vocabulary_size, *, name=None, dtype=None, trainable=True, **options):
         super().__init__(name=name, dtype=dtype, trainable=trainable, autocast=False)  # noise stays in float32
-        count().check("vocabulary_size", vocabulary_size)
         self.vocabulary_size = vocabulary_size
         for option, value in DecoderOptions.of("CaptionDecoder", options).to_dict().items():
             setattr(self, option, value)
@@ -62,9 +60,10 @@ class CaptionDecoder(layers.Layer):
             self.gate = layers.Dense(1, activation="sigmoid", bias_initializer=is_open, name="gate", **policy)  # f_beta
         self.drop_embedding = layers.Dropout(self.dropout_embedding, seed=self.seed + 2, **policy)
         self.drop_words = layers.Dropout(self.dropout_words, seed=self.seed + 4, **policy)
-        rates = {"dropout_before": self.dropout_before_readout, "dropout_after": self.dropout_after_readout}
-        readout = {"embedding_dim": self.embedding_dim, "deep_output": self.deep_output, **rates, "seed": self.seed}
-        self.readout = Readout(vocabulary_size, activation=self.readout_activation, name="readout", **readout, **policy)
+        dropouts = self.dropout_before_readout, self.dropout_after_readout
+        readout = {"embedding_dim": self.embedding_dim, "deep_output": self.deep_output, "dropouts": dropouts, **policy}
+        readout |= {"activation": self.readout_activation, "seed": self.seed}
+        self.readout = Readout(vocabulary_size, name="readout", **readout)
 
     @property
     def has_gate(self):
@@ -84,7 +83,7 @@ class CaptionDecoder(layers.Layer):
         self.readout.build((None, self.embedding_dim), state_shape, (None, feature_dim))
 
     def project_features(self, features):
-        """Return `projected_features`: W_a a_i + b, or what else the scoring computes once for each photo."""
+        """Return `projected_features`, such as W_a a_i + b: the part of the scores computed once for each photo."""
         return self.attention_layer.project(features)
 
     def initial_state(self, features, rows_per_photo=1):
@@ -157,12 +156,7 @@ class CaptionDecoder(layers.Layer):
 
     def read_words(self, projected_words, state, features, projected_features, noise, sampled, token_weights):
         """Return h_t and the parts of Attended for all steps, (time, rows, dim): `read_word` in a loop."""
-        # accelerated/install.py replaces this loop by a fast twin, which skips padding.
-        if projected_words.shape[0] is None:
-            raise ValueError(
-                "The plain loop over the words needs captions of known length: pass `run_eagerly=True` to `compile`. "
-                f"Received: projected words of shape {tuple(projected_words.shape)}"
-            )
+        # accelerated/install.py replaces this loop by a fast twin, which skips padding and takes any length in a graph.
         steps = []
         for t in range(projected_words.shape[0]):
             noise_t = None if noise is None else noise[:, t]

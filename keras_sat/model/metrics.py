@@ -10,9 +10,7 @@ from keras import ops
 from keras_sat import equations
 from keras_sat.model.replicas import sum_over_replicas
 
-
-def nothing():
-    """Do nothing after a step."""
+NAMES = ("loss", "cross_entropy", "penalty", "token_accuracy", "attention_entropy")  # known before the first batch
 
 
 class Objective(NamedTuple):
@@ -31,34 +29,26 @@ class Objective(NamedTuple):
     figures: dict
     log_prob: Any = None
     sampled: Any = None
-    after_step: Callable = nothing
+    after_step: Callable = lambda: None
     variables: dict = {}
 
 
 class Means:
-    """The means of an objective's metrics over the batches of an epoch, by name.
+    """The means of an objective's metrics over the batches of an epoch, by name."""
 
-    Args:
-        names: metrics that exist before the first batch.
-    """
-
-    def __init__(self, names=("loss", "cross_entropy", "penalty", "token_accuracy", "attention_entropy")):
-        self.by_name = {name: keras.metrics.Mean(name=name) for name in names}
+    def __init__(self):
+        self.by_name = {name: keras.metrics.Mean(name=name) for name in NAMES}
 
     def update(self, objective):
         """Add the metrics of a batch; return the means so far, by caption or by word."""
-        figures = objective.figures.values()
-        sums = ops.stack([ops.sum(part) for values, weights in figures for part in (values * weights, weights)])
+        figures = objective.figures
+        sums = ops.stack([ops.sum(x) for values, weights in figures.values() for x in (values * weights, weights)])
         sums = ops.unstack(sum_over_replicas(sums), num=2 * len(figures))
-        means = {name: self._mean(name) for name in objective.figures}
-        for mean, total, weight in zip(means.values(), sums[::2], sums[1::2]):
-            mean.update_state(total / ops.maximum(weight, equations.SMALLEST), sample_weight=weight)
-        further = {name: ops.convert_to_tensor(variable) for name, variable in objective.variables.items()}
-        return {name: mean.result() for name, mean in means.items()} | further
-
-    def _mean(self, name):
-        """Return the metric of that name, created at first use."""
-        if name not in self.by_name:
-            with tf.init_scope():
-                self.by_name[name] = keras.metrics.Mean(name=name)
-        return self.by_name[name]
+        results = {}
+        for name, total, weight in zip(figures, sums[::2], sums[1::2]):
+            if name not in self.by_name:
+                with tf.init_scope():
+                    self.by_name[name] = keras.metrics.Mean(name=name)
+            self.by_name[name].update_state(total / ops.maximum(weight, equations.SMALLEST), sample_weight=weight)
+            results[name] = self.by_name[name].result()
+        return results | {name: ops.convert_to_tensor(variable) for name, variable in objective.variables.items()}

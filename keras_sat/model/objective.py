@@ -1,7 +1,7 @@
 """The training objective: the paper's loss for a batch, equations (12) and (14).
 
 An objective is a function of captioner and batch that returns an Objective; `Captioner.compile(training_objective=)`
-takes any. `PaperObjective` is the paper's; extensions are terms added to it, see `keras_sat.beyond`.
+takes any. Extensions are terms added to `PaperObjective`, see `keras_sat.beyond`.
 """
 
 import functools
@@ -20,9 +20,9 @@ class PaperObjective:
 
     Args:
         add_weight: the captioner's method of that name: the objective's state is part of the captioner.
-        seed_generator: `keras.random.SeedGenerator` for sampled attention and coin tosses.
+        seed_generator: `keras.random.SeedGenerator` for sampled attention.
         options: CaptionerOptions.
-        terms: further costs, see `keras_sat.beyond.hook.Term`.
+        terms: costs to add, see `keras_sat.beyond.hook.Term`.
 
     Attributes:
         baseline: b, the moving average of log p, a weight.
@@ -49,8 +49,8 @@ class PaperObjective:
         if draws:
             captions = [ops.repeat(x, self.options.num_samples, axis=0) for x in captions]
             chance = self._chance(captioner, photos_with_words(token_weights, ops.shape(features)[0]), captions[0])
-        adapted = captioner.adapter(captioner.features(features, training=training), training=training)
-        read = captioner.read(adapted, *captions, training=training, **chance)
+        features = captioner.adapter(captioner.features(features, training=training), training=training)
+        read = captioner.read(features, *captions, training=training, **chance)
         is_caption = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
 
         word_log_probs = read.unpack_words(read.log_probs)
@@ -70,8 +70,8 @@ class PaperObjective:
         }
         for term in self.terms:
             if term.is_measured or (training and chooses):
-                cost, further = term(adapted, captions[1], read, extra)
-                costs, figures = costs + cost, figures | further
+                cost, of_term = term(features, captions[1], read, extra)
+                costs, figures = costs + cost, figures | of_term
                 loss = loss + cost if term.is_measured else loss
 
         mean, figures = share_of_mean(costs, is_caption), {"loss": (loss, is_caption), **figures}
@@ -86,8 +86,8 @@ class PaperObjective:
         photos, (rows, time) = ops.shape(is_photo)[0], ops.shape(input_ids)
         shape = (rows // photos, time, captioner.num_regions)
         uniform = ops.reshape(draw_for_photos(is_photo, shape, self.seed_generator), (rows, *shape[1:]))
-        one_coin, seed = self.options.expectation_for == "pass", self.seed_generator
-        coins = keras.random.uniform((1,), seed=seed) if one_coin else draw_for_photos(is_photo, (), seed)
+        for_pass, seed = self.options.expectation_for == "pass", self.seed_generator
+        coins = keras.random.uniform((1,), seed=seed) if for_pass else draw_for_photos(is_photo, (), seed)
         sampled = ops.cast(coins >= self.expectation_share, "float32")
         sampled = ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)
         return {"noise": equations.gumbel(uniform), "sampled": sampled}

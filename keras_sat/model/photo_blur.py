@@ -1,8 +1,7 @@
 """Blur photos before the encoder, against aliasing in its first stride.
 
-The first layer of an encoder takes every second pixel. Finer detail then aliases into patterns that depend on the exact
-position of the pixels (Zhang, "Making Convolutional Networks Shift-Invariant Again", ICML 2019). Invisible noise, or
-another size of the same photo, then changes its caption.
+The first layer of an encoder takes every second pixel. Finer detail then aliases (Zhang, "Making Convolutional Networks
+Shift-Invariant Again", ICML 2019): invisible noise, or another size of the same photo, changes its caption.
 """
 
 import keras
@@ -18,9 +17,7 @@ class BlurPhotos(layers.Layer):
         sigma: standard deviation in pixels.
 
     Call arguments:
-        photos: (photos, height, width, channels), floating point.
-
-    Returns: the same shape.
+        photos: (photos, height, width, channels).
     """
 
     def __init__(self, sigma, **kwargs):
@@ -41,9 +38,6 @@ class BlurPhotos(layers.Layer):
     def compute_output_shape(self, photos_shape):
         return photos_shape
 
-    def get_config(self):
-        return {**super().get_config(), "sigma": self.sigma}
-
 
 def gaussian(sigma):
     """Return the weights of a Gaussian at whole pixels, up to three standard deviations; they sum to 1."""
@@ -53,19 +47,13 @@ def gaussian(sigma):
 
 
 def with_blur(encoder, sigma):
-    """Return an encoder that blurs photos first.
-
-    Args:
-        encoder: a `keras.Model` from photos to a grid.
-        sigma: see BlurPhotos, in pixels of the encoder's input size; 0 returns the encoder unchanged.
-    """
+    """Return an encoder that blurs photos first; with sigma 0 or None, the encoder itself."""
     if not sigma:
         return encoder
     reach, smaller = len(gaussian(sigma)) // 2, min(encoder.input_shape[1:3])
     if reach > smaller:
         raise ValueError(
-            f"The blur is wider than the photos, whose shorter side has {smaller} pixels. Expected: a smaller sigma. "
-            f"Received: photo_blur={sigma}"
+            f"The blur is wider than the photos, whose shorter side has {smaller} pixels. Received: photo_blur={sigma}"
         )
     images = keras.Input(encoder.input_shape[1:], name="images")
     blurred = keras.Model(images, encoder(BlurPhotos(sigma, name="blur_photos")(images)), name=encoder.name)

@@ -1,5 +1,6 @@
 """The encoder of a captioner: it turns photos into annotation vectors, and knows everything about itself."""
 
+import math
 import os
 
 import keras
@@ -9,7 +10,7 @@ from keras import ops
 
 from data_utils.foreign_text import brief
 from keras_sat.checks import argument_called
-from keras_sat.model.encoders import ENCODERS, begins_random, make_encoder, make_encoder_top
+from keras_sat.model.encoders import make_encoder, make_encoder_top, starts_random
 from keras_sat.model.finer_grid import rows_and_columns_of
 
 BUNDLED = "bundled"  # for `weights`: those of the bundled captioner of photos
@@ -19,55 +20,37 @@ class PhotoEncoder:
     """From photos to annotation vectors a_i, (photos, regions, feature_dim).
 
     Args:
-        encoder: a name in ENCODERS, a `keras.Model` from RGB 0..255 to a feature grid, or None: there is none.
-        layer, weights, training, trained_up_to, image_size, grid, grid_shape, blur: see Captioner, where four of them
-            are encoder_layer, encoder_weights, encoder_training and photo_blur.
-        arrays: list of the arrays of all its weights, where `weights` is the name of the captioner that has them.
+        options: CaptionerOptions.
+        blur: `photo_blur`, where that of bundled weights is known.
+        arrays: list of the arrays of all its weights, where `encoder_weights` is the name of a captioner with them.
 
     Attributes:
-        name: of the encoder, or None.
-        is_own: whether it is a `keras.Model` that was passed, and no name in ENCODERS.
-        top: the layers behind `layer` that are trained, a `keras.Model` from grid to grid, or None.
-        known_grid: (rows, columns) of the features of a captioner that was loaded, which may have no encoder.
-        comes_along: whether its weights were trained by a captioner, and only a captioner's folder has them.
+        name: of the encoder, or None where there is none.
+        is_custom: whether it is a `keras.Model` that was passed, not a name in ENCODERS.
+        top: the trained layers after `encoder_layer`, a `keras.Model` from grid to grid, or None.
+        saved_grid: (rows, columns) of the features of a captioner that was loaded, which may have no encoder.
+        from_captioner: whether its weights were trained by a captioner, and are only in a captioner's folder.
     """
 
-    def __init__(
-        self,
-        encoder,
-        *,
-        layer=None,
-        weights="imagenet",
-        training=None,
-        trained_up_to=None,
-        image_size=None,
-        grid=None,
-        grid_shape=None,
-        blur=None,
-        arrays=None,
-    ):
-        _check_encoder(encoder)
-        self.is_own = isinstance(encoder, keras.Model)
-        self.name = encoder.name if self.is_own else encoder
-        self.layer = layer
-        self.weights = _absolute(weights)
-        self.training = training or ("scratch" if begins_random(encoder) else "frozen")
-        self.trained_up_to = trained_up_to
-        self.image_size = tuple(image_size) if isinstance(image_size, list) else image_size
-        self.grid = self._grid_as_written(grid)
-        self.grid_shape = grid_shape if grid_shape is None else tuple(grid_shape)
+    def __init__(self, options, *, blur=None, arrays=None):
+        encoder, size = options.encoder, options.image_size
+        self.is_custom = isinstance(encoder, keras.Model)
+        self.name = encoder.name if self.is_custom else encoder
+        self.layer, self.trained_up_to = options.encoder_layer, options.trained_up_to
+        self.weights = _absolute(options.encoder_weights)
+        self.training = options.encoder_training or ("scratch" if starts_random(encoder) else "frozen")
+        self.image_size = tuple(size) if isinstance(size, list) else size
+        self.grid = None if options.grid is None else "x".join(map(str, rows_and_columns_of(options.grid)))
+        self.grid_shape = options.grid_shape and tuple(options.grid_shape)
         self.blur = blur or 0.0
-        if blur and (self.is_own or encoder is None):
-            raise ValueError(
-                "`photo_blur` is for an encoder of ENCODERS; a keras.Model brings its own preprocessing. "
-                f"Received: photo_blur={blur} with encoder={brief(self.name)}"
-            )
-        self.known_grid = None
-        self.comes_along = arrays is not None
-        self._arrays = arrays
-        self.top = self._make_top()
-        self._network = encoder if self.is_own else None
-        if self.is_frozen and self.is_own:
+        self.saved_grid = None
+        self.from_captioner, self._arrays = arrays is not None, arrays
+        self._network = encoder if self.is_custom else None
+        self._check_options()
+        self.top = None
+        if self.trained_up_to is not None:
+            self.top = self._make(make_encoder_top, start=self.layer, layer=self.trained_up_to)
+        if self.is_frozen and self.is_custom:
             encoder.trainable = False
 
     def __call__(self, photos, training=False):
@@ -89,22 +72,22 @@ class PhotoEncoder:
         """Whether all its weights are saved with the captioner: any of them is trained, or no file holds them."""
         if not self.is_frozen:
             return True
-        if self.is_own or self.name is None:
+        if self.is_custom or self.name is None:
             return False
-        is_random = self.weights is None or (self.weights == "imagenet" and begins_random(self.name))
-        return is_random or self.comes_along or self.top is not None
+        is_random = self.weights is None or (self.weights == "imagenet" and starts_random(self.name))
+        return is_random or self.from_captioner or self.top is not None
 
     @property
     def network(self):
         """The encoder as a `keras.Model`; it is made, and its weights are loaded, when it is first used."""
-        if self._network is None and self.is_own:
+        if self._network is None and (self.is_custom or self.name is None):
             raise ValueError(
-                "This captioner was made with an encoder that keras_sat does not know. Pass it: "
-                f"Captioner.load(directory, encoder=...). Received: encoder={brief(self.name)}"
+                "This captioner has no encoder: it can only be given features. To use photos, pass the keras.Model as "
+                f"`encoder` to Captioner or Captioner.load. Received: encoder={brief(self.name)}"
             )
         if self._network is None:
             with tf.init_scope():  # outside of any graph that is being traced: weights are read from a file
-                self._network = self._make_network()
+                self._network = self._make(make_encoder, layer=self.layer, blur=self.blur)
                 self._network.trainable = not self.is_frozen
         return self._network
 
@@ -115,7 +98,7 @@ class PhotoEncoder:
 
     @property
     def photo_size(self):
-        """The (height, width) in which it sees photos."""
+        """The (height, width) of the photos that it takes."""
         return self.network.input_shape[1:3]
 
     @property
@@ -125,120 +108,76 @@ class PhotoEncoder:
         return (None, rows * columns, feature_dim)
 
     def rows_and_columns(self, num_regions):
-        """Return the grid of regions: the top's, `grid_shape`, the encoder's, or a guess where there is none."""
-        if self.top is not None:
-            return tuple(self.top.output_shape[1:3])
-        if self.grid_shape is not None:
-            return self.grid_shape
-        if self._network is not None:
-            return tuple(self._network.output_shape[1:3])
-        if self.known_grid is not None:
-            return self.known_grid
-        size = self.image_size or 1
-        height, width = (size, size) if isinstance(size, int) else size
-        rows = round((num_regions * height / width) ** 0.5)
-        return (rows, num_regions // rows) if rows and num_regions % rows == 0 else (1, num_regions)
+        """Return the grid of regions; where it is unknown, a nearly square one if possible."""
+        network = self._network if self.top is None and self.grid_shape is None else self.top
+        if network is not None:
+            return tuple(network.output_shape[1:3])
+        rows = round(num_regions**0.5)
+        nearly_square = (1, num_regions) if num_regions % rows else (rows, num_regions // rows)
+        return self.grid_shape or self.saved_grid or nearly_square
 
     def is_same_as(self, other):
         """Return whether another encoder gives the same features: the same layers with the same weights."""
-        own, network = self.network, other.network
-        return own is network or (
-            (own.input_shape, own.output_shape, len(own.layers), len(own.weights), self.blur)
-            == (network.input_shape, network.output_shape, len(network.layers), len(network.weights), other.blur)
-            and all(np.array_equal(mine, its) for mine, its in zip(own.weights, network.weights))
-        )
+        networks = self.network, other.network
+        shapes = {(*made.input_shape, *made.output_shape, len(made.layers), len(made.weights)) for made in networks}
+        is_alike = len(shapes) == 1 and self.blur == other.blur
+        return is_alike and all(map(np.array_equal, *(made.weights for made in networks)))
 
-    def check_features(self, features_shape, num_regions=None):
-        """Raise ValueError for features that do not suit the layers behind them, or `grid_shape`.
-
-        Args:
-            features_shape: (regions, feature_dim) of what is given.
-            num_regions: those that attention is paid to, once they are known.
-        """
+    def check_features(self, features_shape, num_regions):
+        """Raise ValueError for features (regions, feature_dim), and attended regions, that do not fit the options."""
         if self.top is not None:
             _, rows, columns, feature_dim = self.top.input_shape
             if features_shape != (rows * columns, feature_dim):
                 raise ValueError(
-                    f"The layers behind {brief(self.layer)} expect its grid, {rows} x {columns} x {feature_dim}, "
+                    f"The layers after {brief(self.layer)} expect its grid, {rows} x {columns} x {feature_dim}, "
                     f"of a photo of the encoder's size. Received: features of shape {features_shape}"
                 )
-        if None not in (self.grid_shape, num_regions) and np.prod(self.grid_shape) != num_regions:
-            raise ValueError(
-                f"A grid of that shape does not have {num_regions} regions. Received: grid_shape={self.grid_shape}"
-            )
+        if self.grid_shape is not None and num_regions not in (None, math.prod(self.grid_shape)):
+            raise ValueError(f"This grid does not have {num_regions} regions. Received: grid_shape={self.grid_shape}")
 
     def check_photos(self, height, width):
         """Raise ValueError for batches with photos of another size."""
         if (height, width) != self.photo_size:
             raise ValueError(
-                f"The batches hold photos of {height} x {width} pixels, but the encoder was made for "
-                f"{self.photo_size[0]} x {self.photo_size[1]}. Give Captioner and make_batches the same image_size. "
-                f"Received: image_size={self.image_size}"
+                f"The encoder takes photos of {self.photo_size[0]} x {self.photo_size[1]} pixels. Give Captioner and "
+                f"make_batches the same image_size. Received: batches with photos of {height} x {width}"
             )
 
     def settings(self):
-        """Return what Captioner was given of it, as it is now: dict from the names of options to values."""
-        names = ("layer", "weights", "training")
-        settings = {f"encoder_{name}": getattr(self, name) for name in names}
+        """Return the encoder's options of a captioner as they are now, a dict."""
+        settings = {f"encoder_{name}": getattr(self, name) for name in ("layer", "weights", "training")}
         settings |= {name: getattr(self, name) for name in ("trained_up_to", "image_size", "grid", "grid_shape")}
         return {"encoder": self.name, "photo_blur": self.blur, **settings}
 
-    def remember(self, *, weights, grid_shape, known_grid, comes_along):
-        """Take over what a captioner that was loaded or adapted knows of its encoder, and was made without."""
-        self.comes_along = comes_along
+    def remember(self, *, weights, grid_shape, saved_grid, from_captioner):
+        """Take over the facts about the encoder of a captioner that was loaded or adapted."""
+        self.from_captioner = from_captioner
         self.weights = _absolute(weights) if self.is_frozen else weights
-        self.grid_shape = grid_shape if grid_shape is None else tuple(grid_shape)
-        self.known_grid = tuple(known_grid)
+        self.grid_shape = grid_shape and tuple(grid_shape)
+        self.saved_grid = tuple(saved_grid)
 
-    def _grid_as_written(self, grid):
-        if grid is None:
-            return None
-        written = "x".join(map(str, rows_and_columns_of(grid)))
-        if self.is_own or self.name is None:
+    def _check_options(self):
+        if self.is_custom:
+            shapes = [getattr(self._network, name, None) for name in ("input_shape", "output_shape")]
+            if not all(isinstance(shape, tuple) and len(shape) == 4 and None not in shape[1:] for shape in shapes):
+                raise ValueError(
+                    "The encoder must be a model that starts with keras.Input((height, width, 3)) and ends with a grid "
+                    f"(batch, rows, columns, feature_dim). Received: input_shape={shapes[0]}, output_shape={shapes[1]}"
+                )
+        given = {"photo_blur": self.blur, "grid": self.grid, "trained_up_to": self.trained_up_to}
+        given = ", ".join(f"{name}={brief(value)}" for name, value in given.items() if value)
+        if given and (self.is_custom or self.name is None):
+            raise ValueError(f"This is for an encoder of ENCODERS. Received: {given}, encoder={brief(self.name)}")
+        if self.trained_up_to is not None and (self.layer is None or not self.is_frozen):
             raise ValueError(
-                "`grid` changes an encoder of ENCODERS; a keras.Model has the grid that it was made with. "
-                f"Received: grid={brief(grid)} with encoder={brief(self.name)}"
+                "`trained_up_to` trains the layers after `encoder_layer` of a frozen encoder. Received: "
+                f"{given}, encoder_layer={brief(self.layer)}, encoder_training={brief(self.training)}"
             )
-        return written
 
-    def _make_network(self):
-        if self.name is None:
-            raise ValueError(
-                "This captioner has no encoder: it can only be given features. Pass `encoder` to use photos. "
-                "Received: encoder=None"
-            )
+    def _make(self, make, **options):
+        weights = self._arrays if self.from_captioner else self.weights  # None where a folder has them: see `load`
         with argument_called("weights", "encoder_weights"):
-            return make_encoder(self.name, layer=self.layer, blur=self.blur, **self._how_made())
-
-    def _make_top(self):
-        if self.trained_up_to is None:
-            return None
-        if not self.is_frozen or self.layer is None or self.is_own or self.name is None:
-            raise ValueError(
-                "The layers behind `encoder_layer` of a frozen encoder can be trained, where it is one of ENCODERS. "
-                f"Received: trained_up_to={brief(self.trained_up_to)} with encoder={brief(self.name)}, "
-                f"encoder_layer={brief(self.layer)}, encoder_training={brief(self.training)}"
-            )
-        with argument_called("weights", "encoder_weights"):
-            return make_encoder_top(self.name, start=self.layer, layer=self.trained_up_to, **self._how_made())
-
-    def _how_made(self):
-        weights = self._arrays if self.comes_along else self.weights  # None where a folder has them: see `load`
-        return {"weights": weights, "image_size": self.image_size, "grid": self.grid}
-
-
-def _check_encoder(encoder):
-    if isinstance(encoder, str) and encoder not in ENCODERS or not isinstance(encoder, (str, keras.Model, type(None))):
-        raise ValueError(
-            f"Expected one of: {', '.join(ENCODERS)}, or a keras.Model, or None. Received: encoder={brief(encoder)}"
-        )
-    if isinstance(encoder, keras.Model):
-        shapes = getattr(encoder, "input_shape", None), getattr(encoder, "output_shape", None)
-        if not all(isinstance(shape, tuple) and len(shape) == 4 and None not in shape[1:] for shape in shapes):
-            raise ValueError(
-                "The encoder must be a model that begins with keras.Input((height, width, 3)) and ends with a grid "
-                f"(batch, rows, columns, feature_dim). Received: input_shape={shapes[0]}, output_shape={shapes[1]}"
-            )
+            return make(self.name, weights=weights, image_size=self.image_size, grid=self.grid, **options)
 
 
 def _absolute(weights):

@@ -1,10 +1,10 @@
 """The dtype policy of `dtype="auto"`: mixed bfloat16 where the device is fast at it."""
 
+import re
 from pathlib import Path
 
 import tensorflow as tf
 
-AUTO = "auto"
 PROCESSOR_FLAGS = {"avx512_bf16", "amx_bf16"}  # of processors with bfloat16 instructions
 GPU_CAPABILITY = (8, 0)  # of NVIDIA GPUs with bfloat16
 
@@ -15,7 +15,7 @@ def resolved_dtype(dtype):
     "auto" is "mixed_bfloat16" where the device has bfloat16 instructions: matrix products take half the time; weights
     and saved files remain float32. Elsewhere it is "float32".
     """
-    if dtype != AUTO:
+    if dtype != "auto":
         return dtype
     return "mixed_bfloat16" if multiplies_bfloat16() else "float32"
 
@@ -32,7 +32,8 @@ def multiplies_bfloat16():
 def _processor_flags(path="/proc/cpuinfo"):
     """Return the processor's flags as reported by Linux; an empty set elsewhere."""
     try:
-        lines = Path(path).read_text(errors="replace").splitlines()
+        text = Path(path).read_text(errors="replace")
     except OSError:
         return set()
-    return next((set(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), set())
+    flags = re.search(r"^flags.*:(.*)$", text, re.MULTILINE)
+    return set(flags[1].split()) if flags else set()

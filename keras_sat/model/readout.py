@@ -13,46 +13,28 @@ class Readout(layers.Layer):
     Args:
         vocabulary_size: number of tokens.
         embedding_dim: length of a word vector, m in the paper, and of the readout.
-        deep_output: False concatenates state and context instead, followed by one dense layer.
-        activation: activation of the readout.
-        dropout_before, dropout_after: dropout rates of h_t, and of the readout before L_o.
-        seed: seed of the dropout.
+        deep_output: False: one dense layer on the concatenation of state and context.
+        activation: of the readout.
+        dropouts, seed: dropout rates of h_t, and of the readout before L_o, and their seed.
 
     Call arguments:
         embedded, hidden_state, context: E y_{t-1}, h_t and z_t of one step or of many, (..., dim).
-        training: turns dropout on.
         drop: two functions (x, training=) that replace the dropout before and after.
 
     Returns: logits (..., vocabulary_size), float32.
     """
 
-    def __init__(
-        self,
-        vocabulary_size,
-        *,
-        embedding_dim=512,
-        deep_output=True,
-        activation=None,
-        dropout_before=0.5,
-        dropout_after=0.5,
-        seed=0,
-        **kwargs,
-    ):
+    def __init__(self, vocabulary_size, *, embedding_dim, deep_output, activation, dropouts, seed, **kwargs):
         super().__init__(**kwargs)
-        self.vocabulary_size = vocabulary_size
-        self.embedding_dim = embedding_dim
-        self.deep_output = deep_output
-        self.activation = activation
-        self.dropout_before, self.dropout_after = dropout_before, dropout_after
-        self.seed = seed
+        self.embedding_dim, self.deep_output = embedding_dim, deep_output
         policy = {"dtype": self.dtype_policy}
         if deep_output:
             readout = {"units": embedding_dim, "use_bias": False, **policy}
             self.state_readout = layers.Dense(name="state_readout", **readout)  # L_h
             self.context_readout = layers.Dense(name="context_readout", **readout)  # L_z
         self.activate = layers.Activation(activation, name="activate", **policy)
-        self.drop_before = layers.Dropout(dropout_before, seed=seed, name="drop_before", **policy)
-        self.drop_after = layers.Dropout(dropout_after, seed=seed + 1, name="drop_after", **policy)
+        self.drop_before = layers.Dropout(dropouts[0], seed=seed, name="drop_before", **policy)
+        self.drop_after = layers.Dropout(dropouts[1], seed=seed + 1, name="drop_after", **policy)
         self.word_logits = layers.Dense(vocabulary_size, name="word_logits", **policy)  # L_o
 
     def build(self, embedded_shape, hidden_state_shape, context_shape):
@@ -71,15 +53,3 @@ class Readout(layers.Layer):
         else:
             readout = ops.concatenate([hidden_state, context], axis=-1)
         return ops.cast(self.word_logits(drop_after(self.activate(readout), training=training)), "float32")
-
-    def get_config(self):
-        names = (
-            "vocabulary_size",
-            "embedding_dim",
-            "deep_output",
-            "activation",
-            "dropout_before",
-            "dropout_after",
-            "seed",
-        )
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -1,4 +1,4 @@
-"""Sums, means and noise over all devices of a training, see `keras_sat.training.distributed`."""
+"""Sums, means and noise over all replicas (devices) of a training, see `keras_sat.training.distributed`."""
 
 import keras
 import tensorflow as tf
@@ -6,12 +6,11 @@ from keras import ops
 
 
 def num_replicas():
-    """Return the number of devices of a training."""
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
 def sum_over_replicas(x):
-    """Return the sum of x, of any shape, over all devices; on a single one, x itself."""
+    """Return the sum of x, of any shape, over all replicas."""
     if num_replicas() == 1:
         return x
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
@@ -22,9 +21,6 @@ def sums_on_first_replica(gradients):
 
     Keras' optimizers clip the gradients of each replica, and then add them up. But the sum must be clipped: the first
     replica passes the whole sum, and the others zeros.
-
-    Args:
-        gradients: list of tensors.
     """
     if num_replicas() == 1:
         return gradients
@@ -33,16 +29,12 @@ def sums_on_first_replica(gradients):
 
 
 def photos_with_words(token_weights, photos):
-    """Return 1 for each of the photos that has a word, 0 for padding at the end of a replica's share: (photos,)."""
+    """Return 1 for each of the photos that has a word, 0 for padding at the end of a replica's part: (photos,)."""
     return ops.cast(ops.any(ops.reshape(token_weights > 0, (photos, -1)), axis=-1), "float32")
 
 
 def share_of_mean(values, weights):
-    """Return what this device adds to the weighted mean over all devices: the sum of these is the mean.
-
-    Args:
-        values, weights: (rows,); where all weights are 0 the mean is 0.
-    """
+    """Return this replica's summand of the mean of values (rows,) over all replicas, 0 where all weights are 0."""
     return ops.sum(values * weights) / ops.maximum(sum_over_replicas(ops.sum(weights)), 1.0)
 
 
@@ -50,11 +42,7 @@ def draw_for_photos(is_photo, shape, seed_generator):
     """Return uniform noise (photos, *shape) that does not depend on how a batch is split over replicas.
 
     Each replica draws for the photos of the whole batch, with the same seed, and takes the part for its own.
-
-    Args:
-        is_photo: (photos,), 1 for a photo, 0 for padding at the end of a replica's share.
-        shape: of the noise for each photo.
-        seed_generator: `keras.random.SeedGenerator`.
+    `is_photo` comes from `photos_with_words`; `shape` is that of the noise for each photo.
     """
     photos = ops.shape(is_photo)[0]
     if num_replicas() == 1:

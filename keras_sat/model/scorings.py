@@ -6,21 +6,16 @@ To add one, write a subclass of `Attention` with a `score` method, and name it i
 import keras
 from keras import ops
 
-from data_utils.foreign_text import brief
 from keras_sat import equations
 from keras_sat.model.attention import Attention, BahdanauAttention
 from keras_sat.model.cells import LoopDense
-from keras_sat.model.selections import ATTENTIONS, Selection
+from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.states import Attended
 
 
 @keras.saving.register_keras_serializable("keras_sat")
 class DotAttention(Attention):
     """e_ti = a_i . h_{t-1}, without weights: feature_dim and hidden_dim must be equal."""
-
-    def __init__(self, attention_dim=None, **kwargs):
-        super().__init__(**kwargs)
-        self.attention_dim = attention_dim
 
     def build(self, hidden_state_shape, features_shape, **_):
         hidden_dim, feature_dim = hidden_state_shape[-1], features_shape[-1]
@@ -34,22 +29,15 @@ class DotAttention(Attention):
     def score(self, query, projected_features):
         return equations.dot_scores(projected_features, query)
 
-    def get_config(self):
-        return {**super().get_config(), "attention_dim": self.attention_dim}
-
 
 @keras.saving.register_keras_serializable("keras_sat")
 class BilinearAttention(Attention):
     """e_ti = a_i . W h_{t-1}. Computing W h_{t-1} at each step is less work than multiplying all a_i by W."""
 
-    def __init__(self, attention_dim=None, **kwargs):
-        super().__init__(**kwargs)
-        self.attention_dim = attention_dim
-
     def build(self, hidden_state_shape, features_shape, **_):
-        # Dot products of long vectors are large: with the usual W, attention would be sharp before any training.
-        near_even = keras.initializers.VarianceScaling(0.01, mode="fan_avg", distribution="uniform")
-        kernel = {"use_bias": False, "kernel_initializer": near_even, "dtype": self.dtype_policy}
+        # Dot products of long vectors are large: with the default W, attention would be sharp before any training.
+        near_uniform = keras.initializers.VarianceScaling(0.01, mode="fan_avg", distribution="uniform")
+        kernel = {"use_bias": False, "kernel_initializer": near_uniform, "dtype": self.dtype_policy}
         self.state_projection = LoopDense(features_shape[-1], name="state_projection", **kernel)
         self.state_projection.build(hidden_state_shape)
 
@@ -59,9 +47,6 @@ class BilinearAttention(Attention):
     def score(self, query, projected_features):
         return equations.dot_scores(projected_features, query)
 
-    def get_config(self):
-        return {**super().get_config(), "attention_dim": self.attention_dim}
-
 
 SCORINGS = {"additive": BahdanauAttention, "dot": DotAttention, "bilinear": BilinearAttention}
 
@@ -70,15 +55,11 @@ SCORINGS = {"additive": BahdanauAttention, "dot": DotAttention, "bilinear": Bili
 class NoAttention(Attention):
     """The vanilla encoder-decoder: every region has the weight 1 / regions; the context is the mean feature."""
 
-    def __init__(self, **kwargs):
-        super().__init__(**{"selection": "none", **kwargs})
-
     def project(self, features):
         features = ops.cast(features, self.compute_dtype)
         return ops.expand_dims(equations.mean_annotation(features), 1)  # (photos, 1, feature_dim)
 
     def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
-        features = ops.cast(features, self.compute_dtype)
         mean = self.project(features) if projected_features is None else projected_features
         rows, regions = ops.shape(hidden_state)[0], ops.shape(features)[1]
         uniform = ops.ones((rows, regions)) / ops.cast(regions, "float32")
@@ -88,15 +69,5 @@ class NoAttention(Attention):
 
 def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):
     """Return the attention layer for a name in ATTENTIONS and, if that one chooses, a name in SCORINGS."""
-    if attention not in ATTENTIONS:
-        raise ValueError(f"Expected one of: {', '.join(ATTENTIONS)}. Received: attention={brief(attention)}")
-    if scoring not in SCORINGS:
-        raise ValueError(f"Expected one of: {', '.join(SCORINGS)}. Received: scoring={brief(scoring)}")
-    if not isinstance(ATTENTIONS[attention], Selection):
-        raise ValueError(
-            "Expected a Selection as entry of ATTENTIONS, such as "
-            f"Selection(function, draws_places=True). Received: ATTENTIONS[{attention!r}]={ATTENTIONS[attention]!r}"
-        )
-    if not ATTENTIONS[attention].chooses:
-        return NoAttention(selection=attention, **kwargs)
-    return SCORINGS[scoring](attention_dim=attention_dim, selection=attention, **kwargs)
+    kind = SCORINGS[scoring] if ATTENTIONS[attention].chooses else NoAttention
+    return kind(attention_dim=attention_dim, selection=attention, **kwargs)

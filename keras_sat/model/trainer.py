@@ -22,7 +22,7 @@ class Trainer(keras.Model):
 
     Attributes:
         photo_encoder, adapter, decoder: the parts of the network.
-        feature_shape, num_regions: of its features, and of what attention is paid to; None until it is built.
+        feature_shape, num_regions: of its features, and of the grid that is attended to; None until it is built.
         paper_objective: PaperObjective, which is minimised where `compile` is given no other.
         term_layers: the layers of its terms, which only a training needs.
         apply_gradients: function of (optimizer, gradients, weights) that takes one step of the optimizer.
@@ -59,24 +59,17 @@ class Trainer(keras.Model):
         of_keras = {name: options.pop(name) for name in [*options] if name not in OptimizerOptions.names()}
         if of_keras.pop("loss", None) is not None or of_keras.pop("metrics", None) is not None:
             raise ValueError("The captioner brings its own loss and metrics. Received: loss or metrics")
-        if optimizer is None:
-            raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
         options = OptimizerOptions(**options)
         self.updates = WeightUpdates(options, decays_vectors=not isinstance(optimizer, str))
         optimizer = make_optimizer(optimizer, options)
         if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:  # else Keras does it
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-        if training_objective is not None and jit_compile is True:
-            raise ValueError(
-                "XLA compiles the paper's objective alone: the reward of another may be plain Python. "
-                "Received: jit_compile=True with a training_objective"
-            )
+        if jit_compile == "auto":
+            is_plain = training_objective is None and not of_keras.get("run_eagerly")
+            is_alone = self.distribute_strategy.num_replicas_in_sync == 1
+            jit_compile = is_plain and is_alone and bool(tf.config.list_physical_devices("GPU"))
         self.training_objective = training_objective or self.paper_objective
         self.means = Means()
-        if jit_compile == "auto":
-            may = training_objective is None and not of_keras.get("run_eagerly")
-            may = may and self.distribute_strategy.num_replicas_in_sync == 1
-            jit_compile = may and bool(tf.config.list_physical_devices("GPU"))
         super().compile(optimizer=optimizer, jit_compile=jit_compile, **of_keras)
         self.build_terms()
 
@@ -102,25 +95,22 @@ class Trainer(keras.Model):
 
         Args:
             batches: tf.data.Dataset of make_batches.
-            name: what `fit` calls them: "x" or "validation_data".
+            name: of the argument of `fit`: "x" or "validation_data".
         """
         if name == "x" and self.training_objective is self.paper_objective:
             for term in self.paper_objective.terms:
                 term.check(batches)
         (features, input_ids, *_), *_ = batches.element_spec
-        self._retrace(name, (len(features.shape), len(input_ids.shape)))
+        ranks = len(features.shape), len(input_ids.shape)
+        if ranks != self._ranks.setdefault(name, ranks):  # Keras' graph was traced for photos, or for features
+            self._ranks[name] = ranks
+            setattr(self, {"x": "train_function", "validation_data": "test_function"}[name], None)
         self.build_once(features.shape, input_ids.shape)
         if self.compiled:
             with self.distribute_strategy.scope():
                 self.make_training_state()  # within a graph, it would have to be traced twice
         if len(features.shape) == 4:
             self.photo_encoder.check_photos(*features.shape[1:3])
-
-    def _retrace(self, name, ranks):
-        """Drop Keras' graph of a step that was traced for batches of other ranks: of photos, or of features."""
-        if ranks != self._ranks.setdefault(name, ranks):
-            self._ranks[name] = ranks
-            setattr(self, {"x": "train_function", "validation_data": "test_function"}[name], None)
 
     def evaluate(self, *args, **kwargs):
         """Measure, as `keras.Model.evaluate` does, with the averaged weights where there are any."""
@@ -129,16 +119,16 @@ class Trainer(keras.Model):
             return super().evaluate(*args, **kwargs)
 
     def averaged_weights(self):
-        """Return a context in which the weights are their moving averages, while a training keeps such (`compile`)."""
+        """Return a context in which the weights are their moving averages, during a training that averages."""
         return self.updates.averages.in_place_of(self.trainable_variables)
 
     def end_averaging(self):
-        """Leave the averaged weights as the weights, at the end of a training that kept such."""
-        self.updates.averages.end(self.trainable_variables)
+        """Leave the averaged weights as the weights, at the end of a training that averages."""
+        self.updates.averages.finish(self.trainable_variables)
 
     def make_training_state(self):
         """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
-        return self.updates.begin(self)
+        return self.updates.start(self)
 
     def objective(self, batch, training):
         """Return the paper's Objective of a batch of make_batches."""
@@ -170,7 +160,6 @@ class Trainer(keras.Model):
 
     def build_terms(self):
         """Make the weights of the objective's terms, once they can be made."""
-        if self.num_regions and self.compiled:
-            for layer in self.term_layers:
-                if not layer.built:
-                    layer.build(self.adapter.compute_output_shape((None, *self.feature_shape)))
+        for layer in self.term_layers if self.num_regions and self.compiled else ():
+            if not layer.built:
+                layer.build(self.adapter.compute_output_shape((None, *self.feature_shape)))

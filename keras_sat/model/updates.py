@@ -10,14 +10,13 @@ from keras_sat.options import OptimizerOptions
 
 
 def make_optimizer(optimizer, options):
-    """Return a Keras optimizer by name, such as "adam", with OptimizerOptions; one that is made stays as it is."""
+    """Return a Keras optimizer by name, such as "adam", with OptimizerOptions; others are returned as they are."""
     if not isinstance(optimizer, str):
         return optimizer
-    learning_rate = options.learning_rate
-    if isinstance(learning_rate, numbers.Real):
-        learning_rate = float(learning_rate)  # Keras takes no other kind of number
-    config = {"learning_rate": learning_rate, "global_clipnorm": options.clip_norm}
-    if options.weight_decay is not None or optimizer == "adamw":  # which would decay without being asked to
+    rate = options.learning_rate
+    rate = float(rate) if isinstance(rate, numbers.Real) else rate  # Keras takes no other kind of number
+    config = {"learning_rate": rate, "global_clipnorm": options.clip_norm}
+    if options.weight_decay is not None or optimizer == "adamw":  # which decays by default
         config["weight_decay"] = options.weight_decay or 0.0
     return keras.optimizers.get({"class_name": optimizer, "config": config})
 
@@ -35,7 +34,7 @@ class WeightUpdates:
         self.decays_vectors = decays_vectors
         self.averages = WeightAverages(options.average_momentum)
 
-    def begin(self, captioner):
+    def start(self, captioner):
         """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
         self.check_rate(captioner)
         weights = captioner.trainable_variables
@@ -44,23 +43,22 @@ class WeightUpdates:
                 optimizer = getattr(captioner.optimizer, "inner_optimizer", captioner.optimizer)
                 optimizer.exclude_from_weight_decay(var_list=[weight for weight in weights if len(weight.shape) < 2])
             captioner.optimizer.build(weights)
-        return [*captioner.optimizer.variables, *self.averages.begin(weights)]
+        return [*captioner.optimizer.variables, *self.averages.start(weights)]
 
     def apply(self, captioner, gradients):
         """Take one step of the optimizer, a shorter one for the encoder, and update the averages."""
         weights = captioner.trainable_variables
         slow = [(weight, tf.identity(weight.value), rate) for weight, rate in self.encoder_rates(captioner) if rate < 1]
-        self.averages.begin(weights)
+        self.averages.start(weights)
         captioner.apply_gradients(captioner.optimizer, gradients, weights)  # clips them first
         for weight, before, rate in slow:
             weight.assign(before + rate * (weight - before))
-        self.averages.follow(weights, captioner.optimizer.iterations)
+        self.averages.update(weights, captioner.optimizer.iterations)
 
     def encoder_rates(self, captioner):
         """Return a list of (weight, fraction of the learning rate) for the weights of the encoder that are trained."""
-        layers = [
-            layer for layer in _layers_within(captioner.photo_encoder.trained_network) if layer.trainable_variables
-        ]
+        network = captioner.photo_encoder.trained_network
+        layers = [layer for layer in _layers_within(network) if layer.trainable_variables]
         last = max(len(layers) - 1, 1)
         rates = {
             id(weight): self.encoder_rate * self.first_layer_rate ** (1 - number / last)
@@ -80,7 +78,6 @@ class WeightUpdates:
 
 def _layers_within(network):
     """Return the layers of a model, first to last, with nested models replaced by their layers; [] for None."""
-    layers = [] if network is None else network.layers
-    return [
-        inner for layer in layers for inner in (_layers_within(layer) if isinstance(layer, keras.Model) else [layer])
-    ]
+    if not isinstance(network, keras.Model):
+        return [] if network is None else [network]
+    return [inner for layer in network.layers for inner in _layers_within(layer)]

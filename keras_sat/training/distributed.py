@@ -2,20 +2,18 @@
 
 Each device (TensorFlow says "replica") has a copy of all weights. A batch is cut into as many shares as there are
 replicas. Each replica computes the gradients of its share, they are summed over all replicas, and each replica takes
-the same step with the sum. The copies stay equal, and the training is that of one device with the whole batch.
+the same step with the sum: the training is that of one device with the whole batch.
 
 `tf.distribute` makes the copies and the sums. What is left to do:
 
-1. Make the captioner inside `strategy.scope()`: each of its variables is one copy for each replica.
+1. Make the captioner inside `strategy.scope()`: each of its variables has a copy for each replica.
 2. Give each replica its share of each batch: `make_batches(..., shares=...)`.
-3. Run `Captioner.train_step` on all replicas, `strategy.run`. A mean over the batch is divided by the captions of all
-   replicas (`sum_over_replicas`). Random numbers for the whole batch are the same on each replica, which takes the part
-   for its own share (`draw_for_photos`).
-4. Let one process, the chief, decide and write; it sends what it decides to the others (`Cluster.broadcast`). They keep
-   nothing: they take over the chief's state before each epoch.
+3. Run `Captioner.train_step` on all replicas. A mean over the batch is divided by the captions of all replicas
+   (`sum_over_replicas`). Each replica draws the random numbers of the whole batch and takes those of its share.
+4. Let one process, the chief, decide and write, and broadcast its state to the others before each epoch.
 
-A host failure ends the training: the other hosts notice it after some seconds, and end with an error. When all are
-started again with the same command, they resume after the last epoch that the chief has kept.
+A host failure ends the training: the other hosts notice it after some seconds, and end with an error. Started again
+with the same command, all resume after the last epoch that the chief has kept.
 """
 
 import contextlib
@@ -23,9 +21,7 @@ import json
 import os
 import re
 import signal
-import tempfile
-import textwrap
-from pathlib import Path
+from types import NoneType
 
 import keras
 import numpy as np
@@ -38,13 +34,6 @@ from keras_sat.files.checkpoint import state_of
 from keras_sat.training.callbacks import StopWhenLost
 
 SEED_STRIDE = 1_000_003  # between the seeds of two replicas' dropout
-HOST_FAILURES = (  # what TensorFlow raises on the other hosts
-    tf.errors.UnavailableError,
-    tf.errors.FailedPreconditionError,  # the host was started again, alone
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-)
 ADDRESS = re.compile(r"(?:[^\s/:]+|\[[0-9a-fA-F:]+\]):\d{1,5}")
 TF_CONFIG = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 
@@ -59,56 +48,43 @@ def several_gpus(count, kind="GPU"):
 
 
 def several_hosts():
-    """Return the strategy that trains on all hosts that TF_CONFIG names, on all GPUs of each.
+    """Return the strategy that trains on all GPUs of all hosts that TF_CONFIG names.
 
     It waits for the other hosts, and must be made before TensorFlow computes anything.
     """
-    (kind, index), hosts = read_tf_config(os.environ.get("TF_CONFIG"))
-    this = f"{kind} {index} of {', '.join(hosts)}"
-    print(f"{this}: waits for the others", flush=True)
+    this_host = read_tf_config(os.environ.get("TF_CONFIG"))
+    print(f"{this_host}: waits for the others", flush=True)
+    on_interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # the wait is in C++ and would block Python's handler
     try:
-        with _signals_end_the_process():
-            strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    except RuntimeError as error:
-        raise ValueError(f"Connect hosts before TensorFlow is used for anything else: {error}") from None
-    except tf.errors.OpError as error:
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    except (RuntimeError, tf.errors.OpError) as error:
         raise ValueError(
-            "This host cannot listen at its own address: it is that of another computer, or another process has it "
-            f"({error.message}). Received: {this}"
+            "This host cannot be connected: its address is that of another process or computer, or TensorFlow has "
+            f"computed something before ({getattr(error, 'message', error)}). Received: {this_host}"
         ) from None
+    finally:
+        signal.signal(signal.SIGINT, on_interrupt)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # TensorFlow has replaced the default
     print("all hosts are here; the first one reports the progress", flush=True)
     return strategy
 
 
-@contextlib.contextmanager
-def _signals_end_the_process():
-    """Let Ctrl-C end the wait, which is in C++ and blocks Python's own handler, and SIGTERM the process after it."""
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # TensorFlow has replaced the default
-
-
 def read_tf_config(text):
-    """Return which task this process has, ("worker", 0) for example, and the addresses of all hosts."""
+    """Return this process and all hosts in words, such as "worker 0 of 10.0.0.1:2222, 10.0.0.2:2222"."""
     try:
-        config = json.loads(text or "")
-        cluster, kind, index = config["cluster"], config["task"]["type"], config["task"]["index"]
-        chiefs, workers = cluster.get("chief", []), cluster.get("worker", [])
-        hosts = [*chiefs, *workers]
-        is_whole = set(cluster) <= {"chief", "worker"} and len(chiefs) <= 1
-        is_whole = is_whole and type(index) is int and 0 <= index < len(cluster.get(kind, []))
+        config = json.loads(text)
+        kind, index, cluster = config["task"]["type"], config["task"]["index"], config["cluster"]
+        hosts = [*cluster.get("chief", []), *cluster.get("worker", [])]
+        is_whole = index >= 0 and cluster[kind][index] in hosts
         is_whole = is_whole and all(ADDRESS.fullmatch(host) for host in hosts) and len({*hosts}) == len(hosts)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         is_whole = False
     if not is_whole:  # TensorFlow would train on one host without a word, or wait without end
         raise ValueError(
             "The environment variable TF_CONFIG must name all hosts, each once, as address:port, and which of them "
             f"this one is. Expected, on the first of two hosts: {TF_CONFIG}. Received: TF_CONFIG={text!r}"
         )
-    return (kind, index), hosts
+    return f"{kind} {index} of {', '.join(hosts)}"
 
 
 class Cluster:
@@ -128,11 +104,10 @@ class Cluster:
         check_no_keras_distribution()
         if strategy is None and tf.distribute.has_strategy():
             strategy = tf.distribute.get_strategy()
-        known = tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy
-        if strategy is not None and not isinstance(strategy, known):
+        known = NoneType, tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy
+        if not isinstance(strategy, known):
             raise ValueError(
-                "Expected a tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy; Keras' own distributions do "
-                f"nothing on TensorFlow. Received: strategy={strategy!r}"
+                f"Expected a tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy. Received: {strategy=}"
             )
         self.strategy = strategy
         self.shares, self.num_hosts, self.host_number = None, 1, 0
@@ -143,10 +118,9 @@ class Cluster:
             self.shares, self.num_hosts = (numbers, count), count // len(numbers)
             self.host_number = min(numbers) // len(numbers)
         self.is_chief = self.host_number == 0
-        self._take_over = tf.function(self._take_over, input_signature=[tf.TensorSpec((None,), tf.float64)])
 
     def scope(self):
-        """Return the context within which all variables that the replicas share must be made."""
+        """Return the context in which all variables of the replicas must be made."""
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
 
     def check_encoder(self, encoder, encoder_training):
@@ -166,57 +140,44 @@ class Cluster:
         if self.num_hosts == 1:
             return value
         content = json.dumps(value).encode()
-        size = int(np.frombuffer(self._tell_bytes(np.int64(len(content)).tobytes()), np.int64)[0])
-        return json.loads(self._tell_bytes(content[:size].ljust(size)))
+        size = int.from_bytes(self._broadcast_bytes(len(content).to_bytes(8)))
+        return json.loads(self._broadcast_bytes(content[:size].ljust(size)))
 
     def check_same(self, described):
         """Reject a host where something differs from the chief: dict of what JSON can hold."""
         of_chief = self.broadcast(described)
         names = [name for name in {**of_chief, **described} if of_chief.get(name) != described.get(name)]
+        expected, received = (", ".join(f"{n}={given.get(n)!r}" for n in names) for given in (of_chief, described))
         if names:
             raise ValueError(
-                "All hosts must be given the same data, weights and arguments. On the first one they are: "
-                f"{', '.join(f'{name}={of_chief.get(name)!r}' for name in names)}. "
-                f"Received: {', '.join(f'{name}={described.get(name)!r}' for name in names)}"
+                "All hosts must be given the same data, weights and arguments. "
+                f"Expected, as on the first one: {expected}. Received: {received}"
             )
 
-    def _tell_bytes(self, content):
+    def _broadcast_bytes(self, content):
         """Return the chief's bytes; every host must pass as many.
 
-        A replica context of `tf.distribute` has `all_reduce` but no public broadcast, so this is a sum of the chief's
-        values and of zeros; it is in float64, which every all-reduce supports, and which holds 32 bits exactly.
+        `tf.distribute` has no public broadcast, so this is a sum of the chief's values and of zeros; it is in float64,
+        which every all-reduce supports, and which holds 32 bits exactly.
         """
         if not content:
             return content
-        words = np.frombuffer(content.ljust(-(-len(content) // 4) * 4, b"\0"), "<u4")
+        words = np.frombuffer(content.ljust(-(-len(content) // 4) * 4, b"\0"), "<u4").astype("float64")
+        of_replicas = self.strategy.experimental_distribute_values_from_function(
+            lambda replica: tf.constant(words * (replica.replica_id_in_sync_group == 0))
+        )
         with self._host_failures_named():
-            return self._take_over(words.astype("float64")).numpy().astype("<u4").tobytes()[: len(content)]
-
-    def _take_over(self, words):
-        def add_up():
-            context = tf.distribute.get_replica_context()
-            is_chief = tf.equal(context.replica_id_in_sync_group, 0)
-            return context.all_reduce(tf.distribute.ReduceOp.SUM, words * tf.cast(is_chief, words.dtype))
-
-        return self.strategy.experimental_local_results(self.strategy.run(add_up))[0]
+            total = self.strategy.reduce(tf.distribute.ReduceOp.SUM, of_replicas, axis=None)
+        return total.numpy().astype("<u4").tobytes()[: len(content)]
 
     @contextlib.contextmanager
     def one_host_at_a_time(self):
-        """Run the block on one host after another, the chief first: they may share a disk."""
+        """Run the block on one host after another, the chief first, since they may use one disk."""
         for _ in range(self.host_number):
             self.broadcast(None)
         yield
         for _ in range(self.host_number, self.num_hosts - 1):
             self.broadcast(None)
-
-    @contextlib.contextmanager
-    def folder(self, directory):
-        """Yield the folder of a training: the chief's own; the others get a temporary one, removed after the block."""
-        if self.is_chief:
-            yield directory
-            return
-        with tempfile.TemporaryDirectory() as temporary:
-            yield Path(temporary)
 
     def share_folder(self, directory):
         """Copy the files in a folder of the chief into that of the other hosts."""
@@ -224,7 +185,7 @@ class Cluster:
             return
         files = [path for path in directory.glob("[!.]*") if path.is_file()] if self.is_chief else []
         for name, size in self.broadcast({path.name: path.stat().st_size for path in files}).items():
-            content = self._tell_bytes((directory / name).read_bytes() if self.is_chief else b"\0" * size)
+            content = self._broadcast_bytes((directory / name).read_bytes() if self.is_chief else bytes(size))
             if not self.is_chief:
                 write_whole(directory / name, content)
 
@@ -233,7 +194,8 @@ class Cluster:
         if self.num_hosts > 1:
             for variable in state_of(captioner).values():
                 array = variable.numpy()
-                variable.assign(np.frombuffer(self._tell_bytes(array.tobytes()), array.dtype).reshape(array.shape))
+                content = self._broadcast_bytes(array.tobytes())
+                variable.assign(np.frombuffer(content, array.dtype).reshape(array.shape))
         for variable in captioner.variables:
             is_dropout = variable.name == "seed_generator_state" and variable is not captioner.random_generator.state
             if is_dropout:  # else its mask would be the same for the first caption of each share, for the second ...
@@ -243,17 +205,17 @@ class Cluster:
 
     @contextlib.contextmanager
     def _host_failures_named(self):
-        """Turn what TensorFlow raises after a host failure into an error with the way out."""
+        """Turn TensorFlow's errors on several hosts into one with the way out."""
         try:
             yield
-        except HOST_FAILURES as error:
+        except tf.errors.OpError as error:
             if self.num_hosts == 1:
                 raise
             reason = error.message.rpartition("aborted by: ")[2].partition("\n")[0]
             raise ConnectionError(
-                "Another host of this training has ended or cannot be reached. Look at the output of the other hosts, "
-                "and run the same command on all of them again: it resumes after the last complete epoch. "
-                f"(TensorFlow says: {textwrap.shorten(reason, 200, placeholder=' ...')})"
+                "Another host of this training has ended or cannot be reached, or this one has failed. Look at the "
+                "output of all hosts, and run the same command on all of them again: it resumes after the last "
+                f"complete epoch. (TensorFlow says: {reason[:200]})"
             ) from None
 
     # === Training ===

@@ -1,9 +1,7 @@
 """The figures of all epochs of a training: which epoch is the best, and how they are kept in history.csv."""
 
-import csv
-import io
 import math
-from collections.abc import Mapping
+from collections import UserDict
 
 from data_utils.atomic_files import write_whole
 from keras_sat.scoring.scores import named
@@ -13,32 +11,24 @@ LEAST_SCORE = 1e-4  # below it a score is as good as 0
 LEAST_MATCHES = 10  # with fewer groups of four words right on the whole of dev, BLEU-4 is chance
 
 
-class Curves(Mapping):
-    """What `captioner.history` is after `fit`: a mapping from a name to its value in each epoch.
+class Curves(UserDict):
+    """`captioner.history` after `fit`: a mapping from a name to its value in each epoch.
 
     Scores are fractions, such as .213 for a BLEU-4 of 21.3 %; CIDEr is as coco-caption prints it.
 
     Attributes:
-        history: the same as a dict, as Keras' own History has it.
         was_interrupted: whether Ctrl-C has ended the training.
     """
 
     def __init__(self, epochs, *, was_interrupted=False):
         self.was_interrupted = was_interrupted
-        names = list(dict.fromkeys(name for figures in epochs for name in figures))
-        self.history = {name: [figures.get(name, math.nan) for figures in epochs] for name in names}
+        names = dict.fromkeys(name for figures in epochs for name in figures)
+        super().__init__({name: [figures.get(name, math.nan) for figures in epochs] for name in names})
 
-    def __getitem__(self, name):
-        return self.history[name]
-
-    def __iter__(self):
-        return iter(self.history)
-
-    def __len__(self):
-        return len(self.history)
-
-    def __repr__(self):
-        return f"Curves({', '.join(self)})"
+    @property
+    def history(self):
+        """The same as a dict, as in Keras' own History."""
+        return self.data
 
 
 def as_text(monitored, score):
@@ -49,15 +39,15 @@ def as_text(monitored, score):
 def best_epoch(epochs, monitored=MONITORED):
     """Return the index of the epoch with the best monitored figure, the first of equals; without it, the last epoch.
 
-    While that says nothing (see `says_something`), the cross-entropy on dev decides. Epochs of a warm-up count only
-    until another one follows.
+    While that is chance (see `is_above_chance`), the cross-entropy on dev decides. Epochs of a warm-up count only until
+    another one follows.
     """
     if not epochs or monitored not in epochs[-1]:
         return len(epochs) - 1
 
     def quality(number):
         score = epochs[number][monitored]
-        if says_something(epochs[number], monitored):
+        if is_above_chance(epochs[number], monitored):
             return score, 0, -number
         return 0, -epochs[number].get("val_cross_entropy", 0), -number
 
@@ -65,8 +55,8 @@ def best_epoch(epochs, monitored=MONITORED):
     return max([number for number in numbers if not epochs[number].get("warm_up")] or numbers, key=quality)
 
 
-def says_something(figures, monitored=MONITORED):
-    """Return whether a score is above chance: not 0, and BLEU-4 rests on at least LEAST_MATCHES groups of four words.
+def is_above_chance(figures, monitored=MONITORED):
+    """Return whether a score is not 0, and BLEU-4 rests on at least LEAST_MATCHES groups of four words.
 
     The relative error of a count is about 1 / sqrt(count). Without a single match BLEU-4 is not 0 either: the tiny
     numbers that coco-caption adds make up to 0.03 of it where captions are shorter than four words.
@@ -75,24 +65,20 @@ def says_something(figures, monitored=MONITORED):
     return enough and figures[monitored] >= LEAST_SCORE
 
 
-def is_at_its_best(epochs, patience, monitored=MONITORED):
+def has_plateaued(epochs, patience, monitored=MONITORED):
     """Return whether the last `patience` epochs were no better than the one before, by `best_epoch`.
 
-    Scores that say nothing are not a plateau, unless the cross-entropy on dev decided. Nor is a warm-up.
+    Scores by chance are not a plateau, unless the cross-entropy on dev decided. Nor is a warm-up.
     """
     if not epochs or patience is None or monitored not in epochs[-1] or epochs[-1].get("warm_up"):
         return False
     best = best_epoch(epochs, monitored)
-    is_known = says_something(epochs[best], monitored) or "val_cross_entropy" in epochs[best]
+    is_known = is_above_chance(epochs[best], monitored) or "val_cross_entropy" in epochs[best]
     return len(epochs) - 1 - best >= patience and is_known
 
 
 def write_history(path, epochs):
     """Write the figures of all epochs as a CSV table, whole or not at all; Keras' CSVLogger appends line by line."""
-    curves = Curves(epochs)
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["epoch", *curves])
-    for number in range(len(epochs)):
-        writer.writerow([number + 1, *(f"{curves[name][number]:.6g}" for name in curves)])
-    write_whole(path, table.getvalue())
+    curves = {"epoch": range(1, len(epochs) + 1), **Curves(epochs)}
+    rows = zip(*([f"{value:.6g}" for value in values] for values in curves.values()))
+    write_whole(path, "".join(f"{','.join(row)}\n" for row in [curves, *rows]))

@@ -1,6 +1,6 @@
-"""The epochs of a training: on words, and the further ones of keras_sat.beyond; each a training in a folder of its own.
+"""The epochs of a training: on words, and those of keras_sat.beyond; each kind is a training in a folder of its own.
 
-Both take the `TrainingPlan`, and return what `Training.run` does.
+Both functions take the `TrainingPlan`, and return the result of `Training.run`.
 """
 
 import keras
@@ -19,11 +19,11 @@ GIVEN_EACH_TIME = ["seed", "dtype", *(option for option, hook in HOOKS.items() i
 
 
 def train_on_words(plan):
-    """Train with cross-entropy; return what `Training.run` does."""
+    """Train with cross-entropy."""
     options = plan.options
     training = Training(plan, plan.folder, options.epochs)
     _check_that_none_follow(training, FURTHER_EPOCHS)
-    training.note(plan.record_of_words())
+    training.record(plan.record_of_words())
     if training.has_ended:
         return training.loaded()
 
@@ -31,24 +31,24 @@ def train_on_words(plan):
     captioner = _new_captioner(plan)
     WeightUpdates(options).check_rate(captioner)
     _check_changes(captioner, plan)
-    plan.say(*summary(plan.data_name, plan.images, captioner, options.num_views, plan.folder, plan.cluster))
+    plan.say(*summary(plan, captioner, options.num_views))
     plan.photos.prepare(captioner, options.num_views)
     batches = plan.photos.batches("train", captioner, options, first_epoch=len(training.epochs))
     num_steps = options.epochs * plan.cluster.num_steps(batches)
     rate = _learning_rate(options.learning_rate, options.schedule, options.warmup_steps, num_steps)
     captioner.compile(_fresh(options.optimizer), learning_rate=rate, **_optimizer_options(options))
-    if plan.keeps_initial_model and not training.begin_with(captioner, cross_entropy=True):
+    if plan.keeps_initial_model and not training.keep_initial(captioner, cross_entropy=True):
         return captioner, False, []
-    plan.photos.note_training(captioner)
-    steps = [BeginWithExpectations(options.expectation_epochs)] if captioner.samples_attention else []
-    return training.run(captioner, batches, steps)
+    plan.photos.record_in(captioner)
+    warm_up = [BeginWithExpectations(options.expectation_epochs)] if captioner.samples_attention else []
+    return training.run(captioner, batches, warm_up)
 
 
 def train_further(plan, name, before):
-    """Train a captioner for the epochs of a name in FURTHER_EPOCHS; return what `Training.run` does."""
+    """Train a captioner for the epochs of a name in FURTHER_EPOCHS."""
     options, epochs, own = plan.options, FURTHER_EPOCHS[name], plan.asked.further[name]
     keras.utils.set_random_seed(options.seed)
-    # The epochs on words have taken in what they were given, except what no saved captioner holds.
+    # The epochs on words have used what they were given, except what no saved captioner holds.
     changes = plan.captioner_options()
     captioner = before.adapted(**{n: changes[n] for n in changes if n in GIVEN_EACH_TIME or not options.epochs})
     if not epochs.encoder_alone:
@@ -59,16 +59,16 @@ def train_further(plan, name, before):
     training = Training(plan, folder, plan.asked.num_further(name), kind, monitored="val_cider")
     names = [*FURTHER_EPOCHS]
     _check_that_none_follow(training, names[names.index(name) + 1 :])
-    training.note(plan.record_of_further(name, captioner))
+    training.record(plan.record_of_further(name, captioner))
     if training.has_ended:
         return training.loaded()
 
     if not options.epochs:  # they are the first
-        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.cluster))
+        plan.say(*summary(plan, captioner, num_views=1))
     plan.photos.prepare(captioner, num_views=1)
-    if epochs.keeps_before and not training.begin_with(captioner):
+    if epochs.keeps_before and not training.keep_initial(captioner):
         return before, False, []
-    plan.photos.note_training(captioner)
+    plan.photos.record_in(captioner)
     of_batches = {"group_by": "image", "whole": True, "first_epoch": len(training.epochs)}
     batches = plan.photos.batches("train", captioner, options, changing=not epochs.encoder_alone, **of_batches)
     num_steps = training.num_epochs * plan.cluster.num_steps(batches)
@@ -89,14 +89,13 @@ def further_folder(folder, name):
 
 
 def _check_that_none_follow(training, names):
-    """Reject more epochs of a training where others have started from the captioner that it ended with."""
+    """Reject more epochs of a training if later epochs have started from its result."""
     for name in names:
         folder = further_folder(training.plan.folder, name)
         if (folder / "checkpoint" / "progress.json").exists() and not training.has_ended:
-            kind = folder.name.replace("_", "-").capitalize()
             raise ValueError(
-                f"{kind} training has begun here with the captioner of {len(training.epochs)} {training.kind}epochs. "
-                f"For more of them choose another output_dir, with initial_model={str(training.folder / 'model')!r}. "
+                f"The {name} in this folder started after {training.kind}epoch {len(training.epochs)}: train for more "
+                f"into another output_dir, with initial_model={str(training.folder / 'model')!r}. "
                 f"Received: {training.num_epochs} {training.kind}epochs, patience={training.plan.options.patience}"
             )
 
@@ -108,9 +107,8 @@ def _check_changes(captioner, plan):
     for name, value in asked.items():
         if value and captioner.encoder_training == "frozen":
             raise ValueError(
-                "Photos can only change where the whole encoder is trained along; those of a frozen one are encoded "
-                "once. Leave this out, or pass encoder_training='fine-tuned' (--encoder-training). "
-                f"Received: {name}={value}"
+                "A frozen encoder sees each photo once: leave this out, or train the whole encoder with "
+                f"encoder_training='fine-tuned' (--encoder-training). Received: {name}={value}"
             )
 
 
@@ -119,17 +117,13 @@ def _optimizer_options(options):
 
 
 def _new_captioner(plan):
-    """Return the captioner that is trained: a new one, or one that starts from another, with the new words too."""
-    options = plan.options
+    """Return the captioner to train: a new one, or one from `initial_model`, with the new words too."""
+    options, before = plan.options, plan.initial_model
     vocabulary = Vocabulary.build(plan.images, min_count=options.min_count, max_size=options.max_words)
-    before = plan.initial_model
     if before is None:
         return Captioner(vocabulary, encoder_weights=plan.asked.encoder_weights, **plan.captioner_options())
     new_words = [word for word in vocabulary.words if word not in before.vocabulary]
     return before.adapted(Vocabulary([*before.vocabulary.words, *new_words]), **plan.captioner_options())
-
-
-# === The optimizer ===
 
 
 def _fresh(optimizer, **changes):
@@ -143,11 +137,8 @@ def _learning_rate(learning_rate, schedule, warmup_steps, num_steps):
     """Return a number, or a schedule that Keras' optimizers take."""
     if not isinstance(learning_rate, (int, float)) or (schedule == "constant" and not warmup_steps):
         return learning_rate
-    if schedule == "cosine":
-        return keras.optimizers.schedules.CosineDecay(
-            0.0 if warmup_steps else learning_rate,
-            max(num_steps - warmup_steps, 1),
-            warmup_target=learning_rate if warmup_steps else None,
-            warmup_steps=warmup_steps,
-        )
-    return keras.optimizers.schedules.PolynomialDecay(0.0, warmup_steps, learning_rate)
+    if schedule == "constant":
+        return keras.optimizers.schedules.PolynomialDecay(0.0, warmup_steps, learning_rate)
+    warm_up = {"warmup_target": learning_rate, "warmup_steps": warmup_steps} if warmup_steps else {}
+    start = 0.0 if warmup_steps else learning_rate
+    return keras.optimizers.schedules.CosineDecay(start, max(num_steps - warmup_steps, 1), **warm_up)

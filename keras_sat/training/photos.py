@@ -7,7 +7,7 @@ from data_utils.batches import make_batches
 from data_utils.features.cache import FeatureCache
 from data_utils.images import readable_photos
 from data_utils.training_photos import warn_of_copies
-from keras_sat.training.run_record import checksum, note_photos
+from keras_sat.training.run_record import checksum
 
 KEEP_IMAGES_BYTES = 1_000_000_000  # of pixels: up to that, decoded photos stay in memory between epochs
 
@@ -22,36 +22,44 @@ class TrainingPhotos:
     """
 
     def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, cluster):
+        if cache_dir and os.path.realpath(os.path.expanduser(cache_dir)) == os.path.realpath(output_dir):
+            raise ValueError(
+                "The features need a folder of their own: the training has this one. "
+                f"Received: cache_dir={str(cache_dir)!r} with output_dir={str(output_dir)!r}"
+            )
         self.images = images
         self.data_dir, self.cache_dir, self.output_dir = data_dir, cache_dir, output_dir
         self.skip_unreadable = skip_unreadable
         self.show_progress = show_progress
         self.cluster = cluster
         self.cache, self.views, self.options = None, [], None
-        self.noted = {}  # of each photo, see data_utils.photo_digests
+        self.records = {}  # of each photo, see data_utils.photo_digests
         self.num_views = 1
         self.boxes = None
 
     def prepare(self, captioner, num_views):
         """Build the features of all photos, the test split too, for `evaluate`, and of the further views."""
         self.num_views = num_views
-        if self.options is None:  # else done already: self-critical training follows on the same photos
-            _ = captioner.encoder_model  # a frozen one is made now: its variables need all hosts at once
-            with self.cluster.one_host_at_a_time():
-                self._prepare(captioner, num_views)
-            weights_digest = None if self.cache is None else self.cache.manifest["weights_digest"]
-            self.cluster.check_same({"readable_photos": _checksum(self.images), "weights_digest": weights_digest})
-            if self.cluster.is_chief:
-                note_photos(self.output_dir, self.noted)
-                kept_apart = [image for image in self.images if image.split in ("dev", "test")]
-                called, therefore = "of dev and test are in train", "scores on them are better than on other photos"
-                warn_of_copies(self.of_split("train"), kept_apart, self.noted, called, therefore, stacklevel=4)
+        if self.options is not None:
+            return  # by the epochs before, which had the same photos
+        _ = captioner.encoder_model  # a frozen one is made now: its variables need all hosts at once
+        with self.cluster.one_host_at_a_time():
+            self._prepare(captioner, num_views)
+        weights_digest = None if self.cache is None else self.cache.manifest["weights_digest"]
+        self.cluster.check_same({"readable_photos": _checksum(self.images), "weights_digest": weights_digest})
+        if self.cluster.is_chief:
+            kept_apart = [image for image in self.images if image.split in ("dev", "test")]
+            called, therefore = "of dev and test are in train", "scores on them are better than on other photos"
+            warn_of_copies(self.of_split("train"), kept_apart, self.records, called, therefore, stacklevel=4)
 
     def _prepare(self, captioner, num_views):
         if captioner.encoder_training != "frozen":
-            options = {"skip": self.skip_unreadable, "show_progress": self.show_progress, "noted": self.noted}
+            options = {"skip": self.skip_unreadable, "show_progress": self.show_progress, "noted": self.records}
             self.images = readable_photos(self.images, **options)
-            self.options = _photo_options(captioner, self.images)
+            height, width = captioner.encoder_model.input_shape[1:3]
+            fit_in = len(self.images) * height * width * 3 <= KEEP_IMAGES_BYTES
+            on_disk = isinstance(self.images[0].image_path, (str, os.PathLike))
+            self.options = {"image_size": (height, width), "keep_images": fit_in and on_disk}
             return
 
         def built(folder, images, **options):
@@ -62,30 +70,19 @@ class TrainingPhotos:
         folder = Path(self.cache_dir or _default_cache_dir(captioner, self.data_dir, self.output_dir))
         self.cache = built(folder, self.images, errors="skip" if self.skip_unreadable else "raise")
         self.images = [image for image in self.images if image.image_id not in self.cache.unreadable]
-        self.noted = self.cache.noted_of([image.image_id for image in self.images])
+        self.records = self.cache.noted_of([image.image_id for image in self.images])
         train = self.of_split("train")
         digest = _checksum(train)  # another split has other photos to train on
         self.views = [built(folder / f"view{view}-{digest}", train, view=view) for view in range(1, num_views)]
         self.options = {}
 
-    def note_training(self, captioner):
-        """Note with a captioner which photos it is trained on."""
-        captioner.note_training_photos([image.image_id for image in self.of_split("train")], self.noted)
+    def record_in(self, captioner):
+        """Record in a captioner that it is trained on these photos."""
+        captioner.note_training_photos([image.image_id for image in self.of_split("train")], self.records)
 
     def of_split(self, split):
         """Return the photos of a split; an empty list where it has none."""
         return [image for image in self.images if image.split == split]
-
-    def check_cache_dir(self, *models):
-        """Reject a cache in the folder of the training or of its models: each locks its own."""
-        if not self.cache_dir:
-            return
-        taken = map(os.path.realpath, (self.output_dir, *models))
-        if os.path.realpath(Path(self.cache_dir).expanduser()) in taken:
-            raise ValueError(
-                "The features need a folder of their own: the training, or its model, has this one. "
-                f"Received: cache_dir={str(self.cache_dir)!r} with output_dir={str(self.output_dir)!r}"
-            )
 
     def batches(self, split, captioner, training, *, group_by=None, whole=False, changing=True, **options):
         """Return the batches of a split.
@@ -96,8 +93,8 @@ class TrainingPhotos:
             training: TrainingOptions.
             group_by: instead of that of the training.
             whole: leave out the further views.
-            changing: let photos change each time, as `photo_jitter` says.
-            **options: further ones of make_batches.
+            changing: augment photos, as `photo_jitter` says.
+            **options: other ones of make_batches.
         """
         views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
         options |= {"batch_size": training.batch_size, "group_by": group_by or training.group_by, "seed": training.seed}
@@ -114,14 +111,6 @@ class TrainingPhotos:
 def _checksum(images):
     """Return a checksum of the photos' ids."""
     return checksum([image.image_id for image in images])
-
-
-def _photo_options(captioner, images):
-    """Return make_batches' options for photos: those on the disk stay in memory, up to KEEP_IMAGES_BYTES."""
-    height, width = captioner.encoder_model.input_shape[1:3]
-    fit_in = len(images) * height * width * 3 <= KEEP_IMAGES_BYTES
-    on_disk = isinstance(images[0].image_path, (str, os.PathLike))
-    return {"image_size": (height, width), "keep_images": fit_in and on_disk}
 
 
 def _default_cache_dir(captioner, data_dir, output_dir):

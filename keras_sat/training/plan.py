@@ -1,4 +1,4 @@
-"""What a training was asked for, by kind; the plan that all kinds of epochs read; and the record of a training."""
+"""The options of a training by kind; the plan that all kinds of epochs read; and the record of a training."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from typing import Any
 
 from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
 from keras_sat.model.precision import resolved_dtype
-from keras_sat.options import CaptionerOptions, TrainingOptions, flag, split_options
+from keras_sat.options import CaptionerOptions, TrainingOptions, split_options
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.run_record import describe
 
-OF_KERAS = ("name", "trainable")  # that Captioner takes beside its options
+OF_KERAS = ("name", "trainable")  # arguments of Captioner that are not options
 
 
 def without_defaults(options):
@@ -45,7 +45,7 @@ class TrainingRequest:
         kinds = (TrainingOptions, CaptionerOptions, *classes)
         training, captioner, *further, of_keras = split_options("fit", given, *kinds, also=OF_KERAS)
         CaptionerOptions.check(**captioner)
-        if "dtype" in training:  # what "auto" means here is recorded: a training is resumed and shared as it started
+        if "dtype" in training:  # "auto" depends on the machine, and is recorded as what it means here
             training["dtype"] = resolved_dtype(training["dtype"])
         encoder_weights = captioner.pop("encoder_weights", CaptionerOptions.defaults()["encoder_weights"])
         further = {name: kind(**own) for name, kind, own in zip(FURTHER_EPOCHS, classes, further)}
@@ -55,44 +55,32 @@ class TrainingRequest:
         """Return how many epochs there are of a kind in FURTHER_EPOCHS."""
         return getattr(self.further[name], name)
 
-    def check(self, initial_model, from_scratch, **arguments):
-        """Reject what leaves it open what to start from, or leaves nothing to do; and half of what goes together.
-
-        Args:
-            initial_model, from_scratch: of `fit`.
-            **arguments: those of `fit` that options need, or that need options.
-        """
-        flag.check("from_scratch", from_scratch)
-        if from_scratch and initial_model is not None:
-            raise ValueError(
-                "A training starts from scratch or from a trained captioner: leave out one of the two. "
-                f"Received: from_scratch={from_scratch} with initial_model={initial_model!r}"
-            )
+    def check(self, initial_model, **arguments):
+        """Reject arguments of `fit` that need others; `arguments` are those in HOOKS."""
         epochs, further = self.training.epochs, sum(map(self.num_further, FURTHER_EPOCHS))
         if epochs == 0 and (initial_model is None or not further):
             raise ValueError(
-                "`epochs` must be at least 1, or 0 where an initial_model is to be trained for "
-                f"{' or '.join(FURTHER_EPOCHS)} alone. Received: epochs={epochs} with {further} of these"
+                f"`epochs` must be at least 1, or 0 with an initial_model and {' or '.join(FURTHER_EPOCHS)}. "
+                f"Received: epochs={epochs}"
             )
         for option, hook in HOOKS.items():
             weight, argument = self.captioner.get(option), arguments.get(hook.needs)
             if hook.needs and bool(weight) != (argument is not None):
-                shown = argument if argument is None else str(argument)[:80]
                 raise ValueError(
-                    f"`{hook.needs}` and `{option}` go together: pass both of them, or neither. "
-                    f"Received: {hook.needs}={shown!r}, {option}={weight}"
+                    f"`{hook.needs}` and `{option}` go together: pass both, or neither. "
+                    f"Received: {hook.needs}={str(argument)[:80]}, {option}={weight}"
                 )
 
 
 @dataclass
 class TrainingPlan:
-    """What is trained, on what, by whom and where: all kinds of epochs read it.
+    """A training: all kinds of epochs read it.
 
     Attributes:
         initial_model: the Captioner that it starts from, or None.
         keeps_initial_model: whether that one stays where no epoch is better.
         data_name, images: the name of the data set, and its list of CaptionedImage, all with captions.
-        noted: dict of arguments of `fit`, besides the options, that the result depends on.
+        arguments: dict of arguments of `fit`, besides the options, that the result depends on.
         folder: of the whole training.
         callbacks, show_progress: of `fit`.
         was_interrupted: whether Ctrl-C has ended it.
@@ -103,7 +91,7 @@ class TrainingPlan:
     keeps_initial_model: bool
     data_name: str
     images: list
-    noted: dict
+    arguments: dict
     photos: TrainingPhotos
     cluster: Cluster
     folder: Path
@@ -121,23 +109,23 @@ class TrainingPlan:
             print(*lines, sep="\n")
 
     def captioner_options(self):
-        """Return the options of the captioner that is trained, as far as they were given."""
+        """Return the options of the captioner that were given."""
         dtype = {} if self.options.dtype is None else {"dtype": self.options.dtype}
         return {"seed": self.options.seed, **self.asked.captioner, **dtype}
 
     def record_of_words(self):
-        """Return what the result of training with words depends on, as JSON can hold it."""
+        """Return what the result of training with words depends on, see `describe`."""
         captioner = CaptionerOptions.defaults() if self.initial_model is None else {}
         captioner |= self.asked.captioner | {"encoder_weights": self.asked.encoder_weights}
-        return describe({**self.noted, **captioner, **self.options.to_dict()}, self.images, self.initial_model)
+        return describe({**self.arguments, **captioner, **self.options.to_dict()}, self.images, self.initial_model)
 
     def record_of_further(self, name, captioner):
         """Return the same of a kind in FURTHER_EPOCHS, which starts from a captioner."""
         epochs, own = FURTHER_EPOCHS[name], self.asked.further[name].to_dict()
-        followed = {option: getattr(self.options, option) for option in TrainingOptions.names("training")}
-        followed |= {"epochs": own.pop(name), "schedule": epochs.schedule}
+        used = {option: getattr(self.options, option) for option in TrainingOptions.names("training")}
+        used |= {"epochs": own.pop(name), "schedule": epochs.schedule}
         if not epochs.encoder_alone:
             needing = {option: hook.needs for option, hook in HOOKS.items() if hook.needs}
-            followed |= {needed: self.noted[needed] for needed in needing.values()}
-            followed |= {option: self.asked.captioner.get(option) for option in needing}
-        return describe({**followed, **own}, self.images, captioner)
+            used |= {needed: self.arguments[needed] for needed in needing.values()}
+            used |= {option: self.asked.captioner.get(option) for option in needing}
+        return describe({**used, **own}, self.images, captioner)

@@ -1,5 +1,6 @@
 """A whole training in one call, made of public parts only: data, vocabulary, features, batches, captioner."""
 
+import tempfile
 import warnings
 from pathlib import Path
 from types import NoneType
@@ -15,15 +16,15 @@ from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
 from keras_sat.captioner import Captioner
 from keras_sat.files.saving import save_confidence
 from keras_sat.options import CaptionerOptions, TrainingOptions, with_options
-from keras_sat.presets import OWN_PHOTOS
-from keras_sat.training.defaults import bundled_to_begin_from, default_output_dir, encoder_or_default, preset_or_default
+from keras_sat.presets import LIGHT_ENCODERS, OWN_PHOTOS, default_encoder, without_gpu
+from keras_sat.training.defaults import bundled_to_start_from, default_output_dir, preset_or_default
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
 from keras_sat.training.phases import further_folder, train_further, train_on_words
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import TrainingPlan, TrainingRequest, without_defaults
-from keras_sat.training.run_record import checksum
-from keras_sat.training.summary import learnt_before
+from keras_sat.training.run_record import checksum, recorded_encoder
+from keras_sat.training.summary import photos_seen_before
 
 
 @with_options(TrainingOptions, *(epochs.options for epochs in FURTHER_EPOCHS.values()), CaptionerOptions)
@@ -71,15 +72,12 @@ def fit(
         from_scratch: do not start from the bundled captioner.
         **options: see TrainingOptions, ConsistencyOptions, SelfCriticalOptions and CaptionerOptions.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
-        boxes: for `box_weight`: where phrases of the training captions are, as
-            `data_utils.datasets.phrase_boxes.read_boxes` takes it.
-        callbacks: further Keras callbacks, called after the scores and before anything is kept. What they remember is
-            not kept.
+        boxes: for `box_weight`: where phrases of the training captions are, see
+            `data_utils.datasets.phrase_boxes.read_boxes`.
+        callbacks: Keras callbacks, called after the scores and before anything is kept. Their own state is not kept.
         show_progress: False prints nothing.
         strategy: train on several devices: a tf.distribute.MirroredStrategy(), or MultiWorkerMirroredStrategy() for
-            several hosts, which all make the same call. `batch_size` is that of all devices. A host that is not the
-            first shows and keeps nothing, calls no callback, and has only features in `output_dir`; see
-            docs/distribution.md.
+            several hosts, which all make the same call. `batch_size` is that of all devices; see docs/distribution.md.
 
     Returns: Captioner; its `history` is a mapping from the name of a figure to its value in each epoch.
 
@@ -87,18 +85,17 @@ def fit(
     GPU, else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2". The features of a
     frozen encoder are built once; one that is trained gets the photos themselves.
 
-    More `epochs` than before continue a training whose `schedule` is "constant". epochs=0 with an `initial_model`
-    leaves all to the epochs after those on words, and keeps its vocabulary. None of the `expectation_epochs` is taken
-    for the best epoch if others follow. `photo_jitter` (`data_utils.photo_augmentation`) is for an encoder that is
-    trained. `num_views` (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of
-    features.
+    More `epochs` than before continue a training whose `schedule` is "constant". epochs=0 with an `initial_model` runs
+    only the other epochs, and keeps its vocabulary. The `expectation_epochs` count as the best only if no others
+    follow. `photo_jitter` (`data_utils.photo_augmentation`) is for an encoder that is trained. `num_views`
+    (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of features.
 
     `consistency_epochs` (`keras_sat.beyond.feature_consistency`) are a training of their own in the folder consistency
     of `output_dir`, and `self_critical_epochs` (`keras_sat.beyond.self_critical`) in the folder self_critical; the best
     of each by CIDEr is kept. If no self-critical epoch has a better CIDEr on the dev split, the captioner from before
     is returned. Their loss has no attention penalty, no label smoothing, and no dropout of words and word vectors.
 
-    `deterministic` is a setting of TensorFlow that holds for the rest of the process
+    `deterministic` is a setting of TensorFlow for the rest of the process
     (`tf.config.experimental.enable_op_determinism`): the same weights bit for bit on the same machine, with the same
     packages and threads. On a GPU it rejects operations that it cannot repeat (UnimplementedError). A training may be
     resumed without it, but not with it if it was started without.
@@ -110,13 +107,15 @@ def fit(
     show_progress = show_progress and cluster.is_chief
     say = print if show_progress else lambda line: None
     options = without_defaults(options)
-    settings, line = preset_or_default(preset, data, options, initial_model, output_dir, cluster)
+    before = None if output_dir is None else recorded_encoder(output_dir)
+    before, encoder = cluster.broadcast([before, default_encoder(data)])
+    settings, line = preset_or_default(preset, data, options, initial_model, before, encoder)
     options = {**settings, **options}
     asked = TrainingRequest.of(options)
     if preset not in (None, "default") and data == "folder" and initial_model is None:
         from_scratch = True  # which is what the settings of a preset are for
-    asked.check(initial_model, from_scratch, boxes=boxes)
-    if line is not None:
+    asked.check(initial_model, boxes=boxes)
+    if line:
         say(line)
     with cluster.one_host_at_a_time():
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
@@ -126,33 +125,45 @@ def fit(
     data_name = data if isinstance(data, str) else "photos"
     is_bundled = False
     if initial_model is None and not from_scratch and data_name == "folder":
-        initial_model = bundled_to_begin_from(images, asked, say)
+        initial_model = bundled_to_start_from(images, asked, say)
         if is_bundled := initial_model is not None:
             asked = TrainingRequest.of({**OWN_PHOTOS, **options})
     if not isinstance(initial_model, (Captioner, NoneType)):
         weights = None if asked.encoder_weights == "imagenet" else asked.encoder_weights
         initial_model = Captioner.from_pretrained(initial_model, encoder_weights=weights)
     if initial_model is None and "encoder" not in asked.captioner:
-        asked = TrainingRequest.of({**options, "encoder": encoder_or_default(data, output_dir, cluster, say)})
+        asked = TrainingRequest.of({**options, "encoder": before or encoder})
+        if before is None and encoder in LIGHT_ENCODERS:
+            say(without_gpu(encoder))
     cluster.check_encoder(asked.captioner.get("encoder"), asked.captioner.get("encoder_training"))
-    for line in learnt_before(initial_model, images):
+    for line in photos_seen_before(initial_model, images):
         say(line)
 
     folder = Path(output_dir or default_output_dir(data_name, asked.captioner, initial_model)).expanduser()
     photos = TrainingPhotos(images, data_dir, cache_dir, folder, skip_unreadable, show_progress, cluster)
     if boxes is not None:
         photos.boxes = read_boxes(boxes, train_images)
-    photos.check_cache_dir(*(each / "model" for each in (folder, *(further_folder(folder, n) for n in FURTHER_EPOCHS))))
-    noted = {"split_seed": split_seed, "skip_unreadable": skip_unreadable}
-    noted["boxes"] = None if photos.boxes is None else checksum(str(photos.boxes.phrases))
+    arguments = {"split_seed": split_seed, "skip_unreadable": skip_unreadable}
+    arguments["boxes"] = None if photos.boxes is None else checksum(str(photos.boxes.phrases))
     plan = TrainingPlan(
-        asked, initial_model, is_bundled, data_name, images, noted, photos, cluster, folder, callbacks, show_progress
+        asked,
+        initial_model,
+        is_bundled,
+        data_name,
+        images,
+        arguments,
+        photos,
+        cluster,
+        folder,
+        callbacks,
+        show_progress,
     )
     if plan.options.deterministic:
         tf.config.experimental.enable_op_determinism()
-    with cluster.folder(folder) as place, cluster.scope(), exclusive_lock(place / "lock", f"is training in {place}"):
-        plan.folder = place
-        return _train(plan)
+    with tempfile.TemporaryDirectory() as temporary, cluster.scope():
+        plan.folder = folder if cluster.is_chief else Path(temporary)  # only the chief keeps anything
+        with exclusive_lock(plan.folder / "lock", f"is training in {plan.folder}"):
+            return _train(plan)
 
 
 def _train(plan):
@@ -171,7 +182,7 @@ def _train(plan):
 
 
 def _calibrate(plan, captioner, folder):
-    """Let the captioner learn how far its captions can be trusted, and keep that with it; once, on a single host.
+    """Calibrate the captioner's confidence on dev, and keep that with it; once, on a single host.
 
     Whatever goes wrong, the trained captioner is returned.
     """
@@ -179,7 +190,7 @@ def _calibrate(plan, captioner, folder):
     if captioner.confidence is not None or len(dev_images) < FEWEST_PHOTOS or plan.cluster.num_hosts > 1:
         return
     if seen_in_training([image.image_id for image in dev_images], captioner.training_photos):
-        return  # it started from a captioner that was trained on them, as `learnt_before` said
+        return  # it started from a captioner that was trained on them, see `photos_seen_before`
     try:
         plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
         calibration = calibrate(captioner, dev_images, cache=plan.photos.cache, show_progress=plan.show_progress)

@@ -1,4 +1,4 @@
-"""What a training says before it starts: its photos, vocabulary, encoder, captioner and devices, and warnings."""
+"""The lines that a training prints before it starts."""
 
 import os
 
@@ -8,48 +8,42 @@ from data_utils.training_photos import seen_in_training
 from keras_sat.presets import FEWEST_PHOTOS
 
 
-def summary(data_name, images, captioner, num_views, output_dir, cluster):
-    """Yield the lines that say what a training will do before it starts."""
-    counts = []
-    for split in ("train", "dev", "test"):
-        chosen = [image for image in images if image.split == split]
-        if not chosen:
-            continue
-        counts.append(f"{len(chosen)} photos with {sum(len(image.captions) for image in chosen)} captions in {split}")
-    yield f"data: {data_name}: {', '.join(counts)}"
-    if not any(image.split == "dev" for image in images):
+def summary(plan, captioner, num_views):
+    """Yield lines about the photos, vocabulary, encoder, captioner and devices of a training, and warnings."""
+    splits = {name: [image for image in plan.images if image.split == name] for name in ("train", "dev", "test")}
+    captions = {name: [caption for image in images for caption in image.captions] for name, images in splits.items()}
+    counts = [f"{len(splits[name])} photos with {len(captions[name])} captions in {name}" for name in splits]
+    yield f"data: {plan.data_name}: {', '.join(counts)}"
+    if not splits["dev"]:
         yield "there are no dev photos to tell the best epoch by: the last one is kept (split_seed draws a dev split)"
-    num_train = sum(image.split == "train" for image in images)
+    num_train = len(splits["train"])
     if num_train < FEWEST_PHOTOS:
         yield f"warning: only {num_train} photos to train on; fewer than {FEWEST_PHOTOS} teach next to nothing"
     words = captioner.vocabulary
-    dev = [caption for image in images if image.split == "dev" for caption in image.captions]
-    unknown = f"; it lacks {100 * words.unknown_share(dev):.1f} % of the words of dev" if dev else ""
-    yield f"vocabulary: {len(words.words)} words{unknown}"
+    unknown = 100 * words.unknown_share(captions["dev"])
+    yield f"vocabulary: {len(words.words)} words; it lacks {unknown:.1f} % of the words of dev"
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
-    size = (len(images) + (num_views - 1) * num_train) * rows * columns * feature_dim * 2
-    frozen = captioner.encoder_training == "frozen"
-    what = (
-        f"features of all photos are built once and take {size / 1e9:.2f} GB" if frozen else captioner.encoder_training
-    )
-    yield f"encoder: {captioner.encoder}, {rows} x {columns} x {feature_dim}; {what}"
+    training = captioner.encoder_training
+    if training == "frozen":
+        size = (len(plan.images) + (num_views - 1) * num_train) * rows * columns * feature_dim * 2
+        training = f"features of all photos are built once and take {size / 1e9:.2f} GB"
+    yield f"encoder: {captioner.encoder}, {rows} x {columns} x {feature_dim}; {training}"
     decoder = captioner.decoder
     kind = f"{decoder.attention} attention, {decoder.scoring} scoring" if decoder.chooses else "no attention"
     yield f"captioner: {kind}, {decoder.cell.upper()} of {decoder.hidden_dim}, computed in {decoder.dtype_policy.name}"
-    gpus = tf.config.list_physical_devices("GPU")
-    devices = f"{len(gpus)} GPU" if gpus else f"CPU, {os.cpu_count()} cores"
-    if cluster.shares is not None:
-        hosts = f" of {cluster.num_hosts} hosts" if cluster.num_hosts > 1 else ""
-        devices = f"{cluster.shares[1]} device{'s' * (cluster.shares[1] > 1)}{hosts}"
-    yield f"on {devices}; everything is kept in {output_dir}"
+    num_gpus, shares = len(tf.config.list_physical_devices("GPU")), plan.cluster.shares
+    devices = f"{num_gpus} GPU" if num_gpus else f"CPU, {os.cpu_count()} cores"
+    if shares is not None:
+        devices = f"{shares[1]} devices of {plan.cluster.num_hosts} hosts"
+    yield f"on {devices}; everything is kept in {plan.folder}"
 
 
-def learnt_before(initial_model, images):
+def photos_seen_before(initial_model, images):
     """Yield a line where the captioner to start from was trained on photos of dev or test, which flatters scores."""
     kept_apart = [image.image_id for image in images if image.split in ("dev", "test")]
-    learnt = [] if initial_model is None else seen_in_training(kept_apart, initial_model.training_photos)
-    if learnt:
+    seen = [] if initial_model is None else seen_in_training(kept_apart, initial_model.training_photos)
+    if seen:
         yield (
-            f"warning: the captioner that it starts from was trained on {len(learnt)} of the {len(kept_apart)} photos "
+            f"warning: the captioner that it starts from was trained on {len(seen)} of the {len(kept_apart)} photos "
             "of dev and test (or others of their names): scores on them are better than on new photos"
         )

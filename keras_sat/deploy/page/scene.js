@@ -1,30 +1,28 @@
 // Drawn scenes as `data_utils.draw_scenes` draws them: shapes with a faint shadow on a soft background.
 
+import { element } from "./figure.js";
 import { COLOURS, SHAPES, SIDE, SIZES } from "./looks.js"; // made of the constants of data_utils/scenes.py
 import { reduced } from "./stretch.js";
 
 const SCALE = 4; // drawn this many times larger, and averaged for the network
-const STAR = [[50, 0], [62, 36], [100, 38], [70, 61], [81, 98], [50, 76], [19, 98], [30, 61], [0, 38], [38, 36]];
+const CORNERS = {
+  triangle: [[50, 4.2], [100, 95.8], [0, 95.8]],
+  star: [[50, 0], [62, 36], [100, 38], [70, 61], [81, 98], [50, 76], [19, 98], [30, 61], [0, 38], [38, 36]],
+};
 
 // Return the outline of a shape that fills a square of `extent` pixels at (left, top).
 function outline(shape, left, top, extent) {
   const path = new Path2D(), end = extent - 0.25;
-  const corners = (points) => {
-    points.forEach(([x, y], i) => path[i ? "lineTo" : "moveTo"](left + x * end, top + y * end));
-    path.closePath();
-  };
   if (shape === "circle") path.arc(left + extent / 2, top + extent / 2, extent / 2, 0, 2 * Math.PI);
   else if (shape === "square") path.rect(left + end / 16, top + end / 16, extent - end / 8, extent - end / 8);
-  else if (shape === "triangle") corners([[0.5, 1 / 24], [1, 23 / 24], [0, 23 / 24]]);
-  else corners(STAR.map(([x, y]) => [x / 100, y / 100]));
+  else for (const [x, y] of CORNERS[shape]) path.lineTo(left + (x / 100) * end, top + (y / 100) * end);
   return path;
 }
 
 // A scene: a list of shapes { shape, colour, size, left, top }, in pixels of the network's picture; and a canvas.
 export class Scene {
   constructor() {
-    this.canvas = document.createElement("canvas");
-    this.canvas.width = this.canvas.height = SIDE * SCALE;
+    this.canvas = element("canvas", { width: SIDE * SCALE, height: SIDE * SCALE });
     this.brush = this.canvas.getContext("2d", { willReadFrequently: true });
     this.shapes = [];
   }
@@ -32,10 +30,7 @@ export class Scene {
   draw() {
     const { brush } = this;
     brush.setTransform(SCALE, 0, 0, SCALE, 0, 0);
-    const sky = brush.createLinearGradient(0, 0, 0, 2 * SIDE);
-    sky.addColorStop(0, "rgb(233, 237, 244)");
-    sky.addColorStop(1, "rgb(245, 239, 228)");
-    brush.fillStyle = sky;
+    brush.fillStyle = "rgb(236, 238, 240)";
     brush.fillRect(0, 0, SIDE, SIDE);
     for (const { shape, colour, size, left, top } of this.shapes) {
       brush.fillStyle = "rgba(150, 150, 160, .4)";
@@ -47,11 +42,9 @@ export class Scene {
 
   // Return what the network sees: RGB pixels (64 * 64 * 3).
   pixels() {
-    const width = this.canvas.width;
+    const width = SIDE * SCALE;
     const rgba = reduced(this.brush.getImageData(0, 0, width, width).data, width, width, SCALE);
-    const pixels = new Uint8Array(SIDE * SIDE * 3);
-    for (let i = 0, j = 0; i < rgba.length; i += 4, j += 3) pixels.set(rgba.subarray(i, i + 3), j);
-    return pixels;
+    return Uint8Array.from(rgba.filter((_, i) => i % 4 < 3));
   }
 
   // Return the number of the uppermost shape at a place, or -1.
@@ -64,16 +57,15 @@ export class Scene {
     const most = SIDE - SIZES[shape.size] - 2;
     [shape.left, shape.top] = [left, top].map((x) => Math.min(Math.max(Math.round(x), 2), most));
   }
-}
 
-const random = (list) => list[Math.floor(Math.random() * list.length)];
-
-// Return a random shape that is not at the place of the others.
-export function randomShape(scene, others) {
-  for (let trial = 0; ; trial++) {
-    const shape = { shape: random(SHAPES), colour: random(Object.keys(COLOURS)), size: random(Object.keys(SIZES)) };
-    scene.place(shape, Math.random() * SIDE, Math.random() * SIDE);
-    const overlaps = others.some((other) => Math.abs(other.left - shape.left) < 26 && Math.abs(other.top - shape.top) < 26);
-    if (!overlaps || trial > 200) return shape;
+  // Add a random shape, away from the others if there is space.
+  add() {
+    const random = (list) => list[Math.floor(Math.random() * list.length)];
+    for (let trial = 0; ; trial++) {
+      const shape = { shape: random(SHAPES), colour: random(Object.keys(COLOURS)), size: random(Object.keys(SIZES)) };
+      this.place(shape, Math.random() * SIDE, Math.random() * SIDE);
+      const isNear = (other) => Math.abs(other.left - shape.left) < 26 && Math.abs(other.top - shape.top) < 26;
+      if (trial > 200 || !this.shapes.some(isNear)) return this.shapes.push(shape);
+    }
   }
 }

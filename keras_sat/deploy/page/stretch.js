@@ -16,43 +16,35 @@ function weightsOf(before, length) {
   });
 }
 
-// Write a line of pixels, RGB or RGBA, into another one that is longer or shorter, as RGB.
-function stretchLine(source, at, step, pixels, target, to, toStep) {
-  pixels.forEach(({ first, weights }, pixel) => {
-    for (let channel = 0; channel < 3; channel++) {
-      let sum = ONE / 2; // to round
-      for (let i = 0, place = at + first * step + channel; i < weights.length; i++, place += step) sum += weights[i] * source[place];
-      target[to + pixel * toStep + channel] = Math.min(Math.floor(sum / ONE), 255);
-    }
-  });
-}
-
-// Return lines of RGBA pixels with another width, as RGB.
-export function stretchedAcross(rgba, width, height, newWidth) {
-  const pixels = weightsOf(width, newWidth), target = new Uint8Array(height * newWidth * 3);
-  for (let y = 0; y < height; y++) stretchLine(rgba, y * width * 4, 4, pixels, target, y * newWidth * 3, 3);
-  return target;
-}
-
-// Return RGB pixels with another height.
-export function stretchedDown(rgb, width, height, newHeight) {
-  const pixels = weightsOf(height, newHeight), target = new Uint8Array(newHeight * width * 3);
-  for (let x = 0; x < width; x++) stretchLine(rgb, x * 3, width * 3, pixels, target, x * 3, width * 3);
-  return target;
+// Stretch lines of `before` pixels to `length`. They become the columns of `target`, RGB, from column `at` on, whose lines
+// have `columns` pixels: stretched twice, a picture is upright again.
+export function stretchLines(source, channels, before, target, length, columns, at = 0) {
+  const pixels = weightsOf(before, length), lines = source.length / (channels * before);
+  for (let line = 0; line < lines; line++) {
+    pixels.forEach(({ first, weights }, pixel) => {
+      for (let channel = 0; channel < 3; channel++) {
+        let sum = ONE / 2; // to round
+        let place = (line * before + first) * channels + channel;
+        for (let i = 0; i < weights.length; i++, place += channels) sum += weights[i] * source[place];
+        target[(pixel * columns + at + line) * 3 + channel] = Math.min(Math.floor(sum / ONE), 255);
+      }
+    });
+  }
 }
 
 // Return RGBA pixels made smaller: the means of squares of `times` by `times` pixels.
 export function reduced(rgba, width, height, times) {
+  if (times === 1) return rgba;
   const columns = Math.ceil(width / times), rows = Math.ceil(height / times);
   const target = new Uint8ClampedArray(columns * rows * 4);
-  for (let row = 0; row < rows; row++) {
+  for (let row = 0, i = 0; row < rows; row++) {
+    const top = row * times, bottom = Math.min(top + times, height);
     for (let column = 0; column < columns; column++) {
-      const right = Math.min((column + 1) * times, width), bottom = Math.min((row + 1) * times, height);
-      const count = (right - column * times) * (bottom - row * times);
+      const left = column * times, right = Math.min(left + times, width);
       for (let channel = 0; channel < 4; channel++) {
         let sum = 0;
-        for (let y = row * times; y < bottom; y++) for (let x = column * times; x < right; x++) sum += rgba[(y * width + x) * 4 + channel];
-        target[(row * columns + column) * 4 + channel] = sum / count;
+        for (let y = top; y < bottom; y++) for (let x = left; x < right; x++) sum += rgba[(y * width + x) * 4 + channel];
+        target[i++] = sum / ((bottom - top) * (right - left));
       }
     }
   }

@@ -1,0 +1,246 @@
+"""Callbacks of Keras around the epochs of a training: scores, captions, progress, and what is kept.
+
+Keras' ModelCheckpoint, EarlyStopping, BackupAndRestore and CSVLogger do parts of this. But they neither resume exactly
+(random generators, averaged weights), nor write files whole or not at all, nor know a BLEU-4 by chance.
+"""
+
+import contextlib
+import math
+import signal
+import threading
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from data_utils.foreign_text import visible
+from data_utils.progress import Progress
+from keras_sat.files.checkpoint import write_checkpoint
+from keras_sat.scoring.bleu import bleu, bleu_counts
+from keras_sat.scoring.cider import cider
+from keras_sat.scoring.evaluate import NUM_REFERENCES, caption_photos
+from keras_sat.scoring.words import MAX_ORDER
+from keras_sat.training.history import MONITORED, as_text, best_epoch, has_plateaued, is_above_chance, write_history
+
+SHOWN = {  # in the line of an epoch
+    "reward": "reward {:.3f}",
+    "loss": "loss {:.4g}",
+    "cross_entropy": "cross-entropy {:.3f} a word",
+    "val_cross_entropy": "on dev {:.3f}",
+}
+
+
+class ScoreCaptions(keras.callbacks.Callback):
+    """After each epoch, caption the photos of the dev split, free-running, and add the scores to the epoch's logs.
+
+    Args:
+        captioned_images: list of CaptionedImage; their captions are the references, five each at most.
+        cache: FeatureCache with their features; None has them encoded each time.
+        **search_options: see `Captioner.caption_features`.
+    """
+
+    def __init__(self, captioned_images, *, cache=None, **search_options):
+        super().__init__()
+        self.images = list(captioned_images)
+        self.cache = cache
+        self.search_options = {"num_beams": 1, **search_options}
+
+    def on_epoch_end(self, epoch, logs=None):
+        with self.model.averaged_weights():
+            logs.update(score_captions(self.model, self.images, self.cache, **self.search_options))
+
+
+class ShowCaptions(ScoreCaptions):
+    """After each epoch, print the captions of a few photos.
+
+    Args:
+        captioned_images: list of CaptionedImage; the first `num_photos` are shown.
+        num_photos: how many.
+        output: a function that takes a line of text.
+        cache, **search_options: see ScoreCaptions.
+    """
+
+    def __init__(self, captioned_images, *, cache=None, num_photos=3, output=print, **search_options):
+        super().__init__(list(captioned_images)[:num_photos], cache=cache, **search_options)
+        self.output = output
+
+    def on_epoch_end(self, epoch, logs=None):
+        with self.model.averaged_weights():
+            results = caption_photos(self.model, self.images, self.cache, **self.search_options)
+        for image, result in zip(self.images, results):
+            self.output(f"    {visible(image.image_id)}: {visible(result.caption)}")
+
+
+def score_captions(captioner, captioned_images, cache=None, **search_options):
+    """Return figures of a captioner's captions, by name; Args: see ScoreCaptions.
+
+    val_bleu_1 to val_bleu_4; val_matches: groups of four words in a row that are in a reference too; val_cider;
+    val_distinct: different captions.
+    """
+    results = caption_photos(captioner, captioned_images, cache, **search_options)
+    captions = [result.caption for result in results]
+    references = [image.captions[:NUM_REFERENCES] for image in captioned_images]
+    scores = bleu(references, captions)
+    figures = {f"val_bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)}
+    figures["val_matches"] = int(bleu_counts(references, captions)[:, MAX_ORDER - 1].sum())
+    return {**figures, "val_cider": cider(references, captions)["cider"], "val_distinct": len(set(captions))}
+
+
+class ShowProgress(keras.callbacks.Callback):
+    """Show a bar within each epoch, and after it a line of figures and how long the others will take at most.
+
+    Args:
+        num_epochs: of the whole training.
+        epochs, before, monitored: see KeepTraining.
+        label: what an epoch is called.
+        output: a function that takes a line of text.
+    """
+
+    def __init__(self, num_epochs, *, epochs=(), before=(), monitored=MONITORED, label="epoch", output=print):
+        super().__init__()
+        self.num_epochs = num_epochs
+        self.monitored = monitored
+        self.known = [*before, *epochs]
+        self.label = label
+        self.output = output
+        self._progress = None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._started = time.monotonic()
+        label = f"{self.label} {epoch + 1}/{self.num_epochs}"
+        self._progress = Progress(self.params.get("steps"), label=label, unit="batches")
+        self._progress.show = self._progress.rewrites  # in a log file the line of each epoch is enough
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._progress.advance(1)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.end_line()
+        parts = [text.format(logs[name]) for name, text in SHOWN.items() if name in logs]
+        if self.monitored in logs:
+            self.known.append(dict(logs))
+            is_best = best_epoch(self.known, self.monitored) == len(self.known) - 1
+            is_best = is_best and is_above_chance(logs, self.monitored)
+            parts.append(f"{as_text(self.monitored, logs[self.monitored])}{' (best so far)' if is_best else ''}")
+        seconds, num_left = time.monotonic() - self._started, self.num_epochs - epoch - 1
+        parts += [tqdm.format_interval(seconds), f"{tqdm.format_interval(num_left * seconds)} left"]
+        self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}")
+
+    def end_line(self):
+        """End the line of progress, also that of an epoch that was interrupted."""
+        if self._progress is not None:
+            self._progress.__exit__()
+            self._progress = None
+
+
+class KeepTraining(keras.callbacks.Callback):
+    """After each epoch, keep the best captioner and a checkpoint; stop when the scores no longer rise.
+
+    In `directory`: model/, the captioner of the best epoch so far; checkpoint/, all that it takes to resume;
+    history.csv, the figures of every epoch; logs/, the same for TensorBoard. It must be the last callback.
+
+    Args:
+        directory: the folder.
+        epochs: list of the figures of the epochs so far, when a training is resumed.
+        before: list with the figures of the captioner that is in model/ already, and stays unless an epoch is better.
+        monitored: the figure that decides which epoch is the best.
+        patience: stop after so many epochs without a better one; None never does.
+    """
+
+    def __init__(self, directory, *, epochs=(), before=(), monitored=MONITORED, patience=None):
+        super().__init__()
+        self.directory = Path(directory)
+        self.epochs = list(epochs)
+        self.before = list(before)
+        self.monitored = monitored
+        self.patience = patience
+
+    def on_train_begin(self, logs=None):
+        self._log = tf.summary.create_file_writer(str(self.directory / "logs"))
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._started = time.monotonic()
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not math.isfinite(logs["loss"]):
+            return
+        figures = {name: float(value) for name, value in logs.items()}
+        with _ctrl_c_delayed():
+            epochs = [*self.epochs, {**figures, "seconds": time.monotonic() - self._started}]
+            known = [*self.before, *epochs]
+            if best_epoch(known, self.monitored) == len(known) - 1:
+                with self.model.averaged_weights():
+                    self.model.save(self.directory / "model")
+            write_checkpoint(self.directory / "checkpoint", self.model, epochs)
+            self.epochs = epochs
+            write_history(self.directory / "history.csv", epochs)
+            # tf.summary.scalar, and Keras' TensorBoard with it, needs TensorBoard installed.
+            plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
+            metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin, data_class="DATA_CLASS_SCALAR")
+            with self._log.as_default(step=epoch + 1):
+                for name, value in figures.items():
+                    tf.summary.write(name, tf.constant(value, tf.float32), metadata=metadata)
+            self._log.flush()
+        if has_plateaued(known, self.patience, self.monitored):
+            self.model.stop_training = True
+
+    def on_train_end(self, logs=None):
+        self._log.close()
+
+
+@contextlib.contextmanager
+def _ctrl_c_delayed():
+    """Delay Ctrl-C to the end of the block: all of it is written."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Ctrl-C only ever reaches the main thread
+        return
+    pressed = []
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+class LostTraining(Exception):
+    """The loss or the weights became NaN or infinite."""
+
+
+class StopWhenLost(keras.callbacks.Callback):
+    """Raise LostTraining when the loss is NaN or infinite. As the first callback it hides that from the others.
+
+    Keras' TerminateOnNaN does not look at the weights: the last update of an epoch comes after its last loss.
+    """
+
+    def on_train_batch_end(self, batch, logs=None):
+        if not math.isfinite(logs["loss"]):
+            raise LostTraining
+
+    def on_epoch_end(self, epoch, logs=None):
+        is_finite = all(np.isfinite(weight.numpy()).all() for weight in self.model.trainable_variables)
+        if not is_finite or not math.isfinite(logs.get("val_loss", 0.0)):
+            raise LostTraining
+
+
+class BeginWithExpectations(keras.callbacks.Callback):
+    """Train hard attention with expectations alone for the first `num_epochs`, and then draw samples.
+
+    The figures of these epochs get `warm_up` = 1, since they train soft attention: see `best_epoch`.
+    """
+
+    def __init__(self, num_epochs):
+        super().__init__()
+        self.num_epochs = num_epochs
+
+    def on_epoch_begin(self, epoch, logs=None):
+        is_warm_up = epoch < self.num_epochs
+        self.model.expectation_share.assign(1.0 if is_warm_up else self.model.expectation_probability)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.num_epochs:
+            logs["warm_up"] = float(epoch < self.num_epochs)
