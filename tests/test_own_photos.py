@@ -41,7 +41,7 @@ def bundled(whole_training, monkeypatch):
 
 @pytest.fixture
 def untrained(monkeypatch):
-    """What `fit` would train, without training it: a dict, filled when a training has begun."""
+    """What `fit` would train, without training it: a dict, filled when a training starts."""
     seen = {}
 
     def note(training, described):
@@ -52,13 +52,13 @@ def untrained(monkeypatch):
     return seen
 
 
-def begin(mine, tmp_path, **options):
+def start(mine, tmp_path, **options):
     with pytest.raises(NotImplementedError):
         keras_sat.fit("folder", data_dir=mine, output_dir=tmp_path / "run", **options)
 
 
-def test_few_photos_go_on_from_the_bundled_captioner(mine, bundled, untrained, tmp_path, capsys):
-    begin(mine, tmp_path, encoder="tiny", attention="soft", label_smoothing=0.1)
+def test_few_photos_start_from_the_bundled_captioner(mine, bundled, untrained, tmp_path, capsys):
+    start(mine, tmp_path, encoder="tiny", attention="soft", label_smoothing=0.1)
     plan, described = untrained["plan"], untrained["described"]
     assert plan.initial_model.weights_digest() == bundled.weights_digest() and plan.keeps_initial_model
     assert described["initial_model"].startswith(bundled.weights_digest())
@@ -66,7 +66,7 @@ def test_few_photos_go_on_from_the_bundled_captioner(mine, bundled, untrained, t
     assert "from_scratch" not in described
     said = capsys.readouterr().out
     assert said.count("starts from the bundled captioner") == said.count("not for commercial use") == 1
-    begin(mine, tmp_path, epochs=7, learning_rate=0.5, show_progress=False)
+    start(mine, tmp_path, epochs=7, learning_rate=0.5, show_progress=False)
     described = untrained["described"]
     given = {**presets.OWN_PHOTOS, "epochs": 7, "learning_rate": 0.5}
     assert {name: described[name] for name in presets.OWN_PHOTOS} == given
@@ -82,8 +82,8 @@ def test_few_photos_go_on_from_the_bundled_captioner(mine, bundled, untrained, t
         ({"from_scratch": True}, ""),
     ],
 )
-def test_what_begins_from_scratch(options, said, mine, bundled, untrained, tmp_path, capsys):
-    begin(mine, tmp_path, encoder="tiny", **options)
+def test_options_that_start_from_scratch(options, said, mine, bundled, untrained, tmp_path, capsys):
+    start(mine, tmp_path, encoder="tiny", **options)
     output = capsys.readouterr().out
     assert said in output and ("starts" in output) == bool(said)
     plan, described = untrained["plan"], untrained["described"]
@@ -91,31 +91,31 @@ def test_what_begins_from_scratch(options, said, mine, bundled, untrained, tmp_p
     assert {name: described[name] for name in presets.OWN_PHOTOS} == FROM_SCRATCH
 
 
-def test_many_photos_and_a_list_of_photos_begin_from_scratch(mine, bundled, untrained, tmp_path, monkeypatch, capsys):
+def test_many_photos_and_a_list_of_photos_start_from_scratch(mine, bundled, untrained, tmp_path, monkeypatch, capsys):
     images = recipe.read_data("folder", mine)
     with pytest.raises(NotImplementedError):
         keras_sat.fit(images, encoder="tiny", output_dir=tmp_path / "run", show_progress=False)
     assert untrained["plan"].initial_model is None
     for many, goes_on in ((4, False), (5, True)):
         monkeypatch.setattr(presets, "MANY_PHOTOS", many)
-        begin(mine, tmp_path, encoder="tiny")
+        start(mine, tmp_path, encoder="tiny")
         assert (untrained["plan"].initial_model is not None) == goes_on
         assert ("starts from scratch: 4 photos" in capsys.readouterr().out) != goes_on
 
 
 def test_an_initial_model_that_is_named_is_trained_as_ever(mine, bundled, whole_training, untrained, tmp_path):
     folder, _ = whole_training
-    begin(mine, tmp_path, initial_model=folder / "model", show_progress=False)
+    start(mine, tmp_path, initial_model=folder / "model", show_progress=False)
     assert not untrained["plan"].keeps_initial_model
     assert {name: untrained["described"][name] for name in presets.OWN_PHOTOS} == FROM_SCRATCH
 
 
-def test_what_it_begins_from_may_have_learnt_the_photos_that_are_kept_apart(mine, bundled, untrained, tmp_path, capsys):
-    begin(mine, tmp_path)
+def test_it_warns_of_dev_photos_that_the_initial_model_was_trained_on(mine, bundled, untrained, tmp_path, capsys):
+    start(mine, tmp_path)
     assert "was trained on" not in capsys.readouterr().out
     captioner = bundled.adapted()
     captioner.note_training_photos(["1", "5"])
-    begin(mine, tmp_path, initial_model=captioner)
+    start(mine, tmp_path, initial_model=captioner)
     assert "was trained on 1 of the 2 photos of dev and test" in capsys.readouterr().out
 
 
@@ -144,7 +144,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     assert "none of 2 epochs is better than the captioner from before" in said
     assert "warning: only 4 photos to train on" in said
     kept = Captioner.load(tmp_path / "run" / "model")
-    kept_record, record = kept.training_photos, bundled.training_photos  # it has learnt from none of these
+    kept_record, record = kept.training_photos, bundled.training_photos  # it was trained on none of these
     np.testing.assert_array_equal(kept_record.names, record.names)
     np.testing.assert_array_equal(kept_record.pixels, record.pixels)
     assert {*kept.vocabulary.words} == {*bundled.vocabulary.words, "by", "on", "zebra"}, "it knows of new words"
