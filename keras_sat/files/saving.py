@@ -16,7 +16,7 @@ from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 
-FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of what is saved as one file
+FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of models in one file
 NO_ONE_FILE = (
     "A captioner is saved as a folder, not as one file: captioner.save(folder), without an ending. "
     "keras_sat.Captioner.load(folder) loads it; keras.saving.load_model does not."
@@ -102,7 +102,7 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
 
 
 def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder):
-    """Set what is known of the encoder of a captioner that was made without it."""
+    """Set the encoder's name, weights and grid in a captioner that was made without them."""
     options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
         captioner.photo_encoder.name = options["encoder"]

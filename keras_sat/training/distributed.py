@@ -4,7 +4,7 @@ Each device (TensorFlow says "replica") has a copy of all weights. A batch is cu
 replicas. Each replica computes the gradients of its share, they are summed over all replicas, and each replica takes
 the same step with the sum: the training is that of one device with the whole batch.
 
-`tf.distribute` makes the copies and the sums. What is left to do:
+`tf.distribute` makes the copies and the sums. The rest is done here:
 
 1. Make the captioner inside `strategy.scope()`: each of its variables has a copy for each replica.
 2. Give each replica its share of each batch: `make_batches(..., shares=...)`.
@@ -269,7 +269,7 @@ class Cluster:
             return [step() for _ in range(self.num_steps(batches))][-1]
 
     def num_steps(self, batches):
-        """Return how many batches there are, each of which has a share for each replica."""
+        """Return the number of batches; each has a share for each replica."""
         return len(batches) if self.shares is None else len(batches) // len(self.shares[0])
 
     def _on_all_replicas(self, step, batches):

@@ -37,7 +37,7 @@ class TrainingPhotos:
         self.boxes = None
 
     def prepare(self, captioner, num_views):
-        """Build the features of all photos, the test split too, for `evaluate`, and of the further views."""
+        """Build the features of all photos, the test split too, for `evaluate`, and of the other views."""
         self.num_views = num_views
         if self.options is not None:
             return  # by the epochs before, which had the same photos
@@ -92,7 +92,7 @@ class TrainingPhotos:
             captioner: Captioner.
             training: TrainingOptions.
             group_by: instead of that of the training.
-            whole: leave out the further views.
+            whole: leave out the other views.
             changing: augment photos, as `photo_jitter` says.
             **options: other ones of make_batches.
         """

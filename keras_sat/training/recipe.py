@@ -112,7 +112,7 @@ def fit(
     options = {**preset_or_default(preset, data, options, initial_model, before, encoder, say), **options}
     asked = TrainingRequest.of(options)
     if preset not in (None, "default") and data == "folder" and initial_model is None:
-        from_scratch = True  # which is what the settings of a preset are for
+        from_scratch = True  # the settings of a preset are for that
     asked.check(initial_model, boxes=boxes)
     with cluster.one_host_at_a_time():
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
@@ -150,7 +150,7 @@ def fit(
 
 
 def _train(plan):
-    """Train on words and then further, each where it was asked for; return the captioner with its history."""
+    """Train on words, and then for the other epochs that were asked for; return the captioner with its history."""
     captioner, is_whole, figures, folder = plan.initial_model, True, [], plan.folder
     if plan.options.epochs:
         captioner, is_whole, figures = train_on_words(plan)
