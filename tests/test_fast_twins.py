@@ -40,7 +40,7 @@ def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
 
 
 def unrolled(decoder, *, regions=REGIONS, padded=True, sampled=False):
-    """Return the Unrolled, what the words in it cost, and the gradients of that, of the weights and of the features."""
+    """Return the Unrolled, a cost of its words, and the gradients of weights and features."""
     random = np.random.default_rng(0)
     dtype = decoder.compute_dtype
     features = tf.constant(random.normal(size=(PHOTOS, regions, DIM)), dtype)
@@ -53,8 +53,8 @@ def unrolled(decoder, *, regions=REGIONS, padded=True, sampled=False):
         tape.watch(features)
         found = decoder.unroll(features, input_ids, noise=noise, sampled=coins, token_weights=token_weights)
         found = [x * tf.cast(is_word.T[..., None], x.dtype) for x in [*found[:-1], *found.extras.values()]]
-        shares = [tf.constant(random.normal(size=x.shape), x.dtype) for x in found]
-        cost = sum(tf.cast(tf.reduce_sum(x * share), "float64") for x, share in zip(found, shares))
+        factors = [tf.constant(random.normal(size=x.shape), x.dtype) for x in found]
+        cost = sum(tf.cast(tf.reduce_sum(x * factor), "float64") for x, factor in zip(found, factors))
     sources = [weight.value for weight in decoder.trainable_weights]
     return found, cost, tape.gradient(cost, [*sources, features])
 
