@@ -553,10 +553,7 @@ class Comparison:
     num_photos: int
     num_seeds: tuple
     rows: dict
-    has_same_phrases: bool
-    def __init__(
-        self, names: tuple, num_photos: int, num_seeds: tuple, rows: dict, has_same_phrases: bool = ...
-    ) -> None: ...
+    def __init__(self, names: tuple, num_photos: int, num_seeds: tuple, rows: dict) -> None: ...
 
 class DecoderState(NamedTuple):
     hidden_states: tuple

@@ -87,7 +87,6 @@ def _number(expected, is_within):
     return Bound(expected, lambda value: isinstance(value, numbers.Real) and is_within(value), float)
 
 
-whole_number = Bound("a whole number", lambda value: isinstance(value, numbers.Integral), int)
 at_least_zero = _number("a number of at least 0", lambda value: 0 <= value < math.inf)
 above_zero = _number("above 0", lambda value: 0 < value < math.inf)
 pixels = _number("a number from 0 to 100", lambda value: 0 <= value <= 100)
@@ -109,33 +108,25 @@ def one_of(*choices):
     )
 
 
-def name_in(module, registry, listed, *others):
+def name_in(module, registry, listed, also=""):
     """A name in a dict of a module of `keras_sat.model`, which is imported only for names that are not `listed`.
 
-    `others` says what else is valid: see `an_encoder`.
+    If the message says what is valid `also`, that is a keras.Model.
     """
 
     def names():
         return getattr(importlib.import_module(f"keras_sat.model.{module}"), registry)
 
     def is_valid(value):
-        return isinstance(value, str) and (value in listed or value in names())
-
-    return Bound(lambda: ", or ".join([f"one of: {', '.join(names())}", *others]), is_valid, str, listed)
-
-
-def an_encoder():
-    """The name of an encoder, a keras.Model, or None."""
-    named = name_in("encoders", "ENCODERS", ENCODER_NAMES, "a keras.Model", "None")
-
-    def is_valid(value):
         if isinstance(value, str):
-            return named.is_valid(value)
-        import keras
+            return value in listed or value in names()
+        return bool(also) and isinstance(value, importlib.import_module("keras").Model)
 
-        return isinstance(value, keras.Model)
+    return Bound(lambda: f"one of: {', '.join(names())}{also}", is_valid, str, listed)
 
-    return dataclasses.replace(named, is_valid=is_valid)
+
+a_training = one_of("frozen", "fine-tuned", "scratch")
+an_encoder = name_in("encoders", "ENCODERS", ENCODER_NAMES, also=", or a keras.Model, or None")
 
 
 def unchecked(kind=None, *choices):
@@ -244,24 +235,20 @@ class DecoderOptions(Options):
     dropout_words: float = training(0.0, "dropout rate of whole input words", fraction)
     dropout_before_readout: float = training(0.5, "dropout rate of h_t before the readout", fraction)
     dropout_after_readout: float = training(0.5, "dropout rate of the readout", fraction)
-    seed: int = training(0, "of dropout, sampled attention and coins", whole_number)
+    seed: int = training(0, "of dropout, sampled attention and coins", count(0, MOST_SEED))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionerOptions(DecoderOptions):
     """Options of Captioner, including those of its decoder."""
 
-    encoder: Any = of_encoder("vgg16", "from photos to a grid of features", an_encoder(), none="no encoder", unset=True)
+    encoder: Any = of_encoder("vgg16", "from photos to a grid of features", an_encoder, none="no encoder", unset=True)
     encoder_layer: str = of_encoder(None, "layer whose grid is used", unchecked(str), none="its default", unset=True)
     encoder_weights: Any = of_encoder(
         "imagenet", 'a file, or "bundled": those of the bundled captioner', unchecked(str), none="random weights"
     )
     encoder_training: str = architecture(
-        None,
-        "frozen: not trained; fine-tuned: trained with the decoder; scratch: from random weights",
-        one_of("frozen", "fine-tuned", "scratch"),
-        none="scratch for tiny, else frozen",
-        unset=True,
+        None, "fine-tuned: with the decoder; scratch: random weights", a_training, "frozen; tiny: scratch", unset=True
     )
     trained_up_to: str = architecture(
         None, "train a frozen encoder after encoder_layer, up to this one", unchecked(str), none="no training"
@@ -306,8 +293,8 @@ class BeamSearchOptions(Options):
 
     @property
     def beams(self):
-        """The number of beams: 3 where none is given."""
-        return self.num_beams or 3
+        """The number of beams: by default 3, or as many as the results."""
+        return self.num_beams or max(3, getattr(self, "num_results", 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,11 +325,6 @@ class SearchOptions(BeamSearchOptions):
             raise ArgumentError(
                 "A search has at most as many results as beams.", num_results=self.num_results, num_beams=self.beams
             )
-
-    @property
-    def beams(self):
-        """The number of beams: where none is given, 3, or as many as there are to be results."""
-        return self.num_beams or max(3, self.num_results)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -457,9 +439,8 @@ def with_options(*classes):
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
             for name, field in fields.items()
         ]
-        first = [p for p in own.values() if p.kind is not p.KEYWORD_ONLY]
-        others = [p for p in own.values() if p.kind is p.KEYWORD_ONLY]
-        function.__signature__ = signature.replace(parameters=[*first, *shown, *others])
+        parameters = sorted([*shown, *own.values()], key=lambda parameter: parameter.kind)
+        function.__signature__ = signature.replace(parameters=parameters)
         if target.__doc__ is not None:  # it is with python -OO
             target.__doc__ = f"{inspect.cleandoc(target.__doc__)}\n{_documented(fields)}"
         return target

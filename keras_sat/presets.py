@@ -1,7 +1,4 @@
-"""Settings of whole trainings, by name: keyword arguments of `keras_sat.fit`; and the default encoder.
-
-Without a `preset`, `fit` takes that of the data set and the encoder, or of the data set.
-"""
+"""Settings of whole trainings, by name: keyword arguments of `keras_sat.fit`; and the default encoder."""
 
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.options import CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions, split_options
@@ -9,12 +6,12 @@ from keras_sat.weight_paths import find_installed_weights
 
 LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first
 DEFAULT_MODEL = "flickr8k"  # the bundled captioner of photos
-MANY_PHOTOS = 3000  # with so many to train on, a captioner of one's own photos is trained from scratch
-FEWEST_PHOTOS = 10  # with fewer to train on, `fit` warns
+MANY_PHOTOS = 3000  # a captioner of so many photos of one's own is trained from scratch
+FEWEST_PHOTOS = 10  # with fewer photos to train on, `fit` warns
 
 
 def preset(**settings):
-    """Return settings of `keras_sat.fit` as a dict; a misspelt name or a value out of bounds is an error right here."""
+    """Return settings of `keras_sat.fit` as a dict, checked."""
     kinds = (TrainingOptions, ConsistencyOptions, SelfCriticalOptions, CaptionerOptions)
     *of_kinds, _ = split_options("A preset", settings, *kinds)
     for kind, of_kind in zip(kinds, of_kinds):
@@ -22,7 +19,7 @@ def preset(**settings):
     return settings
 
 
-# The defaults for photos of one's own that start from the bundled captioner.
+# The defaults for photos of one's own: a training that starts from the bundled captioner.
 OWN_PHOTOS = preset(epochs=15, batch_size=16, learning_rate=1e-4, encoder_rate=0.1)
 
 # For a few thousand photos: against overfitting.
@@ -112,17 +109,13 @@ def default_encoder(data):
     """Return the name of the default encoder for `data`, the name of a data set or a list of CaptionedImage."""
     if isinstance(data, str) and data == "scenes":
         return "tiny"
-    return "vgg16" if has_gpu() else light_encoder()
+    if has_gpu():
+        return "vgg16"
+    return next((name for name in LIGHT_ENCODERS if find_installed_weights(name)), LIGHT_ENCODERS[-1])
 
 
 def has_gpu():
     return bool(import_tensorflow().config.list_physical_devices("GPU"))
-
-
-def light_encoder():
-    """Return the encoder for a computer without a GPU: EfficientNet-Lite0 if the package with its weights is there."""
-    first, second = LIGHT_ENCODERS
-    return first if find_installed_weights(first) else second
 
 
 def without_gpu(encoder):
@@ -131,32 +124,22 @@ def without_gpu(encoder):
 
 
 def default_preset(data, encoder=None):
-    """Return the name of the preset for a data set.
-
-    Args:
-        data: the name of the data set, or a list of CaptionedImage, which has none.
-        encoder: its name, or a keras.Model; None: the default one.
-    """
+    """Return the name of the preset for a data set, or a list of CaptionedImage, and an encoder; None: the default."""
     if not isinstance(data, str) or data not in PRESETS:
         return "default"
     name = f"{data}-{encoder or default_encoder(data)}"
     return name if name in PRESETS else data
 
 
-def settings_with_place(name, options):
-    """Return the settings of a preset without those that the options rule out.
-
-    Args:
-        name: of the preset.
-        options: dict of the arguments of `fit` that were given.
-    """
+def fitting_settings(name, options):
+    """Return the settings of a preset without those that the options rule out: a dict of arguments given to `fit`."""
     preset, encoder = PRESETS[name], options.get("encoder")
     training = preset.get("encoder_training", "scratch" if encoder == "tiny" else "frozen")
     training = options.get("encoder_training", training)
-    can_train_top = training == "frozen" and ("encoder_layer" not in options or "trained_up_to" in options)
+    is_frozen = training == "frozen"  # its features are computed once
+    can_train_top = is_frozen and ("encoder_layer" not in options or "trained_up_to" in options)
     last_trained = options.get("trained_up_to", preset.get("trained_up_to") if can_train_top else None)
     trains_layers = training == "fine-tuned" or last_trained is not None
-    is_frozen = training == "frozen"  # its features are computed once
     ruled_out = {
         "encoder": True,  # named already, or `fit` takes the default itself
         "encoder_layer": not can_train_top,

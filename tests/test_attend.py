@@ -70,7 +70,7 @@ def test_errors(photos):
         with pytest.raises(ValueError, match="one caption, a text with a word in it, for each of 3 images"):
             captioner.attend(photos, captions)
     with pytest.raises(ValueError, match="errors='skip'"):
-        list(captioner.attend_each(photos, "a dog", errors="skip"))
+        captioner.attend_each(photos, "a dog", errors="skip")
 
 
 def test_say_on_the_command_line(photos, tmp_path, capsys):
@@ -84,7 +84,7 @@ def test_say_on_the_command_line(photos, tmp_path, capsys):
     assert main(command) == 2
     output, errors = capsys.readouterr()
     first, second = map(json.loads, output.splitlines())
-    assert first["words"] == ["a", "dog", "barks"] and "no such file" in second["error"]
+    assert first["words"] == ["a", "dog", "barks"] and "No such file" in second["error"]
     expected = captioner.attend(photos[0], "a dog barks").attention_weights
     np.testing.assert_allclose(first["attention_weights"], expected, atol=1e-4)
     assert "words that the model does not know: barks" in errors

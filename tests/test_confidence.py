@@ -12,7 +12,7 @@ from small_training import train
 from data_utils import DATASETS, CaptionedImage, FeatureCache, make_batches
 from keras_sat.__main__ import main
 from keras_sat.beyond import calibration
-from keras_sat.beyond.calibration import Calibration, calibrate, logistic_regression, share_named
+from keras_sat.beyond.calibration import Calibration, calibrate, fraction_named, logistic_regression
 from keras_sat.beyond.confidence import Confidence, clues_of
 from keras_sat.beyond.ensemble import Ensemble
 from keras_sat.captioner import Captioner
@@ -70,9 +70,9 @@ def test_logistic_regression_finds_the_true_coefficients():
 
 def test_share_of_naming_words():
     references = [["a", "brown", "dog"], ["the", "dog", "runs"]]
-    assert share_named(["a", "black", "dog", "runs"], references) == pytest.approx(2 / 3)
-    assert share_named(["a", "is", "on"], references) == 0
-    assert share_named(["dog", "dog", "cat"], references) == 0.5  # each word once
+    assert fraction_named(["a", "black", "dog", "runs"], references) == pytest.approx(2 / 3)
+    assert fraction_named(["a", "is", "on"], references) == 0
+    assert fraction_named(["dog", "dog", "cat"], references) == 0.5  # each word once
 
 
 def test_calibration_measures_the_error():

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 import pytest
-from conftest import write_photos
+from conftest import write_copy_of_data_set, write_photos
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,18 +26,9 @@ def official(tmp_path):
 
 
 def karpathy(names_and_splits, **extra):
-    return {
-        "images": [
-            {
-                "filename": name,
-                "split": split,
-                "sentences": [{"raw": f"Caption {i} of {name[0]} ."} for i in range(2)],
-                **extra,
-            }
-            for name, split in names_and_splits
-        ],
-        "dataset": "any",
-    }
+    captions = {name: [{"raw": f"Caption {i} of {name[0]} ."} for i in range(2)] for name, _ in names_and_splits}
+    images = [{"filename": n, "split": split, "sentences": captions[n], **extra} for n, split in names_and_splits]
+    return {"images": images, "dataset": "any"}
 
 
 def splits_of(images):
@@ -70,29 +61,13 @@ def check_contract(images):
             assert file.read(1)
 
 
-def write_data_set(name, directory):
-    """Write a small copy of a data set in one of its layouts."""
-    if name == "flickr8k":
-        write_photos(directory / "Images", NAMES)
-        (directory / "captions.txt").write_text("image,caption\n" + "".join(f"{n},A dog\n" for n in NAMES))
-    elif name == "flickr30k":
-        write_photos(directory / "flickr30k-images", NAMES)
-        (directory / "results_20130124.token").write_text(TOKENS)
-    elif name == "coco":
-        write_photos(directory / "train2014", NAMES)
-        content = {
-            "images": [{"id": i, "file_name": name} for i, name in enumerate(NAMES)],
-            "annotations": [{"id": i, "image_id": i, "caption": "A dog"} for i in range(len(NAMES))],
-        }
-        (directory / "captions_train2014.json").write_text(json.dumps(content))
-    elif name == "folder":
-        write_photos(directory, NAMES)
-        (directory / "captions.csv").write_text("image,caption\n" + "".join(f"{n},A dog\n" for n in NAMES))
-
-
 @pytest.mark.parametrize("name", DATASETS)
 def test_contract(name, tmp_path):
-    write_data_set(name, tmp_path)
+    if name == "folder":
+        write_photos(tmp_path, NAMES)
+        (tmp_path / "captions.csv").write_text("image,caption\n" + "".join(f"{n},A dog\n" for n in NAMES))
+    elif name != "scenes":
+        write_copy_of_data_set(name, tmp_path)
     options = {"num_scenes": 12} if name == "scenes" else {"split_seed": 1}
     images = DATASETS[name](tmp_path, **options)
     check_contract(images)
@@ -144,17 +119,10 @@ def test_what_is_left_out_is_counted_in_one_warning(official):
     write_photos(official / "Flicker8k_Dataset", ["uncaptioned.jpg", "._a.jpg"])
     with (official / "Flickr_8k.trainImages.txt").open("a") as file:
         file.write("gone.jpg\n")
-    with pytest.warns(UserWarning) as warned:
-        images = flickr8k(official)
+    left_out = "captions without a photo left out: 6.*photos without a caption left out: 1 .first: uncaptioned"
+    with pytest.warns(UserWarning, match=f"{left_out}.*on a split list that are not there: 1 .first: gone") as warned:
+        assert splits_of(flickr8k(official)) == EXPECTED_SPLITS
     assert len(warned) == 1
-    message = str(warned[0].message)
-    for part in (
-        "captions without a photo left out: 6",
-        "photos without a caption left out: 1 (first: uncaptioned)",
-        "photos on a split list that are not there: 1 (first: gone)",
-    ):
-        assert part in message
-    assert splits_of(images) == EXPECTED_SPLITS
 
 
 def test_a_photo_in_two_splits_is_rejected_with_both_places(official):
@@ -164,10 +132,8 @@ def test_a_photo_in_two_splits_is_rejected_with_both_places(official):
 
 
 def test_nested_folders_and_macos_leftovers(official):
-    (official / "Flicker8k_Dataset").rename(official / "Flickr8k_Dataset")
-    (official / "wrapped").mkdir()
-    (official / "Flickr8k_Dataset").rename(official / "wrapped" / "Flicker8k_Dataset")
-    (official / "wrapped").rename(official / "Flickr8k_Dataset")
+    (official / "Flickr8k_Dataset").mkdir()
+    (official / "Flicker8k_Dataset").rename(official / "Flickr8k_Dataset" / "Flicker8k_Dataset")
     (official / "__MACOSX" / "Flicker8k_Dataset").mkdir(parents=True)
     (official / "__MACOSX" / "Flicker8k_Dataset" / "._a.jpg").write_bytes(b"junk")
     check_contract(flickr8k(official))
@@ -201,16 +167,16 @@ def test_flickr30k_results_csv_with_its_missing_bar(tmp_path):
     )
     (tmp_path / "train.txt").write_text("a\n")
     (tmp_path / "val.txt").write_text("b\n")
-    with pytest.warns(UserWarning) as warned:
+    left_out = "without an image or a caption left out: 1.*without a separator left out: 1 .first: results.csv, line 6"
+    with pytest.warns(UserWarning, match=left_out):
         images = flickr30k(tmp_path)
-    assert len(warned) == 1 and "rows without an image or a caption left out: 1" in str(warned[0].message)
-    assert "lines without a separator left out: 1 (first: results.csv, line 6)" in str(warned[0].message)
     assert images[0].captions == ['A "dog" | runs .', "A dog runs across the grass ."]
     assert splits_of(images) == {"a": "train", "b": "dev"}
 
 
 def test_flickr30k_token_file_with_karpathys_splits(tmp_path):
-    write_data_set("flickr30k", tmp_path)
+    write_photos(tmp_path / "flickr30k-images", NAMES)
+    (tmp_path / "results_20130124.token").write_text(TOKENS)
     splits = [("a.jpg", "train"), ("b.jpg", "val"), ("c.jpg", "test")]
     (tmp_path / "dataset_flickr30k.json").write_text(json.dumps(karpathy(splits)))
     assert splits_of(flickr30k(tmp_path)) == EXPECTED_SPLITS
@@ -220,37 +186,26 @@ def test_flickr30k_token_file_with_karpathys_splits(tmp_path):
 
 
 def test_coco_karpathys_restval_is_train(tmp_path):
-    write_photos(tmp_path / "val2014", NAMES)
-    splits = [("a.jpg", "restval"), ("b.jpg", "val"), ("c.jpg", "test"), ("d.jpg", "train")]
-    (tmp_path / "dataset_coco.json").write_text(json.dumps(karpathy(splits, filepath="val2014")))
-    assert splits_of(coco(tmp_path)) == {"a": "train", "b": "dev", "c": "test", "d": "train"}
+    write_copy_of_data_set("coco", tmp_path)
+    assert Counter(splits_of(coco(tmp_path)).values()) == {"train": 4, "dev": 2, "test": 2}
 
 
 def test_coco_own_files(tmp_path):
     (tmp_path / "annotations").mkdir()
     for split, names in (("train", ("a.jpg", "b.jpg")), ("val", ("c.jpg", "d.jpg"))):
         write_photos(tmp_path / "images" / f"{split}2017", names)
-        content = {
-            "images": [{"id": ord(name[0]), "file_name": name} for name in names],
-            "annotations": [
-                {"id": i, "image_id": ord(name[0]), "caption": f"Caption {i}\n of {name[0]}"}
-                for name in names
-                for i in range(6)
-            ],
-        }
+        images = [{"id": ord(name[0]), "file_name": name} for name in names]
+        annotations = [
+            {"id": i, "image_id": image["id"], "caption": f"Caption {i}\n of {image['file_name'][0]}"}
+            for image in images
+            for i in range(6)
+        ]
+        content = {"images": images, "annotations": annotations}
         (tmp_path / "annotations" / f"captions_{split}2017.json").write_text(json.dumps(content))
     images = coco(tmp_path)
     check_contract(images)
     assert splits_of(images) == {"a": "train", "b": "train", "c": "dev", "d": "dev"}
     assert images[0].captions[5] == "Caption 5 of a" and len(images[0].captions) == 6
-
-
-@pytest.mark.parametrize("content", ['{"images": 3}', '{"images": [{"filename": "a.jpg"}]}', "{not json"])
-def test_damaged_json_names_the_file(tmp_path, content):
-    for name, reader in (("dataset_coco.json", coco), ("dataset_flickr8k.json", flickr8k)):
-        (tmp_path / name).write_text(content)
-        with pytest.raises(ValueError, match=re.escape(name)):
-            reader(tmp_path)
 
 
 # === Your own pictures ===
@@ -270,10 +225,7 @@ def test_folder_with_csv(tmp_path):
 
 def test_folder_with_jsonl(tmp_path):
     write_photos(tmp_path, ("a.jpg", "b.jpg"))
-    rows = [
-        {"image": "a.jpg", "captions": ["A dog", "It runs"]},
-        {"image": "b.jpg", "caption": "A cat", "split": "dev"},
-    ]
+    rows = {"image": "a.jpg", "captions": ["A dog", "It runs"]}, {"image": "b.jpg", "caption": "A cat", "split": "dev"}
     (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     assert splits_of(folder(tmp_path)) == {"a": None, "b": "dev"}
     for bad in ("[1]", '{"image": 3, "caption": "x"}', '{"image": "a.jpg"}', "nonsense"):
@@ -298,12 +250,15 @@ def test_folder_rejects_what_would_mix_pictures_up(tmp_path):
 def test_folder_counts_what_it_leaves_out(tmp_path):
     write_photos(tmp_path, ("a.jpg", "b.jpg"))
     (tmp_path / "captions.csv").write_text("image,caption\na.jpg,A dog\nb.jpg,\n,A cat\nc.jpg,A cow\nb.jpg\n")
-    with pytest.warns(UserWarning) as warned:
+    left_out = ".*".join(
+        (
+            "rows without an image or a caption left out: 3 .first: captions.csv, line 3",
+            "captions without a photo left out: 1 .first: c",
+            "photos without a caption left out: 1 .first: b",
+        )
+    )
+    with pytest.warns(UserWarning, match=left_out):
         assert splits_of(folder(tmp_path)) == {"a": None}
-    message = str(warned[0].message)
-    assert "rows without an image or a caption left out: 3 (first: captions.csv, line 3)" in message
-    assert "captions without a photo left out: 1 (first: c)" in message
-    assert "photos without a caption left out: 1 (first: b)" in message
 
 
 # === The real files ===
@@ -328,10 +283,7 @@ def test_what_a_spreadsheet_takes_for_a_formula_is_quoted_in_a_table_and_nothing
     assert row[1:] == ("-a.jpg", " ".join(text.split()), None)
 
 
-OUTSIDE = ["/etc/a.jpg", "b/../../a.jpg", "c:a.jpg", "\\\\host\\a.jpg"]
-
-
-@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("name", ["/etc/a.jpg", "b/../../a.jpg", "c:a.jpg", "\\\\host\\a.jpg"])
 def test_names_that_lead_out_of_the_data_folder_are_rejected(name, tmp_path):
     line = json.dumps({"image": name, "caption": "a dog"})
     for number, table, content in ((1, "captions.jsonl", line), (2, "captions.csv", f"image,caption\n{name},A dog")):

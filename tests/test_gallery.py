@@ -1,11 +1,8 @@
-import base64
-import io
 import json
 import re
 
 import numpy as np
 import pytest
-from PIL import Image
 from test_player import HOSTILE, Elements, Page, maps_of
 
 from keras_sat import CaptionResult, gallery
@@ -40,19 +37,6 @@ def test_a_page_with_photos_references_and_scores(tmp_path):
     waiting = [json.loads(text) for _, text in elements("script", type="application/json")[:3]]
     assert [photo["words"] for photo in waiting] == [caption.split() for caption in CAPTIONS]
     assert [text for _, text in elements("p", **{"class": "sat-waiting"})] == CAPTIONS
-
-
-def test_a_page_of_many_photos_stays_small(tmp_path):
-    rng = np.random.default_rng(0)
-    noise = rng.integers(0, 256, (20, 28, 28, 3), dtype=np.uint8).repeat(8, axis=1).repeat(8, axis=2)  # 224 x 224
-    words = ["a", "man", "in", "a", "red", "shirt", "stands", "on", "a", "rock"]
-    results = [CaptionResult(" ".join(words), words, -1.0, maps_of(10, 7, 7), image=photo) for photo in noise]
-    small, large = gallery(results[:1], tmp_path / "1.html"), gallery(results, tmp_path / "20.html")
-    each = (large.stat().st_size - small.stat().st_size) / 19
-    photos = [json.loads(text)["photo"] for _, text in Elements(large.read_text("utf-8"))("script")[:20]]
-    assert each - np.mean([len(photo) for photo in photos]) < 3_000, "beside the photo itself"
-    picture = Image.open(io.BytesIO(base64.b64decode(photos[0].partition(",")[2])))
-    assert max(picture.size) == 192 and picture.format == "JPEG"
 
 
 def test_without_references_there_is_nothing_to_sort_by(tmp_path):
@@ -120,27 +104,20 @@ def test_fifty_at_a_time(browser, tmp_path):
     path = gallery(results_of(captions, (8, 8)), tmp_path, names=names_of_all, references=references)
     browser.get(path.as_uri())
     page = Page(browser)
-    pages, turn = (
-        page.find("[data-role=page]"),
-        {name: page.find(f"[data-action={name}]") for name in ("previous", "next")},
-    )
+    pages = page.find("[data-role=page]")
+    turn = {name: page.find(f"[data-action={name}]") for name in ("previous", "next")}
     assert names(browser) == names_of_all[:50] and shown(browser) == "Photos 1 to 50 of 120."
     assert pages.text == "Page 1 of 3" and not turn["previous"].is_enabled()
     turn["next"].send_keys(Keys.ENTER)
     assert names(browser) == names_of_all[50:100] and shown(browser) == "Photos 51 to 100 of 120."
-    assert browser.execute_script("return document.activeElement.tagName") == "MAIN", "reading goes on at the top"
-    focused = (
-        "return [document.activeElement.getAttribute('aria-label'), document.activeElement.getBoundingClientRect().top]"
-    )
-    label, top = browser.execute_script(focused)
-    assert label == "Photos 51 to 100 of 120" and abs(top) < 2
+    assert browser.execute_script("return document.activeElement.tagName") == "MAIN", "reading resumes at the top"
     page.wait_until(lambda: browser.execute_script("return document.querySelector('article > figure') !== null"))
     page.find("article button[data-step='1']").click()
     turn["next"].click()
     assert names(browser) == names_of_all[100:] and not turn["next"].is_enabled() and turn["previous"].is_enabled()
     turn["previous"].click()
     page.wait_until(lambda: browser.execute_script("return document.querySelector('article > figure') !== null"))
-    assert page.find("article .sat-player").get_attribute("data-step") == "-1", "a player begins anew"
+    assert page.find("article .sat-player").get_attribute("data-step") == "-1", "a player starts again"
     page.find("[data-sort=cider]").click()
     page.find("[data-sort=cider]").click()
     assert names(browser)[0] == "n119" and pages.text == "Page 1 of 3", "sorting is over all pages"

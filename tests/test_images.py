@@ -55,16 +55,12 @@ def test_every_usual_format_gives_the_same_picture(picture, tmp_path, name, mode
     assert load_image(path, 32).shape == (32, 32, 3)
 
 
-def test_damaged_exif_keeps_no_whole_picture_from_being_read(picture, tmp_path):
-    path = saved(picture, tmp_path / "a.png", exif=b"Exif\0\0no header of TIFF")
-    assert_red_and_blue(load_image(path))
-
-
 def test_exif_turns_the_picture_upright(picture, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was turned: the picture is stored lying on its side
     path = saved(picture.transpose(Image.Transpose.ROTATE_90), tmp_path / "turned.jpg", exif=exif, quality=95)
     assert_red_and_blue(load_image(path))
+    assert_red_and_blue(load_image(saved(picture, tmp_path / "a.png", exif=b"Exif\0\0damaged")))
 
 
 def test_transparent_parts_are_white(tmp_path):
@@ -87,8 +83,8 @@ def test_grey_and_16_bit_pictures_keep_their_brightness(tmp_path):
 
 
 def test_the_first_frame_of_an_animation(tmp_path):
-    first, second = Image.new("RGB", (8, 8), (255, 0, 0)), Image.new("RGB", (8, 8), (0, 255, 0))
-    path = saved(first, tmp_path / "a.gif", save_all=True, append_images=[second])
+    red, green = (Image.new("RGB", (8, 8), colour) for colour in ("#f00", "#0f0"))
+    path = saved(red, tmp_path / "a.gif", save_all=True, append_images=[green])
     assert load_image(path)[0, 0].tolist() == [255, 0, 0]
 
 
@@ -118,14 +114,13 @@ def test_a_large_jpeg_is_averaged_down_not_sampled(tmp_path):
     assert abs(float(small.mean()) - 127.5) < 8 and small.std() < 40
 
 
-def png_that_claims(width, height, pixels=None):
-    """Return a PNG in RGB without its pixels, or in RGBA with these, compressed."""
+def png_that_claims(width, height):
+    """Return a PNG whose header claims a size that its pixels do not have."""
 
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-    header = struct.pack(">IIBBBBB", width, height, 8, 2 if pixels is None else 6, 0, 0, 0)
-    pixels = zlib.compress(b"\x00" * 1000) if pixels is None else pixels
+    header, pixels = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0), zlib.compress(bytes(1000))
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
@@ -169,20 +164,14 @@ def test_errors(picture, tmp_path):
 
 
 READ_TWICE = """
-import resource, sys, threading
-import numpy as np
+import resource, sys
+from concurrent.futures import ThreadPoolExecutor
 from PIL import Image
 from data_utils import load_image
 Image.init()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-def read():
-    for _ in range(2):
-        load_image(sys.argv[1], 224)
-readers = [threading.Thread(target=read) for _ in range(2)]
-for reader in readers:
-    reader.start()
-for reader in readers:
-    reader.join()
+with ThreadPoolExecutor(2) as readers:
+    list(readers.map(lambda _: load_image(sys.argv[1], 224).shape, range(4)))
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3)
 """
 
@@ -191,10 +180,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3)
 @pytest.mark.slow
 def test_a_png_of_few_bytes_takes_little_memory_however_many_threads_read(tmp_path):
     side = 7_200
-    lines = zlib.compressobj(1)
-    pixels = b"".join([*(lines.compress(bytes(1 + 4 * side)) for _ in range(side)), lines.flush()])
-    path = tmp_path / "transparent.png"
-    path.write_bytes(png_that_claims(side, side, pixels))
+    path = saved(Image.new("RGBA", (side, side)), tmp_path / "transparent.png")
     assert path.stat().st_size < 5_000_000
     found = subprocess.run([sys.executable, "-c", READ_TWICE, path], capture_output=True, text=True, check=True)
     assert float(found.stdout) < 1.4 * 16 * side**2 / 1e6  # MB
@@ -221,11 +207,8 @@ def test_what_folders_and_patterns_stand_for(tmp_path):
     assert find_pictures([folder, str(folder)], recursive=True) == own + below
     assert find_pictures([f"{folder}/*.jpg", f"{folder}/**/*.jpg"]) == [own[1], *sorted([own[1], *below])[1:]]
     assert find_pictures(f"{folder}/d*", recursive=True) == below
-    assert find_pictures([tmp_path / "empty", f"{folder}/*.gif", "none.jpg"]) == [
-        str(tmp_path / "empty"),
-        f"{folder}/*.gif",
-        "none.jpg",
-    ]
+    without = [str(tmp_path / "empty"), f"{folder}/*.gif", "none.jpg"]
+    assert find_pictures(without) == without
     (folder / "x[1].jpg").write_bytes((folder / "b.jpg").read_bytes())
     assert find_pictures(folder / "x[1].jpg") == [str(folder / "x[1].jpg")]
     assert find_pictures([folder / "deep", folder / "deep" / "deeper"]) == below
@@ -239,17 +222,6 @@ def test_nobody_waits_for_a_pipe_among_pictures(tmp_path):
             load_image(path)
     with pytest.raises(IsADirectoryError):
         load_image(tmp_path)
-
-
-def test_a_picture_torn_anywhere_is_rejected(picture, tmp_path):
-    for kind in ("JPEG", "PNG", "WEBP", "BMP", "GIF"):
-        whole = io.BytesIO()
-        Image.effect_noise((64, 64), 90).convert("RGB").save(whole, format=kind)
-        for share in (0.02, 0.3, 0.7):
-            path = tmp_path / f"torn.{kind.lower()}"
-            path.write_bytes(whole.getvalue()[: int(share * len(whole.getvalue()))])
-            with pytest.raises(ValueError, match="torn"):
-                load_image(path)
 
 
 def test_readable_photos(tmp_path):
@@ -267,9 +239,8 @@ def test_readable_photos(tmp_path):
 
 def test_pictures_of_floating_point_numbers(tmp_path):
     grey = np.linspace(0, 255, 48, dtype=np.float32).reshape(6, 8)
-    Image.fromarray(grey).save(tmp_path / "grey.tif")
-    np.testing.assert_array_equal(load_image(tmp_path / "grey.tif")[:, :, 1], np.rint(grey))
+    path = saved(Image.fromarray(grey), tmp_path / "grey.tif")
+    np.testing.assert_array_equal(load_image(path)[:, :, 1], np.rint(grey))
     for odd, received in ((grey / 255, "0.0 to 1.0"), (grey - 1, "-1.0 to 254.0"), (grey * np.nan, "nan to nan")):
-        Image.fromarray(odd).save(tmp_path / "odd.tif")
-        with pytest.raises(ValueError, match=f"odd.tif: .*values 0..255.*Received: {received}"):
-            load_image(tmp_path / "odd.tif")
+        with pytest.raises(ValueError, match=f"grey.tif: .*values 0..255.*Received: {received}"):
+            load_image(saved(Image.fromarray(odd), path))

@@ -24,7 +24,7 @@ def test_a_command_is_typed_as_keras_sat_itself_was(started, found, typed, monke
     monkeypatch.setattr(sys, "argv", ["/somewhere/keras_sat/__main__.py" if "-m" in started else started[1], "fit"])
     monkeypatch.setattr(invocation.shutil, "which", lambda name: found)
     assert invocation.command("caption", "my photos") == f"{typed} caption 'my photos'"
-    assert typed.split()[-1] in build_parser()._command_parsers()[0]["compare"].format_help()
+    assert typed.split()[-1] in build_parser().commands["compare"].format_help()
 
 
 def test_what_a_real_process_says_can_be_run(tmp_path):

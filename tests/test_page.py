@@ -31,11 +31,11 @@ def captioner():
 def site(captioner, tmp_path_factory):
     """A folder that has the page in a folder of its own, as on a static host below another path."""
     try:
-        runtime_files(show_progress=False)
+        runtime_files()
     except (OSError, ValueError) as error:
         pytest.skip(f"LiteRT.js cannot be had: {error}")
     place = tmp_path_factory.mktemp("site")
-    write_page(captioner, place / "page", name="scenes", show_progress=False)
+    write_page(captioner, place / "page", name="scenes")
     return place
 
 
@@ -234,7 +234,6 @@ def test_sentences_follow_the_scene(site, serve, tmp_path):
     shown = page.browser.execute_script("return document.querySelector('.sat-compared canvas').toDataURL()")
     (tmp_path / "scene.png").write_bytes(base64.b64decode(shown.partition(",")[2]))
     sentences = [" ".join(page.texts(f".sat-compared section:nth-child({n}) .sat-words button")) for n in (1, 2, 3)]
-    assert page.texts('[data-role="sentences"] dd') == sentences
     expected = [
         Captioner.from_pretrained(name).caption(tmp_path / "scene.png", num_beams=1).caption
         for name in ("scenes", "scenes-hard", "scenes-none")
@@ -331,7 +330,7 @@ def test_nothing_named_in_a_file_becomes_markup(other_site, serve, tmp_path):
     lines[4:-1] = [(HOSTILE[:2] + ["<b>word</b>"])[number % 3] for number in range(len(lines) - 5)]
     words.write_text("\n".join(lines), encoding="utf-8")
     settings = json.loads((other_site / "page" / "page.json").read_text(encoding="utf-8"))
-    settings["photo"]["name"] = settings["about"] = settings["scenes"][0]["label"] = HOSTILE[1]
+    settings["photo"]["name"] = settings["scenes"][0]["label"] = HOSTILE[1]
     (other_site / "page" / "page.json").write_text(json.dumps(settings), encoding="utf-8")
     page = serve(other_site)
     page.open()

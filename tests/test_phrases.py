@@ -98,14 +98,12 @@ def test_through_evaluate_files_and_compare(scenes_with_boxes, tmp_path, quick_m
     assert low <= rows["mass"]["difference"] <= high
     assert "small: peak" in str(keras_sat.compare(table, other))
     other.photos["grounding"][0] = [[0.0] * 7] * 2  # as with other boxes
-    apart = keras_sat.compare(table, other)
-    assert "mass" not in apart.rows and "not measured on the same phrases" in str(apart)
+    assert "mass" not in keras_sat.compare(table, other).rows
     without = keras_sat.evaluate(captioner, dev, **options)
     assert without.grounding is None and "mass" not in keras_sat.compare(table, without).rows
 
 
 def test_the_command_line_says_what_it_needs(capsys):
-    assert main(["evaluate", "--data", "flickr8k", "--grounding"]) == 2
-    assert "--boxes" in capsys.readouterr().err
-    assert main(["evaluate", "--data", "flickr8k", "--boxes", "b.json"]) == 2
-    assert "for --grounding" in capsys.readouterr().err
+    for option in (["--grounding"], ["--boxes", "b.json"]):
+        assert main(["evaluate", "--data", "flickr8k", *option]) == 2
+        assert "--grounding and --boxes go together" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from data_utils import draw_scenes, photos_of_split, tokenise
 from data_utils.atomic_files import read_json
 from data_utils.datasets.phrase_boxes import read_boxes
 from keras_sat.beyond import HOOKS, hooks_of
-from keras_sat.beyond.calibration import SHARE_NAMED, share_named
+from keras_sat.beyond.calibration import FRACTION_NAMED, fraction_named
 from keras_sat.command_line.demo import report_on
 from keras_sat.files.model_folder import ENCODERS, pretrained_directory, pretrained_names
 from keras_sat.model import encoder_weights
@@ -115,8 +115,8 @@ def test_it_is_right_as_often_as_it_says(name, flickr8k_images):
     chosen = photos_of_split(flickr8k_images, "dev")[:200]
     captioner = keras_sat.Captioner.from_pretrained(name)
     results = captioner.caption(chosen)
-    named = [share_named(r.words, map(tokenise, image.captions)) for r, image in zip(results, chosen)]
-    right = np.array(named) >= SHARE_NAMED
+    named = [fraction_named(r.words, map(tokenise, image.captions)) for r, image in zip(results, chosen)]
+    right = np.array(named) >= FRACTION_NAMED
     confidence = np.array([result.confidence for result in results])
     assert abs(np.mean(right) - confidence.mean()) < 0.1
     sure = confidence >= np.median(confidence)

@@ -79,13 +79,18 @@ class Runner:
             assert self.run(command, self.whole / command.__name__)
             self.seconds[command] = time.monotonic() - start
 
-    def start(self, command, output, limit=-1):
+    def run(self, command, output, limit=-1, kill_after=None, in_write=False):
+        """Return True if the command did its work, False if it said in one line why not, None if it was killed.
+
+        It is killed after a fraction of its time, `kill_after`, or then, `in_write`, when it next writes a file.
+        """
         process = self.processes.Process(target=work, args=(command, self.inputs, output, limit))
         process.start()
-        return process
-
-    def end(self, process, output):
-        """Return True for a process that did its work, False for one clear line of error, None for a killed one."""
+        if kill_after is not None:
+            process.join(kill_after * self.seconds[command])
+            while in_write and process.is_alive() and not list(output.rglob("*.part")):
+                time.sleep(0.001)
+            process.kill()
         process.join(HANGS_AFTER)
         assert process.exitcode is not None, "it hangs"
         errors = Path(f"{output}.{process.pid}").read_text() if process.exitcode != -9 else ""
@@ -93,35 +98,19 @@ class Runner:
         assert process.exitcode != 2 or errors.splitlines()[-1].startswith("keras-sat: "), errors
         return {0: True, 2: False, -9: None}[process.exitcode]
 
-    def run(self, command, output, limit=-1):
-        return self.end(self.start(command, output, limit), output)
-
-    def kill(self, command, output, moment, in_write):
-        """Kill a command after a fraction of its time, or when it next writes a file; return as `end` does."""
-        process = self.start(command, output)
-        process.join(moment * self.seconds[command])
-        while in_write and process.is_alive() and not list(output.rglob("*.part")):
-            time.sleep(0.001)
-        process.kill()
-        return self.end(process, output)
-
     def assert_right_so_far(self, command, output):
         """Check that the files of a killed command are whole, and a part of the undisturbed one's."""
         if command is training:
             epochs = epochs_of(output)
-            assert epochs == epochs_of(self.whole / "training")[: len(epochs)] and (
-                not epochs or read_model(output / "model")
-            )
+            assert epochs == epochs_of(self.whole / "training")[: len(epochs)]
+            assert not epochs or read_model(output / "model")
         elif command is save and (output / "config.json").exists():
             read_model(output)
         elif command is features:
             with contextlib.suppress(ValueError):  # it had only been started, or the damage is noticed
-                cache = FeatureCache.open(output)
+                cache, whole = FeatureCache.open(output), FeatureCache.open(self.whole / "features")
                 done = [image_id for image_id in cache.image_ids if image_id in cache]
-                found, expected = (
-                    opened.features(done) for opened in (cache, FeatureCache.open(self.whole / "features"))
-                )
-                np.testing.assert_array_equal(found, expected)
+                np.testing.assert_array_equal(cache.features(done), whole.features(done))
 
     def assert_same(self, command, output):
         """Check that the files of a command are those of the undisturbed one, bit for bit."""
@@ -151,7 +140,7 @@ def test_killed_at_any_moment_nothing_is_lost(runner, tmp_path, command):
     rng = np.random.default_rng(1)
     for output in (tmp_path / "first", tmp_path / "second", tmp_path / "third"):
         for in_write in (False, command is not features, False):
-            if runner.kill(command, output, rng.uniform(), in_write) is None:
+            if runner.run(command, output, kill_after=rng.uniform(), in_write=in_write) is None:
                 runner.assert_right_so_far(command, output)
         assert runner.run(command, output)
         runner.assert_same(command, output)

@@ -84,9 +84,7 @@ def test_a_word_has_no_blank_and_no_control_character_in_it(odd, tmp_path):
     with pytest.raises(ValueError, match=r"vocabulary\.json: Expected different words") as caught:
         Vocabulary.load(path)
     assert str(caught.value).isprintable()
-    built = Vocabulary.build([CaptionedImage("1", "1.jpg", [f"a d{odd}g, {odd}"], "train")])
-    built.save(path)
-    assert Vocabulary.load(path) == built and "d" in built
+    assert "d" in Vocabulary.build([CaptionedImage("1", "1.jpg", [f"a d{odd}g, {odd}"], "train")])
 
 
 def test_a_word_that_is_too_long_for_any_drawing():

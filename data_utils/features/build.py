@@ -49,7 +49,7 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
 
 
 def _rows_to_encode(files, photos, description, errors, verify, show_progress):
-    """Return the rows to encode, sorted, as an array, without those of photos that still cannot be read."""
+    """Return the sorted rows to encode, as an array; photos that are still unreadable are left out."""
     reject_differences(files.manifest, description, files.directory)
     new = [image_id for image_id in photos if image_id not in files.row_of]
     if new:
@@ -112,7 +112,7 @@ def _encode_rows(files, rows, photos, encode, batch_size, errors, show_progress)
 
 
 def _try_to_load(path, image_size, errors):
-    """Return (image, ""); for an unreadable one (zeros, the reason), or ValueError if `errors` is "raise"."""
+    """Return (image, ""), or (zeros, the reason) for an unreadable one; ValueError if `errors` is "raise"."""
     try:
         return load_image(path, tuple(image_size)), ""
     except (OSError, ValueError) as error:
@@ -166,6 +166,9 @@ def _weights_digest(encoder):
 
 def _encoding_function(encoder, dtype):
     """Return a function from uint8 photos (batch, height, width, 3) to a NumPy array of grids in `dtype`."""
+    import keras
+
+    tf = import_tensorflow()
 
     def encode(images):
         with np.errstate(over="ignore"):  # overflow becomes inf, which `_encode_rows` rejects
@@ -174,9 +177,8 @@ def _encoding_function(encoder, dtype):
     def encode_in_graph(images):
         return tf.cast(encoder(tf.cast(images, tf.float32), training=False), dtype)
 
-    if not hasattr(encoder, "input_shape"):  # no keras.Model
+    if not isinstance(encoder, keras.layers.Layer):
         return encode
-    tf = import_tensorflow()
     photos = tf.TensorSpec((None, *encoder.input_shape[1:3], 3), tf.uint8)
     compiled = tf.function(encode_in_graph, input_signature=[photos])
     return lambda images: compiled(images).numpy()

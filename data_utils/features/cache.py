@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from pathlib import Path
 from typing import Any, Self
@@ -45,7 +44,7 @@ class FeatureCache:
         self.manifest = {name: value for name, value in self._folders[0].manifest.items() if name not in ENTRIES}
         self.grid_shape = tuple(self.manifest["grid_shape"])
         self.feature_dim = self.manifest["feature_dim"]
-        self.image_ids = list(itertools.chain.from_iterable(files.image_ids for files in self._folders))
+        self.image_ids = [image_id for files in self._folders for image_id in files.image_ids]
         self.unreadable = {name: text for files in self._folders for name, text in files.unreadable.items()}
         rows = np.concatenate([files.rows for files in self._folders])
         self.photos, self._is_done = rows["photo"], rows["done"] > 0

@@ -18,7 +18,7 @@ from data_utils.progress import Progress
 from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of
 from keras_sat.scoring.evaluate import check_training_photos
 
-SHARE_NAMED = 2 / 3  # of the naming words
+FRACTION_NAMED = 2 / 3  # of the naming words
 FEWEST_PHOTOS = 100
 NUM_FOLDS = 5
 NUM_BINS = 10
@@ -91,8 +91,7 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
     Args:
         captioner: Captioner, trained without these photos.
         images: list of CaptionedImage, at least 100.
-        cache: FeatureCache with their features; None reads and encodes the photos. Unreadable photos in it are left
-            out.
+        cache: FeatureCache with their features; None reads and encodes the photos.
         skip_unreadable: without a cache, leave out unreadable photos, with a warning that counts them.
         show_progress: show progress on standard error.
     """
@@ -129,14 +128,14 @@ def _examples(captioner, images, cache, show_progress):
     try:
         with Progress(len(images), label="photos captioned", unit="photos", show=show_progress) as progress:
             for image, result in captioner.caption_each(images, cache=cache):
-                are_right.append(share_named(result.words, map(tokenise, image.captions)) >= SHARE_NAMED)
+                are_right.append(fraction_named(result.words, map(tokenise, image.captions)) >= FRACTION_NAMED)
                 progress.advance(1)
     finally:
         captioner.confidence = before
     return *map(np.concatenate, zip(*recorded)), np.array(are_right)
 
 
-def share_named(words, references):
+def fraction_named(words, references):
     """Return the fraction of a caption's naming words that are in a photo's references, lists of words."""
     naming, known = {*words} - PLACELESS, {word for reference in references for word in reference}
     return len(naming & known) / max(len(naming), 1)

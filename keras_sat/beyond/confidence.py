@@ -52,9 +52,7 @@ class Confidence:
 def clues_of(word_probs, features):
     """Return CLUES (photos, captions, clues) and the mean norm of a region's features (photos, 1).
 
-    Args:
-        word_probs: p of each token of the captions, 0 after `<end>`, (photos, captions, max_length).
-        features: of the photos, (photos, regions, feature_dim).
+    They are computed from p of each token, (photos, captions, max_length), and the features of the photos.
     """
     word_probs, features = ops.cast(word_probs, "float32"), ops.cast(features, "float32")
     is_token = word_probs > 0

@@ -1,9 +1,8 @@
 """Feature consistency: train the encoder to give the same features for an augmented photo.
 
 In a network trained on captions alone, invisible noise changes the features by a quarter. In the `consistency_epochs`
-of `fit` the encoder g starts as the encoder f before them. For a photo x and its augmented version x' it minimises
-
-    mean((normalised(g(x')) - normalised(f(x))) ** 2).
+of `fit` the encoder g starts as the encoder f before them. For a photo x and its augmented version x' it minimises the
+mean of (normalised(g(x')) - normalised(f(x))) ** 2.
 
 Source: Zheng et al., 2016, Improving the Robustness of Deep Neural Networks via Stability Training; there the target is
 the output of the same network.

@@ -112,9 +112,7 @@ class SelfCritical:
         noise = draw_for_photos(is_photo, (self.num_drawn, max_length), captioner.random_generator)
         noise = ops.reshape(noise, (-1, max_length))
         found = search(self.num_drawn, noise, num_samples=self.num_drawn, temperature=self.temperature)
-        order = ops.argsort(
-            -found.lengths, axis=1
-        )  # the longest first, since the decoder skips captions that have ended
+        order = ops.argsort(-found.lengths, axis=1)  # longest first: the decoder skips captions that have ended
         drawn = ops.take_along_axis(found.token_ids, order[:, :, None], axis=1)
         greedy = search(1).token_ids if self.reward_baseline == "greedy" else drawn[:, :0]
         return drawn, greedy

@@ -7,7 +7,7 @@ import re
 import keras_sat
 from data_utils.datasets import DATASETS, SPLITS
 from keras_sat.checks import near_name
-from keras_sat.command_line.invocation import SCRIPT, started_as
+from keras_sat.command_line.invocation import started_as
 from keras_sat.options import (
     FIRST,
     KINDS,
@@ -24,6 +24,8 @@ METAVARS = {"encoder": "NAME", "encoder_layer": "LAYER", "encoder_weights": "FIL
 METAVARS |= {int: "N", float: "X"}
 DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"}
 MODEL = "a folder of a saved model, or the name of a bundled one"
+BOXES = "the folder of Flickr30k Entities, or a JSON file of boxes"
+RUNTIME = "a folder into which npm has installed @litertjs/core; default: it is downloaded once from npm's registry"
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,7 +58,7 @@ class FirstHelp(argparse.Action):
 
 def build_parser():
     """Return the parser; what it finds has the name of the command, and those of the options that were given."""
-    program = started_as() or SCRIPT
+    program = started_as()
     parser = Parser(prog=program, description="Show, Attend and Tell: train an image captioner and look into it.")
     parser.add_argument("--version", action="version", version=f"keras-sat {keras_sat.__version__}")
     commands = parser.add_subparsers(prog=program, dest="command", required=True, metavar="COMMAND")
@@ -107,26 +109,22 @@ FIT = """Train a captioner and keep its best epoch. Killed and run again, it res
 
 Flickr8k, Flickr30k and COCO have a preset, which changes the defaults below."""
 CAPTION = """Write a line for each picture: its path, a tab and its caption. On a terminal the
-line ends with the confidence, if the model has one, and begins with "not sure"
-if that is low. With --num-results the other captions follow in lines that begin
-with a tab. Pictures that cannot be read are named on standard error, and the
-exit status is then 2."""
+line has the confidence, if the model has one, and "not sure" in front if it is
+low. Other results (--num-results) follow in lines that begin with a tab. The exit
+status is 2 if a picture could not be read."""
 EVALUATE = """Caption the photos of a split, and score the captions against those that people
 wrote. With --captions, score what any other system wrote."""
-COMPARE = """Compare two captioners on the same photos: the differences of their scores, 95 %
-intervals over photos, and mean and deviation over seeds. FIRST and SECOND are
-files that `keras-sat evaluate --json` wrote, or patterns in quotation marks for
-several seeds: "runs/soft-*.json"."""
+COMPARE = """Compare two captioners on the same photos: differences of scores, 95 % intervals,
+mean and deviation over seeds. FIRST and SECOND are files of `keras-sat evaluate
+--json`, or patterns in quotation marks for several seeds: "runs/soft-*.json"."""
 FEATURES = "Encode the photos of a data set once and keep their features. Killed and run again, it resumes."
 CALIBRATE = """Fit the confidence of captions on photos that the model was not trained on, save
 it with the model, and print how well calibrated it is. `keras-sat fit` does the
 same at its end, on the split dev."""
-EXPORT = """Write a captioner, encoder and search included, for programs that do not have
-keras_sat: a SavedModel as TensorFlow Serving expects it, into DIRECTORY/1, or
-the next number. It captions pixels and JPEG files."""
-APP = """Serve a page on this computer that captions photos in the browser and shows where
-the model looked, with a playground of drawn scenes. Photos stay on the computer.
-Ctrl-C ends it."""
+EXPORT = """Write a captioner, encoder and search included, for programs without keras_sat: a
+SavedModel for TensorFlow Serving, into DIRECTORY/1, or the next number."""
+APP = """Serve a page on this computer that captions photos in the browser, and drawn
+scenes. Photos stay on the computer. Ctrl-C ends it."""
 INFO = "Print versions and devices, and which data, encoder weights and models are found."
 
 
@@ -150,37 +148,37 @@ def _flag(name):
     return f"--{name.replace('_', '-')}"
 
 
-def _add_switch(parser, flag, help, **more):
-    parser.add_argument(flag, action="store_true", default=False, help=help, **more)
+def _add_switches(parser, **texts):
+    for name, text in texts.items():
+        parser.add_argument(_flag(name), action="store_true", help=text)
+
+
+def _add_values(parser, metavar, **texts):
+    for name, text in texts.items():
+        parser.add_argument(_flag(name), metavar=metavar, help=text)
 
 
 def _add_data(parser, group=None, split=None, needs_cache=False):
     """Add the flags of a data set, the last one to the group; and that of its split if it has a default."""
     parser.add_argument("--data", required=True, choices=list(DATASETS), help="which data set")
-    parser.add_argument("--data-dir", metavar="DIR", help="the folder with its photos and captions")
+    _add_values(parser, "DIR", data_dir="the folder with its photos and captions")
     parser.add_argument("--split-seed", type=int, metavar="N", help="draw a split by photo with this seed")
     if split is not None:
         parser.add_argument("--split", choices=SPLITS, help=f"default: {split}")
     parser.add_argument("--cache-dir", required=needs_cache, metavar="DIR", help="the folder of its features")
-    text = "leave out photos that cannot be read"
-    (group or parser).add_argument("--skip-unreadable", action="store_true", help=text)
+    _add_switches(group or parser, skip_unreadable="leave out photos that cannot be read")
 
 
-def _add_model(parser, default=DEFAULT_MODEL):
+def _add_models(parser, default=DEFAULT_MODEL):
     text = f"{MODEL}; given several times, the models write one caption together; default: {default}"
-    parser.add_argument("--model", action="append", default=None, help=text)
-
-
-def _add_outputs(parser, **texts):
-    for name, text in texts.items():
-        parser.add_argument(_flag(name), metavar="OUT", help=text)
+    parser.add_argument("--model", dest="models", action="append", help=text)
 
 
 def _add_demo(parser):
     _add_options(parser, CaptionerOptions, "attention")
     parser.add_argument("--max-objects", type=int, choices=(1, 2, 3), help="in a scene; default: 2")
     _add_options(parser, TrainingOptions, "seed")
-    parser.add_argument("--output-dir", metavar="DIR", help="default: demo")
+    _add_values(parser, "DIR", output_dir="default: demo")
 
 
 def _add_fit(parser):
@@ -189,26 +187,21 @@ def _add_fit(parser):
     parser.add_argument("--help-all", action="help", help="show all options")
     group = parser.add_argument_group("Data and devices")
     _add_data(parser, group)
-    parser.add_argument("--output-dir", metavar="DIR", help="default: runs/DATA-ENCODER-ATTENTION")
-    presets = {"choices": list(PRESETS), "metavar": "NAME"}
-    parser.add_argument("--preset", **presets, help="settings to start from; default: those of the data set")
-    parser.add_argument("--initial-model", metavar="MODEL", help="start from a saved or a bundled model")
-    parser.add_argument(
-        "--from-scratch", action="store_true", help=f"photos of your own: do not start from {DEFAULT_MODEL}"
-    )
+    _add_values(parser, "DIR", output_dir="default: runs/DATA-ENCODER-ATTENTION")
+    text = "settings to start from; default: those of the data set"
+    parser.add_argument("--preset", choices=list(PRESETS), metavar="NAME", help=text)
+    _add_values(parser, "MODEL", initial_model="start from a saved or a bundled model")
+    _add_switches(parser, from_scratch=f"photos of your own: do not start from {DEFAULT_MODEL}")
     classes = (CaptionerOptions, SelfCriticalOptions, ConsistencyOptions, TrainingOptions)
     owners = {name: options for options in classes for name in options.names()}
     for name in FIRST:
         _add_options(parser, owners[name], name)
-    boxes = "with --box-weight: the folder of Flickr30k Entities, or a JSON file of boxes"
-    group.add_argument("--boxes", metavar="PATH", help=boxes)
+    _add_values(group, "PATH", boxes=f"with --box-weight: {BOXES}")
     devices = group.add_mutually_exclusive_group()
     devices.add_argument("--gpus", type=int, metavar="N", help="train on the first N GPUs; default: on one")
-    devices.add_argument("--hosts", action="store_true", help="train on all GPUs of the hosts that TF_CONFIG names")
+    _add_switches(devices, hosts="train on all GPUs of the hosts that TF_CONFIG names")
     for kind, heading in KINDS.items():
         group = parser.add_argument_group(heading)
-        if kind == "training":
-            group.add_argument("--dropout", type=float, help="before and after the readout at once; default: 0.5")
         for name, options in owners.items():
             if name not in FIRST and name in options.names(kind):
                 _add_options(group, options, name)
@@ -216,18 +209,18 @@ def _add_fit(parser):
 
 def _add_caption(parser):
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="pictures, folders of pictures, or patterns")
-    _add_switch(parser, "--recursive", "descend into subfolders too")
-    _add_model(parser)
+    _add_switches(parser, recursive="descend into subfolders too")
+    _add_models(parser)
     _add_options(parser, BeamSearchOptions)
     _add_options(parser, SearchOptions, "num_results")
-    parser.add_argument("--say", metavar="SENTENCE", help="show where it looks while it reads this sentence instead")
+    _add_values(parser, "SENTENCE", say="show where it looks while it reads this sentence instead")
     _add_options(parser, CaptionerOptions, "encoder_weights")
-    doubt = 'print "not sure" instead of captions with a confidence, from 0 to 1, below this'
-    parser.add_argument("--min-confidence", type=float, metavar="SHARE", help=doubt)
-    _add_switch(parser, "--json", "print a JSON object for each picture", dest="as_json")
-    _add_switch(parser, "--maps", "with --json: attention_weights too, [word][row][column]")
-    _add_outputs(
+    parser.add_argument("--min-confidence", type=float, metavar="X", help='print "not sure" below this confidence')
+    parser.add_argument("--json", dest="as_json", action="store_true", help="print a JSON object for each picture")
+    _add_switches(parser, maps="with --json: attention_weights too, [word][row][column]")
+    _add_values(
         parser,
+        "OUT",
         plot="draw where it looked: a picture file, or a folder for many",
         html="the same as a page to play with: a file, or a folder for many",
         gif="the same as a cartoon: a file, or a folder for many",
@@ -235,26 +228,23 @@ def _add_caption(parser):
 
 
 def _add_evaluate(parser):
-    _add_model(parser, f'{DEFAULT_MODEL}, or "scenes" with --data scenes')
-    captions = "score these captions instead: a JSON list of objects with image_id and caption"
-    parser.add_argument("--captions", default=None, metavar="FILE", help=captions)
+    _add_models(parser, f'{DEFAULT_MODEL}, or "scenes" with --data scenes')
+    _add_values(parser, "FILE", captions="score these instead: a JSON list of objects with image_id and caption")
     _add_data(parser, split="test")
     _add_options(parser, BeamSearchOptions)
     _add_options(parser, CaptionerOptions, "encoder_weights")
-    allow = "score photos that the captioner was trained on, too"
-    parser.add_argument("--allow-training-photos", action="store_true", help=allow)
-    beside = "rows to compare with: the paper's, a person's"
-    parser.add_argument("--beside", nargs="+", choices=("paper", "human"), help=beside)
-    _add_outputs(
+    _add_switches(parser, allow_training_photos="score photos that the captioner was trained on, too")
+    parser.add_argument("--beside", nargs="+", choices=("paper", "human"), help="rows to compare with")
+    _add_values(
         parser,
+        "OUT",
         json="write scores, settings and captions as JSON",
         csv="write the scores of each photo",
         coco_results="write the captions as coco-caption reads them",
         gallery="write a page of all photos into this folder: captions, where it looked, and scores",
     )
-    _add_switch(parser, "--grounding", "measure whether it looks at what it names")
-    boxes = "with --grounding on photos: the folder of Flickr30k Entities, or a JSON file of boxes"
-    parser.add_argument("--boxes", metavar="PATH", help=boxes)
+    _add_switches(parser, grounding="measure whether it looks at what it names")
+    _add_values(parser, "PATH", boxes=f"with --grounding on photos: {BOXES}")
 
 
 def _add_compare(parser):
@@ -265,17 +255,16 @@ def _add_compare(parser):
 def _add_features(parser):
     _add_data(parser, needs_cache=True)
     _add_options(parser, CaptionerOptions, *CaptionerOptions.names("encoder", "photos"))
-    shard = "encode only part I of N, as other machines do the others; see docs/scale.md"
-    parser.add_argument("--shard", metavar="I/N", help=shard)
-    parser.add_argument("--batch-size", type=int, default=32, help="photos in a batch; default: 32")
-    _add_switch(parser, "--verify", "read all rows again, and repair damaged ones")
+    _add_values(parser, "I/N", shard="encode only part I of N, as other machines do the others; see docs/scale.md")
+    parser.add_argument("--batch-size", type=int, metavar="N", help="photos in a batch; default: 32")
+    _add_switches(parser, verify="read all rows again, and repair damaged ones")
 
 
 def _add_calibrate(parser):
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     _add_data(parser, split="dev")
     _add_options(parser, CaptionerOptions, "encoder_weights")
-    parser.add_argument("--output-dir", metavar="DIR", help="the folder for a copy of the model; default: MODEL itself")
+    _add_values(parser, "DIR", output_dir="the folder for a copy of the model; default: MODEL itself")
     parser.add_argument("--json", dest="report", metavar="OUT", help="write the figures as JSON")
 
 
@@ -283,27 +272,24 @@ def _add_export(parser):
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     parser.add_argument("directory", metavar="DIRECTORY", help="the folder for exports of this model")
     _add_options(parser, BeamSearchOptions)
-    kinds = parser.add_mutually_exclusive_group()
-    _add_switch(kinds, "--web", "write a page for browsers instead, for any static host")
-    _add_switch(kinds, "--tflite", "write model.tflite too, for LiteRT: greedy search")
-    _add_runtime(parser)
+    _add_switches(
+        parser.add_mutually_exclusive_group(),
+        web="write a page for browsers instead, for any static host",
+        tflite="write model.tflite too, for LiteRT: greedy search",
+    )
+    _add_values(parser, "FOLDER", runtime=RUNTIME)
     _add_options(parser, CaptionerOptions, "encoder_weights")
 
 
 def _add_app(parser):
     text = f"{MODEL}, or a page that export --web wrote; default: {DEFAULT_MODEL}"
-    parser.add_argument("model", metavar="MODEL", nargs="?", default=None, help=text)
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on; default: this computer only")
-    parser.add_argument("--port", type=int, default=0, help="default: one that is free")
-    _add_switch(parser, "--no-browser", "only print the address")
-    _add_runtime(parser)
+    parser.add_argument("model", metavar="MODEL", nargs="?", help=text)
+    parser.add_argument("--host", help="the address to listen on; default: this computer only")
+    parser.add_argument("--port", type=int, help="default: one that is free")
+    _add_switches(parser, no_browser="only print the address")
+    _add_values(parser, "FOLDER", runtime=RUNTIME)
     _add_options(parser, CaptionerOptions, "encoder_weights")
 
 
-def _add_runtime(parser):
-    text = "a folder into which npm has installed @litertjs/core; default: it is downloaded once from npm's registry"
-    parser.add_argument("--runtime", default=None, metavar="FOLDER", help=text)
-
-
 def _add_info(parser):
-    parser.add_argument("--data-dir", default=None, metavar="DIR", help="look for data sets in this folder")
+    _add_values(parser, "DIR", data_dir="look for data sets in this folder")

@@ -34,7 +34,7 @@ def run_demo(**options):
     run_demo(**options)
 
 
-def run_fit(data, dropout=None, gpus=None, hosts=False, **options):
+def run_fit(data, gpus=None, hosts=False, **options):
     """Train with the options that were given."""
     for epochs, *others in (SelfCriticalOptions.names(), ConsistencyOptions.names()):
         idle = [_flag(name) for name in others if name in options and not options.get(epochs)]
@@ -46,8 +46,6 @@ def run_fit(data, dropout=None, gpus=None, hosts=False, **options):
         options["strategy"] = several_hosts() if hosts else several_gpus(gpus)
     from keras_sat.training.recipe import fit
 
-    if dropout is not None:
-        options = {"dropout_before_readout": dropout, "dropout_after_readout": dropout, **options}
     captioner = fit(data, **options)
     if not captioner.history and captioner.history.was_interrupted:
         raise KeyboardInterrupt("no epoch was complete. The same command starts the training again; features are kept.")
@@ -58,7 +56,7 @@ def _flag(name):
 
 
 def run_caption(
-    images, model, recursive, as_json, maps, encoder_weights=None, say=None, min_confidence=None, **options
+    images, models=None, recursive=False, as_json=False, maps=False, say=None, min_confidence=None, **options
 ):
     """Print a caption for each picture, or read the one that is given; name unreadable pictures at the end."""
     from data_utils.images import find_pictures
@@ -66,6 +64,7 @@ def run_caption(
     from keras_sat.deploy.litert_captioner import ready_captioner
 
     places = {option: options.pop(option) for option in ("plot", "html", "gif") if option in options}
+    encoder_weights = options.pop("encoder_weights", None)
     if maps and not as_json:
         raise ValueError("--maps requires --json; --plot draws them.")
     if min_confidence is not None:
@@ -74,7 +73,7 @@ def run_caption(
         other = _flag(next(iter(options), "min_confidence"))
         raise ValueError(f"--say gives the caption, and nothing is searched for. Received: --say with {other}")
     paths = find_pictures(images, recursive=recursive)
-    models = _models_or_default(model)
+    models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     fast = ready_captioner(models[0]) if fits_litert else None
     captioner = fast or _captioner_of(models, encoder_weights)
@@ -115,9 +114,6 @@ def run_caption(
                     print(_as_line(prefix, each, min_confidence), flush=True)
             if drawings[path]:
                 _draw(result, path, **drawings[path])
-    if len(unreadable) < len(paths):
-        for option, out in places.items():
-            print(f"keras-sat: --{option}: {visible(Path(out).expanduser())}", file=sys.stderr)
     if unreadable:
         raise ValueError("; ".join(map(visible, unreadable)))
     if fits_litert and not fast:
@@ -211,13 +207,11 @@ def _print_json(parts):
 
 
 def _why_unreadable(path, error):
-    if isinstance(error, IsADirectoryError):
-        return f"{path}: no picture in this folder"
-    reason = reason_without_number(error)
-    return reason if path in reason else f"{path}: {reason}"
+    is_folder = isinstance(error, IsADirectoryError)
+    return f"{path}: no picture in this folder" if is_folder else reason_without_number(error)
 
 
-def run_evaluate(model, data, captions=None, encoder_weights=None, grounding=False, **options):
+def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, **options):
     """Score a captioner, or captions, and write what was asked for."""
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
@@ -229,13 +223,12 @@ def run_evaluate(model, data, captions=None, encoder_weights=None, grounding=Fal
         places["gallery"] /= "index.html"
     make_places(places.values())
     if captions is None:
-        if "cache_dir" in options:
-            options["cache"] = options.pop("cache_dir")
+        cache = options.pop("cache_dir", None)
         keep_results = "gallery" in places or (grounding and "boxes" not in options)
-        captioner = _captioner_of(_models_or_default(model, data), encoder_weights)
-        table = evaluate(captioner, data, keep_results=keep_results, **options)
+        captioner = _captioner_of(_models_or_default(models, data), encoder_weights)
+        table = evaluate(captioner, data, cache=cache, keep_results=keep_results, **options)
     else:
-        given = {"model": model, "encoder_weights": encoder_weights, "grounding": grounding, **places, **options}
+        given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, **places, **options}
         fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "beside")
         if others := [name for name, value in given.items() if value and name not in fitting]:
             raise ValueError(f"--captions needs no captioner. Received: --captions with {_flag(others[0])}")
@@ -275,14 +268,13 @@ def run_compare(first, second):
     print(compare(first, second))
 
 
-def run_features(
-    data, cache_dir, batch_size, verify, data_dir=None, split_seed=None, shard=None, skip_unreadable=False, **options
-):
+def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadable=False, **options):
     """Build the feature cache of a data set, or a shard of it."""
     from data_utils.datasets.read import read_data
     from data_utils.features.cache import FeatureCache
     from keras_sat.captioner import Captioner
 
+    of_cache = {name: options.pop(name) for name in ("batch_size", "shard", "verify") if name in options}
     if "encoder" not in options:
         options["encoder"] = default_encoder(data)
         if options["encoder"] in LIGHT_ENCODERS:
@@ -298,10 +290,8 @@ def run_features(
         [image.image_id for image in images],
         [image.image_path for image in images],
         Captioner(["a"], **options).encoder_model,
-        batch_size=batch_size,
-        shard=shard,
         errors="skip" if skip_unreadable else "raise",
-        verify=verify,
+        **of_cache,
     )
     rows, columns = cache.grid_shape
     print(f"{visible(cache.directory)}: {len(cache)} photos, {rows} x {columns} x {cache.feature_dim} each")
@@ -310,15 +300,7 @@ def run_features(
 
 
 def run_calibrate(
-    model,
-    data,
-    split="dev",
-    cache_dir=None,
-    skip_unreadable=False,
-    report=None,
-    encoder_weights=None,
-    output_dir=None,
-    **options,
+    model, data, split="dev", cache_dir=None, report=None, encoder_weights=None, output_dir=None, **options
 ):
     """Fit the confidence of a captioner, print how well calibrated it is, and save it with the model."""
     from data_utils.datasets.read import photos_of_split, read_data
@@ -338,6 +320,7 @@ def run_calibrate(
     if output_dir is not None:
         reject_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
+    skip_unreadable = options.pop("skip_unreadable", False)
     images = photos_of_split(read_data(data, **options), split)
     cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
     calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
@@ -347,7 +330,7 @@ def run_calibrate(
         write_json(Path(report).expanduser(), calibration.to_dict())
 
 
-def run_export(model, directory, tflite, web, runtime, encoder_weights=None, **options):
+def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_weights=None, **options):
     """Write a captioner for programs without keras_sat, or a page with it, and name the files."""
     from keras_sat.captioner import Captioner
 
@@ -363,8 +346,12 @@ def run_export(model, directory, tflite, web, runtime, encoder_weights=None, **o
         print(f"{visible(path)}: {path.stat().st_size:,} bytes")
 
 
-def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
+def run_app(model=None, host="127.0.0.1", port=0, no_browser=False, runtime=None, encoder_weights=None):
     """Serve a page until Ctrl-C: one that exists, or that of a model, which is made now and removed at the end."""
+    import signal
+    import tempfile
+
+    from keras_sat.captioner import Captioner
     from keras_sat.deploy.page_export import add_runtime, is_page, write_page
     from keras_sat.deploy.page_runtime import runtime_files
     from keras_sat.deploy.page_server import page_server, serve
@@ -373,26 +360,20 @@ def run_app(model, host, port, no_browser, runtime=None, encoder_weights=None):
     model = model or model_directory(None)
     page = Path(model).expanduser()
     page = page.parent if page.name == "index.html" else page
-    if is_page(page):
-        with page_server(page, host, port) as server:
-            add_runtime(page, runtime)
-            serve(server, open_browser=not no_browser)
-        return
-    import signal
-    import tempfile
-
-    from keras_sat.captioner import Captioner
-
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.default_int_handler)  # like Ctrl-C, which leaves nothing behind
+            signal.signal(getattr(signal, name), signal.default_int_handler)  # like Ctrl-C, which leaves no page
     with tempfile.TemporaryDirectory(prefix="keras-sat-", ignore_cleanup_errors=True) as temporary:
-        folder = Path(temporary) / "page"
-        with page_server(folder, host, port) as server:  # a port that is taken is noticed at once
-            runtime_files(runtime)  # without it the page could only say that it is missing
-            captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
-            print("making the page, about half a minute", file=sys.stderr)
-            write_page(captioner, folder, name=_shown_name(model), runtime=runtime)
+        exists = is_page(page)
+        page = page if exists else Path(temporary) / "page"
+        with page_server(page, host, port) as server:  # a port that is taken is noticed at once
+            if exists:
+                add_runtime(page, runtime)
+            else:
+                runtime_files(runtime)  # without it the page could only say that it is missing
+                captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
+                print("making the page, about half a minute", file=sys.stderr)
+                write_page(captioner, page, name=_shown_name(model), runtime=runtime)
             serve(server, open_browser=not no_browser)
 
 

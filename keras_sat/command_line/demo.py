@@ -9,7 +9,6 @@ from data_utils.captions import CaptionedImage
 from data_utils.scenes import draw_scenes, is_true
 from keras_sat.command_line.invocation import command
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.options import DecoderOptions, TrainingOptions
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.grounding import ground
@@ -23,6 +22,7 @@ UNSEEN_SEED = 1502  # of scenes that no training and no choice of settings has u
 DEV_SEED = 2000
 FIRST_TRAIN_SEED = 10_000  # the seed of the demo is added
 NUM_PICTURES = 6
+FRACTIONS = ("true_captions", "true_captions_two_objects", "attention_mass", "attention_mass_uniform", "pointing")
 
 # For at most five minutes on two CPU cores. No penalty: a caption of ten words cannot look at all 64 cells.
 SETTINGS = {
@@ -31,7 +31,6 @@ SETTINGS = {
     "embedding_dim": 32,
     "hidden_dim": 128,
     "attention_dim": 64,
-    "readout_activation": None,
     "dropout_before_readout": 0.0,
     "dropout_after_readout": 0.0,
     "learning_rate": 3e-3,
@@ -67,18 +66,12 @@ def run_demo(
     Returns: the report as a dict.
     """
     output_dir = Path(output_dir).expanduser()
-    DecoderOptions.check(attention=attention)
-    TrainingOptions.check(seed=seed)
     say = print if show_progress else lambda line: None
-    # Few captions of many scenes: a new scene teaches more than another caption, and costs little.
+    # Many scenes with few captions each: a new scene teaches more than another caption, and costs little.
     train = draw_scenes(num_train, FIRST_TRAIN_SEED + seed, max_objects=max_objects)
     images = scenes_as_images(train, "train", CAPTIONS_PER_SCENE)
     images += scenes_as_images(draw_scenes(NUM_DEV, DEV_SEED, max_objects=max_objects), "dev")
     expectations = min(EXPECTATION_EPOCHS, epochs) if ATTENTIONS[attention].draws_places else 0
-    if expectations:
-        say(
-            f"{attention} attention: the first {expectations} of {epochs} epochs use expectations, then it draws places"
-        )
     captioner = fit(
         images,
         attention=attention,
@@ -96,22 +89,16 @@ def run_demo(
         say(f"the report is on the best of {epochs_trained} epochs; the same command resumes")
     scenes = draw_scenes(num_test, UNSEEN_SEED, max_objects=max_objects)
     report, results = report_on(captioner, scenes)
-    report |= {
-        "train_seconds": round(sum(captioner.history["seconds"]), 1),
-        "attention": attention,
-        "seed": seed,
-        "epochs": epochs_trained,
-        "num_train": num_train,
-        "num_test": num_test,
-    }
+    seconds = round(sum(captioner.history["seconds"]), 1)
+    report |= {"train_seconds": seconds, "attention": attention, "seed": seed, "epochs": epochs_trained}
+    report |= {"num_train": num_train, "num_test": num_test}
     write_json(output_dir / "report.json", report)
     # Pictures to look at: scenes of two objects first.
     chosen = sorted(range(num_test), key=lambda i: len(scenes[i].objects) < 2)[:NUM_PICTURES]
     for i in chosen:
         write_whole(output_dir / "scenes" / f"{scenes[i].image_id}.png", scenes[i].png())
         AttentionDisplay.from_result(results[i]).save(output_dir / f"{scenes[i].image_id}-attention.png")
-    for line in _conclusion(report, output_dir):
-        say(line)
+    say(_conclusion(report, output_dir))
     return report
 
 
@@ -129,38 +116,30 @@ def report_on(captioner, scenes):
     results = captioner.caption([scene.image for scene in scenes], num_beams=1)
     true = np.array([is_true(scene, result.caption) is True for scene, result in zip(scenes, results)])
     several = np.array([len(scene.objects) > 1 for scene in scenes])
-    grounding = ground(results, scenes)
+    found = ground(results, scenes)
     scores = bleu([scene.captions for scene in scenes], [result.caption for result in results])
-    report = {f"bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)}
-    report["true_captions"] = float(true.mean())
-    report["true_captions_two_objects"] = float(true[several].mean()) if several.any() else None
-    for name, value in (
-        ("attention_mass", grounding.mass),
-        ("attention_mass_uniform", grounding.uniform_mass),
-        ("pointing", grounding.pointing),
-    ):
-        report[name] = value if grounding.num_words else None
+    looks = {"attention_mass": found.mass, "attention_mass_uniform": found.uniform_mass, "pointing": found.pointing}
+    report = {
+        **{f"bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)},
+        "true_captions": float(true.mean()),
+        "true_captions_two_objects": float(true[several].mean()) if several.any() else None,
+        **(looks if found.num_words else dict.fromkeys(looks)),
+    }
     return report, results
 
 
 def _conclusion(report, output_dir):
-    def percent(name):
-        return "-" if report[name] is None else f"{100 * report[name]:.1f} %"
+    shown = {name: "-" if report[name] is None else f"{100 * report[name]:.1f} %" for name in FRACTIONS}
+    model, other = output_dir / "model", "hard" if report["attention"] == "soft" else "soft"
+    return f"""
+on {report["num_test"]} unseen scenes, greedy captions, {report["attention"]} attention:
+  {", ".join(f"BLEU-{n} {100 * report[f'bleu_{n}']:.1f}" for n in range(1, 5))}
+  true captions: {shown["true_captions"]}; of scenes with several objects: {shown["true_captions_two_objects"]}
+  attention on the object that a colour or shape word names: {shown["attention_mass"]} \
+(uniform attention: {shown["attention_mass_uniform"]}), peak on it: {shown["pointing"]}
+  trained for {report["train_seconds"]:.0f} s
 
-    yield ""
-    yield f"on {report['num_test']} unseen scenes, greedy captions, {report['attention']} attention:"
-    yield "  " + ", ".join(f"BLEU-{n} {100 * report[f'bleu_{n}']:.1f}" for n in range(1, 5))
-    several = percent("true_captions_two_objects")
-    yield f"  true captions: {percent('true_captions')}; of scenes with several objects: {several}"
-    yield (
-        f"  attention on the object that a colour or shape word names: {percent('attention_mass')} "
-        f"(uniform attention: {percent('attention_mass_uniform')}), peak on it: {percent('pointing')}"
-    )
-    yield f"  trained for {report['train_seconds']:.0f} s"
-    yield ""
-    yield f"{output_dir}/*-attention.png show where it looked for every word. What to try next:"
-    model = output_dir / "model"
-    yield f"  {command('caption', output_dir / 'scenes', '--model', model, '--num-beams', '5')}"
-    other = "hard" if report["attention"] == "soft" else "soft"
-    yield f"  {command('demo', '--attention', other, '--output-dir', f'{output_dir}-{other}')}"
-    yield f"  {command('fit', '--help')}     on Flickr8k, or on your own photos"
+{output_dir}/*-attention.png show where it looked for every word. What to try next:
+  {command("caption", output_dir / "scenes", "--model", model, "--num-beams", "5")}
+  {command("demo", "--attention", other, "--output-dir", f"{output_dir}-{other}")}
+  {command("fit", "--help")}     on Flickr8k, or on your own photos"""

@@ -12,17 +12,17 @@ SCRIPT = "keras-sat"
 
 def command(*words):
     """Return a command of keras_sat as it is typed into a shell, started like this process."""
-    return " ".join([started_as() or SCRIPT, quoted(*words)])
+    return f"{started_as()} {quoted(*words)}"
 
 
 def started_as():
-    """Return how the command line was started, quoted for a shell; None in a program that only uses keras_sat."""
+    """Return how the command line was started, quoted for a shell, or would be by the installed script."""
     script = Path(sys.argv[0])
     if script.name == "__main__.py" and script.parent.name == "keras_sat":
         return quoted(sys.orig_argv[0], "-m", "keras_sat")
-    if script.name.removesuffix(".exe") != SCRIPT:
-        return None
-    return SCRIPT if shutil.which(SCRIPT) == str(script) else quoted(script)  # a shell passes the path that it found
+    if script.name.removesuffix(".exe") != SCRIPT or shutil.which(SCRIPT) == str(script):
+        return SCRIPT  # a shell finds it by its name
+    return quoted(script)
 
 
 def quoted(*words):

@@ -9,15 +9,14 @@ Both hold encoder and search as a graph. The next export is DIRECTORY/2: TensorF
 The empty file .lock lets one process export at a time.
 """
 
-import shutil
 from pathlib import Path
 
 import tensorflow as tf
 
-from data_utils.atomic_files import exclusive_lock, whole_folder, write_whole
+from data_utils.atomic_files import clear_half_written, exclusive_lock, whole_folder, write_whole
 from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
-from keras_sat.deploy.litert_folder import WORDS, words_as_text, write_litert
+from keras_sat.deploy.litert_folder import write_litert
 from keras_sat.files.saving import reject_unbuilt
 from keras_sat.options import BeamSearchOptions, SearchOptions, one_of
 
@@ -49,9 +48,8 @@ def export(captioner, directory, formats, **options):
     directory = Path(directory).expanduser()
     _next_version(directory)  # rejects any other folder before anything is written into it
     with exclusive_lock(directory / ".lock", f"is exporting into {directory}"):
-        for leftover in directory.glob(".[0-9]*.part"):  # of an export that was killed
-            shutil.rmtree(leftover, ignore_errors=True)
         folder = _next_version(directory)
+        clear_half_written(folder)
         with whole_folder(folder) as temporary:
             if "tf_saved_model" in formats:
                 _write_saved_model(captioner, temporary, beams)
@@ -59,23 +57,17 @@ def export(captioner, directory, formats, **options):
                 content = litert_file(captioner, greedy, beams, signatures=["serving_default"])
                 write_litert(temporary, content, captioner.vocabulary)
                 write_whole(temporary / "caption.py", CAPTION_SCRIPT.read_bytes())
-            else:
-                write_whole(temporary / WORDS, words_as_text(captioner.vocabulary))
     return folder
 
 
 def search_arguments(captioner, **options):
-    """Return the arguments of `CaptionGenerator.search`, checked: a dict for greedy search, and one with all beams.
+    """Return the arguments of `CaptionGenerator.search`, dicts: for greedy search, and with all beams as results.
 
-    All beams are results, best first. The options are BeamSearchOptions; None takes the captioner's own.
+    The options are BeamSearchOptions, which are checked here.
     """
     search = BeamSearchOptions.of("export", options)
-
-    def arguments(beams):
-        widths = {"num_beams": beams, "num_results": beams}
-        return captioner.arguments_of_search(SearchOptions(**search.to_dict() | widths))
-
-    return arguments(1), arguments(search.beams)
+    widths = ({"num_beams": beams, "num_results": beams} for beams in (1, search.beams))
+    return [captioner.arguments_of_search(SearchOptions(**search.to_dict() | width)) for width in widths]
 
 
 def check_captioner(captioner, *, for_litert):
@@ -84,10 +76,7 @@ def check_captioner(captioner, *, for_litert):
     _ = captioner.encoder_model  # a captioner without one says so
     dtype = captioner.decoder.compute_dtype
     if for_litert and dtype != "float32":
-        raise ValueError(
-            "LiteRT computes in float32. Save the captioner and load it in a program that keeps Keras' default dtype "
-            f"policy: its weights are float32. Received: a captioner that computes in {dtype}"
-        )
+        raise ValueError(f"LiteRT computes in float32: load the captioner under that dtype policy. Received: {dtype}")
 
 
 def _next_version(directory):
@@ -110,8 +99,7 @@ def _next_version(directory):
 def _stretched(photos, size):
     """Return photos of any size as `load_image` stretches them, bit for bit: one side first, then the other.
 
-    Captions depend on single bits: `tf.image.resize`, rounded after each side, was off by one in 1 % of the pixels,
-    and changed 2 of 100 captions.
+    `tf.image.resize`, rounded after each side, was off by one in 1 % of the pixels and changed 2 of 100 captions.
     """
     height, width = size
     photos = tf.transpose(photos, (2, 0, 1, 3))  # the side that is stretched comes first
@@ -120,10 +108,7 @@ def _stretched(photos, size):
 
 
 def _stretched_to(photos, length):
-    """Return photos stretched along their first axis, uint8, by Pillow's bilinear filter in its own arithmetic.
-
-    Weights have 22 bits, and pixels are rounded to 8. Whole numbers below 2**53 are exact in float64.
-    """
+    """Return photos stretched along their first axis, uint8, by Pillow's bilinear filter: its weights have 22 bits."""
     before = tf.shape(photos)[0]
     scale = tf.cast(before, tf.float64) / length
     reach = tf.maximum(scale, 1.0)  # with fewer pixels afterwards, each is a mean of many
@@ -138,10 +123,10 @@ def _stretched_to(photos, length):
 
 
 def _decoded(content, size):
-    """Return the photo of a JPEG or PNG file, (height, width, 3), as `load_image` decodes it before it stretches it.
+    """Return the photo of a JPEG or PNG file, (height, width, 3), decoded as by `load_image`.
 
-    It decodes large JPEGs at a fraction of their size, and all with the exact transform: TensorFlow's default, which is
-    faster, changed 18 of 100 captions.
+    Large JPEGs are decoded at a fraction of their size, and all with the exact transform: TensorFlow's default, which
+    is faster, changed 18 of 100 captions.
     """
 
     def at(ratio):

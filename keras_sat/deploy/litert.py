@@ -84,10 +84,7 @@ def as_function(function, *specs):
 def save(directory, signatures):
     """Write a SavedModel with the weights that its signatures use, and nothing of an optimizer.
 
-    Args:
-        directory: the folder.
-        signatures: dict from names to functions of `as_function`, which are methods of the SavedModel too, under their
-            own names.
+    The signatures, a dict of functions by `as_function`, are methods of it too, under the names of the functions.
     """
     module = tf.Module()
     for function in signatures.values():

@@ -16,7 +16,6 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,10 +34,6 @@ from keras_sat.search.result import CaptionResult
 from keras_sat.weight_paths import keras_home
 
 PATIENCE = 600  # seconds to wait for another process that makes a file, which takes about ten
-
-
-class LiteRTError(ValueError):
-    """LiteRT cannot run a file, though it is not damaged."""
 
 
 def is_installed() -> bool:
@@ -60,8 +55,8 @@ def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | No
     """
     if not is_installed():
         raise ValueError("Captions without TensorFlow need the package ai-edge-litert: pip install ai-edge-litert.")
-    ready = ready_captioner(model, num_threads=num_threads)
-    return ready or LiteRTCaptioner(make_file(model, wait_s=PATIENCE), num_threads=num_threads)
+    threads = {"num_threads": num_threads}
+    return ready_captioner(model, **threads) or LiteRTCaptioner(make_file(model, wait_s=PATIENCE), **threads)
 
 
 def ready_captioner(model, *, num_threads=None):
@@ -70,11 +65,9 @@ def ready_captioner(model, *, num_threads=None):
     folder = exported or made_folder(model)
     try:
         return LiteRTCaptioner(folder, num_threads=num_threads)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError):
         if exported:
             raise
-        if not isinstance(error, LiteRTError) and (folder / MANIFEST).exists():
-            print(f"keras-sat: the file for LiteRT in {folder} is damaged and is made again.", file=sys.stderr)
         return None
 
 
@@ -143,12 +136,9 @@ class LiteRTCaptioner:
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
-        """Load the file in a folder, after its digests were checked.
+        """Load the file in a folder with litert.json, after its digests were checked; see `load_litert`.
 
-        Args:
-            directory: with litert.json and the files that it names. LiteRT's parser is not made for hostile files: only
-                load those of people whom you trust.
-            num_threads: see `load_litert`.
+        LiteRT's parser is not made for hostile files: load only those of people whom you trust.
         """
         from ai_edge_litert.interpreter import Interpreter
 
@@ -174,9 +164,9 @@ class LiteRTCaptioner:
             try:
                 yield
             except (RuntimeError, ValueError, LookupError, TypeError) as error:
-                raise LiteRTError(
-                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). Export the captioner again "
-                    "with this version of keras_sat, or remove the folder if it is in KERAS_HOME."
+                raise ValueError(
+                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). Export the captioner again, or "
+                    "remove the folder if it is in KERAS_HOME."
                 ) from None
 
     def caption(self, images: Any, *, recursive: bool = False) -> Any:
@@ -203,7 +193,7 @@ class LiteRTCaptioner:
 
         def caption(photo):
             if "beams" in self._runners:
-                found = self._run("beams", features=self._encoded(photo))
+                found = self._run("beams", **self._run("encode", images=photo[None]))
             else:
                 found = self._run("serving_default", images=photo[None])
             numbers = np.flatnonzero(np.isfinite(found["log_prob"]))  # there may be fewer captions than beams
@@ -219,19 +209,18 @@ class LiteRTCaptioner:
 
     def attend_each(self, images: Any, caption: str, *, errors: str = "raise") -> Iterator[tuple[Any, Any]]:
         """Yield (image, CaptionResult of the given caption) for each of many photos; see `caption_each`."""
-        if not self._most_ids:
-            raise ValueError(
-                "This file writes captions and reads none: `keras-sat export MODEL DIRECTORY --web` makes one that "
-                f"does both. Received: caption={caption!r}"
-            )
         words = tokenise(caption)
         if not 0 < len(words) < self._most_ids:
-            raise ValueError(f"Expected a caption of 1 to {self._most_ids - 1} words. Received: caption={caption!r}")
+            raise ValueError(
+                f"Expected a caption of 1 to {self._most_ids - 1} words. Received: caption={caption!r}"
+                if self._most_ids
+                else "A file of `export --tflite` cannot read a caption. That of `export --web` can."
+            )
         ids = np.zeros((1, self._most_ids), np.int32)  # padded with `<pad>`
         ids[0, : len(words) + 1] = [*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id]
 
         def attend(photo):
-            found = self._run("attend", features=self._encoded(photo), token_ids=ids)
+            found = self._run("attend", **self._run("encode", images=photo[None]), token_ids=ids)
             return self._result(found, 0, photo, words)
 
         return self._each(images, errors, attend)
@@ -246,9 +235,6 @@ class LiteRTCaptioner:
                 yield image, error
             else:
                 yield image, result_of(photo)
-
-    def _encoded(self, photo):
-        return self._run("encode", images=photo[None])["features"]
 
     def _run(self, name, **inputs):
         is_first = name not in self._greeted

@@ -23,16 +23,11 @@ HINT = ("the files for LiteRT that keras-sat export --tflite or --web wrote", "E
 def write_litert(folder, content, vocabulary, *, packed=False):
     """Write the network (bytes), packed as model.tflite.gz or not, and its Vocabulary into a folder."""
     model = {PACKED: gzip.compress(content, mtime=0)} if packed else {MODEL: content}
-    files = {**model, WORDS: words_as_text(vocabulary).encode()}
+    files = {**model, WORDS: "".join(f"{token}\n" for token in vocabulary.tokens).encode()}
     for name, file in files.items():
         write_whole(folder / name, file)
     digests = {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
     write_sealed_json(folder / MANIFEST, {"format": "litert", "version": FORMAT_VERSION, "sha256": digests})
-
-
-def words_as_text(vocabulary):
-    """Return the content of vocabulary.txt."""
-    return "\n".join(vocabulary.tokens) + "\n"
 
 
 def read_litert(folder):

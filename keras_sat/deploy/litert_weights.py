@@ -16,11 +16,7 @@ OPERATOR = schema.BuiltinOperator
 
 
 def rounded(content):
-    """Return the content of a LiteRT file with its weights rounded.
-
-    Args:
-        content: bytes, as `tf.lite.TFLiteConverter` makes them.
-    """
+    """Return the content of a LiteRT file, bytes, with its weights rounded."""
     model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
     to_float32 = schema.OperatorCodeT()
     to_float32.builtinCode = to_float32.deprecatedBuiltinCode = OPERATOR.DEQUANTIZE
@@ -28,37 +24,30 @@ def rounded(content):
     model.operatorCodes.append(to_float32)
     kinds = {}  # from the number of a buffer to the type and scales of its rounded content: signatures share weights
     for graph in model.subgraphs:
-        first_use = _first_use(model, graph)
+        first_use = {}  # from the number of a tensor to the first operator that takes it
+        for step in graph.operators:
+            for number in step.inputs:
+                first_use.setdefault(int(number), model.operatorCodes[step.opcodeIndex].builtinCode)
         steps = []
-        for number in range(len(graph.tensors)):
-            tensor = graph.tensors[number]
-            if tensor.buffer not in kinds and _is_weight(model, tensor):
-                kinds[tensor.buffer] = _round(model.buffers[tensor.buffer], tensor.shape, first_use.get(number))
+        for number, tensor in enumerate(list(graph.tensors)):
+            buffer = model.buffers[tensor.buffer]
+            is_float32 = tensor.type == schema.TensorType.FLOAT32 and buffer.data is not None
+            if tensor.buffer not in kinds and is_float32 and len(buffer.data) >= 4 * SMALLEST:
+                kinds[tensor.buffer] = _round(buffer, tensor.shape, first_use.get(number))
             if tensor.buffer in kinds:
                 small = schema.TensorT()
-                small.shape, small.buffer = list(tensor.shape), tensor.buffer
+                small.name, small.shape, small.buffer = tensor.name, list(tensor.shape), tensor.buffer
                 small.type, small.quantization = kinds[tensor.buffer]
+                step = schema.OperatorT()
+                step.opcodeIndex = len(model.operatorCodes) - 1
+                step.inputs, step.outputs = np.array([len(graph.tensors)], np.int32), np.array([number], np.int32)
+                step.builtinOptionsType = schema.BuiltinOptions.DequantizeOptions
+                step.builtinOptions = schema.DequantizeOptionsT()
+                steps.append(step)
                 graph.tensors.append(small)
-                steps.append(_dequantize(len(model.operatorCodes) - 1, len(graph.tensors) - 1, number))
                 tensor.buffer = 0
         graph.operators = steps + graph.operators
-        for number, tensor in enumerate(graph.tensors):
-            tensor.name = str(number).encode()  # the names of Keras' layers took a hundredth of the file
     return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
-
-
-def _first_use(model, graph):
-    """Return a dict from the number of each tensor to the first operator that takes it."""
-    uses = {}
-    for step in graph.operators:
-        for number in step.inputs:
-            uses.setdefault(int(number), model.operatorCodes[step.opcodeIndex].builtinCode)
-    return uses
-
-
-def _is_weight(model, tensor):
-    data = model.buffers[tensor.buffer].data
-    return tensor.type == schema.TensorType.FLOAT32 and data is not None and len(data) >= 4 * SMALLEST
 
 
 def _round(buffer, shape, operator):
@@ -77,12 +66,3 @@ def _round(buffer, shape, operator):
     quantization.scale, quantization.quantizedDimension = scales.ravel(), axis
     quantization.zeroPoint = np.zeros(scales.size, np.int64)
     return schema.TensorType.INT8, quantization
-
-
-def _dequantize(operator, given, made):
-    """Return the step of a graph that makes one tensor of another."""
-    step = schema.OperatorT()
-    step.opcodeIndex = operator
-    step.inputs, step.outputs = np.array([given], np.int32), np.array([made], np.int32)
-    step.builtinOptionsType, step.builtinOptions = schema.BuiltinOptions.DequantizeOptions, schema.DequantizeOptionsT()
-    return step

@@ -15,7 +15,6 @@ from data_utils.downloads import fetch
 from keras_sat.weight_paths import keras_home
 
 VERSION = "2.5.3"
-REGISTRY = "https://registry.npmjs.org"
 # npm's own digests of the two packages, sha512 as base64.
 DIGESTS = {
     "core": "PlGmbMOq9WitX7FO0jhbdJw9GthatsyuCQXjTt/wJZo0FLaw48q4tz8IwqgqCIkviYGr9OFDL1kCnN4nzWoyJQ==",
@@ -27,25 +26,16 @@ FILES = {"core/dist/index.js": "index.js", "wasm-utils/dist/index.js": "wasm-uti
     f"core/wasm/{name}.{ending}": f"{name}.{ending}" for name in WASM for ending in ("js", "wasm")
 }
 WAY_OUT = f"Run `npm install @litertjs/core@{VERSION}` and pass --runtime node_modules, in Python runtime=..."
-README = f"""LiteRT.js {VERSION}, the script with which a browser runs the network (Google, Apache License 2.0:
-https://www.apache.org/licenses/LICENSE-2.0): {", ".join(FILES.values())}.
-
-`keras-sat app FOLDER` puts these files into a page without them. {WAY_OUT}
-"""
 
 
-def runtime_files(folder=None, *, show_progress=True):
+def runtime_files(folder=None):
     """Return a dict from the names of the runtime's files to their contents.
 
     Args:
         folder: into which npm has installed @litertjs/core: node_modules, or the folder that holds it. None: the
             archives that were fetched before, or are fetched from npm's registry now.
-        show_progress: show progress on standard error.
-
-    Raises:
-        ValueError: the files are not in the folder, or they cannot be fetched.
     """
-    files = _fetched(show_progress) if folder is None else _installed(Path(folder).expanduser())
+    files = _fetched() if folder is None else _installed(Path(folder).expanduser())
     # A page has no list of packages in which a browser could look up the second one.
     files["index.js"] = files["index.js"].replace(b'"@litertjs/wasm-utils"', b'"./wasm-utils.js"')
     return files
@@ -59,13 +49,13 @@ def _installed(folder):
     raise ValueError(f"LiteRT.js {VERSION} is not in this folder. {WAY_OUT} Received: runtime={str(folder)!r}")
 
 
-def _fetched(show_progress):
-    registry = os.environ.get("NPM_CONFIG_REGISTRY", REGISTRY).rstrip("/")
+def _fetched():
+    registry = os.environ.get("NPM_CONFIG_REGISTRY", "https://registry.npmjs.org").rstrip("/")
     files = {}
     for package, digest in DIGESTS.items():
         archive = keras_home() / "keras_sat" / f"litertjs-{package}-{VERSION}.tgz"
         try:
-            fetch(f"{registry}/@litertjs/{package}/-/{package}-{VERSION}.tgz", archive, show_progress=show_progress)
+            fetch(f"{registry}/@litertjs/{package}/-/{package}-{VERSION}.tgz", archive)
         except (OSError, ValueError) as error:
             raise ValueError(f"LiteRT.js cannot be fetched: {error} Without a network: {WAY_OUT}") from None
         if base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() != digest:

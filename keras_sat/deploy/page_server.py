@@ -6,22 +6,15 @@ import http.server
 import ipaddress
 import os
 import re
-import socket
-import sys
 import threading
 import webbrowser
 from pathlib import Path
 
 TYPES = {".wasm": "application/wasm", ".js": "text/javascript", ".gz": "application/gzip", ".json": "application/json"}
-LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # of the addresses that other computers reach too
 
 
 class _Server(http.server.ThreadingHTTPServer):
     allow_reuse_address = os.name != "nt"  # on Windows that would give one port to two programs
-
-    def __init__(self, address, handler):
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, handler)
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
@@ -43,16 +36,15 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         """Return False for a file that is hidden, missing, or outside the folder, where a link may lead."""
         path = os.path.join(path, "index.html") if os.path.isdir(path) else path
         path, folder = Path(os.path.realpath(path)), Path(os.path.realpath(self.directory))
-        if not os.path.isfile(path) or not path.is_relative_to(folder):
-            return False
-        return not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        is_inside = os.path.isfile(path) and path.is_relative_to(folder)
+        return is_inside and not any(part.startswith(".") for part in path.relative_to(folder).parts)
 
     def _is_asked_for_by_name(self):
         """Return False for a foreign page whose host name resolves to this computer (DNS rebinding)."""
         address = self.server.server_address[0]
         if not ipaddress.ip_address(address).is_loopback:
             return True
-        names = "|".join(map(re.escape, (address, f"[{address}]", "127.0.0.1", "[::1]", "localhost")))
+        names = "|".join(map(re.escape, (address, "127.0.0.1", "localhost")))
         return re.fullmatch(rf"(?:{names})(?::[0-9]{{1,5}})?", self.headers.get("Host", ""), re.IGNORECASE) is not None
 
     def end_headers(self):
@@ -81,14 +73,10 @@ def page_server(directory, host="127.0.0.1", port=0):
 
 def serve(server, *, open_browser=True):
     """Print the address, and serve until Ctrl-C."""
-    host, port = server.server_address[:2]
-    own = LOOPBACK.get(host, host)
-    address = f"http://{f'[{own}]' if ':' in own else own}:{port}/"
+    host, port = server.server_address
+    address = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/"
     print(f"{address} (Ctrl-C ends it)", flush=True)
-    if host in LOOPBACK:
-        print(f"http://{socket.gethostname()}:{port}/ for other computers", flush=True)
     if open_browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt), server:
         server.serve_forever()
-    print("ended", file=sys.stderr)

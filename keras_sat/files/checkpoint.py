@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from data_utils.atomic_files import read_sealed_json, write_sealed_json
-from keras_sat.files.model_folder import read_arrays, write_arrays
+from keras_sat.files.model_folder import assign_arrays, read_arrays, write_arrays
 
 EXPECTED = "a training that keras_sat.fit wrote"
 STATE = re.compile(r"state-[0-9a-f]{16}\.npz")
@@ -46,15 +46,7 @@ def read_checkpoint(directory):
 
 def restore_state(captioner, arrays):
     """Assign the arrays of a checkpoint to a captioner that is built and compiled."""
-    state = state_of(captioner)
-    shapes = {name: tuple(variable.shape) for name, variable in state.items()}
-    if shapes != {name: array.shape for name, array in arrays.items()}:
-        raise ValueError(
-            f"The checkpoint belongs to another model: it has {len(arrays)} arrays, and this model {len(state)} of "
-            "other names or shapes. Train into another output_dir."
-        )
-    for name, variable in state.items():
-        variable.assign(arrays[name])
+    assign_arrays(state_of(captioner), arrays, "The checkpoint")
 
 
 def state_of(captioner):

@@ -24,7 +24,6 @@ import numpy as np
 from data_utils.atomic_files import (
     exclusive_lock,
     expectation,
-    identity_of,
     read_json,
     read_sealed_json,
     write_sealed_json,
@@ -131,16 +130,6 @@ def read_model(directory):
     Anything but a whole model folder is a ValueError, or an OSError for a file that cannot be read.
     """
     directory = Path(directory).expanduser()
-    while True:
-        before = identity_of(directory / "config.json")
-        try:
-            return _read_model(directory)
-        except (OSError, ValueError):
-            if identity_of(directory / "config.json") == before:
-                raise  # else another process has just replaced the model, and removed the old files
-
-
-def _read_model(directory):
     config, inside = directory / "config.json", directory / "model"
     if not config.is_file():
         hint = f" Did you mean {inside}?" if (inside / "config.json").is_file() else ""
@@ -218,6 +207,20 @@ def _unrounded(stored, path):
 
 
 # === Arrays in a file that is named after its content ===
+
+
+def assign_arrays(variables, arrays, source):
+    """Assign arrays to variables, both dicts by name; `source` is the folder of the arrays, for the message."""
+    expected = {name: tuple(variable.shape) for name, variable in variables.items()}
+    received = {name: array.shape for name, array in arrays.items()}
+    for name in expected | received:
+        if expected.get(name) != received.get(name):
+            raise ValueError(
+                f"{source}: these are the weights of another model. Expected: {expected.get(name)} for {name[:80]}. "
+                f"Received: {received.get(name)}"
+            )
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
 
 
 def write_arrays(directory, kind, arrays):

@@ -10,7 +10,7 @@ import numpy as np
 from data_utils.foreign_text import brief
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
-from keras_sat.files.model_folder import PRETRAINED, add_settings, read_model, write_model
+from keras_sat.files.model_folder import PRETRAINED, add_settings, assign_arrays, read_model, write_model
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
@@ -61,7 +61,7 @@ def load(kind, directory, encoder, encoder_weights):
         reject_grid(settings, captioner.num_regions)
         _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
         captioner.training_photos, captioner.confidence = training_photos, confidence
-    assign(captioner, arrays, directory)
+    assign_arrays(captioner.named_weights(), arrays, directory)
     return captioner
 
 
@@ -130,24 +130,9 @@ def restore_weights(captioner, directory):
     settings, vocabulary, arrays = read_model(directory)
     if vocabulary != captioner.vocabulary:
         raise ValueError(f"{directory}: the captioner in this folder has another vocabulary.")
-    assign(captioner, arrays, directory)
+    assign_arrays(captioner.named_weights(), arrays, directory)
     with named_errors(directory):
         captioner.training_photos, captioner.confidence = from_settings(settings), _confidence_in(settings)
-
-
-def assign(captioner, arrays, source):
-    """Assign a dict of arrays to a captioner; `source` is their folder, for the message."""
-    weights = captioner.named_weights()
-    expected = {name: tuple(weight.shape) for name, weight in weights.items()}
-    received = {name: array.shape for name, array in arrays.items()}
-    for name in expected | received:
-        if expected.get(name) != received.get(name):
-            raise ValueError(
-                f"{source}: the weights in this folder do not match its config.json. Expected: "
-                f"{expected.get(name, 'no such array')} for {name[:80]}. Received: {received.get(name)}"
-            )
-    for name, weight in weights.items():
-        weight.assign(arrays[name])
 
 
 def weights_digest(captioner):

@@ -66,10 +66,6 @@ def named_errors(directory):
     """Turn any error of the block about the settings in a folder into a ValueError that starts with its name."""
     try:
         yield
-    except ValueError as error:
-        raise ValueError(f"{directory}: {error}") from None
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        problem = f"{type(error).__name__}: {error}"
-        raise ValueError(
-            f"{directory}: config.json is incomplete, or of another version of keras_sat ({problem})."
-        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        problem = f"config.json is incomplete, or of another version of keras_sat ({type(error).__name__}: {error})."
+        raise ValueError(f"{directory}: {error if isinstance(error, ValueError) else problem}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 import os
@@ -238,7 +237,10 @@ def plot_history(history: Any, ax=None) -> Any:
 
     Returns: the array of axes.
     """
-    history = _read_history(Path(history).expanduser()) if isinstance(history, (str, os.PathLike)) else history
+    if isinstance(history, (str, os.PathLike)):
+        path = Path(history).expanduser()
+        table = np.genfromtxt(path / "history.csv" if path.is_dir() else path, delimiter=",", names=True)
+        history = {name: np.atleast_1d(table[name]) for name in table.dtype.names}
     while hasattr(history, "history"):  # of a captioner, and of Keras' History
         history = history.history
     history = dict(history or {})
@@ -267,17 +269,6 @@ def plot_history(history: Any, ax=None) -> Any:
         panel.xaxis.get_major_locator().set_params(integer=True)
         panel.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2)  # below, off the curves
     return ax
-
-
-def _read_history(path):
-    """Return the history.csv of a training: a dict from a name to its value in each epoch."""
-    path = path / "history.csv" if path.is_dir() else path
-    try:
-        with open(path, newline="", encoding="utf-8") as file:
-            names, *rows = csv.reader(file)
-        return dict(zip(names, np.array(rows, dtype=float).T.tolist(), strict=True))
-    except (ValueError, csv.Error):
-        raise ValueError(f"{path}: this is not a history.csv that `fit` wrote.") from None
 
 
 def _as_photo(image):

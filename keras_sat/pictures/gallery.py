@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from data_utils.atomic_files import write_whole
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.player import (
-    OPACITY,
     PAGE_ENDINGS,
     as_json,
     confidence_in_words,
+    empty_figure,
     escaped,
     figure_data,
     fill,
@@ -35,8 +35,6 @@ TEMPLATE = Path(__file__).with_name("gallery.html")
 LARGEST_SIDE, QUALITY = 192, 70  # pixels, and of the JPEG: photos are small here
 CONFIDENCE = "confidence"  # of each photo's caption, shown with its scores
 SHOWN = 50  # photos at a time
-EMPTY_FIGURE = dict.fromkeys(("aspect", "photo", "rows", "columns", "buttons", "note", "maps"), "")
-EMPTY_FIGURE |= {"opacity": str(round(100 * OPACITY))}
 
 
 def gallery(
@@ -89,7 +87,7 @@ def gallery(
         "first_hidden": str(SHOWN + 1),
         "number": f"{len(photos):,}",
         "orders": "\n".join(orders),
-        "figure": fill(template_part("figure"), EMPTY_FIGURE),
+        "figure": empty_figure(),
         "photos": "\n".join(photos),
         **shared,
     }
@@ -112,10 +110,11 @@ def _photo(number, name, display, references, scores):
     keys = "".join(f' data-{key}="{value:.6f}"' for key, value in {"order": number, **scores}.items())
     shown = [confidence_in_words(of) if key == CONFIDENCE else named(key, of) for key, of in scores.items()]
     listed = "".join(f"<li>{escaped(reference)}</li>" for reference in references)
+    listed = f'<ul aria-label="What people wrote">{listed}</ul>' if references else ""
     return f"""<article{keys}>
 <h2>{escaped(name)}</h2>
 <p class="sat-scores">{", ".join(shown)}</p>
 <p class="sat-waiting">{escaped(" ".join(display.words))}</p>
-<ul aria-label="What people wrote">{listed}</ul>
+{listed}
 <script type="application/json">{as_json(data)}</script>
 </article>"""

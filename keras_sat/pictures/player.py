@@ -11,6 +11,7 @@ import html
 import io
 import json
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +27,7 @@ TEMPLATE = Path(__file__).with_name("player.html")
 
 
 def player_page(display, *, title=None, opacity=OPACITY):
-    """Return a whole page, as text.
-
-    Args:
-        display: AttentionDisplay.
-        title, opacity: see `AttentionDisplay.to_html`.
-    """
+    """Return the page of an AttentionDisplay, as text; see `AttentionDisplay.to_html`."""
     data = figure_data(display)
     maps, words = data["maps"], data["words"]
     buttons = [f'<button type="button" data-step="{step}">{escaped(word)}</button>' for step, word in enumerate(words)]
@@ -140,6 +136,11 @@ def template_part(name, path=TEMPLATE):
 def fill(text, values):
     """Return a template with each {{name}} replaced, once: values are not searched for names."""
     return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], text)
+
+
+def empty_figure():
+    """Return the player without a photo, which a script fills."""
+    return fill(template_part("figure"), defaultdict(str, opacity=str(round(100 * OPACITY))))
 
 
 def as_json(value):

@@ -28,14 +28,12 @@ class Comparison:
         rows: dict from the name of a score to a dict of "first" and "second" (one score for each seed), "difference"
             (second minus first, of the means over seeds) and "interval" (low, high): 95 % of the differences on
             resampled photos and seeds.
-        has_same_phrases: False where attention was measured on different phrases, and is left out.
     """
 
     names: tuple
     num_photos: int
     num_seeds: tuple
     rows: dict
-    has_same_phrases: bool = True
 
     def __str__(self):
         lines = [f"{'':17}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
@@ -52,10 +50,9 @@ class Comparison:
             lines.append("METEOR is the mean over photos here; `evaluate` prints that of the whole corpus.")
         if "mass" in self.rows:
             lines.append("On boxes, peak: attention in people's captions; small: boxes below a quarter of the photo.")
-        elif not self.has_same_phrases:
-            lines.append("Attention on boxes is left out: it was not measured on the same phrases.")
-        for title in (title for name, title in columns().items() if name not in self.rows):
-            lines.append(f"{title} is left out: not all of them have it, or it is not the same one.")
+        left_out = [title for name, title in columns().items() if name not in self.rows]
+        if left_out:
+            lines.append(f"Left out, since not all have the same one: {', '.join(left_out)}")
         return "\n".join(lines)
 
 
@@ -67,8 +64,7 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
     Args:
         first, second: each a ScoreTable, the path of one that `to_json` wrote, a pattern of such paths
             ("runs/soft-*.json"), or a list of these: one for each seed.
-        num_resamples: of the bootstrap.
-        seed: of the bootstrap.
+        num_resamples, seed: of the bootstrap.
     """
     sides = [_tables(first), _tables(second)]
     _check_same_photos([*sides[0], *sides[1]])
@@ -78,8 +74,7 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
     counts = np.concatenate([np.ones((1, num_photos)), draws])  # the first row: every photo once
     scored = [[_scores_of_draws(table.photos, counts) for table in tables] for tables in sides]
     rows = {}
-    has_same_phrases = _have_same_phrases([*sides[0], *sides[1]])
-    for name in columns() | (GROUNDING.columns if has_same_phrases else {}):
+    for name in columns() | (GROUNDING.columns if _have_same_phrases([*sides[0], *sides[1]]) else {}):
         kinds = {table.scores.get(f"{name}_kind") for tables in sides for table in tables}
         if any(name not in scores for side in scored for scores in side) or len(kinds) > 1:
             continue  # METEOR, where one of them has none or another one
@@ -91,8 +86,8 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
             "difference": float(differences[0]),
             "interval": tuple(np.percentile(differences[1:], [2.5, 97.5]).tolist()),
         }
-    names = _name(first, "the first"), _name(second, "the second")
-    return Comparison(names, num_photos, tuple(map(len, sides)), rows, has_same_phrases)
+    names = (str(side) if isinstance(side, (str, Path)) else "scores" for side in (first, second))
+    return Comparison(tuple(names), num_photos, tuple(map(len, sides)), rows)
 
 
 def _have_same_phrases(tables):
@@ -145,10 +140,6 @@ def _check_same_photos(tables):
         for other in values:
             if other != values[0]:
                 raise ValueError(f"The scores are of different {name}. Received: {brief(values[0])} and {brief(other)}")
-
-
-def _name(side, default):
-    return str(side) if isinstance(side, (str, Path)) else default
 
 
 def mean_and_deviation(values, digits, deviation_digits):

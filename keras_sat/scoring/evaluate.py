@@ -216,14 +216,14 @@ def _scores(references, candidates):
 def check_training_photos(captioner, images, digests, called, way_out, *, is_allowed=False):
     """Reject photos that a captioner was trained on, or warn of them; return their number, None where it is unknown.
 
+    If all have other names, and are at most MOST_ALIKE of the photos, there is only a warning.
+
     Args:
-        captioner: Captioner or Ensemble.
-        images: list of CaptionedImage.
+        captioner, images: see `evaluate`.
         digests: dict from ids to elements of `data_utils.photo_digests.PHOTO`, to recognise photos under other names.
         called: the photos in words, such as "in 'test'".
         way_out: the end of the error.
-        is_allowed: only warn. Without it there is only a warning, too, if all have other names and are at most
-            MOST_ALIKE of the photos.
+        is_allowed: only warn.
     """
     record, ids = getattr(captioner, "training_photos", None), [image.image_id for image in images]
     if record is None:

@@ -25,11 +25,10 @@ class Grounding:
 
     Attributes:
         mass: the fraction of the attention on the objects' cells.
-        uniform_mass: the same of a uniform map.
         pointing: the fraction of words whose attention has its maximum in one of the objects' cells; see `meets`.
+        uniform_mass, uniform_pointing: the same of a uniform map.
+        centre_mass, centre_pointing: the same of a map with its maximum in the middle.
         num_words: how many words were measured.
-        uniform_pointing, centre_mass, centre_pointing: the same of a uniform map, and of one with its maximum in the
-            middle.
         enlarge: how many cells around an object were counted as part of it.
         word_classes: dict from a word class to its own Grounding.
     """
@@ -46,7 +45,8 @@ class Grounding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as a dict for JSON: None where there was no word to measure."""
-        return {name: _plain(value) for name, value in vars(self).items()}
+        figures = {name: None if value != value else value for name, value in vars(self).items()}  # NaN
+        return figures | {"word_classes": {name: row.to_dict() for name, row in self.word_classes.items()}}
 
     def __str__(self):
         rows = self.word_classes if len(self.word_classes) == 1 else {**self.word_classes, "all of these": self}
@@ -88,9 +88,7 @@ def ground(
 def ground_scenes(images, results, **options):
     """Return the Grounding of captions of the data set "scenes", whose scenes are drawn again for their boxes.
 
-    Args:
-        images: list of CaptionedImage of that data set, as it is drawn by default.
-        results, **options: see `ground`.
+    `images` is a list of CaptionedImage of that data set, as it is drawn by default; for the others see `ground`.
     """
     from data_utils.scenes import draw_scenes
 
@@ -144,9 +142,3 @@ def _averaged(rows, enlarge, word_classes=None):
     means = np.mean(rows, axis=0) if rows else np.full(len(FIGURES), np.nan)
     figures = dict(zip(FIGURES, means.tolist()))
     return Grounding(**figures, num_words=len(rows), enlarge=enlarge, word_classes=word_classes or {})
-
-
-def _plain(value):
-    if isinstance(value, dict):
-        return {name: row.to_dict() for name, row in value.items()}
-    return None if np.isnan(value) else value

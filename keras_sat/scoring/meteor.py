@@ -37,12 +37,7 @@ class Meteor(NamedTuple):
 
 
 def score_meteor(references, candidates):
-    """Return the Meteor of captions, by the best program that is installed.
-
-    Args:
-        references: list of lists of captions, each a list of words.
-        candidates: list of captions, each a list of words.
-    """
+    """Return the Meteor of captions as lists of words, by the best program that is installed."""
     jar, java = meteor_jar(), shutil.which("java")
     if jar and java:
         try:

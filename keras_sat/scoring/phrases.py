@@ -23,9 +23,7 @@ SMALL = 0.25  # of the photo: boxes that cover less are counted separately too
 def figures_of(of_photos) -> dict[str, Any]:
     """Return {"num_phrases": .., "mass": .., .., "small": {the same}}; None where there is no phrase.
 
-    Args:
-        of_photos: what each photo contributes, (photos, 2, 7): for all phrases and for those with small boxes, their
-            number and the sums of FIGURES.
+    `of_photos` is (photos, 2, 7): for all phrases and for those with small boxes, their number and sums of FIGURES.
     """
     every, small = (_means(sums) for sums in of_photos.sum(axis=0))
     return {**every, "small": small}
@@ -52,11 +50,7 @@ def _means(sums):
 def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False) -> np.ndarray:
     """Return what each photo contributes to `figures_of` captions that people wrote, which the captioner reads.
 
-    Args:
-        captioner: Captioner or Ensemble.
-        images: list of CaptionedImage.
-        boxes: Boxes; photos of unknown aspect ratio are not measured.
-        cache, batch_size, show_progress: see `evaluate`; a batch has captions.
+    Photos of unknown aspect ratio are not measured. For the arguments see `evaluate`; `boxes` is a Boxes.
     """
     of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
     read = []  # (number of the photo, its phrases in one of its captions)
@@ -82,10 +76,6 @@ def ground_captions(results, images, boxes) -> np.ndarray:
 
     A word counts if it is the last content word of a phrase that people wrote of the photo. It is compared with the
     boxes of all phrases that end with it.
-
-    Args:
-        results: list of CaptionResult, one for each image.
-        images, boxes: see `ground_phrases`.
     """
     of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
     for sums, result, image in zip(of_photos, results, images):
@@ -101,7 +91,6 @@ def ground_captions(results, images, boxes) -> np.ndarray:
 
 
 def _measured(boxes, image):
-    """Return the phrases of a photo on which attention is measured."""
     return [] if image.image_id in boxes.unsure else boxes.phrases.get(image.image_id, [])
 
 

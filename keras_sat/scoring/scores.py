@@ -49,14 +49,7 @@ class Score:
 
 
 def mean_over_photos(name, title, of_photos, **shown):
-    """Return the Score that is the mean of a number for each photo.
-
-    Args:
-        name: of its figure, in files.
-        title: in tables.
-        of_photos: function of references and candidates that returns a number for each photo, (photos,).
-        **shown: unit and digits, see `Score`.
-    """
+    """Return the Score with the mean of what `of_photos(references, candidates)` returns, (photos,); see `Score`."""
 
     def measure(references, candidates):
         values = np.asarray(of_photos(references, candidates), dtype=float)
@@ -73,12 +66,7 @@ def _mean_of(name):
 
 
 def meteor(references: list[list[str]], candidates: list[str]) -> dict[str, Any]:
-    """Return {"meteor": .., "meteor_kind": ..}: which METEOR depends on what is installed, see `scoring.meteor`.
-
-    Args:
-        references: list of lists of captions.
-        candidates: list of captions.
-    """
+    """Return {"meteor": .., "meteor_kind": ..} of lists of captions and a list of captions, see `scoring.meteor`."""
     return _measure_meteor(*as_words(references, candidates))[0]
 
 

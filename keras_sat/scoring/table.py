@@ -69,7 +69,9 @@ class ScoreTable:
             lines.append("A person's caption has one reference less.")
         kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
         lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
-        counts = (f"{name} {value:.4g}" for name, value in self.statistics.items() if isinstance(value, (int, float)))
+        counts = (
+            f"{name} {round(value, 4)}" for name, value in self.statistics.items() if isinstance(value, (int, float))
+        )
         settings = (f"{name} {visible(value)}" for name, value in self.settings.items() if value is not None)
         lines += [", ".join(counts), ", ".join(settings)]
         if self.grounding is not None:

@@ -25,6 +25,13 @@ from keras_sat.scoring.evaluate import NUM_REFERENCES, caption_photos
 from keras_sat.scoring.words import MAX_ORDER
 from keras_sat.training.history import MONITORED, as_text, best_epoch, has_plateaued, is_above_chance, write_history
 
+SHOWN = {  # in the line of an epoch
+    "reward": "reward {:.3f}",
+    "loss": "loss {:.4g}",
+    "cross_entropy": "cross-entropy {:.3f} a word",
+    "val_cross_entropy": "on dev {:.3f}",
+}
+
 
 class ScoreCaptions(keras.callbacks.Callback):
     """After each epoch, caption the photos of the dev split, free-running, and add the scores to the epoch's logs.
@@ -112,12 +119,7 @@ class ShowProgress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self.end_line()
-        if "reward" in logs:
-            parts = [f"reward {logs['reward']:.3f}"]
-        else:
-            parts = [f"loss {logs['loss']:.2f}" if logs["loss"] >= 1 else f"loss {logs['loss']:.4f}"]
-            parts += [f"cross-entropy {logs['cross_entropy']:.3f} a word"] if "cross_entropy" in logs else []
-            parts += [f"on dev {logs['val_cross_entropy']:.3f}"] if "val_cross_entropy" in logs else []
+        parts = [text.format(logs[name]) for name, text in SHOWN.items() if name in logs]
         if self.monitored in logs:
             self.known.append(dict(logs))
             is_best = best_epoch(self.known, self.monitored) == len(self.known) - 1

@@ -5,40 +5,30 @@ from keras_sat.files.model_folder import PRETRAINED, read_model
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import CaptionerOptions, one_of
-from keras_sat.training.run_record import recorded_encoder
 
 PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")  # which a trained captioner keeps
 
 
-def preset_or_default(preset, data, options, initial_model, output_dir, cluster):
+def preset_or_default(preset, data, options, initial_model, before, encoder):
     """Return the settings of a preset, and the line that says so where none is named.
 
     Args:
         preset: its name; None: that of the data set, without the settings that the options rule out; none where a
             captioner to start from has its own.
-        data, initial_model, output_dir: of `fit`.
+        data, initial_model: of `fit`.
         options: dict of the options of `fit` that were given.
-        cluster: Cluster.
+        before: the name of the encoder of the training that is resumed, or None.
+        encoder: the name of the default encoder.
     """
     if preset is not None:
         one_of(*presets.PRESETS).check("preset", preset)
         return presets.PRESETS[preset], None
     if initial_model is not None:
         return {}, None
-    before = None if output_dir is None else recorded_encoder(output_dir)
-    name, before = cluster.broadcast([presets.default_preset(data, options.get("encoder") or before), before])
-    settings = presets.settings_with_place(name, options if before is None else {"encoder": before, **options})
+    name = presets.default_preset(data, options.get("encoder") or before or encoder)
+    settings = presets.fitting_settings(name, options if before is None else {"encoder": before, **options})
     line = f"settings of the preset {name}; preset='default' (--preset default) takes the plain defaults"
     return settings, line if name != "default" else None
-
-
-def encoder_or_default(data, output_dir, cluster, say):
-    """Return the name of the encoder where none is named: that of the training which is resumed, or the default."""
-    before = None if output_dir is None else recorded_encoder(output_dir)
-    encoder = cluster.broadcast(before or presets.default_encoder(data))
-    if before is None and encoder in presets.LIGHT_ENCODERS:
-        say(presets.without_gpu(encoder))
-    return encoder
 
 
 def default_output_dir(data_name, chosen, initial_model):

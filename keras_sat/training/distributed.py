@@ -21,8 +21,6 @@ import json
 import os
 import re
 import signal
-import tempfile
-from pathlib import Path
 from types import NoneType
 
 import keras
@@ -180,15 +178,6 @@ class Cluster:
         yield
         for _ in range(self.host_number, self.num_hosts - 1):
             self.broadcast(None)
-
-    @contextlib.contextmanager
-    def folder(self, directory):
-        """Yield the folder of a training: the chief's own; the others get a temporary one, removed after the block."""
-        if self.is_chief:
-            yield directory
-            return
-        with tempfile.TemporaryDirectory() as temporary:
-            yield Path(temporary)
 
     def share_folder(self, directory):
         """Copy the files in a folder of the chief into that of the other hosts."""

@@ -31,7 +31,7 @@ def train_on_words(plan):
     captioner = _new_captioner(plan)
     WeightUpdates(options).check_rate(captioner)
     _check_changes(captioner, plan)
-    plan.say(*summary(plan.data_name, plan.images, captioner, options.num_views, plan.folder, plan.cluster))
+    plan.say(*summary(plan, captioner, options.num_views))
     plan.photos.prepare(captioner, options.num_views)
     batches = plan.photos.batches("train", captioner, options, first_epoch=len(training.epochs))
     num_steps = options.epochs * plan.cluster.num_steps(batches)
@@ -64,7 +64,7 @@ def train_further(plan, name, before):
         return training.loaded()
 
     if not options.epochs:  # they are the first
-        plan.say(*summary(plan.data_name, plan.images, captioner, 1, training.folder, plan.cluster))
+        plan.say(*summary(plan, captioner, num_views=1))
     plan.photos.prepare(captioner, num_views=1)
     if epochs.keeps_before and not training.keep_initial(captioner):
         return before, False, []

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
 from keras_sat.model.precision import resolved_dtype
-from keras_sat.options import CaptionerOptions, TrainingOptions, flag, split_options
+from keras_sat.options import CaptionerOptions, TrainingOptions, split_options
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.run_record import describe
@@ -55,14 +55,8 @@ class TrainingRequest:
         """Return how many epochs there are of a kind in FURTHER_EPOCHS."""
         return getattr(self.further[name], name)
 
-    def check(self, initial_model, from_scratch, **arguments):
-        """Reject arguments of `fit` that contradict each other, or need others; `arguments` are those in HOOKS."""
-        flag.check("from_scratch", from_scratch)
-        if from_scratch and initial_model is not None:
-            raise ValueError(
-                "A training starts from scratch or from a trained captioner: leave out one of the two. "
-                f"Received: from_scratch={from_scratch} with initial_model={initial_model!r}"
-            )
+    def check(self, initial_model, **arguments):
+        """Reject arguments of `fit` that need others; `arguments` are those in HOOKS."""
         epochs, further = self.training.epochs, sum(map(self.num_further, FURTHER_EPOCHS))
         if epochs == 0 and (initial_model is None or not further):
             raise ValueError(

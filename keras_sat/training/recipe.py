@@ -1,5 +1,6 @@
 """A whole training in one call, made of public parts only: data, vocabulary, features, batches, captioner."""
 
+import tempfile
 import warnings
 from pathlib import Path
 from types import NoneType
@@ -15,14 +16,14 @@ from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
 from keras_sat.captioner import Captioner
 from keras_sat.files.saving import save_confidence
 from keras_sat.options import CaptionerOptions, TrainingOptions, with_options
-from keras_sat.presets import OWN_PHOTOS
-from keras_sat.training.defaults import bundled_to_start_from, default_output_dir, encoder_or_default, preset_or_default
+from keras_sat.presets import LIGHT_ENCODERS, OWN_PHOTOS, default_encoder, without_gpu
+from keras_sat.training.defaults import bundled_to_start_from, default_output_dir, preset_or_default
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
 from keras_sat.training.phases import further_folder, train_further, train_on_words
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import TrainingPlan, TrainingRequest, without_defaults
-from keras_sat.training.run_record import checksum
+from keras_sat.training.run_record import checksum, recorded_encoder
 from keras_sat.training.summary import photos_seen_before
 
 
@@ -106,12 +107,14 @@ def fit(
     show_progress = show_progress and cluster.is_chief
     say = print if show_progress else lambda line: None
     options = without_defaults(options)
-    settings, line = preset_or_default(preset, data, options, initial_model, output_dir, cluster)
+    before = None if output_dir is None else recorded_encoder(output_dir)
+    before, encoder = cluster.broadcast([before, default_encoder(data)])
+    settings, line = preset_or_default(preset, data, options, initial_model, before, encoder)
     options = {**settings, **options}
     asked = TrainingRequest.of(options)
     if preset not in (None, "default") and data == "folder" and initial_model is None:
         from_scratch = True  # which is what the settings of a preset are for
-    asked.check(initial_model, from_scratch, boxes=boxes)
+    asked.check(initial_model, boxes=boxes)
     if line:
         say(line)
     with cluster.one_host_at_a_time():
@@ -129,7 +132,9 @@ def fit(
         weights = None if asked.encoder_weights == "imagenet" else asked.encoder_weights
         initial_model = Captioner.from_pretrained(initial_model, encoder_weights=weights)
     if initial_model is None and "encoder" not in asked.captioner:
-        asked = TrainingRequest.of({**options, "encoder": encoder_or_default(data, output_dir, cluster, say)})
+        asked = TrainingRequest.of({**options, "encoder": before or encoder})
+        if before is None and encoder in LIGHT_ENCODERS:
+            say(without_gpu(encoder))
     cluster.check_encoder(asked.captioner.get("encoder"), asked.captioner.get("encoder_training"))
     for line in photos_seen_before(initial_model, images):
         say(line)
@@ -155,9 +160,10 @@ def fit(
     )
     if plan.options.deterministic:
         tf.config.experimental.enable_op_determinism()
-    with cluster.folder(folder) as place, cluster.scope(), exclusive_lock(place / "lock", f"is training in {place}"):
-        plan.folder = place
-        return _train(plan)
+    with tempfile.TemporaryDirectory() as temporary, cluster.scope():
+        plan.folder = folder if cluster.is_chief else Path(temporary)  # only the chief keeps anything
+        with exclusive_lock(plan.folder / "lock", f"is training in {plan.folder}"):
+            return _train(plan)
 
 
 def _train(plan):

@@ -8,37 +8,34 @@ from data_utils.training_photos import seen_in_training
 from keras_sat.presets import FEWEST_PHOTOS
 
 
-def summary(data_name, images, captioner, num_views, output_dir, cluster):
+def summary(plan, captioner, num_views):
     """Yield lines about the photos, vocabulary, encoder, captioner and devices of a training, and warnings."""
-    splits = {name: [image for image in images if image.split == name] for name in ("train", "dev", "test")}
-    counts = [
-        f"{len(photos)} photos with {sum(len(image.captions) for image in photos)} captions in {name}"
-        for name, photos in splits.items()
-        if photos
-    ]
-    yield f"data: {data_name}: {', '.join(counts)}"
+    splits = {name: [image for image in plan.images if image.split == name] for name in ("train", "dev", "test")}
+    captions = {name: [caption for image in images for caption in image.captions] for name, images in splits.items()}
+    counts = [f"{len(splits[name])} photos with {len(captions[name])} captions in {name}" for name in splits]
+    yield f"data: {plan.data_name}: {', '.join(counts)}"
     if not splits["dev"]:
         yield "there are no dev photos to tell the best epoch by: the last one is kept (split_seed draws a dev split)"
     num_train = len(splits["train"])
     if num_train < FEWEST_PHOTOS:
         yield f"warning: only {num_train} photos to train on; fewer than {FEWEST_PHOTOS} teach next to nothing"
     words = captioner.vocabulary
-    unknown = words.unknown_share([caption for image in splits["dev"] for caption in image.captions])
-    yield f"vocabulary: {len(words.words)} words; it lacks {100 * unknown:.1f} % of the words of dev"
+    unknown = 100 * words.unknown_share(captions["dev"])
+    yield f"vocabulary: {len(words.words)} words; it lacks {unknown:.1f} % of the words of dev"
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
     training = captioner.encoder_training
     if training == "frozen":
-        size = (len(images) + (num_views - 1) * num_train) * rows * columns * feature_dim * 2
+        size = (len(plan.images) + (num_views - 1) * num_train) * rows * columns * feature_dim * 2
         training = f"features of all photos are built once and take {size / 1e9:.2f} GB"
     yield f"encoder: {captioner.encoder}, {rows} x {columns} x {feature_dim}; {training}"
     decoder = captioner.decoder
     kind = f"{decoder.attention} attention, {decoder.scoring} scoring" if decoder.chooses else "no attention"
     yield f"captioner: {kind}, {decoder.cell.upper()} of {decoder.hidden_dim}, computed in {decoder.dtype_policy.name}"
-    gpus = tf.config.list_physical_devices("GPU")
-    devices = f"{len(gpus)} GPU" if gpus else f"CPU, {os.cpu_count()} cores"
-    if cluster.shares is not None:
-        devices = f"devices: {cluster.shares[1]}, hosts: {cluster.num_hosts}"
-    yield f"on {devices}; everything is kept in {output_dir}"
+    num_gpus, shares = len(tf.config.list_physical_devices("GPU")), plan.cluster.shares
+    devices = f"{num_gpus} GPU" if num_gpus else f"CPU, {os.cpu_count()} cores"
+    if shares is not None:
+        devices = f"{shares[1]} devices of {plan.cluster.num_hosts} hosts"
+    yield f"on {devices}; everything is kept in {plan.folder}"
 
 
 def photos_seen_before(initial_model, images):

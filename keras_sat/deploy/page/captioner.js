@@ -10,19 +10,16 @@ export function sentenceOf(error) {
   return `Something went wrong: ${text}. Load the page again; the browser's console may say more.`;
 }
 
-// Load LiteRT, once.
 let runtime = null;
-function loadRuntime() {
-  runtime ??= (async () => {
-    self.Module = { print: console.debug, printErr: console.debug }; // its messages are not for readers of the page
+async function loadRuntime() {
+  self.Module = { print: console.debug, printErr: console.debug }; // its messages are not for readers of the page
+  try {
     const litert = await import("./runtime/index.js");
     await litert.loadLiteRt(new URL("runtime/", import.meta.url).href);
     return litert;
-  })().catch((error) => {
-    runtime = null;
-    throw new Problem(`LiteRT, which runs the network, is missing or cannot run in this browser: ${error?.message || error}. The folder runtime/ of this page must hold the files that runtime/README.txt names.`);
-  });
-  return runtime;
+  } catch (error) {
+    throw new Problem(`LiteRT, which runs the network, is missing or cannot run in this browser: ${error?.message || error}. \`keras-sat app FOLDER\` puts it into the folder of this page.`);
+  }
 }
 
 // Fetch a file of the page.
@@ -45,7 +42,7 @@ async function fetchNetwork(name) {
 // Load the captioner in a folder of this page.
 export async function loadCaptioner(folder) {
   const [litert, settings, tokens, network] = await Promise.all([
-    loadRuntime(),
+    runtime ??= loadRuntime(),
     fetchPart(`${folder}/model.json`).then((response) => response.json()),
     fetchPart(`${folder}/vocabulary.txt`).then((response) => response.text()),
     fetchNetwork(`${folder}/model.tflite.gz`),

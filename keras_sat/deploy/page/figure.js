@@ -27,7 +27,9 @@ export function showPlayer(place, result, { address, width, height }) {
 // A player whose picture is a canvas, and whose caption may change many times a second.
 export class LivePlayer {
   constructor(place, picture, label) {
-    Object.assign(this, { place, picture, label, words: null });
+    const canvas = element("canvas", { width: picture.width, height: picture.height });
+    canvas.dataset.role = "picture";
+    Object.assign(this, { place, picture, label, canvas, words: null });
   }
 
   // Show another result. The buttons stay where the words are the same; the chosen position stays.
@@ -40,15 +42,13 @@ export class LivePlayer {
       const step = before ? before.dataset.step : result.words.findIndex((word) => word in COLOURS);
       figure.setAttribute("aria-label", this.label);
       figure.querySelector('[data-role="note"]').removeAttribute("aria-live"); // it changes many times a second
-      const canvas = element("canvas", { width: this.picture.width, height: this.picture.height });
-      canvas.dataset.role = "picture";
-      figure.querySelector("img").replaceWith(canvas);
+      figure.querySelector("img").replaceWith(this.canvas);
       before?.remove();
       this.place.append(figure);
       this.update = startPlayer(figure, shown);
       this.words = words;
       figure.querySelectorAll("button[data-step]")[Math.min(step, result.words.length - 1)]?.click();
     }
-    this.place.querySelector('[data-role="picture"]').getContext("2d").drawImage(this.picture, 0, 0);
+    this.canvas.getContext("2d").drawImage(this.picture, 0, 0);
   }
 }

@@ -106,7 +106,6 @@ try {
   if (!self.DecompressionStream) throw new Problem("This browser is too old for the page: it needs one of 2023 or later.");
   settings = await (await fetchPart("page.json")).json();
   find("#tab-scenes").hidden = !settings.scenes.length;
-  find('[data-role="about"]').textContent = settings.about;
   listen();
   show();
 } catch (error) {

@@ -30,10 +30,7 @@ export class Scene {
   draw() {
     const { brush } = this;
     brush.setTransform(SCALE, 0, 0, SCALE, 0, 0);
-    const sky = brush.createLinearGradient(0, 0, 0, 2 * SIDE);
-    sky.addColorStop(0, "rgb(233, 237, 244)");
-    sky.addColorStop(1, "rgb(245, 239, 228)");
-    brush.fillStyle = sky;
+    brush.fillStyle = "rgb(236, 238, 240)";
     brush.fillRect(0, 0, SIDE, SIDE);
     for (const { shape, colour, size, left, top } of this.shapes) {
       brush.fillStyle = "rgba(150, 150, 160, .4)";

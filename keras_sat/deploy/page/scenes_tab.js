@@ -10,7 +10,6 @@ const FIRST = [
   { shape: "circle", colour: "red", size: "big", left: 9, top: 21 },
   { shape: "square", colour: "green", size: "big", left: 38, top: 23 },
 ];
-const MESSAGE = "Point at a word to see where the model looked for it.";
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const LOOKS = { shape: SHAPES, colour: Object.keys(COLOURS), size: Object.keys(SIZES) };
 
@@ -22,10 +21,9 @@ export function startScenesTab(find, view, captioners, count) {
   let chosen = 0, isWanted = false, isRunning = false, dragged = null;
 
   const shown = captioners.map(([label, captioner]) => {
-    const sentence = element("dd"), place = element("section", {}, element("h2", { textContent: label }));
-    find('[data-role="sentences"]').append(element("dt", { textContent: label }), sentence);
+    const place = element("section", {}, element("h2", { textContent: label }));
     find('[data-role="compared"]').append(place);
-    return { captioner, sentence, player: new LivePlayer(place, scene.canvas, label) };
+    return { captioner, player: new LivePlayer(place, scene.canvas, label) };
   });
 
   // Draw the scene now; the captioners follow as fast as they can.
@@ -50,16 +48,13 @@ export function startScenesTab(find, view, captioners, count) {
         isWanted = false;
         const pixels = scene.pixels();
         const results = await Promise.all(shown.map(({ captioner }) => captioner.caption(pixels)));
-        results.forEach((result, i) => {
-          shown[i].player.show(result);
-          shown[i].sentence.textContent = result.words.join(" ");
-        });
+        results.forEach((result, i) => shown[i].player.show(result));
         view.set({ caption: results[0].words.join(" ") });
         view.announce(`${help.textContent} ${view.caption}`);
         count();
         if (isWanted) await new Promise(requestAnimationFrame);
       }
-      view.set({ state: "done", message: MESSAGE });
+      view.set({ state: "done", message: "Point at a word to see where the model looked for it." });
     } catch (error) {
       view.fail(error);
     }
@@ -100,33 +95,25 @@ export function startScenesTab(find, view, captioners, count) {
   }
 
   const actions = {
-    add() {
-      chosen = scene.add() - 1;
-    },
-    remove() {
-      scene.shapes.splice(chosen, 1);
-      chosen = 0;
-    },
+    add: () => scene.add(),
+    remove: () => scene.shapes.splice(chosen, 1),
     another() {
       scene.shapes = [];
       scene.add();
       scene.add();
-      chosen = 0;
     },
   };
   for (const [name, action] of Object.entries(actions)) {
     find(`[data-action="${name}"]`).addEventListener("click", () => {
       action();
+      chosen = scene.shapes.length - 1;
       changed();
     });
   }
 
   // === Pointer and keyboard ===
 
-  function placeOf(event) {
-    const { left, top, width, height } = canvas.getBoundingClientRect();
-    return [((event.clientX - left) / width) * SIDE, ((event.clientY - top) / height) * SIDE];
-  }
+  const placeOf = (event) => [event.offsetX, event.offsetY].map((x) => (x / canvas.clientWidth) * SIDE);
 
   canvas.addEventListener("pointerdown", (event) => {
     const [x, y] = placeOf(event), number = scene.at(x, y);
