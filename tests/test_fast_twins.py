@@ -81,12 +81,15 @@ def assert_twins_agree(decoder, *, tolerance=1e-6, **options):
 
 
 AFTER_READING = {"attends": "after", "sentinel": True, "num_layers": 3}
-QUICK = [{"num_layers": 3}, AFTER_READING]
-SLOW = [pytest.param(options, marks=pytest.mark.slow) for options in ({}, {"attends": "after"}, {"sentinel": True})]
+OPTIONS = [{}, {"num_layers": 3}, {"attends": "after"}, {"sentinel": True}, AFTER_READING]
+QUICK = [*((*kind, {"num_layers": 3}) for kind in KINDS[::2]), *((*kind, AFTER_READING) for kind in KINDS[1::4])]
+ALL = [(*kind, options) for kind in KINDS for options in OPTIONS]
 
 
-@pytest.mark.parametrize("attention, scoring, cell", KINDS)
-@pytest.mark.parametrize("options", [*QUICK, *SLOW])
+@pytest.mark.parametrize(
+    "attention, scoring, cell, options",
+    [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in ALL],
+)
 def test_the_fast_loop_is_the_plain_one(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, **options)
     assert_twins_agree(decoder, sampled=attention == "hard")
