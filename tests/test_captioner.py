@@ -437,7 +437,7 @@ def test_a_frozen_encoder_with_random_weights_is_saved(eight, tmp_path):
 
 
 @pytest.mark.parametrize("training", all_slow_but("fine-tuned", ["frozen", "fine-tuned"]))
-def test_an_encoder_begins_with_the_bundled_weights(eight, training, tmp_path, monkeypatch):
+def test_an_encoder_starts_from_the_bundled_weights(eight, training, tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "PRETRAINED", tmp_path)
     trained = Captioner(eight[1], encoder="tiny", image_size=32, **SMALL)
     trained.build(((None, 32, 32, 3), (None, None)))
