@@ -211,7 +211,7 @@ class AttentionDisplay:
 
         lights, notes = ([of(i) for i in range(len(self.words))] for of in (self._light, self._note))
         content = cartoon(self.image, self.words, lights, notes, seconds_per_word, width or 240, opacity)
-        write_whole(Path(path).expanduser(), content)
+        write_whole(_path_ending_in(".gif", path), content)
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None, opacity: float = OPACITY) -> None:
         """Write the player: one HTML page that needs no other file and no network.
@@ -221,7 +221,7 @@ class AttentionDisplay:
             title: of the page; None takes the caption.
             opacity: of the map at first, from 0 to 1.
         """
-        write_whole(Path(path).expanduser(), player_page(self, title=title, opacity=opacity))
+        write_whole(_path_ending_in(".html", path), player_page(self, title=title, opacity=opacity))
 
     def _repr_html_(self):
         return player_frame(self)
@@ -269,6 +269,13 @@ def plot_history(history: Any, ax=None) -> Any:
         panel.xaxis.get_major_locator().set_params(integer=True)
         panel.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2)  # below, off the curves
     return ax
+
+
+def _path_ending_in(ending, path):
+    path = Path(path).expanduser()
+    if path.suffix.lower() != ending:
+        raise ValueError(f"Expected a file name ending in {ending}. Received: {str(path)!r}")
+    return path
 
 
 def _as_photo(image):

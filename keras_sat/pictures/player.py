@@ -19,7 +19,6 @@ import numpy as np
 from keras_sat.pictures.brightness import full_light, times_uniform
 
 OPACITY = 0.75  # of the map over the photo, by default
-PAGE_ENDINGS = (".html", ".htm")
 LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page, in pixels; of its JPEG
 SMALL_SIDE = 128  # pixels: what is smaller, a drawing, is kept as PNG
 NAN_BYTE = 255

@@ -148,7 +148,8 @@ def evaluate_captions(
             `--coco-results` writes it, or a list of dicts of image_id and caption.
         data, data_dir, split, split_seed, beside, show_progress: see `evaluate`.
     """
-    texts = _read_captions(captions)
+    source = captions if isinstance(captions, (str, Path)) else "captions"
+    texts = _read_captions(captions, source)
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
     rows = _rows_beside(beside, data, images)
@@ -157,7 +158,7 @@ def evaluate_captions(
     foreign = sorted(texts.keys() - {_caption_key(image.image_id) for image in every if image.split == split})
     if missing or foreign:
         raise ValueError(
-            f"{_source_of(captions)}: Expected one caption for each photo of the split {split!r}. "
+            f"{source}: Expected one caption for each photo of the split {split!r}. "
             f"Received: no caption for {len(missing)} of its {len(keys)} photos, {len(foreign)} captions of others "
             f"(the first: {brief([*missing, *foreign][0])})"
         )
@@ -276,9 +277,8 @@ def _name(data):
 # === Captions from a file ===
 
 
-def _read_captions(captions):
-    """Return the dict from photo to caption that a file or a list holds."""
-    source = _source_of(captions)
+def _read_captions(captions, source):
+    """Return the dict from photo to caption that a file or a list holds; `source` is its name in messages."""
     if isinstance(captions, (str, Path)):
         captions = read_json(Path(captions).expanduser(), "a list of objects with image_id and caption")
         captions = captions.get("captions") if isinstance(captions, dict) else captions
@@ -296,11 +296,6 @@ def _read_captions(captions):
         reject_long_caption(text, image_id, source)
         texts[key] = text
     return texts
-
-
-def _source_of(captions):
-    """Return the name of captions in a message: their file, if they have one."""
-    return captions if isinstance(captions, (str, Path)) else "captions"
 
 
 def _caption_key(image_id):
