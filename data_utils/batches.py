@@ -120,7 +120,7 @@ def make_batches(
         places = grouping.places(members)
         longest = max(len(captions[image][caption]) for image, caption in filter(None, itertools.chain(*places)))
         rows = np.array_split(np.arange(len(members)), count)[number]
-        every = list(itertools.chain(*(places[row] for row in rows))) or [None]  # an empty share has one, of weight 0
+        every = [*itertools.chain(*(places[row] for row in rows))] or [None] * len(places[-1])  # of weight 0
         rows = rows if len(rows) else [-1]
         ids = [place and captions[place[0]][place[1]] for place in every]
         of_words = list(inputs_and_targets(ids, vocabulary, longest))

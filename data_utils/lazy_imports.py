@@ -6,7 +6,7 @@ lazy_loader does this too, but cannot silence TensorFlow's startup log, and its 
 import importlib
 import sys
 
-from data_utils.tf_logging import without_greetings
+from data_utils.tf_logging import without_startup_log
 
 
 def attach_lazily(package_name, names_by_module):
@@ -16,7 +16,7 @@ def attach_lazily(package_name, names_by_module):
     def __getattr__(name):
         if name not in module_of:
             raise AttributeError(f"module {package_name!r} has no attribute {name!r}")
-        with without_greetings():
+        with without_startup_log():
             module = importlib.import_module(f"{package_name}.{module_of[name]}")
         value = getattr(module, name)
         setattr(sys.modules[package_name], name, value)

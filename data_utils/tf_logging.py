@@ -14,12 +14,12 @@ _STANDARD_ERROR = threading.RLock()  # one of two threads would restore the othe
 
 def import_tensorflow():
     """Return the module tensorflow, imported without its startup log."""
-    with without_greetings():
+    with without_startup_log():
         return importlib.import_module("tensorflow")
 
 
 @contextlib.contextmanager
-def without_greetings():
+def without_startup_log():
     """Keep TensorFlow quiet while it is imported inside the block, unless TF_CPP_MIN_LOG_LEVEL is 0, 1 or 2.
 
     It writes from C++ about processor and GPU drivers, in part before it reads that variable.

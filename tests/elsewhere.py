@@ -11,18 +11,13 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 
-def arrays(found):
-    found = {name: np.asarray(value) for name, value in found.items()}
-    return {name: x.astype(bytes) if x.dtype == object else x for name, x in found.items()}
-
-
 def with_litert(folder, photos):
     caption = tf.lite.Interpreter(str(folder / "model.tflite")).get_signature_runner()
     vocabulary = (folder / "vocabulary.txt").read_text(encoding="utf-8").split("\n")
-    found = [arrays(caption(images=photo[None])) for photo in photos]
+    found = [caption(images=photo[None]) for photo in photos]
     found = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
     ids = [row[:count] for row, count in zip(found["token_ids"], found["num_words"])]
-    return {**found, "captions": np.array([" ".join(vocabulary[i] for i in row).encode() for row in ids])}
+    return {**found, "captions": [" ".join(vocabulary[i] for i in row).encode() for row in ids]}
 
 
 for job in json.loads(Path(sys.argv[1]).read_text()):
@@ -30,11 +25,9 @@ for job in json.loads(Path(sys.argv[1]).read_text()):
     if job["signature"] == "litert":
         found = with_litert(folder, photos)
     elif job["signature"] == "serving_jpeg":
-        contents = [Path(path).read_bytes() for path in job["files"]]
-        found = arrays(tf.saved_model.load(folder).signatures["serving_jpeg"](image_bytes=tf.constant(contents)))
+        contents = tf.constant([Path(path).read_bytes() for path in job["files"]])
+        found = tf.saved_model.load(folder).signatures["serving_jpeg"](image_bytes=contents)
     else:
-        found = arrays(tf.saved_model.load(folder).signatures["serving_default"](images=tf.constant(photos)))
-    np.savez(job["results"], **found)
-
-loaded = {name.partition(".")[0] for name, module in sys.modules.items() if module is not None}
-assert "tensorflow" in loaded and not loaded & {"keras", "keras_sat", "data_utils"}
+        found = tf.saved_model.load(folder).signatures["serving_default"](images=tf.constant(photos))
+    found = {name: np.asarray(value) for name, value in found.items()}
+    np.savez(job["results"], **{name: x.astype(bytes) if x.dtype == object else x for name, x in found.items()})

@@ -9,12 +9,15 @@ from conftest import write_photos
 
 import keras_sat
 from data_utils import CaptionedImage
+from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.model.encoders import ENCODERS
 
 ENCODER = {"encoder": "mobilenet_v2", "image_size": 8}
 SIZES = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 5}
+SEARCH = {"num_beams": 1, "max_length": 2}
+PHOTO = np.full((8, 8, 3), 100, np.uint8)
 
 
 @pytest.fixture
@@ -33,15 +36,15 @@ def weights(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def photo():
-    return np.full((8, 8, 3), 100, np.uint8)
-
-
-def save(folder, photo, weights):
-    """Save a captioner whose frozen encoder began with these weights."""
+def saved(weights, tmp_path):
+    """The folder of a captioner whose frozen encoder has the weights that Keras downloads."""
     captioner = Captioner(["dog", "runs"], encoder_weights=weights, **ENCODER, **SIZES)
-    captioner.caption(photo, num_beams=1, max_length=2)
-    captioner.save(folder)
+    captioner.caption(PHOTO, **SEARCH)
+    captioner.save(tmp_path / "model")
+    settings = read_sealed_json(tmp_path / "model" / "config.json", "settings")
+    settings["captioner"]["encoder_weights"] = "imagenet"
+    write_sealed_json(tmp_path / "model" / "config.json", settings)
+    return tmp_path / "model"
 
 
 def advised(error):
@@ -51,43 +54,24 @@ def advised(error):
     return name
 
 
-@pytest.mark.parametrize("door", ["an encoder", "a captioner", "load", "from_pretrained", "moved"])
-def test_weights_that_are_missing_are_passed_as_the_message_says(door, weights, photo, tmp_path, monkeypatch):
-    missing = tmp_path / "moved.weights.h5"
-    if door == "moved":
-        missing.write_bytes(weights.read_bytes())
-    if door in ("load", "from_pretrained", "moved"):
-        save(tmp_path / "model", photo, missing if door == "moved" else weights)
-    if door in ("load", "from_pretrained"):
-        pretend_a_download(tmp_path / "model")
-    if door == "moved":
-        missing.unlink()
-    monkeypatch.setattr("keras_sat.captioner.model_directory", lambda name: tmp_path / "model")
-    search = {"num_beams": 1, "max_length": 2}
-    call = {
-        "an encoder": lambda **given: ENCODERS["mobilenet_v2"](image_size=8, **given),
-        "a captioner": lambda **given: Captioner(["dog"], **ENCODER, **SIZES, **given).caption(photo, **search),
-        "load": lambda **given: Captioner.load(tmp_path / "model", **given).caption(photo, **search),
-        "from_pretrained": lambda **given: Captioner.from_pretrained("any", **given).caption(photo, **search),
-        "moved": lambda **given: Captioner.load(tmp_path / "model", **given).caption(photo, **search),
-    }[door]
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda folder, **given: ENCODERS["mobilenet_v2"](image_size=8, **given),
+        lambda folder, **given: Captioner(["dog"], **ENCODER, **SIZES, **given).caption(PHOTO, **SEARCH),
+        lambda folder, **given: Captioner.load(folder, **given).caption(PHOTO, **SEARCH),
+    ],
+    ids=["an encoder", "a captioner", "a saved captioner"],
+)
+def test_weights_that_are_missing_are_passed_as_the_message_says(call, weights, saved):
     with pytest.raises(ValueError) as error:
-        call()
-    assert call(**{advised(error.value): weights}) is not None
-
-
-def pretend_a_download(folder):
-    """Change a saved captioner to one whose encoder has the weights that Keras downloads."""
-    from data_utils.atomic_files import read_sealed_json, write_sealed_json
-
-    settings = read_sealed_json(folder / "config.json", "settings")
-    settings["captioner"]["encoder_weights"] = "imagenet"
-    write_sealed_json(folder / "config.json", settings)
+        call(saved)
+    assert call(saved, **{advised(error.value): weights}) is not None
 
 
 @pytest.mark.usefixtures("without_graphs")
-def test_fit_takes_the_weights_as_its_message_says(weights, photo, tmp_path):
-    images = [CaptionedImage(split, photo, ["a dog", "a dog"], split) for split in ("train", "dev")]
+def test_fit_takes_the_weights_as_its_message_says(weights, tmp_path):
+    images = [CaptionedImage(split, PHOTO, ["a dog", "a dog"], split) for split in ("train", "dev")]
     options = {**ENCODER, **SIZES, "epochs": 1, "max_length": 2, "output_dir": tmp_path / "run"}
     with pytest.raises(ValueError) as error:
         keras_sat.fit(images, show_progress=False, **options)
@@ -95,17 +79,13 @@ def test_fit_takes_the_weights_as_its_message_says(weights, photo, tmp_path):
     assert len(captioner.history["loss"]) == 1
 
 
-def test_the_command_line_takes_the_weights_as_its_message_says(weights, photo, tmp_path, capsys):
-    save(tmp_path / "model", photo, weights)
-    pretend_a_download(tmp_path / "model")
+def test_the_command_line_takes_the_weights_as_its_message_says(weights, saved, tmp_path, capsys):
     write_photos(tmp_path / "mine", ["a.jpg"])
     (tmp_path / "mine" / "captions.csv").write_text("image,caption\na.jpg,A dog\n")
-    data = ["--data", "folder", "--data-dir", str(tmp_path / "mine")]
-    encoder = ["--encoder", "mobilenet_v2", "--image-size", "8", "--cache-dir", str(tmp_path / "cache")]
-    search = ["--num-beams", "1", "--max-length", "2"]
+    features = ["features", "--data", "folder", "--data-dir", str(tmp_path / "mine"), "--encoder", "mobilenet_v2"]
     for command in (
-        ["features", *data, *encoder],
-        ["caption", str(tmp_path / "mine"), "--model", str(tmp_path / "model"), *search],
+        [*features, "--image-size", "8", "--cache-dir", str(tmp_path / "cache")],
+        ["caption", str(tmp_path / "mine"), "--model", str(saved), "--num-beams", "1", "--max-length", "2"],
     ):
         assert main(command) == 2
         error = capsys.readouterr().err

@@ -66,16 +66,6 @@ def test_configuration_is_complete(attention, scoring):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("scoring", SCORINGS)
-def test_rows_of_a_photo_are_independent_of_each_other(scoring):
-    layer = make_attention("soft", scoring, attention_dim=6)
-    hidden_state = numbers(2 * PHOTOS, DIM, seed=1)
-    together = layer(hidden_state, features())
-    apart = layer(hidden_state, np.repeat(features(), 2, axis=0))
-    for one, other in zip(together[:3], apart[:3]):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-
-
 def test_float16_features_keep_weights_in_float32():
     layer = make_attention("soft", "additive", attention_dim=6, dtype=keras.DTypePolicy("mixed_float16"))
     context, weights, *_ = layer(numbers(PHOTOS, DIM), features())
@@ -103,12 +93,6 @@ def test_no_attention_sees_the_mean():
     np.testing.assert_allclose(context, features().mean(axis=1), rtol=1e-5)
     np.testing.assert_allclose(weights, np.full((PHOTOS, REGIONS), 1 / REGIONS), rtol=1e-6)
     assert not layer.weights
-
-
-def test_dot_attention_on_known_numbers():
-    two = np.array([[[0.0, 0.0], [1.0, 0.0]]], dtype="float32")
-    weights = DotAttention()(np.array([[1.0, 5.0]], dtype="float32"), two).attention_weights
-    np.testing.assert_allclose(weights, np.array([[1, np.e]]) / (1 + np.e), rtol=1e-6)
 
 
 def test_dot_attention_rejects_other_sizes():

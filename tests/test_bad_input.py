@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 import tracemalloc
 import warnings
 import zipfile
@@ -29,15 +30,6 @@ from keras_sat.model.encoders import ENCODERS
 from keras_sat.scoring.evaluate import evaluate_captions
 
 
-def examples(number):
-    """The same examples in every run, as many as this; KERAS_SAT_EXAMPLES=20 takes twenty times as many."""
-    number *= int(os.environ.get("KERAS_SAT_EXAMPLES", 1))
-    unhealthy = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(
-        max_examples=number, derandomize=True, deadline=None, database=None, suppress_health_check=unhealthy
-    )
-
-
 @st.composite
 def damaged(draw, whole):
     """Draw what became of a file: bits flipped, parts cut off, put in, or there twice; or something else altogether."""
@@ -46,17 +38,15 @@ def damaged(draw, whole):
     content = bytearray(whole)
     for _ in range(draw(st.integers(1, 4))):
         place, length = draw(st.integers(0, max(len(content) - 1, 0))), draw(st.integers(1, 40))
-        kind = draw(st.sampled_from(["flip", "cut", "remove", "insert", "twice"]))
+        kind = draw(st.sampled_from(["flip", "cut", "remove", "insert"]))
         if kind == "flip" and content:
             content[place] ^= 1 << draw(st.integers(0, 7))
         elif kind == "cut":
             del content[place:]
         elif kind == "remove":
             del content[place : place + length]
-        elif kind == "insert":
-            content[place:place] = draw(st.one_of(st.binary(max_size=9), st.sampled_from([b"\n", b'"', b"\t", b"\0"])))
         else:
-            content[place:place] = content[place : place + length]
+            content[place:place] = draw(st.one_of(st.binary(max_size=9), st.sampled_from([b"\n", b'"', b"\t", b"\0"])))
     return bytes(content)
 
 
@@ -79,26 +69,26 @@ def altered(draw, value):
     return draw(ODD)
 
 
-def refused_or_read(read, *names):
-    """Call a reader: it returns something, or raises a ValueError that names what it read, the file or its folder."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what was left out, with numbers
-        try:
-            return read()
-        except ValueError as error:
-            assert any(str(name) in str(error) and len(str(error)) > len(str(name)) + 10 for name in names), error
-            assert len(str(error)) < 1500, error  # whatever it quotes
-            return None
-
-
 def try_all(contents, write, read, *names):
-    """Write what is drawn into a file, and read it: see `refused_or_read`."""
+    """Write each content that is drawn, and read it: a ValueError must name one of these files or folders."""
 
-    @examples(50)
+    @settings(
+        max_examples=50 * int(os.environ.get("KERAS_SAT_EXAMPLES", 1)),
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=[*HealthCheck],
+    )
     @given(contents)
     def check(content):
         write(content)
-        refused_or_read(read, *names)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what was left out, with numbers
+            try:
+                read()
+            except ValueError as error:
+                assert any(str(name) in str(error) and len(str(error)) > len(str(name)) + 10 for name in names), error
+                assert len(str(error)) < 1500, error  # whatever it quotes
 
     assert read() is not None  # whole, it is read
     check()
@@ -128,17 +118,16 @@ def test_files_of_captions(file, tmp_path):
     contents = damaged(whole)
     if file.endswith("json"):
         contents = st.one_of(contents, altered(json.loads(whole)).map(lambda value: json.dumps(value).encode()))
-
     seed = 0 if name == "flickr30k" else None
     try_all(contents, path.write_bytes, lambda: DATASETS[name](tmp_path, split_seed=seed), path.name, path.parent)
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"1" * 5000], ids=["nested", "digits"])
 def test_json_without_end(content, tmp_path):
-    for name in ("a.json", "captions.jsonl"):
-        (tmp_path / name).write_bytes(content)
+    (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(ValueError, match=r"a\.json"):
         read_json(tmp_path / "a.json")
+    (tmp_path / "captions.jsonl").write_bytes(content)
     with pytest.raises(ValueError, match=r"captions\.jsonl, line 1"):
         DATASETS["folder"](tmp_path)
 
@@ -166,9 +155,15 @@ def small_model(tmp_path_factory):
 
 @pytest.fixture
 def model_dir(small_model, tmp_path):
-    for path in small_model.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    return tmp_path
+    return shutil.copytree(small_model, tmp_path, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def cache_dir(tmp_path):
+    write_photos(tmp_path / "photos", ["a.png"])
+    photo, options = tmp_path / "photos" / "a.png", {"image_size": 16, "show_progress": False}
+    FeatureCache.build(tmp_path / "cache", ["a"], [photo], mean_colour_encoder, **options)
+    return tmp_path / "cache"
 
 
 def unsealed(path):
@@ -199,28 +194,29 @@ def archive_of(name, content):
     return packed.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["vocabulary", "cache", "checkpoint", "model"])
-def test_sealed_settings(kind, small_model, tmp_path):
-    if kind == "vocabulary":
-        path, read = tmp_path / "vocabulary.json", Vocabulary.load
-        Vocabulary(["dog", "runs", "é"]).save(path)
-    elif kind == "cache":
-        write_photos(tmp_path / "photos", ["a.png"])
-        options = {"image_size": 16, "show_progress": False}
-        cache = tmp_path / "cache"
-        FeatureCache.build(cache, ["a"], [tmp_path / "photos" / "a.png"], mean_colour_encoder, **options)
-        path, read = cache / "manifest.json", lambda path: FeatureCache.open(path.parent).features(["a"])
-    elif kind == "checkpoint":
-        path, read = tmp_path / "progress.json", lambda path: read_checkpoint(path.parent)
-        state = write_arrays(tmp_path, "state", {"a": np.ones(3)})
-        write_sealed_json(path, {"epochs": [{"loss": 1.5}], "state": state})
-    else:
-        for file in small_model.iterdir():
-            (tmp_path / file.name).write_bytes(file.read_bytes())
-        path, read = tmp_path / "config.json", lambda path: Captioner.load(path.parent)
-
+def reseals(path, read):
     contents = altered(unsealed(path)).filter(lambda value: isinstance(value, dict))
-    try_all(contents, lambda value: write_sealed_json(path, value), lambda: read(path), path.parent)
+    try_all(contents, lambda value: write_sealed_json(path, value), read, path.parent)
+
+
+def test_sealed_vocabulary(tmp_path):
+    path = tmp_path / "vocabulary.json"
+    Vocabulary(["dog", "runs", "é"]).save(path)
+    reseals(path, lambda: Vocabulary.load(path))
+
+
+def test_sealed_cache(cache_dir):
+    reseals(cache_dir / "manifest.json", lambda: FeatureCache.open(cache_dir).features(["a"]))
+
+
+def test_sealed_checkpoint(tmp_path):
+    state = write_arrays(tmp_path, "state", {"a": np.ones(3)})
+    write_sealed_json(tmp_path / "progress.json", {"epochs": [{"loss": 1.5}], "state": state})
+    reseals(tmp_path / "progress.json", lambda: read_checkpoint(tmp_path))
+
+
+def test_sealed_model(model_dir):
+    reseals(model_dir / "config.json", lambda: Captioner.load(model_dir))
 
 
 @pytest.mark.parametrize("name", ["\0", "../state-0123456789abcdef.npz", 5])
@@ -330,20 +326,12 @@ def test_sizes_that_the_weights_do_not_have_allocate_nothing(name, value, model_
     tracemalloc.stop()
 
 
-@pytest.mark.parametrize("grid", ["hard", [10**6, 10**6], [-2, -3], [2.0, 3], [6], 6], ids=str)
+@pytest.mark.parametrize("grid", ["hard", [10**6, 10**6], [-2, -3], [2.0, 3], 6], ids=str)
 def test_a_grid_that_is_not_the_models(grid, model_dir):
     reseal(model_dir, captioner={"grid_shape": grid})
     assert Captioner.load(model_dir).rows_and_columns() == (2, 3), "the grid that the model had"
     reseal(model_dir, rows_and_columns=grid)
     with pytest.raises(ValueError, match=r"rows_and_columns in config\.json is not the grid of this model.* 6 regions"):
-        Captioner.load(model_dir)
-
-
-def test_a_setting_that_is_missing_is_named(model_dir):
-    value = unsealed(model_dir / "config.json")
-    del value["captioner"]["encoder_training"]
-    write_sealed_json(model_dir / "config.json", value)
-    with pytest.raises(ValueError, match=f"{model_dir.name}: config.json is incomplete.*encoder_training"):
         Captioner.load(model_dir)
 
 
@@ -377,7 +365,7 @@ def marker(tmp_path):
     assert not path.exists(), "untrusted code has run"
 
 
-def test_a_pickle_is_no_vocabulary_no_settings_no_weights_and_no_cache(model_dir, marker, tmp_path):
+def test_a_pickle_is_no_vocabulary_no_settings_no_weights_and_no_cache(model_dir, cache_dir, marker):
     evil = pickle.dumps(Payload(marker))
     objects = io.BytesIO()
     np.save(objects, np.array([Payload(marker)], dtype=object), allow_pickle=True)
@@ -389,15 +377,12 @@ def test_a_pickle_is_no_vocabulary_no_settings_no_weights_and_no_cache(model_dir
         (model_dir / name).write_bytes(evil)
         with pytest.raises(ValueError, match=name):
             read(model_dir / name)
-    write_photos(tmp_path / "photos", ["a.png"])
-    cache = tmp_path / "cache"
-    FeatureCache.build(cache, ["a"], [tmp_path / "photos" / "a.png"], mean_colour_encoder, image_size=16)
-    for path in cache.glob("*.npy"):
+    for path in cache_dir.glob("*.npy"):
         whole = path.read_bytes()
         for content in (evil, objects.getvalue()):
             path.write_bytes(content)
             with pytest.raises(ValueError, match=path.name):
-                FeatureCache.open(cache)
+                FeatureCache.open(cache_dir)
         path.write_bytes(whole)
 
 
@@ -449,9 +434,8 @@ def test_a_postscript_picture_starts_no_other_program(tmp_path):
         load_image(tmp_path / "a.png")
 
 
-def test_the_command_line_says_it_in_one_line(model_dir, tmp_path, capsys):
-    write_photos(tmp_path / "photos", ["a.png"])
+def test_the_command_line_says_it_in_one_line(model_dir, capsys):
     seal_weights(model_dir, b"nothing")
-    assert main(["caption", str(tmp_path / "photos" / "a.png"), "--model", str(model_dir)]) == 2
+    assert main(["caption", "a.png", "--model", str(model_dir)]) == 2
     error = capsys.readouterr().err
     assert error.startswith("keras-sat: ") and error.count("\n") == 1 and "save the captioner again" in error

@@ -143,33 +143,27 @@ def test_the_state_is_carried_on_and_later_words_change_nothing_before_them():
 
 
 @pytest.mark.parametrize("attention", [*ATTENTIONS, "even"])
-def test_only_what_is_recurrent_is_in_the_loop(attention, monkeypatch):
+def test_only_the_recurrent_part_is_in_the_loop(attention, monkeypatch):
     decoder = make_decoder(attention)
     features, input_ids, _ = inputs()
-    shapes = {}
+    accelerate(decoder, REGIONS)
+    readout, cell, shapes = decoder.readout, decoder.cells[0], {}
 
-    def spy(layer):
-        call = layer.call
-        monkeypatch.setattr(
-            layer, "call", lambda x, *a, **k: shapes.setdefault(layer.name, []).append(x.shape) or call(x)
-        )
+    def spy(layer, call):
+        monkeypatch.setattr(layer, "call", lambda x, **_: shapes.setdefault(layer.name, []).append(x.shape) or call(x))
 
-    accelerate(decoder, features.shape[1])
-    readout, cell = decoder.readout, decoder.cells[0]
-    spied = [decoder.embedding, readout.state_readout, readout.context_readout, readout.word_logits]
-    spied += [cell.input_projection, cell.context_projection]
+    at_once = [cell.input_projection, readout.state_readout, readout.context_readout, readout.word_logits]
+    spied = [*at_once, decoder.embedding, cell.context_projection]
     spied += [decoder.attention_layer.feature_projection] if decoder.chooses else []
     for layer in spied:
-        spy(layer)
+        spy(layer, layer.call)
     decoder(features, input_ids)
-    assert shapes["embedding"] == [(TIME, PHOTOS)]
-    for name in ("input_projection", "state_readout", "context_readout", "word_logits"):
-        assert [shape[:2] for shape in shapes[name]] == [(TIME, PHOTOS)], name
-    if not decoder.chooses:
-        assert shapes["context_projection"] == [(PHOTOS, DIM)]
-    else:
-        assert shapes["context_projection"] == TIME * [(PHOTOS, DIM)]
-        assert shapes["feature_projection"] == [features.shape]
+    assert shapes.pop("embedding") == [(TIME, PHOTOS)]
+    assert shapes.pop("context_projection") == [(PHOTOS, DIM)] * (TIME if decoder.chooses else 1)
+    assert shapes.pop("feature_projection", None) == ([features.shape] if decoder.chooses else None)
+    assert {name: [shape[:2] for shape in found] for name, found in shapes.items()} == {
+        layer.name: [(TIME, PHOTOS)] for layer in at_once
+    }
 
 
 # === Options ===

@@ -14,6 +14,7 @@ def small_demo(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "NUM_DEV", 8)
+        patch.setattr(demo, "NUM_PICTURES", 2)
         report = demo.run_demo(
             attention=request.param, output_dir=folder, num_train=64, num_test=12, epochs=1, show_progress=False
         )
@@ -24,7 +25,7 @@ def test_what_is_written(small_demo):
     folder, report = small_demo
     assert json.loads((folder / "report.json").read_text()) == report
     assert {"true_captions", "true_captions_two_objects", "train_seconds"} <= set(report)
-    assert len(list(folder.glob("*.png"))) == 6
+    assert len(list(folder.glob("*.png"))) == 2
     captioner = Captioner.load(folder / "model")
     assert captioner.decoder.attention == report["attention"]
     again, _ = demo.report_on(captioner, draw_scenes(12, demo.UNSEEN_SEED))

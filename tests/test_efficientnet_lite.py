@@ -21,7 +21,7 @@ def network():
 
 def torch_arrays(network, seed=0):
     """Return random arrays for a network, with the names and layouts of the PyTorch packages."""
-    chance = np.random.default_rng(seed)
+    random = np.random.default_rng(seed)
     arrays = {"_fc.weight": np.zeros((5, 1280)), "_fc.bias": np.zeros(5)}
     parts = [("stem_conv", "_conv_stem", "_bn0"), ("top_conv", "_conv_head", "_bn1")]
     for number in range(len(blocks_of(0.1, 1.0))):
@@ -35,9 +35,9 @@ def torch_arrays(network, seed=0):
         if "depthwise" in ours:
             inputs, outputs = 1, inputs
         scale = (height * width * inputs) ** -0.5
-        arrays[f"{kernel}.weight"] = chance.normal(0, scale, (outputs, inputs, height, width))
-        arrays[f"{norm}.weight"], arrays[f"{norm}.running_var"] = chance.uniform(0.5, 2, (2, outputs))
-        arrays[f"{norm}.bias"], arrays[f"{norm}.running_mean"] = chance.normal(0, 0.3, (2, outputs))
+        arrays[f"{kernel}.weight"] = random.normal(0, scale, (outputs, inputs, height, width))
+        arrays[f"{norm}.weight"], arrays[f"{norm}.running_var"] = random.uniform(0.5, 2, (2, outputs))
+        arrays[f"{norm}.bias"], arrays[f"{norm}.running_mean"] = random.normal(0, 0.3, (2, outputs))
         arrays[f"{norm}.num_batches_tracked"] = np.array(7)
     return {name: array.astype(np.float32) for name, array in arrays.items()}
 

@@ -18,7 +18,7 @@ from test_readme import ROOT, python_blocks
 
 from data_utils import draw_scenes, load_image, photos_of_split
 from data_utils.atomic_files import write_whole
-from keras_sat import Captioner, Ensemble
+from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.deploy.export import _decoded, _next_version, _stretched
 
@@ -31,11 +31,10 @@ def caption_elsewhere(jobs, folder):
     """Return for each (version folder, signature, photos, files) what it answers in a process without keras_sat."""
     descriptions = []
     for number, (version, signature, photos, files) in enumerate(jobs):
-        np.save(folder / f"photos-{number}.npy", photos)
-        paths = {"photos": folder / f"photos-{number}.npy", "results": folder / f"results-{number}.npz"}
-        paths = {name: str(path) for name, path in {**paths, "folder": version}.items()}
-        descriptions.append({**paths, "signature": signature, "files": [str(path) for path in files]})
-    (folder / "jobs.json").write_text(json.dumps(descriptions))
+        paths = {"folder": version, "photos": folder / f"{number}.npy", "results": folder / f"{number}.npz"}
+        np.save(paths["photos"], photos)
+        descriptions.append({**paths, "signature": signature, "files": files})
+    (folder / "jobs.json").write_text(json.dumps(descriptions, default=str))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, str(Path(__file__).parent / "elsewhere.py"), str(folder / "jobs.json")]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
@@ -43,18 +42,17 @@ def caption_elsewhere(jobs, folder):
     return [dict(np.load(job["results"])) for job in descriptions]
 
 
-def assert_same(found, results, least, tolerance=1e-4):
+def assert_same(found, results, least):
     """Compare what an export answers with the CaptionResults of the captioner: maps where the words are the same."""
-    assert len(found["captions"]) == len(results)
     captions = [caption.decode() for caption in found["captions"]]
     same = [i for i, result in enumerate(results) if captions[i] == result.caption]
     assert len(same) >= least
     for i in same:
         count, result = len(results[i].words), results[i]
         assert found["num_words"][i] == count
-        np.testing.assert_allclose(found["attention_weights"][i][:count], result.attention_weights, atol=tolerance)
+        np.testing.assert_allclose(found["attention_weights"][i][:count], result.attention_weights, atol=1e-4)
         np.testing.assert_array_equal(found["attention_weights"][i][count:], 0)
-        np.testing.assert_allclose(found["log_prob"][i], result.log_prob, atol=10 * tolerance)
+        np.testing.assert_allclose(found["log_prob"][i], result.log_prob, atol=1e-3)
         if "words" in found:
             assert [word.decode() for word in found["words"][i]] == [*result.words, *[""] * (20 - count)]
             assert found["is_finished"][i] == result.is_finished
@@ -65,9 +63,9 @@ def assert_same(found, results, least, tolerance=1e-4):
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
-    """A hundred scenes as pixels, and as files of many sizes."""
+    """Forty scenes as pixels, and as files of many sizes."""
     folder = tmp_path_factory.mktemp("pictures")
-    pictures = [scene.image for scene in draw_scenes(100, seed=61)]
+    pictures = [scene.image for scene in draw_scenes(40, seed=61)]
     files = []
     for number, picture in enumerate(pictures):
         size = [(64, 64), (200, 160), (300, 500), (1100, 1030), (50, 90)][number % 5]
@@ -97,12 +95,12 @@ def test_the_captions_elsewhere_are_those_of_the_captioner(exported, scenes, tmp
         (of_hard, "litert", photos, []),
     ]
     beams, of_files, litert, greedy, hard_litert = caption_elsewhere(jobs, tmp_path)
-    assert_same(beams, soft.caption(photos, num_beams=3), 99)
-    assert_same(of_files, soft.caption(files, num_beams=3), 99)
-    assert_same(litert, soft.caption(photos, num_beams=1), 99)
-    assert_same(greedy, hard.caption(photos, num_beams=1), 99)
-    assert_same(hard_litert, hard.caption(photos, num_beams=1), 99)
-    assert len(set(beams["captions"])) > 50
+    assert_same(beams, soft.caption(photos, num_beams=3), 39)
+    assert_same(of_files, soft.caption(files, num_beams=3), 39)
+    assert_same(litert, soft.caption(photos, num_beams=1), 39)
+    for found in (greedy, hard_litert):
+        assert_same(found, hard.caption(photos, num_beams=1), 39)
+    assert len(set(beams["captions"])) > 20
 
 
 def test_it_is_what_tensorflow_serving_expects(exported):
@@ -126,8 +124,6 @@ def test_it_is_what_tensorflow_serving_expects(exported):
     names = {path.name for path in (exported / "1").iterdir() if path.is_file()}
     of_litert = {"model.tflite", "caption.py", "litert.json", "vocabulary.txt"}
     assert names - {"fingerprint.pb"} == {"saved_model.pb"} | of_litert
-    sizes = {path.name: path.stat().st_size for path in exported.rglob("*") if path.is_file()}
-    assert sizes["model.tflite"] < 1_100_000 and sizes["variables.data-00000-of-00001"] < 1_000_000
 
 
 def test_the_lines_of_the_readme(exported, scenes, monkeypatch, capsys):
@@ -200,29 +196,23 @@ def test_every_kind_of_captioner(name, tmp_path):
     folder = captioner.export(tmp_path, BOTH if "own" in name else "tf_saved_model", num_beams=2)
     height, width = captioner.photo_sizes[0]
     photos = np.random.default_rng(1).integers(0, 256, (6, height, width, 3), dtype=np.uint8)
-    loaded = tf.saved_model.load(folder)
-    found = {key: value.numpy() for key, value in loaded.serve(photos).items()}
-    assert_same(found, captioner.caption(photos, num_beams=2), 6)
+    found = {key: value.numpy() for key, value in tf.saved_model.load(folder).serve(photos).items()}
+    results = captioner.caption(photos, num_beams=2)
+    assert_same(found, results, 6)
     assert min(found["num_words"]) > 0
     assert ("from_photo" in found) == ("sentinel" in name)
-    if "sentinel" in name:
-        for shares, result in zip(found["from_photo"], captioner.caption(photos, num_beams=2)):
-            np.testing.assert_allclose(shares[: len(result.words)], result.from_photo, atol=1e-4)
+    for fractions, result in zip(found.get("from_photo", ()), results):
+        np.testing.assert_allclose(fractions[: len(result.words)], result.from_photo, atol=1e-4)
     assert operations(folder) and not [op for op in operations(folder) if "Xla" in op or "PyFunc" in op]
     assert b"_XlaMustCompile" not in (folder / "saved_model.pb").read_bytes()
     if "own" in name:
-        caption = runner_of(folder)
+        with pytest.warns(UserWarning, match="tf.lite.Interpreter is deprecated"):
+            caption = tf.lite.Interpreter(str(folder / "model.tflite")).get_signature_runner()
         expected = captioner.caption(photos[0], num_beams=1)
         found = caption(images=photos[:1])
         assert captioner.vocabulary.ids_to_words(found["token_ids"][0]) == expected.words
         maps = found["attention_weights"][0][: found["num_words"][0]]
         np.testing.assert_allclose(maps, expected.attention_weights, atol=1e-4)
-
-
-def runner_of(folder):
-    """Return the function that model.tflite of an export holds."""
-    with pytest.warns(UserWarning, match="tf.lite.Interpreter is deprecated"):
-        return tf.lite.Interpreter(str(folder / "model.tflite")).get_signature_runner()
 
 
 def operations(folder):
@@ -236,8 +226,7 @@ def test_search_options_are_those_of_caption(tmp_path):
     captioner = built(encoder="tiny")
     photos = np.random.default_rng(1).integers(0, 256, (8, 64, 64, 3), dtype=np.uint8)
     options = {"num_beams": 4, "max_length": 6, "length_penalty": 1.0, "no_repeat_ngram": 1, "allow_unknown": True}
-    loaded = tf.saved_model.load(captioner.export(tmp_path, **options))
-    found = loaded.serve(photos)
+    found = tf.saved_model.load(captioner.export(tmp_path, **options)).serve(photos)
     results = captioner.caption(photos, **options)
     assert [caption.decode() for caption in found["captions"].numpy()] == [result.caption for result in results]
     assert found["words"].shape == (8, 6) and any("<unk>" in result.words for result in results)
@@ -252,12 +241,10 @@ def test_mixed_precision(tmp_path):
     finally:
         keras.config.set_dtype_policy("float32")
     photos = np.random.default_rng(1).integers(0, 256, (4, 64, 64, 3), dtype=np.uint8)
-    loaded = tf.saved_model.load(captioner.export(tmp_path, num_beams=1))
-    found = loaded.serve(photos)
+    found = tf.saved_model.load(captioner.export(tmp_path, num_beams=1)).serve(photos)
     assert found["attention_weights"].dtype == tf.float32
-    assert [caption.decode() for caption in found["captions"].numpy()] == [
-        result.caption for result in captioner.caption(photos, num_beams=1)
-    ]
+    results = captioner.caption(photos, num_beams=1)
+    assert [caption.decode() for caption in found["captions"].numpy()] == [result.caption for result in results]
     with pytest.raises(ValueError, match="LiteRT computes in float32.*Received: bfloat16"):
         captioner.export(tmp_path, "litert")
 
@@ -266,21 +253,19 @@ def test_mixed_precision(tmp_path):
 
 
 def test_what_cannot_be_exported(tmp_path):
-    captioner = Captioner(WORDS, encoder="tiny", **SMALL)
     with pytest.raises(ValueError, match="nothing to export"):
-        captioner.export(tmp_path)
+        Captioner(WORDS, encoder="tiny", **SMALL).export(tmp_path)
     without_encoder = Captioner(WORDS, encoder=None, **SMALL)
     without_encoder.build(((None, 4, 6), (None, None)))
     with pytest.raises(ValueError, match="This captioner has no encoder: it can only be given features"):
         without_encoder.export(tmp_path)
-    assert not hasattr(Ensemble, "export") and list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     "folder, options, message",
     [
         ("new", {"num_beams": 0}, "`num_beams` must be a whole number from 1 to .* Received: num_beams=0"),
-        ("new", {"max_length": 10**9}, "`max_length` must be a whole number from 1 to 10000"),
         ("new", {"format": "onnx"}, "`format` must be one of: tf_saved_model, litert. Received: format='onnx'"),
         ("mine", {}, "holds nothing but exports: 1, 2 and so on. Received: directory=.*mine'"),
     ],

@@ -1,6 +1,5 @@
 """Each fast twin has the values and gradients of its plain twin, up to rounding."""
 
-import contextlib
 import itertools
 
 import keras
@@ -9,7 +8,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from keras_sat import Captioner, beyond, equations
+from keras_sat import beyond, equations
 from keras_sat.accelerated import unroll
 from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.switch import fast_twins_are_on, without_fast_twins
@@ -115,34 +114,6 @@ def test_the_switch_chooses_the_twin_and_goes_back_after_an_error(monkeypatch):
         unrolled(decoder)
         raise KeyError
     assert fast_twins_are_on()
-
-
-def test_a_captioner_trains_with_either():
-    random = np.random.default_rng(5)
-    features = random.normal(size=(PHOTOS, REGIONS, DIM)).astype("float32")
-    ids = random.integers(1, 5, (2, PHOTOS, CAPTIONS, TIME)).astype("int32")
-    is_word = (np.arange(TIME) < LENGTHS[:, None]).reshape(PHOTOS, CAPTIONS, TIME).astype("float32")
-    weights, losses = [], []
-    for plain in (False, True):
-        keras.utils.set_random_seed(1)
-        sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
-        captioner = Captioner(["red", "green", "blue"], encoder=None, attention="hard", **sizes)
-        captioner.build(((None, REGIONS, DIM), (None, None)))
-        captioner.compile("sgd", run_eagerly=plain)
-        with without_fast_twins() if plain else contextlib.nullcontext():
-            losses.append(captioner.train_step(((features, ids[0]), ids[1], is_word))["loss"])
-        weights.append(captioner.get_weights())
-    np.testing.assert_allclose(*losses, rtol=1e-5)
-    for fast, plain in zip(*weights):
-        np.testing.assert_allclose(fast, plain, atol=1e-5)
-
-
-def test_the_plain_loop_in_a_graph():
-    decoder = make_decoder()
-    features, input_ids = tf.ones((PHOTOS, REGIONS, DIM), "float64"), tf.ones((ROWS, TIME), "int32")
-    with without_fast_twins():
-        logits = tf.function(lambda *inputs: decoder(*inputs).logits, autograph=False)(features, input_ids)
-    np.testing.assert_allclose(logits, decoder(features, input_ids).logits, atol=1e-9)
 
 
 # === Scorings and cells of users do not need to know the fast loop ===

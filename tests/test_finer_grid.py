@@ -19,31 +19,25 @@ EXACT = {  # encoder and size of photos: the first cell of the finer grid that i
 }
 
 
-@pytest.fixture(scope="module")
-def network():
-    """A small EfficientNet-Lite with random weights, its biases included."""
-    network = efficientnet_lite((64, 64, 3), 0.1, 0.1)
-    chance = np.random.default_rng(0)
+def with_random_biases(network):
+    """A mistake at the border shows where cells are not 0."""
+    random = np.random.default_rng(0)
     for weight in network.weights:
-        if len(weight.shape) == 1:
-            weight.assign(chance.normal(0, 0.1, weight.shape))
+        if "gamma" in weight.name or "variance" in weight.name:
+            weight.assign(random.uniform(0.5, 1.5, weight.shape))
+        elif len(weight.shape) == 1:
+            weight.assign(random.normal(0, 0.1, weight.shape))
     return network
 
 
-def encoder_with_random_weights(name, size):
-    encoder = make_encoder(name, weights=None, image_size=size)
-    chance = np.random.default_rng(0)
-    for weight in encoder.weights:
-        if "gamma" in weight.name or "variance" in weight.name:
-            weight.assign(chance.uniform(0.5, 1.5, weight.shape))
-        elif len(weight.shape) == 1:
-            weight.assign(chance.normal(0, 0.1, weight.shape))  # a mistake at the border shows where cells are not 0
-    return encoder
+@pytest.fixture(scope="module")
+def network():
+    return with_random_biases(efficientnet_lite((64, 64, 3), 0.1, 0.1))
 
 
 @pytest.mark.parametrize("name, size", all_slow_but(("mobilenet_v2", 64), EXACT))
 def test_every_second_cell_is_that_of_the_coarse_grid(name, size):
-    encoder = encoder_with_random_weights(name, size)
+    encoder = with_random_biases(make_encoder(name, weights=None, image_size=size))
     rows, columns = encoder.output_shape[1:3]
     finer_shape = tuple(2 * side - (side % 2 == 1 and name.endswith("lite2")) for side in (rows, columns))
     finer = make_encoder(name, weights=encoder.get_weights(), image_size=size, grid="x".join(map(str, finer_shape)))

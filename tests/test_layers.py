@@ -1,4 +1,4 @@
-"""Each layer stands on its own: it passes Keras' own test of layers, which builds, calls, saves and trains it."""
+"""Each layer passes Keras' own test of layers, which builds, calls, saves and trains it."""
 
 import importlib
 import pkgutil
@@ -15,7 +15,7 @@ from keras_sat.model.states import Attended, Decoded
 
 PHOTOS, ROWS, REGIONS, DIM, TIME, WORDS = 2, 4, 5, 6, 3, 11
 STATE, FEATURES, GRID, MAP, MAPS = (ROWS, DIM), (PHOTOS, REGIONS, DIM), (PHOTOS, 4, 6, 3), (ROWS, 5), (ROWS, TIME, 5)
-SHARES = {"from_photo": (ROWS, TIME, 1)}
+FROM_PHOTO = {"from_photo": (ROWS, TIME, 1)}
 LOOKING = {
     "input_shape": {"hidden_state_shape": STATE, "features_shape": FEATURES},
     "expected_output_shape": Attended(STATE, MAP, MAP),
@@ -26,6 +26,7 @@ DECODER = {
     "input_dtype": {"features_shape": "float32", "input_ids_shape": "int32"},
     "expected_output_shape": Decoded((ROWS, TIME, WORDS), MAPS, MAPS),
 }
+READOUT = {"deep_output": True, "activation": None, "dropouts": (0.5, 0.5), "seed": 0}
 LAYERS = {  # by name: what Keras' test is given
     **{scoring.__name__: {"init_kwargs": {"attention_dim": 8}, **LOOKING} for scoring in SCORINGS.values()},
     "NoAttention": LOOKING,
@@ -48,12 +49,9 @@ LAYERS = {  # by name: what Keras' test is given
     },
     "CaptionDecoder": DECODER,
     "AttendAfter": DECODER,
-    "WithSentinel": {
-        **DECODER,
-        "expected_output_shape": Decoded((ROWS, TIME, WORDS), MAPS, MAPS, {"from_photo": (ROWS, TIME, 1)}),
-    },
+    "WithSentinel": {**DECODER, "expected_output_shape": Decoded((ROWS, TIME, WORDS), MAPS, MAPS, FROM_PHOTO)},
     "Readout": {
-        "init_kwargs": {"vocabulary_size": WORDS, "embedding_dim": DIM},
+        "init_kwargs": {"vocabulary_size": WORDS, "embedding_dim": DIM, **READOUT},
         "input_shape": {"embedded_shape": STATE, "hidden_state_shape": STATE, "context_shape": STATE},
         "expected_output_shape": (ROWS, WORDS),
     },
@@ -69,7 +67,7 @@ LAYERS = {  # by name: what Keras' test is given
 
 
 def layers():
-    """Return all layers of keras_sat by name, but for the three that only hold what others share."""
+    """Return all layers of keras_sat by name, but for three base classes."""
     rooms = keras_sat.model, keras_sat.beyond
     names = [module.name for room in rooms for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
     values = [value for name in names for value in vars(importlib.import_module(name)).values()]

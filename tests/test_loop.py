@@ -65,25 +65,6 @@ def with_gradients(run, loss_weights, dense_layers):
     return states, loss, tape.gradient(loss, [*weights, x, state])
 
 
-def test_counts():
-    def step(total, x, nothing):
-        assert nothing is None
-        return total + x, (total + x,)
-
-    (sums,) = loop_over_time(step, np.zeros((2, 1), "float32"), (tf.ones((5, 2, 1)), None), [(1, "float32")])
-    np.testing.assert_array_equal(sums[..., 0], np.transpose([[1, 2, 3, 4, 5]] * 2))
-
-
-def test_a_dense_layer_outside_of_a_loop_is_like_any_other(dense_layers):
-    layer, _ = dense_layers
-    x, _ = inputs()
-    np.testing.assert_allclose(layer(x), x @ layer.kernel.numpy() + layer.bias.numpy(), atol=1e-6)
-    with tf.GradientTape() as tape:
-        loss = ops.sum(layer(x))
-    assert tape.gradient(loss, layer.kernel.value).shape == (DIM, DIM)
-    assert LoopDense.from_config(layer.get_config()).units == DIM
-
-
 @pytest.mark.parametrize(
     "compiled, num_summed", all_slow_but(("xla", 1), itertools.product([False, True, "xla"], [0, 1, 2]))
 )

@@ -81,10 +81,8 @@ def test_features_of_the_bundled_encoder(tmp_path, capsys):
 
 
 def test_features_of_an_untrained_tiny_encoder_are_rejected(tmp_path, capsys):
-    command = ["features", "--data", "scenes", "--data-dir", str(tmp_path), "--cache-dir", str(tmp_path / "c")]
-    assert main([*command, "--encoder", "tiny"]) == 2
-    error = capsys.readouterr().err
-    assert "untrained features" in error and error.count("\n") == 1 and not (tmp_path / "c").exists()
+    assert main(["features", "--data", "scenes", "--cache-dir", str(tmp_path / "c"), "--encoder", "tiny"]) == 2
+    assert "untrained features" in capsys.readouterr().err and not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize(
@@ -93,9 +91,8 @@ def test_features_of_an_untrained_tiny_encoder_are_rejected(tmp_path, capsys):
         (["fit", "--data", "folder", "--hiden-dim", "3"], "Did you mean --hidden-dim? See `keras-sat fit --help`"),
         (["captoin", "a.jpg"], "Did you mean caption?"),
         (["fit", "--data", "folder", "--epochs", "two"], "invalid int value: 'two'"),
-        (["evaluate"], "required: --data"),
-        (["caption", "a.jpg", "--gif", ""], "keras-sat: argument --gif: the path or name is empty. See `keras-sat"),
         (["export", "scenes", ""], "argument DIRECTORY: the path or name is empty"),
+        (["export", "scenes", "page", "--web", "--tflite"], "argument --tflite: not allowed with argument --web"),
         ([], "required: COMMAND"),
     ],
 )
@@ -110,7 +107,6 @@ def test_bad_use_is_one_line_with_a_hint(arguments, hint, capsys):
     "error, expected",
     [
         (OSError(28, "No space left", "runs/a"), "runs/a: No space left. Free some space, and run the same command "),
-        (PermissionError(13, "Permission denied", "runs"), "runs: Permission denied\n"),
         (MemoryError(), "MemoryError\n"),
         (ValueError(f"Keras' own. Received: {5000 * 'a '}"), "Keras' own. Received: a a"),
         (RuntimeError("Could not determine home directory."), "Could not determine home directory.\n"),
@@ -189,23 +185,17 @@ def pictures(tmp_path):
 
 def test_caption_goes_on_past_what_it_cannot_read(whole_training, pictures, capsys):
     folder, captioner = whole_training
-    missing = str(pictures / "missing.jpg")
-    command = ["caption", str(pictures), missing, "--model", str(folder / "model"), "--max-length", "6"]
+    every = [str(pictures / name) for name in ("a.png", "b.jpg", "damaged.jpg", "missing.jpg")]
+    command = ["caption", str(pictures), every[3], "--model", str(folder / "model"), "--max-length", "6"]
     assert main(command) == 2
     output, error = capsys.readouterr()
-    expected = [captioner.caption(pictures / name, max_length=6) for name in ("a.png", "b.jpg")]
-    assert output.split("\n") == [
-        *(f"{pictures / name}\t{result.caption}" for name, result in zip(("a.png", "b.jpg"), expected)),
-        "",
-    ]
+    expected = [captioner.caption(path, max_length=6) for path in every[:2]]
+    assert output == "".join(f"{path}\t{result.caption}\n" for path, result in zip(every, expected))
     assert error.count("\n") == 1 and error.startswith("keras-sat: ")
-    assert "damaged.jpg" in error and missing in error and "notes.txt" not in error
+    assert every[2] in error and every[3] in error and "notes.txt" not in error
     assert main([*command, "--json"]) == 2
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["image"] for line in lines] == [
-        *(str(pictures / n) for n in ("a.png", "b.jpg", "damaged.jpg")),
-        missing,
-    ]
+    assert [line["image"] for line in lines] == every
     assert set(lines[2]) == set(lines[3]) == {"image", "error"}
     for line, result in zip(lines, expected):
         assert (line["caption"], line["words"]) == (result.caption, result.words)
@@ -222,10 +212,7 @@ def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(whole_tr
     assert main([*command, "--plot", str(drawn)]) == 2
     output, error = capsys.readouterr()
     assert output.count("\n") == 2 and len(list(drawn.iterdir())) == 2
-    assert error.splitlines()[-1] == (
-        f"keras-sat: {loop}: Too many levels of symbolic links; "
-        f"{pipe}: this is not a picture that can be read, but a pipe or a device."
-    )
+    assert error.startswith(f"keras-sat: {loop}: Too many levels of symbolic links; {pipe}: this is not a picture")
     assert main([*command, "--plot", str(loop / "sub")]) == 2
     output, error = capsys.readouterr()
     assert error.count("\n") == 1 and not output and f"{loop}" in error
@@ -233,29 +220,24 @@ def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(whole_tr
 
 @pytest.mark.skipif(os.name == "nt", reason="names of files are letters there")
 def test_names_of_files_break_no_line_and_steer_no_terminal(whole_training, pictures, tmp_path, capsys):
-    names = ["a\nb\tc.png", "\x1b[31mred\x85\x7f.png", "f\u2028g.png", "h\u202egnp.png"]
+    names = {"a\nb\tc.png": r"a\nb\tc.png", "\x1b[31mred\x85\x7f.png": r"\x1b[31mred\x85\x7f.png"}
+    names |= {"f\u2028g.png": r"f\u2028g.png", "h\u202egnp.png": r"h\u202egnp.png"}
     for name in names:
         (pictures / name).write_bytes((pictures / "a.png").read_bytes())
     (pictures / "\x1b[2J\n.gif").write_bytes(b"nothing")
+    paths = [str(pictures / name) for name in names]
     model = ["--model", str(whole_training[0] / "model"), "--num-beams", "1", "--max-length", "4"]
     drawn = ["--html", str(tmp_path / "\x1b[7m")]
-    assert (
-        main(["caption", *(str(pictures / name) for name in names), str(pictures / "\x1b[2J\n.gif"), *model, *drawn])
-        == 2
-    )
+    assert main(["caption", *paths, str(pictures / "\x1b[2J\n.gif"), *model, *drawn]) == 2
     output, error = capsys.readouterr()
-    lines = output.removesuffix("\n").split("\n")
-    assert [line.split("\t")[0] for line in lines] == [
-        f"{pictures}{os.sep}{name}"
-        for name in (r"a\nb\tc.png", r"\x1b[31mred\x85\x7f.png", r"f\u2028g.png", r"h\u202egnp.png")
-    ]
+    shown = [line.split("\t")[0] for line in output.removesuffix("\n").split("\n")]
+    assert shown == [f"{pictures}{os.sep}{name}" for name in names.values()]
     assert r"\x1b[2J\n.gif: " in error and error.count("\n") == 1
     assert all(text.replace("\n", "").replace("\t", "").isprintable() for text in (output, error))
-    assert main(["caption", *(str(pictures / name) for name in names), *model, "--json"]) == 0
+    assert main(["caption", *paths, *model, "--json"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [json.loads(line)["image"] for line in lines] == [str(pictures / name) for name in names]
-    assert all(map(str.isprintable, lines))
-    assert main(["caption", str(pictures / "a.png"), "--model", str(tmp_path / "\x1b[2J")]) == 2
+    assert [json.loads(line)["image"] for line in lines] == paths and all(map(str.isprintable, lines))
+    assert main(["caption", paths[0], "--model", str(tmp_path / "\x1b[2J")]) == 2
     assert capsys.readouterr().err.removesuffix("\n").isprintable()
 
 
@@ -297,63 +279,54 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         assert cartoon.width * 24 // 32 < cartoon.height, "the photo has its own shape, with the caption below"
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     (pictures / "damaged.jpg").unlink()
-    rows = [
-        f"{name},a {word} dog,{split}"
-        for name, split in (("a.png", "train"), ("b.jpg", "dev"))
-        for word in ("big", "red")
-    ]
+    splits = {"a.png": "train", "b.jpg": "dev"}
+    rows = [f"{name},a {word} dog,{split}" for name, split in splits.items() for word in ("big", "red")]
     (pictures / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
     data = ["--data", "folder", "--data-dir", str(pictures)]
     sizes = ["--embedding-dim", "8", "--hidden-dim", "8", "--attention-dim", "8", "--image-size", "32"]
     fit = ["fit", *data, "--encoder", "tiny", "--preset", "seq2seq", *sizes, "--output-dir", str(tmp_path / "run")]
     assert main([*fit, "--epochs", "1"]) == 0
     assert "1 photos with 2 captions in train" in capsys.readouterr().out
-    settings = json.loads((tmp_path / "run" / "model" / "config.json").read_text())["captioner"]
-    assert settings["cell"] == "gru"
+    assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())["captioner"]["cell"] == "gru"
     assert main([*fit, "--epochs", "1", "--seed", "3"]) == 2
     assert "seed was 0 and is 3" in capsys.readouterr().err
     evaluate = ["evaluate", *data, "--model", str(tmp_path / "run" / "model"), "--num-beams", "2"]
-    assert main([*evaluate, "--split", "dev", "--json", str(tmp_path / "scores.json")]) == 0
+    assert main(evaluate) == 2
+    assert "1 in 'train', 1 in 'dev'" in capsys.readouterr().err
+    evaluate += ["--split", "dev"]
+    results, gallery = tmp_path / "results.json", ["--gallery", str(tmp_path / "gallery")]
+    files = ["--json", str(tmp_path / "scores.json"), "--csv", str(tmp_path / "photos.csv"), *gallery]
+    assert main([*evaluate, "--beside", "human", "--coco-results", str(results), *files]) == 0
     output = capsys.readouterr().out
-    assert "BLEU-4" in output and "split dev" in output and "num_beams 2" in output
+    for text in ("BLEU-4", "split dev", "num_beams 2", "a person", f"gallery: {tmp_path / 'gallery' / 'index.html'}"):
+        assert text in output
     content = json.loads((tmp_path / "scores.json").read_text())
     assert [entry["image_id"] for entry in content["captions"]] == ["b"]
     assert set(content["settings"]) == {"data", "split", "encoder", "num_beams", "length_penalty", "tokenisation"}
     assert {f"bleu_{n}{ending}" for n in range(1, 5) for ending in ("", "_no_penalty")} <= set(content["scores"])
-    assert main(evaluate) == 2
-    assert "1 in 'train', 1 in 'dev'" in capsys.readouterr().err
-
-    results = tmp_path / "results.json"
-    files = ["--coco-results", str(results), "--csv", str(tmp_path / "photos.csv")]
-    assert main([*evaluate, "--split", "dev", "--beside", "human", *files]) == 0
-    assert "a person" in capsys.readouterr().out
     assert (tmp_path / "photos.csv").read_text().startswith("image_id,caption,bleu_1")
-    scoring = ["evaluate", *data, "--split", "dev", "--captions", str(results)]
-    assert main([*scoring, "--json", str(tmp_path / "again.json")]) == 0
-    assert json.loads((tmp_path / "again.json").read_text())["scores"] == content["scores"]
-    assert main([*scoring, "--num-beams", "2"]) == 2
-    assert "--captions with --num-beams" in capsys.readouterr().err
-    gallery = ["--gallery", str(tmp_path / "gallery")]
-    assert main([*evaluate, "--split", "dev", *gallery]) == 0
-    assert f"gallery: {tmp_path / 'gallery' / 'index.html'}" in capsys.readouterr().out
     page = (tmp_path / "gallery" / "index.html").read_text(encoding="utf-8")
     assert "<h2>b</h2>" in page and "<li>a red dog</li>" in page and page.count("</template>") == 1
-    assert main([*scoring, *gallery]) == 2
-    assert "--captions with --gallery" in capsys.readouterr().err
-    assert main([*evaluate, "--split", "dev", "--grounding"]) == 2
+    assert main([*evaluate, "--grounding"]) == 2
     assert "--grounding and --boxes go together" in capsys.readouterr().err
-    assert main(["evaluate", *data, "--split", "dev", "--captions", str(tmp_path / "none.json")]) == 2
-    error = capsys.readouterr().err
-    assert error == f"keras-sat: {tmp_path / 'none.json'}: No such file or directory\n"
-    results.write_text("[]")
-    assert main(scoring) == 2
-    assert "no caption for 1 of its 1 photos" in capsys.readouterr().err
+
+    scoring = ["evaluate", *data, "--split", "dev", "--captions"]
+    assert main([*scoring, str(results), "--json", str(tmp_path / "again.json")]) == 0
+    assert json.loads((tmp_path / "again.json").read_text())["scores"] == content["scores"]
     assert main(["compare", str(tmp_path / "scores.json"), str(tmp_path / "again.json")]) == 0
     assert "95 % interval" in capsys.readouterr().out
-    assert main(["compare", str(tmp_path / "scores.json"), str(results)]) == 2
-    assert "results.json: expected an object" in capsys.readouterr().err
+    for arguments, message in (
+        ([*scoring, str(results), "--num-beams", "2"], "--captions with --num-beams"),
+        ([*scoring, str(results), *gallery], "--captions with --gallery"),
+        ([*scoring, str(tmp_path / "none.json")], f"keras-sat: {tmp_path / 'none.json'}: No such file or directory\n"),
+        (["compare", str(tmp_path / "scores.json"), str(results)], "results.json: expected an object"),
+    ):
+        assert main(arguments) == 2
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
 
 
 @pytest.mark.slow
@@ -426,23 +399,18 @@ def test_names_of_drawings_differ(given, names):
 
 def test_json_names_drawings_and_has_maps(whole_training, pictures, tmp_path, capsys):
     folder, captioner = whole_training
-    (pictures / "damaged.jpg").unlink()
-    search = ["--num-beams", "1", "--max-length", "4"]
-    command = ["caption", str(pictures), "--model", str(folder / "model"), *search, "--json"]
-    assert main([*command, "--maps", "--plot", str(tmp_path / "p"), "--html", str(tmp_path / "h")]) == 0
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    results = captioner.caption(pictures, num_beams=1, max_length=4)
-    assert len(lines) == 2
-    for line, result in zip(lines, results):
-        name = os.path.basename(line["image"]).split(".")[0]
-        drawn = {"plot": tmp_path / "p" / f"{name}-attention.png", "html": tmp_path / "h" / f"{name}-attention.html"}
-        for option, path in drawn.items():
-            assert line[option] == str(path) and path.is_file()
-        maps_too = {"rows", "columns", "attention_weights"}
-        assert set(line) == {"image", "caption", "words", "word_probs", "log_prob", *maps_too, *drawn}
-        weights = np.reshape(line["attention_weights"], (len(line["words"]), line["rows"], line["columns"]))
-        np.testing.assert_allclose(weights, result.attention_weights, atol=1e-5)
-        assert all(len(str(number)) <= 8 for number in weights.ravel())
+    search, drawn = ["--num-beams", "1", "--max-length", "4"], str(tmp_path / "drawn")
+    command = ["caption", str(pictures / "a.png"), "--model", str(folder / "model"), *search, "--json"]
+    assert main([*command, "--maps", "--plot", drawn, "--html", drawn]) == 0
+    line = json.loads(capsys.readouterr().out)
+    (result,) = captioner.caption([pictures / "a.png"], num_beams=1, max_length=4)
+    assert line["plot"] == str(tmp_path / "drawn" / "a-attention.png") and os.path.isfile(line["plot"])
+    assert line["html"] == str(tmp_path / "drawn" / "a-attention.html") and os.path.isfile(line["html"])
+    parts = {"image", "caption", "words", "word_probs", "log_prob", "plot", "html"}
+    assert set(line) == {*parts, "rows", "columns", "attention_weights"}
+    weights = np.reshape(line["attention_weights"], (len(line["words"]), line["rows"], line["columns"]))
+    np.testing.assert_allclose(weights, result.attention_weights, atol=1e-5)
+    assert all(len(str(number)) <= 8 for number in weights.ravel())
 
 
 def test_a_demo_that_is_stopped_before_its_first_epoch_is_no_error(monkeypatch, tmp_path, capsys):

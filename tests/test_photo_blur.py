@@ -79,7 +79,6 @@ def test_blur_needs_an_encoder_of_ours():
 def test_a_gaussian_wider_than_the_photo_is_rejected():
     with pytest.raises(ValueError, match="shorter side has 64 pixels.*Received: photo_blur=22.0"):
         make_encoder("tiny", blur=22.0)
-    assert make_encoder("tiny", blur=21.0)(np.zeros((1, 64, 64, 3))).shape == (1, 8, 8, 66)
 
 
 def test_features_of_blurred_photos_are_not_mixed_with_others(images, captioner, tmp_path):

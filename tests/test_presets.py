@@ -3,6 +3,7 @@ import json
 from types import SimpleNamespace
 
 import keras
+import numpy as np
 import pytest
 from conftest import write_copy_of_data_set
 from small_training import OPTIONS
@@ -27,17 +28,15 @@ TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "enco
 TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
 
 
-def test_a_mistake_in_a_preset_is_an_error_where_it_stands():
-    for settings, message in (
-        ({"hiden_dim": 3}, "A preset has no such option. Did you mean hidden_dim[?] Received: hiden_dim"),
-        ({"label_smoothing": 1}, "`label_smoothing` must be a fraction from 0 to below 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            preset(**settings)
+def test_a_mistake_in_a_preset_is_an_error():
+    with pytest.raises(ValueError, match="A preset has no such option. Did you mean hidden_dim"):
+        preset(hiden_dim=3)
+    with pytest.raises(ValueError, match="`label_smoothing` must be a fraction from 0 to below 1"):
+        preset(label_smoothing=1)
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
 @pytest.mark.slow
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, tmp_path, quick_meteor, capsys):
     write_copy_of_data_set(name, tmp_path / "data")
     images = DATASETS[name](tmp_path / "data")
@@ -82,11 +81,11 @@ def test_settings_that_the_options_rule_out_are_left_out(options, left_out):
 @pytest.fixture
 def installed(monkeypatch, tmp_path_factory):
     """Return a function that seems to install the weights of EfficientNet-Lite0, or to remove them."""
+    find_spec, package = importlib.util.find_spec, tmp_path_factory.mktemp("site") / LITE_PACKAGE
+    (package / "models").mkdir(parents=True)
+    (package / "models" / "efficientnet-lite0.pth").write_bytes(b"weights")
 
     def install(is_installed):
-        find_spec, package = importlib.util.find_spec, tmp_path_factory.mktemp("site") / LITE_PACKAGE
-        (package / "models").mkdir(parents=True)
-        (package / "models" / "efficientnet-lite0.pth").write_bytes(b"weights")
         spec = SimpleNamespace(submodule_search_locations=[str(package)]) if is_installed else None
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec if name == LITE_PACKAGE else find_spec(name))
 
@@ -139,11 +138,8 @@ def test_the_preset_for_mobilenet_trains(tmp_path):
     assert captioner.trained_up_to == "out_relu" and captioner.feature_shape == (64, 32)
     assert captioner.rows_and_columns() == (2, 2)
     start = Captioner.from_config(captioner.get_config())
-    moved = [
-        float(abs(one.numpy() - other.numpy()).max())
-        for one, other in zip(captioner.encoder_variables, start.encoder_variables)
-    ]
-    assert max(moved) > 0, "the last layers of the encoder have learnt"
+    weights = zip(captioner.encoder_variables, start.encoder_variables)
+    assert any(np.any(trained.numpy() != before.numpy()) for trained, before in weights), "its last layers are trained"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +169,7 @@ def test_python_and_the_command_line_take_the_preset_of_the_data_set(arguments, 
         keras_sat.fit(**given, hidden_dim=3, epochs=None)
     expected = {**PRESETS[preset], "hidden_dim": 3}
     if "preset" not in given:
-        expected.pop("encoder", None)  # `fit` takes the usual one by itself, and says so
+        expected.pop("encoder", None)  # `fit` takes the default by itself, and says so
     expected |= {name: value for name, value in given.items() if name == "encoder"}
     assert seen == [expected, expected]
 

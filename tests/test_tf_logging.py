@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from data_utils import tf_logging
-from data_utils.tf_logging import LOG_LEVEL, QUIET, nothing_on_standard_error, without_greetings
+from data_utils.tf_logging import LOG_LEVEL, QUIET, nothing_on_standard_error, without_startup_log
 
 
 @pytest.fixture
@@ -18,9 +18,9 @@ def before_tensorflow(monkeypatch):
 
 def test_what_is_written_while_tensorflow_is_imported_is_hidden_and_nothing_else(before_tensorflow, capfd):
     os.write(2, b"before ")
-    with without_greetings():
+    with without_startup_log():
         os.write(2, b"oneDNN is on")
-        with without_greetings():
+        with without_startup_log():
             os.write(2, b"no cuda drivers")
     os.write(2, b"after")
     assert capfd.readouterr().err == "before after"
@@ -28,7 +28,7 @@ def test_what_is_written_while_tensorflow_is_imported_is_hidden_and_nothing_else
 
 
 def test_an_error_of_the_import_comes_through(before_tensorflow, capfd):
-    with pytest.raises(ImportError, match="broken"), without_greetings():
+    with pytest.raises(ImportError, match="broken"), without_startup_log():
         raise ImportError("broken")
     os.write(2, b"still heard")
     assert capfd.readouterr().err == "still heard"
@@ -36,7 +36,7 @@ def test_an_error_of_the_import_comes_through(before_tensorflow, capfd):
 
 def test_who_asks_for_the_messages_gets_them(before_tensorflow, capfd):
     before_tensorflow.setenv(LOG_LEVEL, "0")
-    with without_greetings():
+    with without_startup_log():
         os.write(2, b"no cuda drivers")
     assert capfd.readouterr().err == "no cuda drivers"
 

@@ -28,9 +28,8 @@ def tensor(key, size, shape, strides, offset=0, kind="FloatStorage"):
     """Return the instructions that make a tensor, as torch.save writes them."""
     storage = b"(" + text("storage") + f"ctorch\n{kind}\n".encode() + text(key) + text("cpu") + number(size) + b"NtQ"
     sides, steps = (b"(" + b"".join(map(number, values)) + b"t" for values in (shape, strides))
-    return (
-        b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + number(offset) + sides + steps + b"\x89" + NOTHING + b"tR"
-    )
+    rebuild = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + number(offset)
+    return rebuild + sides + steps + b"\x89" + NOTHING + b"tR"
 
 
 NOTHING = b"ccollections\nOrderedDict\n)R"

@@ -18,7 +18,7 @@ from keras_sat.model.decoder import CaptionDecoder
 
 @keras.saving.register_keras_serializable("keras_sat")
 class Sentinel(keras.layers.Layer):
-    """Return the vector (rows, feature_dim) that competes with the annotation vectors; see `equations.sentinel`."""
+    """The vector (rows, feature_dim) that competes with the annotation vectors; see `equations.sentinel`."""
 
     def __init__(self, feature_dim, **kwargs):
         super().__init__(**kwargs)

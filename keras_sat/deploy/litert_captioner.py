@@ -16,7 +16,6 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,10 +34,6 @@ from keras_sat.search.result import CaptionResult
 from keras_sat.weight_paths import keras_home
 
 PATIENCE = 600  # seconds to wait for another process that makes a file, which takes about ten
-
-
-class LiteRTError(ValueError):
-    """LiteRT cannot run a file, though it is not damaged."""
 
 
 def is_installed() -> bool:
@@ -70,11 +65,9 @@ def ready_captioner(model, *, num_threads=None):
     folder = exported or made_folder(model)
     try:
         return LiteRTCaptioner(folder, num_threads=num_threads)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError):
         if exported:
             raise
-        if not isinstance(error, LiteRTError) and (folder / MANIFEST).exists():
-            print(f"keras-sat: the file for LiteRT in {folder} is damaged and is made again.", file=sys.stderr)
         return None
 
 
@@ -171,7 +164,7 @@ class LiteRTCaptioner:
             try:
                 yield
             except (RuntimeError, ValueError, LookupError, TypeError) as error:
-                raise LiteRTError(
+                raise ValueError(
                     f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). Export the captioner again, or "
                     "remove the folder if it is in KERAS_HOME."
                 ) from None

@@ -32,9 +32,6 @@ class FeatureAdapter(layers.Layer):
         self.network = network
         self.normalise = normalise
         self.projection_dim = projection_dim
-        self.activation = activation
-        self.dropout = dropout
-        self.seed = seed
         policy = {"dtype": self.dtype_policy}
         if normalise:
             self.normalisation = layers.LayerNormalization(center=False, scale=False, name="normalisation", **policy)

@@ -13,7 +13,7 @@ from keras_sat.model.readout import Readout
 from keras_sat.model.scorings import make_attention
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.states import Decoded, DecoderState, Step, Unrolled
-from keras_sat.options import DecoderOptions, count, with_options
+from keras_sat.options import DecoderOptions, with_options
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -39,7 +39,6 @@ class CaptionDecoder(layers.Layer):
 
     def __init__(self, vocabulary_size, *, name=None, dtype=None, trainable=True, **options):
         super().__init__(name=name, dtype=dtype, trainable=trainable, autocast=False)  # noise stays in float32
-        count().check("vocabulary_size", vocabulary_size)
         self.vocabulary_size = vocabulary_size
         for option, value in DecoderOptions.of("CaptionDecoder", options).to_dict().items():
             setattr(self, option, value)

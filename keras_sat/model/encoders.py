@@ -124,12 +124,7 @@ def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
     """Return a small encoder to be trained with the decoder: 8 x 8 x 66 for pictures of 64 x 64.
 
     It is for the built-in scenes: three convolutions, no batch normalisation, and the position of each cell appended.
-
-    Args:
-        layer: the layer whose output is the grid: "conv1", "conv2", "conv3" or "coordinates".
-        weights: the path of a `.weights.h5` file, a list of the arrays of all weights, or None for random ones.
-        image_size: the side of the pictures in pixels, or (height, width).
-        grid: rows and columns; they follow from the size and cannot be changed.
+    Arguments as for `make_encoder`; the grid follows from the size and cannot be changed.
     """
     height, width = height_and_width(image_size)
     if height % 2 or width % 2:

@@ -108,12 +108,13 @@ class PhotoEncoder:
         return (None, rows * columns, feature_dim)
 
     def rows_and_columns(self, num_regions):
-        """Return the grid of regions; where it is unknown, a square if possible."""
+        """Return the grid of regions; where it is unknown, a nearly square one if possible."""
         network = self._network if self.top is None and self.grid_shape is None else self.top
         if network is not None:
             return tuple(network.output_shape[1:3])
-        side = math.isqrt(num_regions)
-        return self.grid_shape or self.saved_grid or ((side, side) if side**2 == num_regions else (1, num_regions))
+        rows = round(num_regions**0.5)
+        nearly_square = (1, num_regions) if num_regions % rows else (rows, num_regions // rows)
+        return self.grid_shape or self.saved_grid or nearly_square
 
     def is_same_as(self, other):
         """Return whether another encoder gives the same features: the same layers with the same weights."""

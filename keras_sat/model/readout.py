@@ -24,17 +24,7 @@ class Readout(layers.Layer):
     Returns: logits (..., vocabulary_size), float32.
     """
 
-    def __init__(
-        self,
-        vocabulary_size,
-        *,
-        embedding_dim=512,
-        deep_output=True,
-        activation=None,
-        dropouts=(0.5, 0.5),
-        seed=0,
-        **kwargs,
-    ):
+    def __init__(self, vocabulary_size, *, embedding_dim, deep_output, activation, dropouts, seed, **kwargs):
         super().__init__(**kwargs)
         self.embedding_dim, self.deep_output = embedding_dim, deep_output
         policy = {"dtype": self.dtype_policy}

@@ -85,6 +85,7 @@ class CaptionGenerator:
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_each", options)
+        one_of("raise", "yield").check("errors", errors)
         captions = functools.partial(self._captions, options)
         return self._each(captions, images, options.batch_size, cache, errors)
 
@@ -164,6 +165,7 @@ class CaptionGenerator:
         batch_size: int = 64,
     ) -> Iterator[tuple[Any, Any]]:
         """Yield (image, CaptionResult of the given caption) for each of many photos; see `attend`, `caption_each`."""
+        one_of("raise", "yield").check("errors", errors)
         given = functools.partial(self._given_captions, words_of_captions(captions, len(images)))
         return self._each(given, images, batch_size, cache, errors)
 
@@ -190,7 +192,6 @@ class CaptionGenerator:
 
     def _each(self, results_of_batch, images, batch_size, cache=None, errors="raise"):
         """Yield (image, CaptionResult or error) for each of many photos; see `caption_each` and `_captions`."""
-        one_of("raise", "yield").check("errors", errors)
         for start in range(0, len(images), batch_size):
             batch, photos = images[start : start + batch_size], None
             problems = [None] * len(batch)
@@ -226,7 +227,8 @@ class CaptionGenerator:
 
     def encode(self, photos: np.ndarray) -> np.ndarray:
         """Return features (photos, regions, feature_dim) of photos of the encoder's size, as an array."""
-        self.build_once(photos.shape)
+        if not self.built:
+            self.build_once(photos.shape)
         groups = (photos[start : start + ENCODED_TOGETHER] for start in range(0, len(photos), ENCODED_TOGETHER))
         return np.concatenate([self._run(self.photo_encoder.__call__, group) for group in groups])
 
