@@ -54,11 +54,11 @@ class AttentionDisplay:
         if self.image is None:
             raise ValueError("Results made from features have no photo: pass it as `image`. Received: image=None")
         words, maps = list(self.words), np.asarray(self.attention_weights, dtype=float)
-        num_shares = len(words) if self.from_photo is None else len(self.from_photo)
-        if maps.ndim != 3 or not len(maps) == len(words) == num_shares:
+        num_fractions = len(words) if self.from_photo is None else len(self.from_photo)
+        if maps.ndim != 3 or not len(maps) == len(words) == num_fractions:
             raise ValueError(
                 "Expected for each word one map (rows, columns), and with a sentinel one number. "
-                f"Received: {len(words)} words, attention_weights of shape {maps.shape}, {num_shares} numbers"
+                f"Received: {len(words)} words, attention_weights of shape {maps.shape}, {num_fractions} numbers"
             )
         for name, value in (("image", _as_photo(self.image)), ("words", words), ("attention_weights", maps)):
             object.__setattr__(self, name, value)
@@ -78,12 +78,12 @@ class AttentionDisplay:
 
     def _light(self, position):
         """Return the map of a word enlarged, with full light as 1."""
-        share = 1.0 if self.from_photo is None else float(self.from_photo[position])
-        return self.upsampled(position) / full_light(self.attention_weights[position], share)
+        fraction = 1.0 if self.from_photo is None else float(self.from_photo[position])
+        return self.upsampled(position) / full_light(self.attention_weights[position], fraction)
 
     def _note(self, position):
         """Return the line below the map of a word."""
-        note = f"{times_uniform(self.attention_weights[position]):.1f} × even"
+        note = f"{times_uniform(self.attention_weights[position]):.1f} × uniform"
         return note if self.from_photo is None else f"{100 * self.from_photo[position]:.0f} % photo, {note}"
 
     # === Panels ===

@@ -108,7 +108,7 @@ def evaluate(
     if split != "train":
         _warn_of_copies(images, [image for image in every if image.split == "train"], split, digests)
     boxes = None if boxes is None else read_boxes(boxes, images)
-    rows = _rows_beside(beside, data, images)
+    rows = _other_rows(beside, data, images)
     options = {name: getattr(captioner, name, 0) for name in ("length_penalty", "no_repeat_ngram")}
     options |= {name: value for name, value in search.to_dict().items() if value is not None}
     options["num_beams"] = search.beams
@@ -152,7 +152,7 @@ def evaluate_captions(
     texts = _read_captions(captions, source)
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
-    rows = _rows_beside(beside, data, images)
+    rows = _other_rows(beside, data, images)
     keys = [_caption_key(image.image_id) for image in images]
     missing = [image.image_id for image, key in zip(images, keys) if key not in texts]
     foreign = sorted(texts.keys() - {_caption_key(image.image_id) for image in every if image.split == split})
@@ -251,10 +251,10 @@ def _warn_of_copies(images, train, split, digests):
     warn_of_copies(train, images, digests, f"in {split!r} are in 'train'", therefore, stacklevel=3)
 
 
-# === Rows beside ===
+# === Rows of the paper and of people ===
 
 
-def _rows_beside(beside, data, images):
+def _other_rows(beside, data, images):
     """Return the rows of the paper and of a person, where they are asked for: a dict from labels to scores."""
     possible = ("human", "paper") if _name(data) in PUBLISHED else ("human",)
     if not set(beside) <= set(possible):
