@@ -157,8 +157,6 @@ def test_the_cross_entropy_from_before_is_that_of_the_captioner_and_it_resumes(m
     before = read_sealed_json(tmp_path / "run" / "before.json", "scores", "")
     assert before["val_cross_entropy"] == pytest.approx(captioner.history["val_cross_entropy"][0], rel=1e-4)
     assert before["val_matches"] == captioner.history["val_matches"][0] < 10
-    said = capsys.readouterr().out
-    assert "the captions of dev are poor (BLEU-4" in said and "train on more photos; docs/troubleshooting.md" in said
     again = keras_sat.fit("folder", **{**options, "epochs": 2}, average_momentum=None, patience=None)
     assert len(again.history["loss"]) == 2 and "resumes after epoch 1" in capsys.readouterr().out
     assert read_sealed_json(tmp_path / "run" / "before.json", "scores", "") == before, "scored once"
