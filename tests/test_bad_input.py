@@ -319,7 +319,7 @@ def test_sizes_that_the_weights_do_not_have_allocate_nothing(name, value, model_
 @pytest.mark.parametrize("grid", ["hard", [10**6, 10**6], [-2, -3], [2.0, 3], 6], ids=str)
 def test_a_grid_that_is_not_the_models(grid, model_dir):
     reseal(model_dir, captioner={"grid_shape": grid})
-    assert Captioner.load(model_dir).rows_and_columns() == (1, 6), "the grid that the model had"
+    assert Captioner.load(model_dir).rows_and_columns() == (2, 3), "the grid that the model had"
     reseal(model_dir, rows_and_columns=grid)
     with pytest.raises(ValueError, match=r"rows_and_columns in config\.json is not the grid of this model.* 6 regions"):
         Captioner.load(model_dir)
