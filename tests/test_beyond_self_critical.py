@@ -211,8 +211,6 @@ def test_errors(scene_images, scene_cache):
     captioner.compile("adam", training_objective=objective)
     with pytest.raises(ValueError, match='group_by="image"'):
         captioner.fit(make_batches(scene_images, captioner.vocabulary, scene_cache), verbose=0)
-    with pytest.raises(ValueError, match="the reward of another may be plain Python"):
-        captioner.compile("adam", training_objective=objective, jit_compile=True)
 
 
 # === With fit ===
@@ -243,7 +241,7 @@ def test_ended_it_is_loaded(rewarded, monkeypatch, capsys):
     again = train(folder, epochs=2, **SELF_CRITICAL, show_progress=True)
     assert again.weights_digest() == captioner.weights_digest()
     np.testing.assert_array_equal(again.history["reward"], captioner.history["reward"])
-    assert "ended after 3 self-critical epochs" in capsys.readouterr().out
+    assert "ended after self-critical epoch 3" in capsys.readouterr().out
     with pytest.raises(ValueError, match="num_drawn was 3 and is 4"):
         train(folder, epochs=2, **{**SELF_CRITICAL, "num_drawn": 4})
 

@@ -232,7 +232,7 @@ def test_two_devices_train_as_one():
 @pytest.mark.slow
 def test_averages_end_with_the_training(eight):
     captioner = make_captioner(eight[1], **QUIET)
-    captioner.compile("sgd", learning_rate=0.5, average_momentum=0.9)
+    captioner.compile("sgd", learning_rate=0.1, average_momentum=0.9)
     batches = make_batches(*eight)
 
     def loss():
