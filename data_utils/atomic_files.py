@@ -177,11 +177,3 @@ def exclusive_lock(path, holder_does, *, wait_s=0):
         yield
     finally:
         lock.release()
-
-
-def identity_of(path):
-    """Return the inode and time of a file, which change when it is replaced; None if there is none."""
-    try:
-        return path.stat().st_ino, path.stat().st_mtime_ns
-    except OSError:
-        return None

@@ -6,8 +6,8 @@ A batch is ((features, input_ids), target_ids, token_weights). For "a dog runs":
     target_ids     a        dog  runs  <end>
     token_weights  1        1    1     1
 
-Each word is predicted from those before it, and the model learns when to end. Where captions of several lengths share a
-batch, the shorter ones are padded with `<pad>`, whose weight is 0.
+Each word is predicted from those before it, and the model learns when to stop. In a batch with captions of several
+lengths, the shorter ones are padded with `<pad>`, whose weight is 0.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def make_batches(
         seed: of the shuffling.
         first_epoch: the number of the first pass, to resume a training.
         shares: for several devices, (numbers, count): cut each batch into `count` shares, one for each device, and
-            yield those of these numbers. A share without a row has one of weight 0. None: whole batches.
+            yield those of these numbers. An empty share has a row of weight 0. None: whole batches.
         boxes: Boxes of phrases, see `data_utils.datasets.phrase_boxes.read_boxes`. Batches are then ((features,
             input_ids, covered), target_ids, token_weights): covered is the fraction of each region that the boxes of
             each target word cover, (.., time, regions), 0 where it has none.
@@ -120,14 +120,16 @@ def make_batches(
         places = grouping.places(members)
         longest = max(len(captions[image][caption]) for image, caption in filter(None, itertools.chain(*places)))
         rows = np.array_split(np.arange(len(members)), count)[number]
-        every = [*itertools.chain(*(places[row] for row in rows))] or [None] * len(places[-1])  # of weight 0
-        rows = rows if len(rows) else [-1]
+        weight = np.float32(len(rows) > 0)
+        rows = rows if weight else [-1]  # an empty share has the last row, of weight 0
+        every = list(itertools.chain(*(places[row] for row in rows)))
         ids = [place and captions[place[0]][place[1]] for place in every]
-        of_words = list(inputs_and_targets(ids, vocabulary, longest))
+        input_ids, target_ids, token_weights = inputs_and_targets(ids, vocabulary, longest)
+        of_words = [input_ids, target_ids, token_weights * weight]
         if boxes is not None:
             captioned = [place and (images[place[0]], place[1]) for place in every]
             shown = np.repeat(chosen[rows], len(every) // len(rows))
-            of_words.append(covered_cells(captioned, shown, boxes, grid_shape, of_words[0].shape))
+            of_words.append(covered_cells(captioned, shown, boxes, grid_shape, input_ids.shape))
         of_words = [array.reshape(len(rows), *grouping.captions, *array.shape[1:]) for array in of_words]
         photos = source.rows(np.array([places[row][0][0] for row in rows]), chosen[rows])
         if jitter:
@@ -192,7 +194,7 @@ def _captions_as_ids(images, vocabulary, views):
     return kept, captions
 
 
-# === Which captions share a batch ===
+# === Grouping captions into batches ===
 
 
 class _OneLength:
@@ -222,8 +224,8 @@ class _OneLength:
 class _WholeImages:
     """Batches of photos with all their captions: `members` are numbers of photos.
 
-    Photos whose captions are about as long share a batch, which keeps the padding small. The captions of a photo come
-    longest first: a decoder can leave out those that have ended.
+    Photos with captions of similar length are batched together, which keeps the padding small. The captions of a photo
+    come longest first: a decoder can leave out those that have ended.
     """
 
     captions = (-1,)
@@ -260,7 +262,7 @@ class _WholeImages:
 GROUPINGS = {"length": _OneLength, "image": _WholeImages}
 
 
-# === What the model sees of each photo ===
+# === Features or photos ===
 
 
 class _CachedFeatures:

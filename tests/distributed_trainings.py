@@ -19,7 +19,7 @@ HARD = {
     "attention": "hard", "num_samples": 2, "expectation_epochs": 1, "group_by": "image", "batch_size": 15, "epochs": 2,
     "clip_norm": 0.5, "learning_rate": 0.02, "schedule": "cosine", "average_momentum": 0.5, "encoder_rate": 0.5,
 }  # fmt: skip
-# Features that are kept, of an encoder that each host makes when it needs it: when it goes on, for rewards alone.
+# Cached features, of an encoder that each host makes when it needs it: when resumed, for rewards alone.
 FROZEN = {"encoder_training": "frozen", "learning_rate": 0.02, "group_by": "image", "batch_size": 15}
 FROZEN |= {"epochs": 1, "self_critical_epochs": 2, "clip_norm": 0.5, "self_critical_rate": 1e-3, "num_drawn": 2}
 FROZEN |= {"max_length": 8, "reward_baseline": "others"}

@@ -33,6 +33,7 @@ def captioner_and_batches(images):
     return captioner, make_batches(images, vocabulary, image_size=64, split="train", group_by="image", batch_size=80)
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_captions_are_free_running_and_scored(images, captioner_and_batches):
     captioner, batches = captioner_and_batches
     dev = [image for image in images if image.split == "dev"]

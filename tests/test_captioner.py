@@ -345,7 +345,7 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     np.testing.assert_array_equal(on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy())
     with pytest.raises(ValueError, match=r"expect its grid, 4 x 4 x 32, .* Received: features of shape \(64, 32\)"):
         Captioner(**captioner.get_config()).build(((None, 64, 32), (None, None)))
-    with pytest.raises(ValueError, match="leave out what changes them. Received: trained_up_to=None"):
+    with pytest.raises(ValueError, match="leave out the options that change them. Received: trained_up_to=None"):
         captioner.adapted(trained_up_to=None)
     with pytest.raises(ValueError, match="Received: trained_up_to='coordinates', encoder_layer=None"):
         Captioner(eight[1], encoder="tiny", trained_up_to="coordinates")
@@ -437,7 +437,7 @@ def test_a_frozen_encoder_with_random_weights_is_saved(eight, tmp_path):
 
 
 @pytest.mark.parametrize("training", all_slow_but("fine-tuned", ["frozen", "fine-tuned"]))
-def test_an_encoder_begins_with_the_bundled_weights(eight, training, tmp_path, monkeypatch):
+def test_an_encoder_starts_from_the_bundled_weights(eight, training, tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "PRETRAINED", tmp_path)
     trained = Captioner(eight[1], encoder="tiny", image_size=32, **SMALL)
     trained.build(((None, 32, 32, 3), (None, None)))
@@ -670,20 +670,11 @@ def test_weights_of_another_model_are_rejected(eight, tmp_path):
     captioner = make_captioner(eight[1])
     captioner.save(tmp_path / "model")
     settings, vocabulary, arrays = read_model(tmp_path / "model")
-    first, second, *_ = arrays
-    for changes, message in (
-        ({"baseline": None}, "differs is baseline. Expected: (). Received: no such array"),
-        ({"surplus": np.ones(3)}, "differs is surplus. Expected: no such array. Received: (3,)"),
-        (
-            {first: np.ones((9, 3)), second: np.ones(1)},
-            f"differs is {first}. Expected: {arrays[first].shape}. Received: (9, 3)",
-        ),
-    ):
-        changed = {name: array for name, array in (arrays | changes).items() if array is not None}
+    for name, array in (("baseline", None), ("surplus", np.ones(3)), (next(iter(arrays)), np.ones((9, 3)))):
+        changed = {n: values for n, values in (arrays | {name: array}).items() if values is not None}
         write_model(tmp_path / "model", settings, vocabulary, changed)
-        with pytest.raises(ValueError, match="not those of the model in its config.json") as caught:
+        with pytest.raises(ValueError, match=f"weights of another model.* for {name}"):
             Captioner.load(tmp_path / "model")
-        assert str(caught.value).endswith(message)
     arrays["baseline"] = np.array(np.nan, np.float32)
     write_model(tmp_path / "model", settings, vocabulary, arrays)
     with pytest.raises(ValueError, match=r"weights-.*npz: the weights baseline are NaN or infinite. Expected"):

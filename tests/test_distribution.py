@@ -18,7 +18,7 @@ import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
 from keras_sat.__main__ import main
 from keras_sat.files.checkpoint import read_checkpoint
-from keras_sat.training.distributed import SEED_STRIDE, Cluster, read_tf_config, several_gpus
+from keras_sat.training.distributed import SEED_STRIDE, Cluster, read_tf_config
 from keras_sat.training.run import Training
 
 TOGETHER = Path(__file__).with_name("distributed_trainings.py")
@@ -160,7 +160,7 @@ def test_every_row_is_in_one_share(scene_images, scene_vocabulary, scene_cache, 
         shares = [next(first), *(next(others) for _ in range(count - 1))]
         kept = [share for share in shares if share[2].any()]
         num_fillers += len(shares) - len(kept)
-        assert all(len(share[2]) > 0 for share in shares)
+        assert all(share[0][1].any() for share in shares), "rewards need the words of fillers too"
         np.testing.assert_array_equal(np.concatenate([share[0][0] for share in kept]), features)
         np.testing.assert_array_equal(np.concatenate([share[0][1] for share in kept]), input_ids)
         np.testing.assert_array_equal(np.concatenate([share[1] for share in kept]), target_ids)
@@ -231,14 +231,6 @@ def test_other_strategies_are_rejected(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=r"keras\.distribution\.set_distribution\(None\)"):
             start()
     assert not list(tmp_path.iterdir())
-
-
-def test_an_encoder_from_outside_the_scope_is_not_trained_on_several_devices():
-    encoder = keras_sat.ENCODERS["tiny"](image_size=16)
-    cluster = Cluster(several_gpus(1, kind="CPU"))
-    with pytest.raises(ValueError, match=r"made within `strategy\.scope\(\)`"):
-        cluster.check_encoder(encoder, "fine-tuned")
-    cluster.check_encoder(encoder, "frozen")
 
 
 def test_keras_fit_on_several_hosts_is_rejected(monkeypatch):

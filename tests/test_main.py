@@ -17,10 +17,9 @@ from PIL import Image
 
 from keras_sat.__main__ import main
 from keras_sat.captioner import Captioner
-from keras_sat.command_line import commands, paths
+from keras_sat.command_line import commands, demo, paths
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
-from keras_sat.model.encoders import ENCODERS
 from keras_sat.options import FIRST, KINDS, CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.training import recipe
@@ -74,10 +73,6 @@ def test_features_of_the_bundled_encoder(tmp_path, capsys):
     assert "grid_shape [2, 2] there, [4, 4] here" in capsys.readouterr().err
     assert main([*command, "mobilenet_v2"]) == 2
     assert "bundled captioner's encoder, efficientnet_lite0" in capsys.readouterr().err
-    with pytest.raises(ValueError, match='"bundled" is a name for a captioner alone'):
-        ENCODERS["efficientnet_lite0"](weights="bundled")
-    with pytest.raises(ValueError, match="The weights file is a folder"):
-        ENCODERS["efficientnet_lite0"](weights=tmp_path)
 
 
 def test_features_of_an_untrained_tiny_encoder_are_rejected(tmp_path, capsys):
@@ -103,6 +98,10 @@ def test_bad_use_is_one_line_with_a_hint(arguments, hint, capsys):
     assert stopped.value.code == 2 and hint in error and error.count("\n") == 1
 
 
+def raise_(error):
+    raise error
+
+
 @pytest.mark.parametrize(
     "error, expected",
     [
@@ -118,19 +117,6 @@ def test_errors_are_one_line(error, expected, monkeypatch, capsys):
     assert main(["fit", "--data", "scenes"]) == 2
     line = capsys.readouterr().err
     assert line.startswith(f"keras-sat: {expected}") and line.count("\n") == 1 and len(line) < 2000
-
-
-def test_options_of_further_epochs_without_them(monkeypatch, capsys):
-    monkeypatch.setattr(recipe, "fit", None)
-    assert main(["fit", "--data", "scenes", "--num-drawn", "3", "--self-critical-epochs", "0"]) == 2
-    assert "--num-drawn has no effect without --self-critical-epochs" in capsys.readouterr().err
-
-
-def test_ctrl_c_before_there_is_anything_to_keep(monkeypatch, capsys):
-    stopped = SimpleNamespace(history=Curves([], was_interrupted=True))
-    monkeypatch.setattr(recipe, "fit", lambda data, **options: stopped)
-    assert main(["fit", "--data", "scenes"]) == 130
-    assert "keras-sat: stopped: no epoch was complete." in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -267,9 +253,8 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         assert main(["caption", *model, *arguments]) == 2
         output, error = capsys.readouterr()
         assert message in error and error.count("\n") == 1 and not output
-    for option, out in (("--html", "a.png"), ("--gif", "a.html"), ("--plot", "a.json")):
-        assert main(["caption", both[0], *model, option, str(tmp_path / out)]) == 2
-        assert capsys.readouterr().err.count("\n") == 1 and not (tmp_path / out).exists()
+    assert main(["caption", both[0], *model, "--plot", str(tmp_path / "a.json")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1 and not (tmp_path / "a.json").exists()
     drawn = ["--html", str(tmp_path / "a.html"), "--gif", str(tmp_path / "a.gif"), "--plot", str(tmp_path / "a.svg")]
     assert main(["caption", both[0], *model, *drawn]) == 0
     caption = capsys.readouterr().out.split("\n")[-2].split("\t")[1]
@@ -344,19 +329,6 @@ def test_does_it_look_at_what_it_names(tmp_path, capsys, quick_meteor):
     assert page.count("<article ") == 200 and 'data-sort="cider"' in page
 
 
-@pytest.mark.slow
-def test_commands_as_processes_end_without_a_traceback(whole_training, pictures):
-    folder, _ = whole_training
-    command = [sys.executable, "-m", "keras_sat", "caption", str(pictures), "--model", str(folder / "model")]
-    ran = subprocess.run(command, capture_output=True, text=True)
-    assert ran.returncode == 2 and ran.stdout.count("\t") == 2
-    assert "damaged.jpg" in ran.stderr and ran.stderr.count("\n") == 1, "TensorFlow's greetings are kept back"
-
-
-def raise_(error):
-    raise error
-
-
 def test_scores_that_could_not_be_written_are_not_computed(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("mine")
     monkeypatch.setattr("keras_sat.scoring.evaluate.evaluate", None)
@@ -376,12 +348,10 @@ def test_a_folder_of_that_name_is_not_the_bundled_captioner(whole_training, tmp_
     assert mine.weights_digest() == whole_training[1].weights_digest(), "a folder that is named counts"
 
 
-def test_a_folder_for_drawings_may_have_a_dot_in_its_name(pictures, tmp_path):
+def test_a_folder_for_drawings_may_have_a_dot_in_its_name(tmp_path):
     (tmp_path / "run1.5").mkdir()
     drawings = paths.drawing_paths({"plot": tmp_path / "run1.5"}, ["a.png"])
     assert drawings == {"a.png": {"plot": tmp_path / "run1.5" / "a-attention.png"}}
-    with pytest.raises(OSError):
-        paths.drawing_paths({"plot": pictures / "notes.txt" / "a.png"}, ["a.png"])
 
 
 @pytest.mark.parametrize(
@@ -413,10 +383,13 @@ def test_json_names_drawings_and_has_maps(whole_training, pictures, tmp_path, ca
     assert all(len(str(number)) <= 8 for number in weights.ravel())
 
 
-def test_a_demo_that_is_stopped_before_its_first_epoch_is_no_error(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("keras_sat.command_line.demo.fit", lambda images, **options: SimpleNamespace(history={}))
-    monkeypatch.setattr("keras_sat.command_line.demo.draw_scenes", lambda *arguments, **options: [])
-    assert main(["demo", "--output-dir", str(tmp_path / "demo")]) == 130
+@pytest.mark.parametrize("command", [["demo"], ["fit", "--data", "scenes"]])
+def test_ctrl_c_in_the_first_epoch(command, monkeypatch, tmp_path, capsys):
+    stopped = SimpleNamespace(history=Curves([], was_interrupted=True))
+    for module in (recipe, demo):
+        monkeypatch.setattr(module, "fit", lambda images, **options: stopped)
+    monkeypatch.setattr(demo, "draw_scenes", lambda *arguments, **options: [])
+    assert main([*command, "--output-dir", str(tmp_path)]) == 130
     assert "keras-sat: stopped: no epoch was complete" in capsys.readouterr().err
 
 

@@ -185,12 +185,9 @@ def test_each_door_guesses_what_was_meant(captioner, monkeypatch):
         captioner.caption_features(features, qqqqq=3)
 
 
-def test_learning_rates(captioner):
-    for rate in ("1e-3", "cosine", [0.1], 0, float("nan")):
-        with pytest.raises(ValueError, match="`learning_rate` must be above 0: a number such as 0.0004, or a schedule"):
-            captioner.compile(learning_rate=rate)
+def test_learning_rates():
     for rate in (0.1, 1, np.float32(0.1), keras.optimizers.schedules.CosineDecay(0.1, 10)):
-        captioner.compile(learning_rate=rate)
+        assert TrainingOptions(learning_rate=rate).learning_rate == rate
 
 
 def test_what_caption_takes(tmp_path):

@@ -40,36 +40,32 @@ def bundled(whole_training, monkeypatch):
 
 
 @pytest.fixture
-def untrained(monkeypatch):
-    """What `fit` would train, without training it: a dict, filled when a training has begun."""
-    seen = {}
+def start(mine, tmp_path, monkeypatch):
+    """Return a function that starts `fit` and returns the plan and the record, before anything is trained."""
+    seen = []
 
-    def note(training, described):
-        seen.update(plan=training.plan, described=described)
+    def record(training, described):
+        seen[:] = [training.plan, described]
         raise NotImplementedError("nothing is trained here")
 
-    monkeypatch.setattr(Training, "record", note)
-    return seen
+    def start(data="folder", **options):
+        with pytest.raises(NotImplementedError):
+            keras_sat.fit(data, data_dir=mine, output_dir=tmp_path / "run", **options)
+        plan, described = seen
+        return plan, described, {name: described[name] for name in presets.OWN_PHOTOS}
+
+    monkeypatch.setattr(Training, "record", record)
+    return start
 
 
-def begin(mine, tmp_path, **options):
-    with pytest.raises(NotImplementedError):
-        keras_sat.fit("folder", data_dir=mine, output_dir=tmp_path / "run", **options)
-
-
-def test_few_photos_go_on_from_the_bundled_captioner(mine, bundled, untrained, tmp_path, capsys):
-    begin(mine, tmp_path, encoder="tiny", attention="soft", label_smoothing=0.1)
-    plan, described = untrained["plan"], untrained["described"]
+def test_few_photos_start_from_the_bundled_captioner(start, bundled, capsys):
+    plan, described, settings = start(encoder="tiny", attention="soft", label_smoothing=0.1)
     assert plan.initial_model.weights_digest() == bundled.weights_digest() and plan.keeps_initial_model
-    assert described["initial_model"].startswith(bundled.weights_digest())
-    assert {name: described[name] for name in presets.OWN_PHOTOS} == presets.OWN_PHOTOS
-    assert "from_scratch" not in described
+    assert described["initial_model"].startswith(bundled.weights_digest()) and settings == presets.OWN_PHOTOS
     said = capsys.readouterr().out
     assert said.count("starts from the bundled captioner") == said.count("not for commercial use") == 1
-    begin(mine, tmp_path, epochs=7, learning_rate=0.5, show_progress=False)
-    described = untrained["described"]
-    given = {**presets.OWN_PHOTOS, "epochs": 7, "learning_rate": 0.5}
-    assert {name: described[name] for name in presets.OWN_PHOTOS} == given
+    *_, settings = start(epochs=7, learning_rate=0.5, show_progress=False)
+    assert settings == {**presets.OWN_PHOTOS, "epochs": 7, "learning_rate": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -82,45 +78,35 @@ def test_few_photos_go_on_from_the_bundled_captioner(mine, bundled, untrained, t
         ({"from_scratch": True}, ""),
     ],
 )
-def test_what_begins_from_scratch(options, said, mine, bundled, untrained, tmp_path, capsys):
-    begin(mine, tmp_path, encoder="tiny", **options)
+def test_what_starts_from_scratch(options, said, start, bundled, capsys):
+    plan, described, settings = start(encoder="tiny", **options)
     output = capsys.readouterr().out
     assert said in output and ("starts" in output) == bool(said)
-    plan, described = untrained["plan"], untrained["described"]
     assert plan.initial_model is None and described["initial_model"] is None and not plan.keeps_initial_model
-    assert {name: described[name] for name in presets.OWN_PHOTOS} == FROM_SCRATCH
+    assert settings == FROM_SCRATCH
 
 
-def test_many_photos_and_a_list_of_photos_begin_from_scratch(mine, bundled, untrained, tmp_path, monkeypatch, capsys):
-    images = recipe.read_data("folder", mine)
-    with pytest.raises(NotImplementedError):
-        keras_sat.fit(images, encoder="tiny", output_dir=tmp_path / "run", show_progress=False)
-    assert untrained["plan"].initial_model is None
-    for many, goes_on in ((4, False), (5, True)):
+def test_many_photos_and_a_list_of_photos_start_from_scratch(start, mine, bundled, monkeypatch, capsys):
+    assert start(recipe.read_data("folder", mine), encoder="tiny", show_progress=False)[0].initial_model is None
+    for many, from_scratch in ((4, True), (5, False)):
         monkeypatch.setattr(presets, "MANY_PHOTOS", many)
-        begin(mine, tmp_path, encoder="tiny")
-        assert (untrained["plan"].initial_model is not None) == goes_on
-        assert ("starts from scratch: 4 photos" in capsys.readouterr().out) != goes_on
+        assert (start(encoder="tiny")[0].initial_model is None) == from_scratch
+        assert ("starts from scratch: 4 photos" in capsys.readouterr().out) == from_scratch
 
 
-def test_an_initial_model_that_is_named_is_trained_as_ever(mine, bundled, whole_training, untrained, tmp_path):
-    folder, _ = whole_training
-    begin(mine, tmp_path, initial_model=folder / "model", show_progress=False)
-    assert not untrained["plan"].keeps_initial_model
-    assert {name: untrained["described"][name] for name in presets.OWN_PHOTOS} == FROM_SCRATCH
-    with pytest.raises(ValueError, match="leave out one of the two"):
-        keras_sat.fit("folder", data_dir=mine, initial_model=folder / "model", from_scratch=True)
+def test_an_initial_model_that_is_named_is_trained_as_ever(start, bundled, whole_training):
+    model = whole_training[0] / "model"
+    plan, _, settings = start(initial_model=model, show_progress=False)
+    assert not plan.keeps_initial_model and settings == FROM_SCRATCH
 
 
-def test_what_it_begins_from_may_have_learnt_the_photos_that_are_kept_apart(mine, bundled, untrained, tmp_path, capsys):
-    begin(mine, tmp_path)
+def test_the_initial_model_may_have_been_trained_on_the_photos_of_dev_and_test(start, bundled, capsys):
+    start()
     assert "was trained on" not in capsys.readouterr().out
     captioner = bundled.adapted()
     captioner.note_training_photos(["1", "5"])
-    begin(mine, tmp_path, initial_model=captioner)
+    start(initial_model=captioner)
     assert "was trained on 1 of the 2 photos of dev and test" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="must be True or False. Received: from_scratch='no'"):
-        keras_sat.fit("folder", data_dir=mine, from_scratch="no")
 
 
 def test_scores_from_before_count_for_no_other_training(tmp_path):
@@ -148,10 +134,10 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     assert "none of 2 epochs is better than the captioner from before" in said
     assert "warning: only 4 photos to train on" in said
     kept = Captioner.load(tmp_path / "run" / "model")
-    kept_record, record = kept.training_photos, bundled.training_photos  # it has learnt from none of these
+    kept_record, record = kept.training_photos, bundled.training_photos  # it was trained on none of these
     np.testing.assert_array_equal(kept_record.names, record.names)
     np.testing.assert_array_equal(kept_record.pixels, record.pixels)
-    assert {*kept.vocabulary.words} == {*bundled.vocabulary.words, "by", "on", "zebra"}, "it knows of new words"
+    assert {*kept.vocabulary.words} == {*bundled.vocabulary.words, "by", "on", "zebra"}
     for name, weight in bundled.named_weights().items():
         if name.startswith("encoder/"):
             np.testing.assert_array_equal(kept.named_weights()[name].numpy(), weight.numpy())
@@ -171,8 +157,6 @@ def test_the_cross_entropy_from_before_is_that_of_the_captioner_and_it_resumes(m
     before = read_sealed_json(tmp_path / "run" / "before.json", "scores", "")
     assert before["val_cross_entropy"] == pytest.approx(captioner.history["val_cross_entropy"][0], rel=1e-4)
     assert before["val_matches"] == captioner.history["val_matches"][0] < 10
-    said = capsys.readouterr().out
-    assert "the captions of dev are poor (BLEU-4" in said and "train on more photos; docs/troubleshooting.md" in said
     again = keras_sat.fit("folder", **{**options, "epochs": 2}, average_momentum=None, patience=None)
     assert len(again.history["loss"]) == 2 and "resumes after epoch 1" in capsys.readouterr().out
     assert read_sealed_json(tmp_path / "run" / "before.json", "scores", "") == before, "scored once"

@@ -3,14 +3,12 @@ import json
 from types import SimpleNamespace
 
 import keras
-import numpy as np
 import pytest
 from conftest import write_copy_of_data_set
 from small_training import OPTIONS
 
 import keras_sat
 from data_utils import DATASETS
-from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.presets import (
     PRESETS,
@@ -120,26 +118,6 @@ def test_a_training_that_is_resumed_keeps_its_encoder(whole_training, monkeypatc
     options = {name: value for name, value in OPTIONS.items() if name != "encoder"}
     again = keras_sat.fit(images, output_dir=folder, show_progress=False, **options)
     assert again.encoder == "tiny" and again.weights_digest() == captioner.weights_digest()
-
-
-@pytest.mark.slow
-def test_the_preset_for_mobilenet_trains(tmp_path):
-    write_copy_of_data_set("flickr8k", tmp_path / "data")
-    weights = tmp_path / "mobilenet.weights.h5"
-    network = keras_sat.ENCODERS["mobilenet_v2"](weights=None, image_size=64)
-    next(layer for layer in network.layers if layer.name.endswith("trunk")).save_weights(weights)
-    sizes = {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "feature_projection_dim": 8, "num_views": 2}
-    fit = ["fit", "--data", "flickr8k", "--data-dir", str(tmp_path / "data"), "--encoder", "mobilenet_v2"]
-    fit += ["--encoder-weights", str(weights), "--image-size", "64", "--epochs", "1", "--dtype", "mixed_bfloat16"]
-    fit += ["--num-beams", "1"]
-    fit += [f"--{name.replace('_', '-')}={size}" for name, size in sizes.items()]
-    assert main([*fit, "--output-dir", str(tmp_path / "run")]) == 0
-    captioner = Captioner.load(tmp_path / "run" / "model")
-    assert captioner.trained_up_to == "out_relu" and captioner.feature_shape == (64, 32)
-    assert captioner.rows_and_columns() == (2, 2)
-    start = Captioner.from_config(captioner.get_config())
-    weights = zip(captioner.encoder_variables, start.encoder_variables)
-    assert any(np.any(trained.numpy() != before.numpy()) for trained, before in weights), "its last layers are trained"
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def unlike_any_photo():
 
 @pytest.mark.parametrize("name", PHOTO_KINDS)
 @pytest.mark.slow
-def test_it_doubts_what_it_says_of_what_is_no_photo(name):
+def test_other_pictures_get_little_confidence(name):
     captioner = keras_sat.Captioner.from_pretrained(name)
     pictures = unlike_any_photo()
     for kind, result in zip(pictures, captioner.caption(list(pictures.values()))):
@@ -163,7 +163,7 @@ def test_it_describes_photos_that_it_has_not_seen(name, flickr8k_images):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("training", all_slow_but("frozen", ["frozen", "fine-tuned"]))
-def test_its_encoder_begins_other_trainings(flickr8k_captioner, training):
+def test_its_encoder_starts_other_trainings(flickr8k_captioner, training):
     options = {"encoder": "efficientnet_lite0", "encoder_weights": "bundled", "encoder_training": training}
     captioner = keras_sat.Captioner(["dog"], hidden_dim=4, embedding_dim=4, attention_dim=4, **options)
     for own, its in zip(captioner.encoder_model.weights, flickr8k_captioner.encoder_model.weights, strict=True):

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import write_copy_of_data_set
-from PIL import Image
 
 import data_utils
 import keras_sat
@@ -169,22 +168,6 @@ def test_the_training_step_by_step_runs(in_empty_folder, monkeypatch):
     assert len(names["images"]) == 40 and names["result"].attention_weights.shape[1:] == (8, 8)
     loaded = keras_sat.Captioner.load("my_model")
     assert loaded.caption(names["photo"], num_beams=3).caption == names["result"].caption
-
-
-@pytest.mark.slow
-def test_the_blocks_of_architecture_run(in_empty_folder):
-    """The photo's caption is that of `caption`."""
-    write_copy_of_data_set("flickr8k", Path("flickr8k"))
-    names = {}
-    ways = python_blocks(ROOT / "docs" / "architecture.md")
-    assert len(ways) == 2
-    exec(compile(ways[0], "architecture.md", "exec"), names)
-    assert names["captioner"].built
-    names["captioner"] = keras_sat.Captioner.from_pretrained("scenes")
-    Image.fromarray(data_utils.draw_scenes(1, seed=1502)[0].image).save("photo.jpg", quality=95)
-    exec(compile(ways[1], "architecture.md", "exec"), names)
-    assert names["result"].caption == names["captioner"].caption("photo.jpg", num_beams=1).caption
-    assert Path("where.png").stat().st_size > 5000
 
 
 @pytest.mark.slow

@@ -18,12 +18,9 @@ def read() -> data_utils.Vocabulary:
 
 
 def read_features(vocabulary: data_utils.Vocabulary) -> data_utils.FeatureCache:
-    scenes = data_utils.draw_scenes(8, seed=1)
-    places = data_utils.word_places(scenes[0], scenes[0].captions[0])
-    print(places[0].cells((7, 7)).sum(), scenes[0].png()[:4])
     cache = data_utils.FeatureCache.build("features", ["a"], ["a.jpg"], keras_sat.ENCODERS["tiny"](), batch_size=8)
     print(len(cache), "a" in cache, cache.features(["a"]).shape, cache.grid_shape[0] * cache.feature_dim)
-    print(len(vocabulary), "dog" in vocabulary, vocabulary.tokens[vocabulary.unk_token_id].upper())
+    print(len(vocabulary), "dog" in vocabulary)
     return cache
 
 
@@ -46,14 +43,6 @@ def look(captioner: Captioner, photo: str) -> None:
 
 def score() -> ScoreTable:
     captioner = Captioner.from_pretrained("flickr8k")
-    ensemble = keras_sat.Ensemble([captioner, captioner])
-    print(ensemble.rows_and_columns()[0] + 1)
     table = keras_sat.evaluate(captioner, "flickr8k", data_dir=Path("flickr8k"), split="dev", num_beams=3)
     table.to_json("scores.json")
     return table
-
-
-if __name__ == "__main__":
-    read()
-    look(train(Path("runs")), "photo.jpg")
-    print(score())

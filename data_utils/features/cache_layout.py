@@ -39,7 +39,7 @@ class FeatureFiles:
         self.directory = directory
         if not is_started(directory):
             raise ValueError(f"There is no feature cache here: run FeatureCache.build. Received: {str(directory)!r}")
-        self.manifest = read_manifest(directory)
+        self.manifest = _read_manifest(directory)
         self.image_ids, unreadable = self.manifest.pop("image_ids"), self.manifest.pop("unreadable")
         self.row_of = {image_id: row for row, image_id in enumerate(self.image_ids)}
         rows, columns = self.manifest["grid_shape"]
@@ -137,7 +137,7 @@ def _write_manifest(directory, manifest, image_ids, unreadable):
     write_sealed_json(directory / "manifest.json", {**manifest, "unreadable": unreadable, "image_ids": image_ids})
 
 
-def read_manifest(directory):
+def _read_manifest(directory):
     """Return the manifest of a folder; ValueError where it is damaged or incomplete."""
     path = directory / "manifest.json"
     way_out = f"Remove {directory}, and build the features again."

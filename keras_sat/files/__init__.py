@@ -1,1 +1,1 @@
-"""What lies on the disk: saved captioners, checkpoints, and the bundled captioners."""
+"""Files on disk: saved captioners, checkpoints, and the bundled captioners."""

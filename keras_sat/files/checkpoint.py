@@ -7,12 +7,11 @@ A new state is written next to the old one, and then progress.json is replaced: 
 one or the other.
 """
 
-import contextlib
 import re
 from pathlib import Path
 
 from data_utils.atomic_files import read_sealed_json, write_sealed_json
-from keras_sat.files.model_folder import assign_arrays, read_arrays, write_arrays
+from keras_sat.files.model_folder import assign_arrays, read_arrays, remove_others, write_arrays
 
 EXPECTED = "a training that keras_sat.fit wrote"
 STATE = re.compile(r"state-[0-9a-f]{16}\.npz")
@@ -25,10 +24,7 @@ def write_checkpoint(directory, captioner, epochs):
     arrays = {name: variable.numpy() for name, variable in state_of(captioner).items()}
     name = write_arrays(directory, "state", arrays)
     write_sealed_json(directory / "progress.json", {"epochs": epochs, "state": name})
-    for path in directory.iterdir():
-        if (STATE.fullmatch(path.name) or re.fullmatch(r"\..*\.part", path.name)) and path.name != name:
-            with contextlib.suppress(OSError):  # a file that cannot be removed does no harm
-                path.unlink()
+    remove_others(directory, re.compile(rf"{STATE.pattern}|\..*\.part"), [name])
 
 
 def read_checkpoint(directory):

@@ -21,14 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.atomic_files import (
-    exclusive_lock,
-    expectation,
-    read_json,
-    read_sealed_json,
-    write_sealed_json,
-    write_whole,
-)
+from data_utils.atomic_files import exclusive_lock, expectation, read_sealed_json, write_sealed_json, write_whole
 from data_utils.vocabulary import Vocabulary
 from keras_sat.checks import near_name
 from keras_sat.options import one_of
@@ -68,15 +61,7 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32"):
         content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
         vocabulary.save(directory / files["vocabulary"])
         write_sealed_json(directory / "config.json", content)
-        _remove_other_files(directory, files)
-
-
-def add_settings(directory, settings):
-    """Add a dict of settings to the folder of a model, or replace those in it."""
-    directory = Path(directory).expanduser()
-    with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
-        content = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
-        write_sealed_json(directory / "config.json", content | settings)
+        remove_others(directory, OURS, ["config.json", "lock", "lock-journal", *files.values()])
 
 
 def copy_of_model(directory, copy):
@@ -93,31 +78,25 @@ def copy_of_model(directory, copy):
 def reject_taken_folder(directory):
     """Raise ValueError for a folder that is not empty."""
     directory = Path(directory).expanduser()
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    if directory.is_file() or any(directory.glob("*")):
         raise ValueError(
             f"A copy of a model needs a folder of its own. Received: {str(directory)!r}, which is there already"
         )
 
 
-def _remove_other_files(directory, files):
-    """Remove the files of older models."""
+def remove_others(directory, pattern, kept):
+    """Remove the files of a folder whose names match a pattern, except those that are kept."""
     for path in directory.iterdir():
-        if OURS.fullmatch(path.name) and not path.name.startswith(("lock", "config.json", *files.values())):
+        if pattern.fullmatch(path.name) and path.name not in kept:
             with contextlib.suppress(OSError):  # a file that cannot be removed does no harm
                 path.unlink()
 
 
 def _reject_foreign_files(directory):
     """Raise ValueError for a folder that holds anything but a model, or the leftovers of a killed save."""
-    config = directory / "config.json"
-    if config.is_file():
-        settings = read_json(config, EXPECTED, "Choose another folder, or remove this file.")
-        is_ours = isinstance(settings, dict) and settings.get("format") == "captioner"
-    else:
-        is_ours = not directory.exists() or (
-            directory.is_dir() and all(OURS.fullmatch(path.name) for path in directory.iterdir())
-        )
-    if not is_ours:
+    if (directory / "config.json").is_file():
+        read_sealed_json(directory / "config.json", EXPECTED, "Choose another folder, or remove this file.")
+    elif directory.is_file() or not all(OURS.fullmatch(path.name) for path in directory.glob("*")):
         raise ValueError(
             "A model is saved into a folder of its own: a new one, or that of a model which it replaces. "
             f"Received: directory={str(directory)!r}"

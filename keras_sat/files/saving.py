@@ -7,15 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
+from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
 from data_utils.foreign_text import brief
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
-from keras_sat.files.model_folder import PRETRAINED, add_settings, assign_arrays, read_model, write_model
+from keras_sat.files.model_folder import EXPECTED, PRETRAINED, WAY_OUT, assign_arrays, read_model, write_model
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 
-FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of what is saved as one file
+FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of models in one file
 NO_ONE_FILE = (
     "A captioner is saved as a folder, not as one file: captioner.save(folder), without an ending. "
     "keras_sat.Captioner.load(folder) loads it; keras.saving.load_model does not."
@@ -29,8 +30,8 @@ def save(captioner, directory, overwrite, precision):
         raise ValueError(f"{NO_ONE_FILE} Received: directory={str(directory)!r}")
     if not overwrite and (Path(directory).expanduser() / "config.json").exists():
         raise ValueError(f"There is a model in this folder already. Received: directory={str(directory)!r}")
-    options = {key: value for key, value in captioner.get_config().items() if key != "vocabulary"}
-    options = {key: value.item() if isinstance(value, np.generic) else value for key, value in options.items()}
+    options = {name: x.item() if isinstance(x, np.generic) else x for name, x in captioner.get_config().items()}
+    del options["vocabulary"]
     settings = {
         "captioner": options,
         "feature_shape": list(captioner.feature_shape),
@@ -47,26 +48,29 @@ def save(captioner, directory, overwrite, precision):
 
 def save_confidence(captioner, directory):
     """Add the confidence of a captioner to the folder that it was saved in."""
-    add_settings(directory, {"confidence": captioner.confidence.to_dict()})
+    directory = Path(directory).expanduser()
+    with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
+        settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
+        write_sealed_json(directory / "config.json", settings | {"confidence": captioner.confidence.to_dict()})
 
 
 def load(kind, directory, encoder, encoder_weights):
     """Return the captioner, of class `kind`, that was saved in a folder; see `Captioner.load`."""
     settings, vocabulary, arrays = read_model(directory)
     with named_errors(directory):
-        training_photos, confidence = from_settings(settings), _confidence_in(settings)
         reject_claims(settings, len(vocabulary), arrays)
         has_encoder = any(name.startswith("encoder/") for name in arrays)
         captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder)
         reject_grid(settings, captioner.num_regions)
         _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
-        captioner.training_photos, captioner.confidence = training_photos, confidence
+        _restore_records(captioner, settings)
     assign_arrays(captioner.named_weights(), arrays, directory)
     return captioner
 
 
-def _confidence_in(settings):
-    return Confidence(**settings["confidence"]) if "confidence" in settings else None
+def _restore_records(captioner, settings):
+    captioner.training_photos = from_settings(settings)
+    captioner.confidence = Confidence(**settings["confidence"]) if "confidence" in settings else None
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder):
@@ -98,7 +102,7 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
 
 
 def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder):
-    """Set what is known of the encoder of a captioner that was made without it."""
+    """Set the encoder's name, weights and grid in a captioner that was made without them."""
     options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
         captioner.photo_encoder.name = options["encoder"]
@@ -132,7 +136,7 @@ def restore_weights(captioner, directory):
         raise ValueError(f"{directory}: the captioner in this folder has another vocabulary.")
     assign_arrays(captioner.named_weights(), arrays, directory)
     with named_errors(directory):
-        captioner.training_photos, captioner.confidence = from_settings(settings), _confidence_in(settings)
+        _restore_records(captioner, settings)
 
 
 def weights_digest(captioner):

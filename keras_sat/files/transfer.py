@@ -14,7 +14,14 @@ def adapted(captioner, vocabulary, options):
     """Return a new captioner that starts from the weights of this one; see `Captioner.adapted`."""
     reject_unbuilt(captioner, "adapt")
     vocabulary = captioner.vocabulary if vocabulary is None else vocabulary
-    _reject_another_encoder(captioner, options)
+    before, may_read_others = captioner.get_config(), not captioner.photo_encoder.is_saved
+    for name in CaptionerOptions.names("encoder"):
+        value = options.get(name, before[name])
+        if value != before[name] and not (name == "encoder_weights" and may_read_others and value != BUNDLED):
+            raise ValueError(
+                f"A captioner keeps the encoder that it has, with its weights: {name} is {brief(before[name])}. "
+                f"Received: {name}={brief(value)}"
+            )
     adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
     has_its_grid = adapted.photo_encoder.grid == captioner.photo_encoder.grid
     adapted.photo_encoder.remember(
@@ -30,17 +37,6 @@ def adapted(captioner, vocabulary, options):
     adapted.training_photos = captioner.training_photos
     _take_over_weights(captioner, adapted, options)
     return adapted
-
-
-def _reject_another_encoder(captioner, options):
-    before, may_read_others = captioner.get_config(), not captioner.photo_encoder.is_saved
-    for name in CaptionerOptions.names("encoder"):
-        value = options.get(name, before[name])
-        if value != before[name] and not (name == "encoder_weights" and may_read_others and value != BUNDLED):
-            raise ValueError(
-                f"A captioner keeps the encoder that it has, with its weights: {name} is {brief(before[name])}. "
-                f"Received: {name}={brief(value)}"
-            )
 
 
 def _config_of(captioner, vocabulary, options):
@@ -65,7 +61,9 @@ def _take_over_weights(captioner, adapted, options):
     place_of = {token: place for place, token in enumerate(tokens)}
     places = [place for place, token in enumerate(new_tokens) if token in place_of]
     places_before = [place_of[new_tokens[place]] for place in places]
-    weights, new_weights, axes = captioner.named_weights(), adapted.named_weights(), _vocabulary_axes(adapted.decoder)
+    weights, new_weights, decoder = captioner.named_weights(), adapted.named_weights(), adapted.decoder
+    word_logits = decoder.readout.word_logits
+    axes = {decoder.embedding.embeddings.path: 0, word_logits.kernel.path: 1, word_logits.bias.path: 0}  # of the tokens
     shapes = {name: [*weight.shape] for name, weight in weights.items()}
     new_shapes = {name: [*weight.shape] for name, weight in new_weights.items()}
     for name, weight in new_weights.items():
@@ -75,12 +73,9 @@ def _take_over_weights(captioner, adapted, options):
         elif name in shapes and axis is not None and axis < len(shapes[name]):
             shapes[name][axis] = len(new_tokens)
     if new_shapes != shapes:
-        before = captioner.get_config()
-        changed = [
-            f"{key}={brief(value)} (it is {brief(before.get(key))})"
-            for key, value in options.items()
-            if key != "seed" and before.get(key) != value
-        ]
+        before = {**captioner.get_config(), "seed": options.get("seed")}
+        changed = {name: value for name, value in options.items() if before.get(name) != value}
+        changed = [f"{name}={brief(value)} (it is {brief(before.get(name))})" for name, value in changed.items()]
         raise ValueError(
             "A captioner keeps the parts and sizes that it has, with all trained weights: leave out the options that "
             f"change them. Received: {', '.join(changed)}"
@@ -92,9 +87,3 @@ def _take_over_weights(captioner, adapted, options):
             moved[places] = np.moveaxis(array, axis, 0)[places_before]
             array = np.moveaxis(moved, 0, axis)
         new_weights[name].assign(array)
-
-
-def _vocabulary_axes(decoder):
-    """Return the axis of the tokens in weights that have one: dict from the paths of weights."""
-    word_logits = decoder.readout.word_logits
-    return {decoder.embedding.embeddings.path: 0, word_logits.kernel.path: 1, word_logits.bias.path: 0}

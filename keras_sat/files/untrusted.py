@@ -8,11 +8,8 @@ import contextlib
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import CaptionerOptions
 
-_SIZES = [
-    name
-    for name, field in CaptionerOptions.fields().items()
-    if field.metadata["kind"] == "architecture" and field.metadata["bound"].kind is int
-]
+_FIELDS = CaptionerOptions.fields()
+_SIZES = [name for name in CaptionerOptions.names("architecture") if _FIELDS[name].metadata["bound"].kind is int]
 
 
 def reject_claims(settings, vocabulary_size, arrays):
@@ -31,8 +28,7 @@ def reject_claims(settings, vocabulary_size, arrays):
             raise ValueError(f"a size is a whole number from 0 to 2**31, or none. Received: {name}={str(value)[:80]}")
     size = {name: value or 0 for name, value in claims.items()}
     hidden_dim, projection_dim = size["hidden_dim"], size["feature_projection_dim"]
-    scores_nothing = options["attention"] in [name for name, kind in ATTENTIONS.items() if not kind.chooses]
-    is_additive = options["scoring"] == "additive" and not scores_nothing
+    is_additive = options["scoring"] == "additive" and ATTENTIONS[options["attention"]].chooses
     claimed = {  # numbers in one matrix of each
         "embedding_dim": size["embedding_dim"] * vocabulary_size,
         "hidden_dim": hidden_dim * hidden_dim,

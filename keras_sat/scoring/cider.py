@@ -38,7 +38,8 @@ def cider_of_photos(references, candidates, frequencies=None):
 
 def cider_of_vectors(candidate, references):
     """Return CIDEr of one caption, from its `DocumentFrequencies.vectors` and those of its references."""
-    return 10 * sum(_cider_similarity(candidate, reference) for reference in references) / len(references)
+    total = sum(_cider_similarity(candidate, reference) for reference in references)
+    return 10 * total / max(len(references), 1)  # none in a share without photos, see make_batches
 
 
 class DocumentFrequencies:

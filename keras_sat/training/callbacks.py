@@ -25,12 +25,7 @@ from keras_sat.scoring.evaluate import NUM_REFERENCES, caption_photos
 from keras_sat.scoring.words import MAX_ORDER
 from keras_sat.training.history import MONITORED, as_text, best_epoch, has_plateaued, is_above_chance, write_history
 
-SHOWN = {  # in the line of an epoch
-    "reward": "reward {:.3f}",
-    "loss": "loss {:.4g}",
-    "cross_entropy": "cross-entropy {:.3f} a word",
-    "val_cross_entropy": "on dev {:.3f}",
-}
+SHOWN = {"reward": "reward", "loss": "loss", "cross_entropy": "cross-entropy", "val_cross_entropy": "on dev"}
 
 
 class ScoreCaptions(keras.callbacks.Callback):
@@ -119,7 +114,7 @@ class ShowProgress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self.end_line()
-        parts = [text.format(logs[name]) for name, text in SHOWN.items() if name in logs]
+        parts = [f"{label} {logs[name]:.3f}" for name, label in SHOWN.items() if name in logs]
         if self.monitored in logs:
             self.known.append(dict(logs))
             is_best = best_epoch(self.known, self.monitored) == len(self.known) - 1

@@ -9,26 +9,25 @@ from keras_sat.options import CaptionerOptions, one_of
 PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")  # which a trained captioner keeps
 
 
-def preset_or_default(preset, data, options, initial_model, before, encoder):
-    """Return the settings of a preset, and the line that says so where none is named.
+def preset_or_default(preset, data, options, initial_model, before, encoder, say):
+    """Return the settings of a preset, and say so where none is named.
 
     Args:
         preset: its name; None: that of the data set, without the settings that the options rule out; none where a
             captioner to start from has its own.
-        data, initial_model: of `fit`.
-        options: dict of the options of `fit` that were given.
-        before: the name of the encoder of the training that is resumed, or None.
-        encoder: the name of the default encoder.
+        data, options, initial_model: of `fit`, as they were given.
+        before, encoder: the names of the encoder of the training that is resumed, or None, and of the default one.
+        say: function of a line.
     """
     if preset is not None:
         one_of(*presets.PRESETS).check("preset", preset)
-        return presets.PRESETS[preset], None
+        return presets.PRESETS[preset]
     if initial_model is not None:
-        return {}, None
+        return {}
     name = presets.default_preset(data, options.get("encoder") or before or encoder)
-    settings = presets.fitting_settings(name, options if before is None else {"encoder": before, **options})
-    line = f"settings of the preset {name}; preset='default' (--preset default) takes the plain defaults"
-    return settings, line if name != "default" else None
+    if name != "default":
+        say(f"settings of the preset {name}; preset='default' (--preset default) takes the plain defaults")
+    return presets.fitting_settings(name, options if before is None else {"encoder": before, **options})
 
 
 def default_output_dir(data_name, chosen, initial_model):

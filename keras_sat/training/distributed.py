@@ -4,7 +4,7 @@ Each device (TensorFlow says "replica") has a copy of all weights. A batch is cu
 replicas. Each replica computes the gradients of its share, they are summed over all replicas, and each replica takes
 the same step with the sum: the training is that of one device with the whole batch.
 
-`tf.distribute` makes the copies and the sums. What is left to do:
+`tf.distribute` makes the copies and the sums. The rest is done here:
 
 1. Make the captioner inside `strategy.scope()`: each of its variables has a copy for each replica.
 2. Give each replica its share of each batch: `make_batches(..., shares=...)`.
@@ -12,8 +12,8 @@ the same step with the sum: the training is that of one device with the whole ba
    (`sum_over_replicas`). Each replica draws the random numbers of the whole batch and takes those of its share.
 4. Let one process, the chief, decide and write, and broadcast its state to the others before each epoch.
 
-A host failure ends the training: the other hosts notice it after some seconds, and end with an error. Started again
-with the same command, all resume after the last epoch that the chief has kept.
+A host failure ends the training: the others end with an error after some seconds. Started again with the same command,
+all resume after the last epoch that the chief has kept.
 """
 
 import contextlib
@@ -123,17 +123,7 @@ class Cluster:
         """Return the context in which all variables of the replicas must be made."""
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
 
-    def check_encoder(self, encoder, encoder_training):
-        """Reject a user's own encoder that is to be trained, but was made outside `scope`: it has only one copy."""
-        if self.strategy is None or not isinstance(encoder, keras.Model) or encoder_training in (None, "frozen"):
-            return
-        if not all(self.strategy.extended.variable_created_in_scope(weight.value) for weight in encoder.weights):
-            raise ValueError(
-                "An encoder that is trained on several devices must have been made within `strategy.scope()`. "
-                f"Received: encoder={encoder.name!r}, encoder_training={encoder_training!r}"
-            )
-
-    # === What the chief sends ===
+    # === From the chief to the others ===
 
     def broadcast(self, value):
         """Return the chief's value on every host: anything that JSON can hold."""
@@ -279,7 +269,7 @@ class Cluster:
             return [step() for _ in range(self.num_steps(batches))][-1]
 
     def num_steps(self, batches):
-        """Return how many batches there are, each of which has a share for each replica."""
+        """Return the number of batches; each has a share for each replica."""
         return len(batches) if self.shares is None else len(batches) // len(self.shares[0])
 
     def _on_all_replicas(self, step, batches):

@@ -1,7 +1,4 @@
-"""The epochs of a training: on words, and those of keras_sat.beyond; each kind is a training in a folder of its own.
-
-Both functions take the `TrainingPlan`, and return the result of `Training.run`.
-"""
+"""The epochs of a training: on words, and those of keras_sat.beyond; each kind is a training in a folder of its own."""
 
 import keras
 
@@ -19,10 +16,9 @@ GIVEN_EACH_TIME = ["seed", "dtype", *(option for option, hook in HOOKS.items() i
 
 
 def train_on_words(plan):
-    """Train with cross-entropy."""
+    """Train with cross-entropy, as a TrainingPlan says; return the result of `Training.run`."""
     options = plan.options
     training = Training(plan, plan.folder, options.epochs)
-    _check_that_none_follow(training, FURTHER_EPOCHS)
     training.record(plan.record_of_words())
     if training.has_ended:
         return training.loaded()
@@ -39,13 +35,12 @@ def train_on_words(plan):
     captioner.compile(_fresh(options.optimizer), learning_rate=rate, **_optimizer_options(options))
     if plan.keeps_initial_model and not training.keep_initial(captioner, cross_entropy=True):
         return captioner, False, []
-    plan.photos.record_in(captioner)
     warm_up = [BeginWithExpectations(options.expectation_epochs)] if captioner.samples_attention else []
     return training.run(captioner, batches, warm_up)
 
 
 def train_further(plan, name, before):
-    """Train a captioner for the epochs of a name in FURTHER_EPOCHS."""
+    """Train a captioner for the epochs of a name in FURTHER_EPOCHS; return the result of `Training.run`."""
     options, epochs, own = plan.options, FURTHER_EPOCHS[name], plan.asked.further[name]
     keras.utils.set_random_seed(options.seed)
     # The epochs on words have used what they were given, except what no saved captioner holds.
@@ -57,8 +52,6 @@ def train_further(plan, name, before):
     folder = further_folder(plan.folder, name)
     kind = f"{folder.name.replace('_', '-')} "
     training = Training(plan, folder, plan.asked.num_further(name), kind, monitored="val_cider")
-    names = [*FURTHER_EPOCHS]
-    _check_that_none_follow(training, names[names.index(name) + 1 :])
     training.record(plan.record_of_further(name, captioner))
     if training.has_ended:
         return training.loaded()
@@ -68,7 +61,6 @@ def train_further(plan, name, before):
     plan.photos.prepare(captioner, num_views=1)
     if epochs.keeps_before and not training.keep_initial(captioner):
         return before, False, []
-    plan.photos.record_in(captioner)
     of_batches = {"group_by": "image", "whole": True, "first_epoch": len(training.epochs)}
     batches = plan.photos.batches("train", captioner, options, changing=not epochs.encoder_alone, **of_batches)
     num_steps = training.num_epochs * plan.cluster.num_steps(batches)
@@ -86,18 +78,6 @@ def train_further(plan, name, before):
 def further_folder(folder, name):
     """Return the folder, within that of a training, of the epochs of a name in FURTHER_EPOCHS."""
     return folder / name.removesuffix("_epochs")
-
-
-def _check_that_none_follow(training, names):
-    """Reject more epochs of a training if later epochs have started from its result."""
-    for name in names:
-        folder = further_folder(training.plan.folder, name)
-        if (folder / "checkpoint" / "progress.json").exists() and not training.has_ended:
-            raise ValueError(
-                f"The {name} in this folder started after {training.kind}epoch {len(training.epochs)}: train for more "
-                f"into another output_dir, with initial_model={str(training.folder / 'model')!r}. "
-                f"Received: {training.num_epochs} {training.kind}epochs, patience={training.plan.options.patience}"
-            )
 
 
 def _check_changes(captioner, plan):
@@ -139,6 +119,6 @@ def _learning_rate(learning_rate, schedule, warmup_steps, num_steps):
         return learning_rate
     if schedule == "constant":
         return keras.optimizers.schedules.PolynomialDecay(0.0, warmup_steps, learning_rate)
-    warm_up = {"warmup_target": learning_rate, "warmup_steps": warmup_steps} if warmup_steps else {}
-    start = 0.0 if warmup_steps else learning_rate
-    return keras.optimizers.schedules.CosineDecay(start, max(num_steps - warmup_steps, 1), **warm_up)
+    start, target = (0.0, learning_rate) if warmup_steps else (learning_rate, None)
+    num_left = max(num_steps - warmup_steps, 1)
+    return keras.optimizers.schedules.CosineDecay(start, num_left, warmup_target=target, warmup_steps=warmup_steps)

@@ -34,11 +34,10 @@ class TrainingPhotos:
         self.cluster = cluster
         self.cache, self.views, self.options = None, [], None
         self.records = {}  # of each photo, see data_utils.photo_digests
-        self.num_views = 1
         self.boxes = None
 
     def prepare(self, captioner, num_views):
-        """Build the features of all photos, the test split too, for `evaluate`, and of the further views."""
+        """Build the features of all photos, the test split too, for `evaluate`, and of the other views."""
         self.num_views = num_views
         if self.options is not None:
             return  # by the epochs before, which had the same photos
@@ -46,7 +45,8 @@ class TrainingPhotos:
         with self.cluster.one_host_at_a_time():
             self._prepare(captioner, num_views)
         weights_digest = None if self.cache is None else self.cache.manifest["weights_digest"]
-        self.cluster.check_same({"readable_photos": _checksum(self.images), "weights_digest": weights_digest})
+        readable = checksum([image.image_id for image in self.images])
+        self.cluster.check_same({"readable_photos": readable, "weights_digest": weights_digest})
         if self.cluster.is_chief:
             kept_apart = [image for image in self.images if image.split in ("dev", "test")]
             called, therefore = "of dev and test are in train", "scores on them are better than on other photos"
@@ -72,7 +72,7 @@ class TrainingPhotos:
         self.images = [image for image in self.images if image.image_id not in self.cache.unreadable]
         self.records = self.cache.noted_of([image.image_id for image in self.images])
         train = self.of_split("train")
-        digest = _checksum(train)  # another split has other photos to train on
+        digest = checksum([image.image_id for image in train])  # another split has other photos to train on
         self.views = [built(folder / f"view{view}-{digest}", train, view=view) for view in range(1, num_views)]
         self.options = {}
 
@@ -92,7 +92,7 @@ class TrainingPhotos:
             captioner: Captioner.
             training: TrainingOptions.
             group_by: instead of that of the training.
-            whole: leave out the further views.
+            whole: leave out the other views.
             changing: augment photos, as `photo_jitter` says.
             **options: other ones of make_batches.
         """
@@ -106,11 +106,6 @@ class TrainingPhotos:
             options |= {"boxes": self.boxes, "grid_shape": captioner.rows_and_columns()}
         options |= {"shares": self.cluster.shares, **self.options}
         return make_batches(self.of_split(split), captioner.vocabulary, views, **options)
-
-
-def _checksum(images):
-    """Return a checksum of the photos' ids."""
-    return checksum([image.image_id for image in images])
 
 
 def _default_cache_dir(captioner, data_dir, output_dir):

@@ -1,6 +1,5 @@
 """The options of a training by kind; the plan that all kinds of epochs read; and the record of a training."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,8 +80,8 @@ class TrainingPlan:
         keeps_initial_model: whether that one stays where no epoch is better.
         data_name, images: the name of the data set, and its list of CaptionedImage, all with captions.
         arguments: dict of arguments of `fit`, besides the options, that the result depends on.
+        callbacks: of `fit`.
         folder: of the whole training.
-        callbacks, show_progress: of `fit`.
         was_interrupted: whether Ctrl-C has ended it.
     """
 
@@ -94,9 +93,8 @@ class TrainingPlan:
     arguments: dict
     photos: TrainingPhotos
     cluster: Cluster
-    folder: Path
-    callbacks: Iterable = ()
-    show_progress: bool = True
+    callbacks: Any
+    folder: Path = field(default=None, init=False)
     was_interrupted: bool = field(default=False, init=False)
 
     @property
@@ -105,7 +103,7 @@ class TrainingPlan:
         return self.asked.training
 
     def say(self, *lines):
-        if self.show_progress:
+        if self.photos.show_progress:
             print(*lines, sep="\n")
 
     def captioner_options(self):

@@ -24,7 +24,7 @@ from keras_sat.training.phases import further_folder, train_further, train_on_wo
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import TrainingPlan, TrainingRequest, without_defaults
 from keras_sat.training.run_record import checksum, recorded_encoder
-from keras_sat.training.summary import photos_seen_before
+from keras_sat.training.summary import warn_of_photos_seen_before
 
 
 @with_options(TrainingOptions, *(epochs.options for epochs in FURTHER_EPOCHS.values()), CaptionerOptions)
@@ -97,8 +97,8 @@ def fit(
 
     `deterministic` is a setting of TensorFlow for the rest of the process
     (`tf.config.experimental.enable_op_determinism`): the same weights bit for bit on the same machine, with the same
-    packages and threads. On a GPU it rejects operations that it cannot repeat (UnimplementedError). A training may be
-    resumed without it, but not with it if it was started without.
+    packages and threads; a GPU may lack operations for it (UnimplementedError). A training may be resumed without it,
+    but not with it if it was started without.
 
     At the end the captioner fits its `confidence` on the dev split, if that has 100 photos or more, see
     `keras_sat.beyond.calibration`.
@@ -109,14 +109,11 @@ def fit(
     options = without_defaults(options)
     before = None if output_dir is None else recorded_encoder(output_dir)
     before, encoder = cluster.broadcast([before, default_encoder(data)])
-    settings, line = preset_or_default(preset, data, options, initial_model, before, encoder)
-    options = {**settings, **options}
+    options = {**preset_or_default(preset, data, options, initial_model, before, encoder, say), **options}
     asked = TrainingRequest.of(options)
     if preset not in (None, "default") and data == "folder" and initial_model is None:
-        from_scratch = True  # which is what the settings of a preset are for
+        from_scratch = True  # the settings of a preset are for that
     asked.check(initial_model, boxes=boxes)
-    if line:
-        say(line)
     with cluster.one_host_at_a_time():
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = [image for image in images if image.captions]
@@ -135,9 +132,7 @@ def fit(
         asked = TrainingRequest.of({**options, "encoder": before or encoder})
         if before is None and encoder in LIGHT_ENCODERS:
             say(without_gpu(encoder))
-    cluster.check_encoder(asked.captioner.get("encoder"), asked.captioner.get("encoder_training"))
-    for line in photos_seen_before(initial_model, images):
-        say(line)
+    warn_of_photos_seen_before(initial_model, images, say)
 
     folder = Path(output_dir or default_output_dir(data_name, asked.captioner, initial_model)).expanduser()
     photos = TrainingPhotos(images, data_dir, cache_dir, folder, skip_unreadable, show_progress, cluster)
@@ -145,19 +140,7 @@ def fit(
         photos.boxes = read_boxes(boxes, train_images)
     arguments = {"split_seed": split_seed, "skip_unreadable": skip_unreadable}
     arguments["boxes"] = None if photos.boxes is None else checksum(str(photos.boxes.phrases))
-    plan = TrainingPlan(
-        asked,
-        initial_model,
-        is_bundled,
-        data_name,
-        images,
-        arguments,
-        photos,
-        cluster,
-        folder,
-        callbacks,
-        show_progress,
-    )
+    plan = TrainingPlan(asked, initial_model, is_bundled, data_name, images, arguments, photos, cluster, callbacks)
     if plan.options.deterministic:
         tf.config.experimental.enable_op_determinism()
     with tempfile.TemporaryDirectory() as temporary, cluster.scope():
@@ -167,7 +150,7 @@ def fit(
 
 
 def _train(plan):
-    """Train on words and then further, each where it was asked for; return the captioner with its history."""
+    """Train on words, and then for the other epochs that were asked for; return the captioner with its history."""
     captioner, is_whole, figures, folder = plan.initial_model, True, [], plan.folder
     if plan.options.epochs:
         captioner, is_whole, figures = train_on_words(plan)
@@ -187,13 +170,12 @@ def _calibrate(plan, captioner, folder):
     Whatever goes wrong, the trained captioner is returned.
     """
     dev_images = plan.photos.of_split("dev")
-    if captioner.confidence is not None or len(dev_images) < FEWEST_PHOTOS or plan.cluster.num_hosts > 1:
+    seen = seen_in_training([image.image_id for image in dev_images], captioner.training_photos)
+    if captioner.confidence is not None or len(dev_images) < FEWEST_PHOTOS or seen or plan.cluster.num_hosts > 1:
         return
-    if seen_in_training([image.image_id for image in dev_images], captioner.training_photos):
-        return  # it started from a captioner that was trained on them, see `photos_seen_before`
     try:
         plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
-        calibration = calibrate(captioner, dev_images, cache=plan.photos.cache, show_progress=plan.show_progress)
+        calibration = calibrate(captioner, dev_images, cache=plan.photos.cache, show_progress=plan.photos.show_progress)
         save_confidence(captioner, folder)
     except KeyboardInterrupt:
         plan.was_interrupted = True

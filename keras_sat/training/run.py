@@ -13,7 +13,6 @@ from keras_sat.training import callbacks
 from keras_sat.training.history import MONITORED, as_text, best_epoch, has_plateaued, is_above_chance, write_history
 from keras_sat.training.run_record import record_arguments
 
-POOR_SCORE = 0.03  # a BLEU-4 on dev below which there is advice at the end
 BEFORE = "before.json"  # scores of the captioner that a training started from
 
 
@@ -90,7 +89,7 @@ class Training:
             write_sealed_json(self.folder / BEFORE, scores)
             self.before = self.plan.cluster.broadcast([scores])
         except KeyboardInterrupt:
-            self._interrupted(f"\nstopped before the first {self.kind}epoch")
+            self._interrupted()
         return not self.plan.was_interrupted
 
     def run(self, captioner, batches, first_callbacks=()):
@@ -100,6 +99,7 @@ class Training:
         """
         plan, cluster = self.plan, self.plan.cluster
         dev_images = plan.photos.of_split("dev")
+        plan.photos.record_in(captioner)
         captioner.build_for(batches)
         if self.state:
             read_model(self.folder / "model")  # a damaged one is rejected before an epoch is spent
@@ -108,11 +108,10 @@ class Training:
         known = {"epochs": self.epochs, "before": self.before, "monitored": self.monitored}
         keep = callbacks.KeepTraining(self.folder, patience=plan.options.patience, **known)
         progress = callbacks.ShowProgress(self.num_epochs, label=f"{self.kind}epoch", **known)
-        called, dev_batches = [callbacks.StopWhenLost(), *first_callbacks], None
+        called = [callbacks.StopWhenLost(), *first_callbacks]
         if dev_images:
-            dev_batches = self._dev_batches(captioner)
             called.append(callbacks.ScoreCaptions(dev_images, **self._search_options()))
-        if plan.show_progress:
+        if plan.photos.show_progress:
             shown = dev_images or plan.photos.of_split("train")
             called += [progress, callbacks.ShowCaptions(shown, **self._search_options())]
         is_whole = is_lost = False
@@ -120,30 +119,28 @@ class Training:
             cluster.fit(
                 captioner,
                 batches,
-                validation_data=dev_batches,
+                validation_data=self._dev_batches(captioner) if dev_images else None,
                 initial_epoch=len(self.epochs),
                 epochs=self.num_epochs,
                 callbacks=[*called, *plan.callbacks, keep],
             )
             is_whole = True
-        except callbacks.LostTraining:
+        except (callbacks.LostTraining, KeyboardInterrupt) as error:
             progress.end_line()
-            is_lost = True
-        except KeyboardInterrupt:
-            progress.end_line()
-            resumes = f"; the same call or command resumes after {self.kind}epoch {len(keep.epochs)}"
-            self._interrupted(f"stopped{resumes}" if keep.epochs else "")
+            self.epochs = keep.epochs
+            is_lost = isinstance(error, callbacks.LostTraining)
+            if not is_lost:
+                self._interrupted()
         self.epochs = cluster.broadcast(keep.epochs)
         cluster.share_folder(self.folder / "model")
         return self._best(captioner, is_lost), is_whole, self.epochs
 
-    def _interrupted(self, line):
+    def _interrupted(self):
         """Note that Ctrl-C has ended the training; on several hosts the others end with this process."""
         if self.plan.cluster.num_hosts > 1:
             raise KeyboardInterrupt
         self.plan.was_interrupted = True
-        if line:
-            self.plan.say(line)
+        self.plan.say(f"stopped; the same call or command resumes after {self.kind}epoch {len(self.epochs)}")
 
     def _dev_batches(self, captioner):
         return self.plan.photos.batches("dev", captioner, self.plan.options, whole=True, shuffle=False)
@@ -157,9 +154,8 @@ class Training:
         captioner.expectation_share.assign(captioner.expectation_probability)
         known = [*self.before, *self.epochs]
         if is_lost:
-            rate = f"{self.kind.strip().replace('-', '_')}_rate" if self.kind else "learning_rate"
             problem = f"The loss became NaN or infinite in epoch {len(self.epochs) + 1}"
-            advice = f"Lower {rate} or clip_norm, and train into another output_dir."
+            advice = "Lower the learning rate or clip_norm, and train into another output_dir."
             if not known:
                 raise ValueError(f"{problem}; nothing was saved. {advice}")
             warnings.warn(f"{problem}; the best captioner from before is returned. {advice}", stacklevel=5)
@@ -175,10 +171,4 @@ class Training:
         if self.monitored in figures and is_above_chance(figures, self.monitored):
             which += f", {as_text(self.monitored, figures[self.monitored])} on dev"
         self.plan.say(f"{which}; it is saved in {self.folder / 'model'}")
-        are_alike = figures.get("val_distinct") == 1 < len(self.plan.photos.of_split("dev"))
-        if are_alike or figures.get(MONITORED, 1.0) < POOR_SCORE:
-            self.plan.say(
-                f"the captions of dev are poor ({as_text(MONITORED, figures[MONITORED])}): train on more photos, or "
-                "start from a trained captioner (initial_model, --initial-model); docs/troubleshooting.md says more"
-            )
         return captioner

@@ -3,6 +3,7 @@
 That is the arguments, with a checksum of the photos' ids, captions and sizes.
 """
 
+import contextlib
 import json
 import os
 import zlib
@@ -60,12 +61,10 @@ def _as_json(value):
 
 def recorded_encoder(output_dir):
     """Return the name of the encoder of the training in a folder, or None where it is not known."""
-    try:
+    with contextlib.suppress(OSError, ValueError):  # `record_arguments` will say what is wrong
         recorded = read_sealed_json(Path(output_dir).expanduser() / "arguments.json", "the arguments of a training")
-    except (OSError, ValueError):  # there are none; or `record_arguments` will say what is wrong with them
-        return None
-    encoder = recorded.get("encoder")
-    return encoder if isinstance(encoder, str) and encoder in ENCODERS else None
+        encoder = recorded.get("encoder")
+        return encoder if isinstance(encoder, str) and encoder in ENCODERS else None
 
 
 def record_arguments(output_dir, described, epochs, *, has_ended=False):

@@ -38,12 +38,12 @@ def summary(plan, captioner, num_views):
     yield f"on {devices}; everything is kept in {plan.folder}"
 
 
-def photos_seen_before(initial_model, images):
-    """Yield a line where the captioner to start from was trained on photos of dev or test, which flatters scores."""
+def warn_of_photos_seen_before(initial_model, images, say):
+    """Say where the captioner to start from was trained on photos of dev or test, which flatters scores."""
     kept_apart = [image.image_id for image in images if image.split in ("dev", "test")]
     seen = [] if initial_model is None else seen_in_training(kept_apart, initial_model.training_photos)
     if seen:
-        yield (
+        say(
             f"warning: the captioner that it starts from was trained on {len(seen)} of the {len(kept_apart)} photos "
             "of dev and test (or others of their names): scores on them are better than on new photos"
         )
