@@ -1,7 +1,6 @@
 """From photos and captions to the batches that a captioner trains on.
 
-Everything here works without keras_sat. Names are imported on first use, so that `import data_utils` stays quick:
-TensorFlow is loaded only by the code that needs it.
+Everything here works without keras_sat. Names are imported on first use: only code that needs TensorFlow loads it.
 """
 
 import os

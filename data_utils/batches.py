@@ -6,8 +6,8 @@ A batch is ((features, input_ids), target_ids, token_weights). For "a dog runs":
     target_ids     a        dog  runs  <end>
     token_weights  1        1    1     1
 
-Each word is predicted from those before it, and the model learns when to end. Where captions of several lengths share a
-batch, the shorter ones are padded with `<pad>`, whose weight is 0.
+Each word is predicted from those before it, and the model learns when to stop. In a batch with captions of several
+lengths, the shorter ones are padded with `<pad>`, whose weight is 0.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _captions_as_ids(images, vocabulary, views):
     return kept, captions
 
 
-# === Which captions share a batch ===
+# === Grouping captions into batches ===
 
 
 class _OneLength:
@@ -224,8 +224,8 @@ class _OneLength:
 class _WholeImages:
     """Batches of photos with all their captions: `members` are numbers of photos.
 
-    Photos whose captions are about as long share a batch, which keeps the padding small. The captions of a photo come
-    longest first: a decoder can leave out those that have ended.
+    Photos with captions of similar length are batched together, which keeps the padding small. The captions of a photo
+    come longest first: a decoder can leave out those that have ended.
     """
 
     captions = (-1,)
@@ -262,7 +262,7 @@ class _WholeImages:
 GROUPINGS = {"length": _OneLength, "image": _WholeImages}
 
 
-# === What the model sees of each photo ===
+# === Features or photos ===
 
 
 class _CachedFeatures:

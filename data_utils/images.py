@@ -129,7 +129,7 @@ def readable_photos(
     """
     readable, reasons = [], []
     show = show_progress and len(captioned_images) >= 1000  # fewer take a second or two
-    with Progress(len(captioned_images), label="photos looked at", unit="photos", show=show) as progress:
+    with Progress(len(captioned_images), label="photos checked", unit="photos", show=show) as progress:
         for image in captioned_images:
             try:
                 photo = None if noted is None else photo_of(image.image_path)

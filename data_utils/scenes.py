@@ -1,7 +1,7 @@
 """The built-in data set: drawn scenes, true captions of them, and the place of every word.
 
 A scene has one or two coloured shapes (three as an option) on a soft background. Its captions come from a small
-grammar. Of any sentence of that grammar it can be decided whether it is true, and which pixels each word refers to:
+grammar. For every sentence of it we know whether it is true, and which pixels each word refers to:
 
     caption := [INTRO] object                                  of one object
              | [INTRO] object ["is"] RELATION object           of two different objects

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import threading
 import warnings
 import zipfile
 from pathlib import Path
@@ -193,6 +194,24 @@ def browser(chromium):
     complaints = [entry["message"] for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"]
     chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert not complaints
+
+
+@pytest.fixture
+def served():
+    """A function that serves a page's folder and returns the port, until the test has ended."""
+    from keras_sat.deploy.page_server import page_server
+
+    servers = []
+
+    def start(directory):
+        servers.append(page_server(directory))
+        threading.Thread(target=servers[-1].serve_forever, args=(0.01,), daemon=True).start()
+        return servers[-1].server_address[1]
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.fixture(scope="session")

@@ -24,10 +24,9 @@ for job in json.loads(Path(sys.argv[1]).read_text()):
     folder, photos = Path(job["folder"]), np.load(job["photos"])
     if job["signature"] == "litert":
         found = with_litert(folder, photos)
-    elif job["signature"] == "serving_jpeg":
-        contents = tf.constant([Path(path).read_bytes() for path in job["files"]])
-        found = tf.saved_model.load(folder).signatures["serving_jpeg"](image_bytes=contents)
     else:
-        found = tf.saved_model.load(folder).signatures["serving_default"](images=tf.constant(photos))
+        contents = [Path(path).read_bytes() for path in job["files"]]
+        inputs = {"image_bytes": tf.constant(contents)} if contents else {"images": tf.constant(photos)}
+        found = tf.saved_model.load(folder).signatures[job["signature"]](**inputs)
     found = {name: np.asarray(value) for name, value in found.items()}
     np.savez(job["results"], **{name: x.astype(bytes) if x.dtype == object else x for name, x in found.items()})

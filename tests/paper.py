@@ -27,7 +27,7 @@ def score(w, a_i, h):
 
 
 def recurrent(w, layer, x, h, c):
-    """One layer's step; x is what comes from below, already projected by its kernels."""
+    """One layer's step; x is the input from below, already projected by its kernels."""
     n = len(h)
     if w["cell"] == "lstm":
         gates = x + h @ w["U"][layer]

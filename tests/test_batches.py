@@ -85,7 +85,7 @@ def test_each_caption_comes_with_the_features_of_its_photo(scene_images, scene_v
 
 
 @pytest.mark.parametrize("group_by", GROUPINGS)
-def test_shuffled_anew_each_epoch_and_reproducibly(scene_images, scene_vocabulary, scene_cache, group_by):
+def test_epochs_are_shuffled_and_reproducible(scene_images, scene_vocabulary, scene_cache, group_by):
     def epochs(n, **options):
         dataset = make_batches(scene_images, scene_vocabulary, scene_cache, 16, group_by=group_by, **options)
         return [[target_ids.tolist() for _, target_ids, _ in as_numpy(dataset)] for _ in range(n)]
@@ -126,7 +126,7 @@ def test_all_captions_of_a_photo_stay_together(three):
 
 
 @pytest.mark.parametrize("where", ["on the disk", "kept", "in memory"])
-def test_photos_for_an_encoder_that_trains_along(scene_images, scene_vocabulary, where):
+def test_photos_for_a_trained_encoder(scene_images, scene_vocabulary, where):
     images = scene_images[:10]
     if where == "in memory":
         images = [replace(image, image_path=load_image(image.image_path)) for image in images]
@@ -143,7 +143,7 @@ def test_photos_for_an_encoder_that_trains_along(scene_images, scene_vocabulary,
         assert count == 50
 
 
-def test_views_of_photos_for_an_encoder_that_trains_along(scene_images, scene_vocabulary):
+def test_views_of_photos_for_a_trained_encoder(scene_images, scene_vocabulary):
     images = scene_images[:10]
     options = {"image_size": 32, "num_views": 3, "group_by": "image", "seed": 4}
     known = {
@@ -172,7 +172,7 @@ def test_a_photo_that_cannot_be_read_is_named(three):
 # === Photos without features ===
 
 
-def test_captions_of_unreadable_photos_are_left_out_with_a_number(three, tmp_path):
+def test_captions_of_unreadable_photos_are_left_out_and_counted(three, tmp_path):
     images, vocabulary, _ = three
     with open(images[2].image_path, "wb") as file:
         file.write(b"torn")

@@ -62,21 +62,21 @@ def test_the_objective_with_guide_and_boxes(attention):
     features = numbers(2, 4, 3)
     options = {"attention": attention, "num_samples": 2 if attention == "hard" else 1}
     plain = make_captioner(**options)
-    led = make_captioner(guide_weight=0.5, box_weight=0.7, **options)
-    for captioner in (plain, led):
+    guided = make_captioner(guide_weight=0.5, box_weight=0.7, **options)
+    for captioner in (plain, guided):
         captioner.compile("sgd")
         captioner.decoder.set_weights(plain.decoder.get_weights())
-    assert set(map(id, led.term_layers[0].trainable_variables)) <= set(map(id, led.trainable_variables))
+    assert set(map(id, guided.term_layers[0].trainable_variables)) <= set(map(id, guided.trainable_variables))
     batch = (features, input_ids, covered), targets, weights
-    found = led.objective(batch, training=True)
+    found = guided.objective(batch, training=True)
     assert {"guide", "detection", "off_boxes"} <= set(found.figures)
     off_boxes, is_named = found.figures["off_boxes"]
     assert np.asarray(is_named).sum() == 3 * options["num_samples"]
-    measured = led.objective(batch, training=False)
+    measured = guided.objective(batch, training=False)
     assert "guide" not in measured.figures
     assert float(measured.mean) == pytest.approx(float(plain.objective(batch, training=False).mean), rel=1e-5)
-    led.train_step(batch)
-    without_boxes = led.objective(((features, input_ids), targets, weights), training=True)
+    guided.train_step(batch)
+    without_boxes = guided.objective(((features, input_ids), targets, weights), training=True)
     assert "off_boxes" not in without_boxes.figures
 
 

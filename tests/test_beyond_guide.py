@@ -88,13 +88,13 @@ def test_what_the_guide_costs():
         named = {word for of_photo in captions[2 * photo : 2 * photo + 2] for word in of_photo.split()}
         there = np.array([word in named for word in guide.words])
         detection = -np.where(there, np.log(detected[photo]), np.log(1 - detected[photo])).sum()
-        led = 0.0
+        difference = 0.0
         for t, word in enumerate(caption.split()):
             if word in guide.words:
                 number = guide.words.index(word)
                 its_map = p[photo, :, number] / p[photo, :, number].sum()
-                led -= detected[photo, number] * (its_map * np.log(attention_weights[row, t])).sum()
-        assert float(costs[row]) == pytest.approx(0.5 * led + detection, rel=1e-3)
+                difference -= detected[photo, number] * (its_map * np.log(attention_weights[row, t])).sum()
+        assert float(costs[row]) == pytest.approx(0.5 * difference + detection, rel=1e-3)
     values, says = figures["guide"]
     assert values.shape == says.shape == (4, 4) and np.asarray(says)[0, 0] == 0  # of "a"
 

@@ -7,10 +7,10 @@ from test_beyond_boxes import batch_with_boxes, make_captioner, numbers
 
 
 @pytest.mark.parametrize("attention", ["soft", "hard"])
-def test_a_share_of_each_target_is_spread_over_the_vocabulary(attention):
+def test_a_fraction_of_each_target_is_spread_over_the_vocabulary(attention):
     (_, input_ids, _), targets, weights = batch_with_boxes()
     batch = (numbers(2, 4, 3), input_ids), targets, weights
-    plain, smooth = (make_captioner(attention=attention, label_smoothing=share) for share in (0.0, 0.1))
+    plain, smooth = (make_captioner(attention=attention, label_smoothing=fraction) for fraction in (0.0, 0.1))
     smooth.decoder.set_weights(plain.decoder.get_weights())
     one, other = (captioner.objective(batch, training=False) for captioner in (plain, smooth))
     rows = tf.reshape(weights, (4, -1))

@@ -46,8 +46,8 @@ def batch_of(captions, vocabulary):
 def every_caption(vocabulary):
     """Return all captions of at most LENGTH words as the search writes them, (captions, LENGTH)."""
     words = [vocabulary.caption_to_ids(word)[0] for word in WORDS]
-    going_on = itertools.product(words, [*words, vocabulary.end_token_id])
-    return np.array([(vocabulary.end_token_id, 0), *going_on], "int32")
+    longer = itertools.product(words, [*words, vocabulary.end_token_id])
+    return np.array([(vocabulary.end_token_id, 0), *longer], "int32")
 
 
 def exact_gradient(captioner, objective, batch):
@@ -243,7 +243,7 @@ def test_ended_it_is_loaded(rewarded, monkeypatch, capsys):
     again = train(folder, epochs=2, **SELF_CRITICAL, show_progress=True)
     assert again.weights_digest() == captioner.weights_digest()
     np.testing.assert_array_equal(again.history["reward"], captioner.history["reward"])
-    assert "ended after 3 self-critical epochs" in capsys.readouterr().out
+    assert "ended after self-critical epoch 3" in capsys.readouterr().out
     with pytest.raises(ValueError, match="num_drawn was 3 and is 4"):
         train(folder, epochs=2, **{**SELF_CRITICAL, "num_drawn": 4})
 
@@ -283,8 +283,8 @@ def test_any_saved_model_can_be_trained_on_and_never_gets_worse(rewarded, tmp_pa
 
 
 @pytest.mark.slow
-def test_scores_from_before_are_those_of_the_captioner_that_begins(rewarded, tmp_path):
-    """A training that was given up in its first epoch leaves scores that another beginning must not be held to."""
+def test_scores_from_before_are_those_of_the_initial_captioner(rewarded, tmp_path):
+    """Scores left by a training stopped in its first epoch do not count for another initial captioner."""
     folder, _ = rewarded
     images = DATASETS["scenes"](None, num_scenes=40, seed=3)
     options = {"epochs": 0, "batch_size": 40, "output_dir": tmp_path, "show_progress": False, **SELF_CRITICAL}

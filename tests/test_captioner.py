@@ -437,7 +437,7 @@ def test_a_frozen_encoder_with_random_weights_is_saved(eight, tmp_path):
 
 
 @pytest.mark.parametrize("training", all_slow_but("fine-tuned", ["frozen", "fine-tuned"]))
-def test_an_encoder_begins_with_the_bundled_weights(eight, training, tmp_path, monkeypatch):
+def test_an_encoder_starts_from_the_bundled_weights(eight, training, tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "PRETRAINED", tmp_path)
     trained = Captioner(eight[1], encoder="tiny", image_size=32, **SMALL)
     trained.build(((None, 32, 32, 3), (None, None)))
@@ -670,17 +670,11 @@ def test_weights_of_another_model_are_rejected(eight, tmp_path):
     captioner = make_captioner(eight[1])
     captioner.save(tmp_path / "model")
     settings, vocabulary, arrays = read_model(tmp_path / "model")
-    first, second, *_ = arrays
-    for changes, message in (
-        ({"baseline": None}, "Expected: () for baseline. Received: None"),
-        ({"surplus": np.ones(3)}, "Expected: None for surplus. Received: (3,)"),
-        ({first: np.ones((9, 3)), second: np.ones(1)}, f"Expected: {arrays[first].shape} for {first}. Received: (9, 3)"),
-    ):
-        changed = {name: array for name, array in (arrays | changes).items() if array is not None}
+    for name, array in (("baseline", None), ("surplus", np.ones(3)), (next(iter(arrays)), np.ones((9, 3)))):
+        changed = {n: values for n, values in (arrays | {name: array}).items() if values is not None}
         write_model(tmp_path / "model", settings, vocabulary, changed)
-        with pytest.raises(ValueError, match="the weights of another model") as caught:
+        with pytest.raises(ValueError, match=f"weights of another model.* for {name}"):
             Captioner.load(tmp_path / "model")
-        assert str(caught.value).endswith(message)
     arrays["baseline"] = np.array(np.nan, np.float32)
     write_model(tmp_path / "model", settings, vocabulary, arrays)
     with pytest.raises(ValueError, match=r"weights-.*npz: the weights baseline are NaN or infinite. Expected"):

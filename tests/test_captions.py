@@ -78,7 +78,7 @@ def test_blanks_separate_where_there_are_no_tabs():
     assert load_descriptions("a dog runs\na.jpg#1 it runs") == {"a": ["dog runs", "it runs"]}
 
 
-def test_cleaning_drops_and_counts_what_has_no_word():
+def test_cleaning_drops_and_counts_descriptions_without_a_word():
     with pytest.warns(UserWarning, match="descriptions without a word left out: 2 .first: a"):
         assert clean_descriptions({"a": ["A dog!", "..."], "b": ["?!"]}) == {"a": ["a dog"]}
 

@@ -55,7 +55,7 @@ def test_a_panel_says_and_shows_how_flat_its_map_is(photo):
     for colour_map in (None, "jet"):
         axes = AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(Figure().subplots(1, 4), colour_map=colour_map)
         below = [[text.get_text() for text in panel.texts] for panel in axes]
-        assert below == [[], ["1.0 × even"], ["1.5 × even"], ["49.0 × even"]]
+        assert below == [[], ["1.0 × uniform"], ["1.5 × uniform"], ["49.0 × uniform"]]
         drawn = [panel.get_images()[1] for panel in axes[1:]]
         light = [np.asarray(image.norm(image.get_array())) for image in drawn]
         np.testing.assert_allclose(light[0], 1 / FULL_LIGHT, rtol=1e-5)
@@ -229,7 +229,7 @@ def test_the_fraction_from_the_photo_is_shown(tmp_path):
     result = CaptionResult("a dog", ["a", "dog"], -1.0, maps, {"from_photo": np.array([0.104, 0.9])})
     display = AttentionDisplay.from_result(result, image=photo)
     below = [[text.get_text() for text in panel.texts] for panel in display.plot().ravel()[1:3]]
-    assert below == [["10 % photo, 1.0 × even"], ["90 % photo, 1.0 × even"]]
+    assert below == [["10 % photo, 1.0 × uniform"], ["90 % photo, 1.0 × uniform"]]
     display.animate(tmp_path / "a.gif")
     display.to_html(tmp_path / "a.html")
     page = (tmp_path / "a.html").read_text()

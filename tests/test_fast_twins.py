@@ -40,7 +40,7 @@ def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
 
 
 def unrolled(decoder, *, regions=REGIONS, padded=True, sampled=False):
-    """Return the Unrolled, what the words in it cost, and the gradients of that, of the weights and of the features."""
+    """Return the Unrolled, a cost of its words, and the gradients of weights and features."""
     random = np.random.default_rng(0)
     dtype = decoder.compute_dtype
     features = tf.constant(random.normal(size=(PHOTOS, regions, DIM)), dtype)
@@ -53,8 +53,8 @@ def unrolled(decoder, *, regions=REGIONS, padded=True, sampled=False):
         tape.watch(features)
         found = decoder.unroll(features, input_ids, noise=noise, sampled=coins, token_weights=token_weights)
         found = [x * tf.cast(is_word.T[..., None], x.dtype) for x in [*found[:-1], *found.extras.values()]]
-        shares = [tf.constant(random.normal(size=x.shape), x.dtype) for x in found]
-        cost = sum(tf.cast(tf.reduce_sum(x * share), "float64") for x, share in zip(found, shares))
+        factors = [tf.constant(random.normal(size=x.shape), x.dtype) for x in found]
+        cost = sum(tf.cast(tf.reduce_sum(x * factor), "float64") for x, factor in zip(found, factors))
     sources = [weight.value for weight in decoder.trainable_weights]
     return found, cost, tape.gradient(cost, [*sources, features])
 
@@ -81,12 +81,15 @@ def assert_twins_agree(decoder, *, tolerance=1e-6, **options):
 
 
 AFTER_READING = {"attends": "after", "sentinel": True, "num_layers": 3}
-QUICK = [{"num_layers": 3}, AFTER_READING]
-SLOW = [pytest.param(options, marks=pytest.mark.slow) for options in ({}, {"attends": "after"}, {"sentinel": True})]
+OPTIONS = [{}, {"num_layers": 3}, {"attends": "after"}, {"sentinel": True}, AFTER_READING]
+QUICK = [*((*kind, {"num_layers": 3}) for kind in KINDS[::2]), *((*kind, AFTER_READING) for kind in KINDS[1::4])]
+ALL = [(*kind, options) for kind in KINDS for options in OPTIONS]
 
 
-@pytest.mark.parametrize("attention, scoring, cell", KINDS)
-@pytest.mark.parametrize("options", [*QUICK, *SLOW])
+@pytest.mark.parametrize(
+    "attention, scoring, cell, options",
+    [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in ALL],
+)
 def test_the_fast_loop_is_the_plain_one(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, **options)
     assert_twins_agree(decoder, sampled=attention == "hard")

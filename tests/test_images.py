@@ -47,7 +47,7 @@ def assert_red_and_blue(image):
         ("png_called.jpg", "RGB", {"format": "PNG"}),
     ],
 )
-def test_every_usual_format_gives_the_same_picture(picture, tmp_path, name, mode, options):
+def test_common_formats_give_the_same_picture(picture, tmp_path, name, mode, options):
     path = saved(picture.convert(mode), tmp_path / name, **options)
     assert load_image(path).shape == (20, 40, 3)
     assert_red_and_blue(load_image(path))
@@ -88,7 +88,7 @@ def test_the_first_frame_of_an_animation(tmp_path):
     assert load_image(path)[0, 0].tolist() == [255, 0, 0]
 
 
-def test_pictures_and_arrays_are_taken_too(picture):
+def test_pil_images_and_arrays(picture):
     assert_red_and_blue(load_image(picture))
     array = np.array(picture)
     np.testing.assert_array_equal(load_image(array), array)
@@ -128,14 +128,14 @@ HEIC = b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00" + b"\x00" * 50
 
 
 @pytest.mark.parametrize("name", ["iphone.heic", "iphone.jpg"])
-def test_heic_without_the_package_that_reads_it(tmp_path, monkeypatch, name):
+def test_heic_without_pillow_heif(tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     (tmp_path / name).write_bytes(HEIC)
     with pytest.raises(ValueError, match=rf'{name}: .*it is HEIC.*pip install "keras_sat\[heif\]".*JPEG'):
         load_image(tmp_path / name)
 
 
-def test_heic_with_the_package_that_reads_it(picture, tmp_path):
+def test_heic_with_pillow_heif(picture, tmp_path):
     pillow_heif = pytest.importorskip("pillow_heif", reason="keras_sat[heif] is not installed")
     pillow_heif.from_pillow(picture).save(tmp_path / "iphone.heic")
     (tmp_path / "iphone.heic").rename(tmp_path / "iphone.jpg")
@@ -186,14 +186,14 @@ def test_a_png_of_few_bytes_takes_little_memory_however_many_threads_read(tmp_pa
     assert float(found.stdout) < 1.4 * 16 * side**2 / 1e6  # MB
 
 
-def test_a_picture_that_takes_too_much_memory_is_rejected_before_that(tmp_path):
+def test_a_picture_that_would_take_too_much_memory_is_rejected(tmp_path):
     webp = "524946461a000000574542505650384c0d0000002f0fe7c319071011118888fe0700"  # 10000 x 10000, of one colour
     (tmp_path / "large.webp").write_bytes(bytes.fromhex(webp))
     with pytest.raises(ValueError, match=r"large.webp: .*too large: 10000 x 10000 pixels.*at most 1.1 GB"):
         load_image(tmp_path / "large.webp", 32)
 
 
-def test_what_folders_and_patterns_stand_for(tmp_path):
+def test_folders_and_patterns(tmp_path):
     write_photos(tmp_path / "photos", ["b.jpg", "a.PNG", "._a.png"])
     write_photos(tmp_path / "photos" / "deep" / "deeper", ["c.jpg"])
     write_photos(tmp_path / "photos" / "deep", ["d.jpg"])

@@ -27,7 +27,7 @@ DECODER = {
     "expected_output_shape": Decoded((ROWS, TIME, WORDS), MAPS, MAPS),
 }
 READOUT = {"deep_output": True, "activation": None, "dropouts": (0.5, 0.5), "seed": 0}
-LAYERS = {  # by name: what Keras' test is given
+LAYERS = {  # by name: the arguments of Keras' test
     **{scoring.__name__: {"init_kwargs": {"attention_dim": 8}, **LOOKING} for scoring in SCORINGS.values()},
     "NoAttention": LOOKING,
     "Sentinel": {

@@ -13,7 +13,7 @@ import pytest
 
 from data_utils import draw_scenes
 from data_utils.atomic_files import exclusive_lock, write_json
-from keras_sat import Captioner, LiteRTCaptioner, load_litert
+from keras_sat import Captioner, load_litert
 from keras_sat.__main__ import main
 from keras_sat.deploy import litert_captioner
 from keras_sat.deploy.litert_folder import read_litert, write_litert
@@ -128,6 +128,9 @@ def test_the_file_is_made_once_for_each_model(home, quick, captioner, tmp_path, 
             load_litert(bad)
     monkeypatch.setattr(litert_captioner, "make_file", lambda model, wait_s: pytest.fail("it is there"))
     load_litert("scenes", num_threads=1)
+    monkeypatch.setattr(litert_captioner, "is_installed", lambda: False)
+    with pytest.raises(ValueError, match="need the package ai-edge-litert"):
+        load_litert("scenes")
 
 
 ONE = """
@@ -168,12 +171,6 @@ def test_what_cannot_be_made_costs_no_caption(pictures, monkeypatch, capsys, tmp
     assert main(["caption", str(pictures / "04.png"), "--model", "scenes"]) == 0
     captured = capsys.readouterr()
     assert captured.out.count("\n") == 1 and captured.err == ""
-
-
-def test_without_the_package(monkeypatch):
-    monkeypatch.setattr(litert_captioner, "is_installed", lambda: False)
-    with pytest.raises(ValueError, match="need the package ai-edge-litert"):
-        load_litert("scenes")
 
 
 def test_eight_threads_share_one(quick):
@@ -266,18 +263,6 @@ def test_a_damaged_file_is_made_again(again, captioner, pictures, capsys, name, 
         assert main(["caption", picture, "--model", "scenes"]) == 0
         assert capsys.readouterr() == (f"{picture}\t{expected}\n", "")
     assert len(again) == 2 and damaged.read_bytes() == content
-
-
-def test_where_litert_fails_tensorflow_captions(again, captioner, pictures, capsys, monkeypatch):
-    def fails(self, directory, num_threads=None):
-        raise ValueError("LiteRT cannot run this file")
-
-    monkeypatch.setattr(LiteRTCaptioner, "__init__", fails)
-    picture, folder = str(pictures / "00.png"), litert_captioner.made_folder(PRETRAINED / "scenes")
-    assert main(["caption", picture, "--model", "scenes"]) == 0
-    assert capsys.readouterr() == (f"{picture}\t{captioner.caption(picture).caption}\n", "") and again == []
-    assert main(["caption", picture, "--model", str(folder)]) == 2
-    assert capsys.readouterr().err == "keras-sat: LiteRT cannot run this file\n"
 
 
 def test_they_wait_for_the_one_that_makes_the_file(again, monkeypatch):

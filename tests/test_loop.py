@@ -47,7 +47,7 @@ def by_hand(step, state, x):
 
 
 def looped(step, state, x, dense_layers, **options):
-    """Return what `by_hand` does, from the loop."""
+    """Return the states of `by_hand`, from the loop."""
     specs = [(DIM, "float32"), (2, "float32")]
     states, firsts = loop_over_time(step, state, (x, None), specs, dense_layers=dense_layers, **options)
     tf.debugging.assert_equal(firsts, states[..., :2])
@@ -99,7 +99,7 @@ def test_the_gradient_of_a_matrix_is_one_product_after_the_loop(dense_layers):
     backward = [function for function in library if "while_body" in function.signature.name]
     backward = [function for function in backward if "grad" in function.signature.name]
     assert backward
-    # There are two products in each step back, for the gradients of what both layers were given, and no others.
+    # In each step back there are two products, for the gradients of the inputs of both layers, and no others.
     assert [sum(node.op == "MatMul" for node in function.node_def) for function in backward] == [2]
 
 

@@ -51,7 +51,7 @@ def test_the_json_form(tmp_path):
     assert boxes.unsure == {"12_ab"}
 
 
-def test_what_does_not_fit_is_counted(tmp_path):
+def test_phrases_and_boxes_that_do_not_fit_are_counted(tmp_path):
     sentences = f"{SENTENCE}\n[/EN#1/people A woman] sings ."
     objects = [thing(150, 0, 300, 50), thing(300, 0, 400, 50), thing(10, 20, 10, 30, names=("3",))]
     folder = write_entities(tmp_path, objects, sentences=sentences)
@@ -83,14 +83,14 @@ def with_boxes(*boxes, caption="1"):
         (with_boxes("[0.5, 0, 0.25, 1]"), "of these 1 photos; boxes outside the photo: 1"),
     ],
 )
-def test_json_that_is_none_of_boxes(tmp_path, content, message):
+def test_json_without_boxes(tmp_path, content, message):
     path = tmp_path / "boxes.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=message):
         read_boxes(path, [GIRL])
 
 
-def test_folders_and_annotations_that_are_none(tmp_path):
+def test_folders_without_annotations(tmp_path):
     with pytest.raises(ValueError, match="Expected: the folder of Flickr30k Entities, with Annotations and Sentences"):
         read_boxes(tmp_path, [GIRL])
     for objects, size in (([thing(0, 0, "many", 9)], "<width>2</width><height>1</height>"), ([thing(0, 0, 9, 9)], "")):
@@ -106,7 +106,7 @@ def test_folders_and_annotations_that_are_none(tmp_path):
 # === On the grid ===
 
 
-def test_covered_fraction_is_that_of_points():
+def test_covered_fraction_agrees_with_points():
     rng = np.random.default_rng(0)
     corners = np.sort(rng.random((5, 2, 2)), axis=1)  # (boxes, first or second corner, x or y)
     boxes = [(x0, y0, x1, y1) for (x0, y0), (x1, y1) in corners]
@@ -120,7 +120,7 @@ def test_covered_fraction_is_that_of_points():
 
 
 @pytest.mark.parametrize("view", range(4))
-def test_boxes_follow_what_a_view_shows(view):
+def test_boxes_follow_a_view(view):
     """A photo that is white in its box and black elsewhere: the view is white where the box of the view is."""
     photo, box = np.zeros((80, 80, 3), np.uint8), (0.25, 0.1, 0.75, 0.6)
     photo[8:48, 20:60] = 255

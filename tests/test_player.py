@@ -125,7 +125,7 @@ def test_maps_are_bytes_and_nan_is_told_apart():
 def test_where_a_map_looks_in_words():
     middle = np.zeros((3, 3))
     middle[1, 1] = 1
-    assert where(middle) == "looks most at the centre; one of 9 cells gets 100 %: 9.0 times an even share."
+    assert where(middle) == "looks most at the centre; one of 9 cells gets 100 %: 9.0 times the uniform weight."
     assert "at the top; one of 9 cells gets 60 %" in where(np.array([[0.1, 0.6, 0.1], [0, 0.1, 0], [0, 0.1, 0]]))
     assert where(np.full((4, 4), 1 / 16)) == "looks everywhere alike."
     assert where(np.array([[np.nan, 0.5]])) == "the attention is NaN."
@@ -248,7 +248,7 @@ def test_a_flat_map_is_as_flat_on_the_canvas(browser, photo, tmp_path):
         const {data} = canvas.getContext('2d').getImageData(0, 0, width, height);
         return [...new Set([...data].filter((_, i) => i % 4 === 0))]"""
     page.word(0).click()
-    assert browser.execute_script(greys) == [85]  # of 255: full light is three times an even share
+    assert browser.execute_script(greys) == [85]  # of 255: full light is three times the uniform weight
     page.word(1).click()
     assert 110 < max(browser.execute_script(greys)) < 130
 

@@ -63,7 +63,7 @@ def test_a_list_is_checked():
             read_data(bad)
 
 
-def test_a_split_that_is_not_there_says_which_are():
+def test_a_missing_split_is_an_error_that_lists_the_others():
     images = [photo("a", "train"), photo("b", "train"), photo("c", "test")]
     assert [image.image_id for image in photos_of_split(images, "train")] == ["a", "b"]
     with pytest.raises(ValueError, match="has: 2 in 'train', 1 in 'test'.*or pass split_seed=0.*Received: split='dev'"):

@@ -26,7 +26,7 @@ OPTIONS = {
 
 
 class Model:
-    """Its attention weights spell the two words that the step has seen, so that mixed-up beams are noticed."""
+    """Its attention weights spell the two words that the step has read: mixed-up beams are noticed."""
 
     def __init__(self, seed=0, end_bias=0.0):
         logits = np.random.default_rng(seed).normal(scale=2, size=(PHOTOS, WORDS, WORDS, WORDS)).astype("float32")
@@ -114,8 +114,8 @@ def check_consistency(model, result):
                     expected[[seen[t], WORDS + seen[t + 1]]] = 1
                 np.testing.assert_array_equal(maps[t], expected)
             steps = np.arange(LONGEST) < len(tokens)
-            shares = np.where(steps, [*seen[1:], *[0] * LONGEST][:LONGEST], 0)
-            np.testing.assert_array_equal(result.extras["last"][photo, place, :, 0], shares)
+            last = np.where(steps, [*seen[1:], *[0] * LONGEST][:LONGEST], 0)
+            np.testing.assert_array_equal(result.extras["last"][photo, place, :, 0], last)
             log_probs = [model.log_prob(photo, tokens[:t]) for t in range(len(tokens) + 1)]
             word_probs = [*np.exp(np.diff(log_probs)), *[0] * LONGEST][:LONGEST]
             np.testing.assert_allclose(result.word_probs[photo, place], word_probs, atol=1e-5)
@@ -219,7 +219,7 @@ def draw(model, num_samples, **options):
     return sample_search(model.step, model.state(num_samples), noise, num_samples=num_samples, **options, **OPTIONS)
 
 
-def shares_of_first_word(result):
+def fractions_of_first_words(result):
     return np.bincount(np.asarray(result.token_ids)[0, :, 0], minlength=WORDS) / result.token_ids.shape[1]
 
 
@@ -230,7 +230,7 @@ def test_samples_follow_the_distribution(temperature):
     check_consistency(model, draw(model, 9, temperature=temperature))
     expected = np.exp(model.log_probs[0, 0, START] / temperature)
     expected[[PAD, START, UNK]] = 0
-    np.testing.assert_allclose(shares_of_first_word(result), expected / expected.sum(), atol=0.035)
+    np.testing.assert_allclose(fractions_of_first_words(result), expected / expected.sum(), atol=0.035)
 
 
 def test_top_k_and_top_p_leave_only_probable_words():
@@ -238,13 +238,13 @@ def test_top_k_and_top_p_leave_only_probable_words():
     probabilities = np.exp(model.log_probs[0, 0, START])
     probabilities[[PAD, START, UNK]] = 0
     order = np.argsort(-probabilities)
-    assert set(np.flatnonzero(shares_of_first_word(draw(model, 2000, top_k=2)))) == set(order[:2])
+    assert set(np.flatnonzero(fractions_of_first_words(draw(model, 2000, top_k=2)))) == set(order[:2])
     np.testing.assert_array_equal(
         draw(model, 20, top_k=1).token_ids, np.repeat(draw(model, 1, top_k=1).token_ids, 20, axis=1)
     )
     cumulated = np.cumsum(probabilities[order]) / probabilities.sum()
     fewest = int(np.searchsorted(cumulated, 0.8)) + 1
-    assert set(np.flatnonzero(shares_of_first_word(draw(model, 2000, top_p=0.8)))) == set(order[:fewest])
+    assert set(np.flatnonzero(fractions_of_first_words(draw(model, 2000, top_p=0.8)))) == set(order[:fewest])
 
 
 # === Captions that do not repeat themselves ===

@@ -2,7 +2,7 @@
 
 Compared are logits and maps, the loss (14) and its gradients, for hard attention the gradients of (12) and the next
 baseline, one training step, and greedy captions. Dropout is off, since each draws masks of its own: without `training`
-both leave it out; a Captioner draws regions only with `training`, so that its rates are 0 there. All other options but
+both leave it out; a Captioner draws regions only with `training`, with rates of 0. All other options but
 the sizes have their defaults.
 """
 

@@ -15,7 +15,7 @@ def test_the_first_two_views(photo):
 
 
 @pytest.mark.parametrize("view", range(2, 8))
-def test_further_views_show_a_part(photo, view):
+def test_other_views_are_crops(photo, view):
     seen = view_of(photo, view, "a")
     assert seen.shape == photo.shape and seen.dtype == np.uint8
     np.testing.assert_array_equal(seen, view_of(photo, view, "a"))
@@ -23,7 +23,7 @@ def test_further_views_show_a_part(photo, view):
     assert not np.array_equal(seen, view_of(photo, view + 2, "a"))
 
 
-def test_a_part_lies_within_the_photo_and_is_large_enough():
+def test_crops_are_within_the_photo_and_large_enough():
     parts = np.array([part_of_photo(view, f"photo{number}") for number in range(200) for view in (2, 3)])
     assert parts.min() >= 0 and parts.max() <= 1 + 1e-9
     width, height = parts[:, 2] - parts[:, 0], parts[:, 3] - parts[:, 1]
@@ -31,7 +31,7 @@ def test_a_part_lies_within_the_photo_and_is_large_enough():
     assert (width / height).max() > 1.2 > 0.9 > (width / height).min()
 
 
-def test_what_is_cut_out_is_where_the_part_says():
+def test_the_crop_is_where_part_of_photo_says():
     gradient = np.broadcast_to(np.linspace(0, 255, 100)[None, :, None], (100, 100, 3)).astype(np.uint8)
     left, _, right, _ = part_of_photo(2, "photo")
     seen = view_of(gradient, 2, "photo")[50, :, 0] / 255

@@ -87,13 +87,13 @@ def test_a_word_has_no_blank_and_no_control_character_in_it(odd, tmp_path):
     assert "d" in Vocabulary.build([CaptionedImage("1", "1.jpg", [f"a d{odd}g, {odd}"], "train")])
 
 
-def test_a_word_that_is_too_long_for_any_drawing():
+def test_words_that_are_too_long():
     long = MOST_LETTERS_IN_WORD * "a"
     built = Vocabulary.build([CaptionedImage("1", "1.jpg", [f"{long} {long}a dog"], "train")])
     assert built.words == [long, "dog"] and built.unk_token_id in built.caption_to_ids(long + "a")
 
 
-def test_whatever_is_tokenised_is_a_word():
+def test_every_token_is_a_word():
     every = [*range(0x32000), *range(0xE0000, 0xE0200)]  # elsewhere there are no letters
     words = {*tokenise(" ".join(f"{letter} a{letter}b" for letter in map(chr, every)))}
     assert len(Vocabulary(sorted(words))) > 100_000

@@ -53,7 +53,7 @@ def no_caption_file(data_dir, expected):
 
 @contextlib.contextmanager
 def expecting(path, expected):
-    """Raise ValueError where the block does not find in the JSON of a file what it expects."""
+    """Make errors of a block that reads parsed JSON one ValueError that names the file."""
     try:
         yield
     except (KeyError, TypeError, AttributeError) as error:

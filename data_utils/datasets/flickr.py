@@ -94,8 +94,6 @@ def _read_bar_table(path, skipped):
             continue
         # The file that circulates lacks the second bar in one line: "2199200615.jpg| 4   A dog runs ...".
         match = re.match(r"\s*(.+?)\s*\|\s*\d+\s*(?:\||\s)\s*(.*)", line + " ")
-        if match is None:
-            skipped.add("lines without a separator left out", f"{path.name}, line {number}")
-        else:
-            add_caption(captions, image_id_of(match[1]), match[2], skipped, f"{path.name}, line {number}")
+        name, caption = match.groups() if match else ("", "")
+        add_caption(captions, image_id_of(name), caption, skipped, f"{path.name}, line {number}")
     return captions

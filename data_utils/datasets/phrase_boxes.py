@@ -26,7 +26,7 @@ from data_utils.datasets.assemble import expecting
 from data_utils.foreign_text import brief, shortened
 from data_utils.views import boxes_in_view
 
-# Words of a phrase without content: attention is not measured at them.
+# Words of a phrase that name nothing: attention is not measured at them.
 NAMELESS = {"a", "an", "the", "his", "her", "their", "its", "some", "this", "that", "another", "other", "many"}
 NAMELESS |= {"several", "one", "two", "three", "four", "five"}
 # Function words: attention is not supervised at them.

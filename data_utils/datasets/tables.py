@@ -7,13 +7,13 @@ import re
 
 from data_utils.captions import load_document
 
-# Spreadsheets take what begins with one of these for a formula. In other locales ; or a tab separates cells.
+# Spreadsheets take text that starts with one of these for a formula. In some locales ; or a tab separates cells.
 _TO_BE_QUOTED = re.compile(r"\A(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])(?='*[=+\-@＝＋－＠])")
 _QUOTED = re.compile(r"\A'(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])'(?='*[=+\-@＝＋－＠])")
 
 
 def cell_of(text):
-    """Return a text as a cell for spreadsheets: with an apostrophe before what they take for a formula.
+    """Return a text as a cell for spreadsheets: with an apostrophe before a formula.
 
     This is OWASP's advice (https://owasp.org/www-community/attacks/CSV_Injection). `text_of` reverts it.
 

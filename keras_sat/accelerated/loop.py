@@ -57,7 +57,7 @@ def loop_over_time(
     def body(t, state, outputs):
         left = captions.num_left(t)
         for product, turn in zip(late, zeros):
-            product.begin_step(turn(t, left))
+            product.start_step(turn(t, left))
         try:
             state = tf.nest.map_structure(lambda x: captions.those_left(x, left), state)
             state, values = step(state, *(turn(t, left) for turn in inputs))
@@ -154,7 +154,7 @@ class _LateProduct:
 
         return unchanged(summand, ops.convert_to_tensor(self.layer.kernel))
 
-    def begin_step(self, zeros):
+    def start_step(self, zeros):
         self.layer.late_product = self
         self._zeros, self._inputs = zeros, []
 

@@ -18,9 +18,6 @@ from keras_sat.beyond.hook import Term
 class AttentionOnBoxes(Term):
     """The cost of attention outside the boxes, for the option `box_weight`."""
 
-    def __init__(self, weight):
-        self.weight = weight
-
     @classmethod
     def of(cls, captioner, options):
         return cls(options.box_weight) if options.box_weight and captioner.decoder.chooses else None

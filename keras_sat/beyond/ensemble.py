@@ -106,12 +106,10 @@ class Ensemble(CaptionGenerator):
         """Return a tuple with the features for each captioner, from such a list or from one array for all."""
         if not isinstance(features, (list, tuple)):
             features = [np.asarray(features)] * len(self.captioners)
-        both = zip(self.captioners, features, strict=True)
-        return tuple(captioner.checked_features(given) for captioner, given in both)
+        return tuple(member.checked_features(x) for member, x in zip(self.captioners, features, strict=True))
 
     def _steps(self, features, rows_per_photo, region_noise=None):
-        both = zip(self.captioners, features)
-        members = [captioner.steps(captioner.adapt(given), rows_per_photo) for captioner, given in both]
+        members = [member.steps(member.adapt(x), rows_per_photo) for member, x in zip(self.captioners, features)]
         grids = self._grids
 
         def step(input_ids, states):

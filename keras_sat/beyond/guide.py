@@ -39,15 +39,12 @@ def word_detectors(num_words, *, seed=0, dtype=None):
 class Guide(Term):
     """The cost of the detectors, and of attention that differs from their maps, for the option `guide_weight`.
 
-    Args:
-        vocabulary: Vocabulary, the most frequent words first.
-        weight: guide_weight.
-        boxes: AttentionOnBoxes that supervises the maps of the detectors too, or None.
-        seed, dtype: of the detectors.
+    The most frequent words, the first of the vocabulary, get detectors. `boxes` is an AttentionOnBoxes that supervises
+    their maps too, or None.
     """
 
     def __init__(self, vocabulary, *, weight, boxes=None, seed=0, dtype=None):
-        self.weight = weight
+        super().__init__(weight)
         self.boxes = boxes
         self.words = [word for word in vocabulary.words if word not in PLACELESS][:MOST_WORDS]
         numbers = {token_id: number for number, token_id in enumerate(vocabulary.caption_to_ids(self.words))}

@@ -24,6 +24,9 @@ class Term:
     is_measured = False
     layers = ()
 
+    def __init__(self, weight):
+        self.weight = weight
+
     @classmethod
     def of(cls, captioner, options):
         """Return the term for a captioner with these CaptionerOptions, or None."""

@@ -15,13 +15,10 @@ class LabelSmoothing(Term):
 
     is_measured = True
 
-    def __init__(self, fraction):
-        self.fraction = fraction
-
     @classmethod
     def of(cls, captioner, options):
         return cls(options.label_smoothing) if options.label_smoothing else None
 
     def __call__(self, features, target_ids, read, extra):
         lost = read.log_probs - equations.mean_log_probs(read.logits)
-        return self.fraction * equations.caption_log_prob(read.unpack_words(lost), read.token_weights), {}
+        return self.weight * equations.caption_log_prob(read.unpack_words(lost), read.token_weights), {}

@@ -165,7 +165,7 @@ class CaptionDecoder(layers.Layer):
         return keras.tree.map_structure(lambda *times: ops.stack(times), *steps)
 
     def compute_output_spec(self, features, input_ids, training=False, noise=None, sampled=None):
-        """Return the shapes of what `call` returns, without running its loop. Always float32."""
+        """Return the shapes of the output, always float32, without running the loop."""
         dims = Decoded(self.vocabulary_size, features.shape[1], features.shape[1], self.extra_dims)
         return keras.tree.map_structure(lambda dim: keras.KerasTensor((*input_ids.shape, dim), "float32"), dims)
 

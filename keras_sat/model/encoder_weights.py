@@ -1,4 +1,4 @@
-"""Weights files of encoders: read as data, with a message that says what is wrong and what to pass instead."""
+"""Weights files of encoders, read as data; errors name the problem and the way out."""
 
 import warnings
 import zipfile
@@ -14,7 +14,7 @@ from keras_sat.weight_paths import find_installed_weights
 
 
 def installed_weights(name):
-    """Return what `find_installed_weights` does; else a ValueError with what to install."""
+    """Return the path of the weights file in an installed package; a ValueError names the package to install."""
     path = find_installed_weights(name)
     if path is None:
         raise ArgumentError(

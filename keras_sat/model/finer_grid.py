@@ -1,7 +1,7 @@
 """Finer grids from the same weights: the last strides of a network become dilation (Yu and Koltun, ICLR 2016).
 
 A layer with a stride of 2 computes every second cell only. Without the stride it computes every cell, and if the
-kernels after it are dilated by 2, each of them sees what it saw before. The cells of the coarse grid keep their values,
+kernels after it are dilated by 2, each of them sees the same cells. The cells of the coarse grid keep their values,
 and new ones appear between them, without any training. This is exact for networks of local layers at sizes that their
 strides divide: squeeze-and-excitation (EfficientNetB0) takes the mean of all cells, and pooling at an odd size drops a
 row.

@@ -22,7 +22,7 @@ class Objective(NamedTuple):
         log_prob: log p(y | s, a) of each row (a caption, or one sample of its attention).
         sampled: 1 for each row in which attention sampled regions, else 0.
         after_step: called when the weights have been updated.
-        variables: variables shown as further metrics, with their values after the step.
+        variables: variables shown as metrics too, with their values after the step.
     """
 
     mean: Any

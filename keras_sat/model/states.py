@@ -1,7 +1,6 @@
 """The outputs of attention and decoder: named tuples of tensors.
 
-Each ends with `extras`, a dict of further outputs by name, see `CaptionDecoder.extra_dims`; the paper's attention has
-none.
+Each ends with `extras`, a dict of other outputs by name, see `CaptionDecoder.extra_dims`; the paper has none.
 """
 
 from typing import Any, NamedTuple

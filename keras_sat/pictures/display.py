@@ -54,11 +54,11 @@ class AttentionDisplay:
         if self.image is None:
             raise ValueError("Results made from features have no photo: pass it as `image`. Received: image=None")
         words, maps = list(self.words), np.asarray(self.attention_weights, dtype=float)
-        num_shares = len(words) if self.from_photo is None else len(self.from_photo)
-        if maps.ndim != 3 or not len(maps) == len(words) == num_shares:
+        num_fractions = len(words) if self.from_photo is None else len(self.from_photo)
+        if maps.ndim != 3 or not len(maps) == len(words) == num_fractions:
             raise ValueError(
                 "Expected for each word one map (rows, columns), and with a sentinel one number. "
-                f"Received: {len(words)} words, attention_weights of shape {maps.shape}, {num_shares} numbers"
+                f"Received: {len(words)} words, attention_weights of shape {maps.shape}, {num_fractions} numbers"
             )
         for name, value in (("image", _as_photo(self.image)), ("words", words), ("attention_weights", maps)):
             object.__setattr__(self, name, value)
@@ -78,12 +78,12 @@ class AttentionDisplay:
 
     def _light(self, position):
         """Return the map of a word enlarged, with full light as 1."""
-        share = 1.0 if self.from_photo is None else float(self.from_photo[position])
-        return self.upsampled(position) / full_light(self.attention_weights[position], share)
+        fraction = 1.0 if self.from_photo is None else float(self.from_photo[position])
+        return self.upsampled(position) / full_light(self.attention_weights[position], fraction)
 
     def _note(self, position):
         """Return the line below the map of a word."""
-        note = f"{times_uniform(self.attention_weights[position]):.1f} × even"
+        note = f"{times_uniform(self.attention_weights[position]):.1f} × uniform"
         return note if self.from_photo is None else f"{100 * self.from_photo[position]:.0f} % photo, {note}"
 
     # === Panels ===
@@ -211,7 +211,7 @@ class AttentionDisplay:
 
         lights, notes = ([of(i) for i in range(len(self.words))] for of in (self._light, self._note))
         content = cartoon(self.image, self.words, lights, notes, seconds_per_word, width or 240, opacity)
-        write_whole(Path(path).expanduser(), content)
+        write_whole(_path_ending_in(".gif", path), content)
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None, opacity: float = OPACITY) -> None:
         """Write the player: one HTML page that needs no other file and no network.
@@ -221,7 +221,7 @@ class AttentionDisplay:
             title: of the page; None takes the caption.
             opacity: of the map at first, from 0 to 1.
         """
-        write_whole(Path(path).expanduser(), player_page(self, title=title, opacity=opacity))
+        write_whole(_path_ending_in(".html", path), player_page(self, title=title, opacity=opacity))
 
     def _repr_html_(self):
         return player_frame(self)
@@ -269,6 +269,13 @@ def plot_history(history: Any, ax=None) -> Any:
         panel.xaxis.get_major_locator().set_params(integer=True)
         panel.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2)  # below, off the curves
     return ax
+
+
+def _path_ending_in(ending, path):
+    path = Path(path).expanduser()
+    if path.suffix.lower() != ending:
+        raise ValueError(f"Expected a file name ending in {ending}. Received: {str(path)!r}")
+    return path
 
 
 def _as_photo(image):

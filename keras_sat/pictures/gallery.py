@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from data_utils.atomic_files import write_whole
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.player import (
-    PAGE_ENDINGS,
     as_json,
     confidence_in_words,
     empty_figure,
@@ -66,8 +65,12 @@ def gallery(
         if values is not None and len(values) != len(results):
             raise ValueError(f"Expected one for each of {len(results)} results. Received: {len(values)} {name}")
     path = Path(path).expanduser()
-    path = path if path.suffix.lower() in PAGE_ENDINGS else path / "index.html"
-    scores = {} if references is None else _scores(results, references)
+    path = path if path.suffix.lower() == ".html" else path / "index.html"
+    scores = {}
+    if references is not None:
+        captions = [result.caption for result in results]
+        scores["bleu_4"] = bleu_of_counts(bleu_counts(references, captions))["bleu_4"]
+        scores["cider"] = cider_of_photos(references, captions)
     if all(result.confidence is not None for result in results):
         scores[CONFIDENCE] = [result.confidence for result in results]
     titles = {"order": "Own order", **columns(), CONFIDENCE: "Confidence"}
@@ -93,15 +96,6 @@ def gallery(
     }
     write_whole(path, fill(template(TEMPLATE), values))
     return path
-
-
-def _scores(results, references):
-    """Return the dict of a list with a score for each photo."""
-    candidates = [result.caption for result in results]
-    return {
-        "bleu_4": bleu_of_counts(bleu_counts(references, candidates))["bleu_4"].tolist(),
-        "cider": cider_of_photos(references, candidates).tolist(),
-    }
 
 
 def _photo(number, name, display, references, scores):

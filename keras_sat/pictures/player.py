@@ -19,7 +19,6 @@ import numpy as np
 from keras_sat.pictures.brightness import full_light, times_uniform
 
 OPACITY = 0.75  # of the map over the photo, by default
-PAGE_ENDINGS = (".html", ".htm")
 LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page, in pixels; of its JPEG
 SMALL_SIDE = 128  # pixels: what is smaller, a drawing, is kept as PNG
 NAN_BYTE = 255
@@ -77,10 +76,10 @@ def confidence_in_words(confidence):
 
 def encoded_maps(attention_weights, from_photo=None):
     """Return maps (words, rows, columns) as base64: a byte for each cell, 254 for full light, 255 for NaN."""
-    shares = np.ones(len(attention_weights)) if from_photo is None else from_photo
+    fractions = np.ones(len(attention_weights)) if from_photo is None else from_photo
     cells = b""
-    for attention_map, share in zip(attention_weights, shares):
-        light = np.rint(254 * attention_map.clip(min=0) / full_light(attention_map, share))
+    for attention_map, fraction in zip(attention_weights, fractions):
+        light = np.rint(254 * attention_map.clip(min=0) / full_light(attention_map, fraction))
         cells += np.where(np.isfinite(light), light, NAN_BYTE).astype(np.uint8).tobytes()
     return base64.b64encode(cells).decode()
 
@@ -89,7 +88,7 @@ def where(attention_map):
     """Return in words where a map (rows, columns) has its maximum, for readers who cannot see it.
 
     >>> where(np.array([[0.1, 0.0], [0.0, 0.9]]))
-    'looks most at the bottom right; one of 4 cells gets 90 %: 3.6 times an even share.'
+    'looks most at the bottom right; one of 4 cells gets 90 %: 3.6 times the uniform weight.'
     """
     times, size = times_uniform(attention_map), attention_map.size
     if np.isnan(times):
@@ -103,7 +102,7 @@ def where(attention_map):
     corner = f"{vertical} {horizontal}".strip() or "centre"
     return (
         f"looks most at the {corner}; one of {size} cells gets {100 * times / size:.0f} %: "
-        f"{times:.1f} times an even share."
+        f"{times:.1f} times the uniform weight."
     )
 
 

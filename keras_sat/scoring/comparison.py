@@ -51,8 +51,7 @@ class Comparison:
         if "mass" in self.rows:
             lines.append("On boxes, peak: attention in people's captions; small: boxes below a quarter of the photo.")
         left_out = [title for name, title in columns().items() if name not in self.rows]
-        if left_out:
-            lines.append(f"Left out, since not all have the same one: {', '.join(left_out)}")
+        lines += [f"Left out, since not all have the same one: {', '.join(left_out)}"] if left_out else []
         return "\n".join(lines)
 
 

@@ -108,7 +108,7 @@ def evaluate(
     if split != "train":
         _warn_of_copies(images, [image for image in every if image.split == "train"], split, digests)
     boxes = None if boxes is None else read_boxes(boxes, images)
-    rows = _rows_beside(beside, data, images)
+    rows = _other_rows(beside, data, images)
     options = {name: getattr(captioner, name, 0) for name in ("length_penalty", "no_repeat_ngram")}
     options |= {name: value for name, value in search.to_dict().items() if value is not None}
     options["num_beams"] = search.beams
@@ -148,16 +148,17 @@ def evaluate_captions(
             `--coco-results` writes it, or a list of dicts of image_id and caption.
         data, data_dir, split, split_seed, beside, show_progress: see `evaluate`.
     """
-    texts = _read_captions(captions)
+    source = captions if isinstance(captions, (str, Path)) else "captions"
+    texts = _read_captions(captions, source)
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
-    rows = _rows_beside(beside, data, images)
+    rows = _other_rows(beside, data, images)
     keys = [_caption_key(image.image_id) for image in images]
     missing = [image.image_id for image, key in zip(images, keys) if key not in texts]
     foreign = sorted(texts.keys() - {_caption_key(image.image_id) for image in every if image.split == split})
     if missing or foreign:
         raise ValueError(
-            f"{_source_of(captions)}: Expected one caption for each photo of the split {split!r}. "
+            f"{source}: Expected one caption for each photo of the split {split!r}. "
             f"Received: no caption for {len(missing)} of its {len(keys)} photos, {len(foreign)} captions of others "
             f"(the first: {brief([*missing, *foreign][0])})"
         )
@@ -250,10 +251,10 @@ def _warn_of_copies(images, train, split, digests):
     warn_of_copies(train, images, digests, f"in {split!r} are in 'train'", therefore, stacklevel=3)
 
 
-# === Rows beside ===
+# === Rows of the paper and of people ===
 
 
-def _rows_beside(beside, data, images):
+def _other_rows(beside, data, images):
     """Return the rows of the paper and of a person, where they are asked for: a dict from labels to scores."""
     possible = ("human", "paper") if _name(data) in PUBLISHED else ("human",)
     if not set(beside) <= set(possible):
@@ -276,9 +277,8 @@ def _name(data):
 # === Captions from a file ===
 
 
-def _read_captions(captions):
-    """Return the dict from photo to caption that a file or a list holds."""
-    source = _source_of(captions)
+def _read_captions(captions, source):
+    """Return the dict from photo to caption that a file or a list holds; `source` is its name in messages."""
     if isinstance(captions, (str, Path)):
         captions = read_json(Path(captions).expanduser(), "a list of objects with image_id and caption")
         captions = captions.get("captions") if isinstance(captions, dict) else captions
@@ -296,11 +296,6 @@ def _read_captions(captions):
         reject_long_caption(text, image_id, source)
         texts[key] = text
     return texts
-
-
-def _source_of(captions):
-    """Return the name of captions in a message: their file, if they have one."""
-    return captions if isinstance(captions, (str, Path)) else "captions"
 
 
 def _caption_key(image_id):

@@ -83,7 +83,7 @@ def meteor_of_java(references, candidates, jar, java="java"):
                 process.kill()
                 process.wait()
                 errors.seek(0)
-                raise ValueError(f"{Path(java).name}: {errors.read().strip()}")
+                raise ValueError(" ".join(errors.read().splitlines()[-1:]) or "it ended without a message")
             return said
 
         try:

@@ -141,15 +141,13 @@ class CaptionGenerator:
     # === Captions that are given ===
 
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64) -> Any:
-        """Return the attention to each word of a given caption: a CaptionResult, or a list of them for many photos.
+        """Return the CaptionResult of a given caption, with the attention to each word, or a list for many photos.
 
         Args:
             images: see `caption`.
             captions: a sentence, or a list with one for each photo. Unknown words are read as `<unk>`.
             cache: see `caption_each`.
             batch_size: photos at a time.
-
-        Returns: CaptionResult; its `log_prob` is that of the caption.
         """
         photos, many = photos_of(images)
         results = [result for _, result in self.attend_each(photos, captions, cache=cache, batch_size=batch_size)]

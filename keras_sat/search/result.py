@@ -17,11 +17,9 @@ class CaptionResult:
         words: list of its words.
         log_prob: log p(caption | photo) under the model, `<end>` included.
         attention_weights: (words, rows, columns); each map sums to 1.
-        extras: dict from names in `keras_sat.options.EXTRAS` to (words,) or (words, dim). Each is an attribute too, or
-            None if the model does not have it.
+        extras: dict from names in `keras_sat.options.EXTRAS` to (words,) or (words, dim), which are attributes too.
         is_finished: False if the caption was cut off at `max_length`.
-        confidence: the probability that the caption is right. None if the captioner is not calibrated, and for a given
-            caption.
+        confidence: the probability that the caption is right; None without calibration, and for a given caption.
         image: the photo in the encoder's size, uint8 (height, width, 3); None if only features were given.
         alternatives: the other results, best first.
         word_probs: p of each word given those before it, (words,); p(`<end>`) is in `log_prob` only.

@@ -1,12 +1,12 @@
 // Maps as light and as words, by the rules of brightness.py and player.py.
 
-const FULL_LIGHT = 3; // times an even share: the least weight that is drawn with full light
+const FULL_LIGHT = 3; // times the uniform weight: the least weight that is drawn with full light
 
-const evenShare = (map) => map.reduce((sum, x) => sum + x, 0) / map.length;
+const uniform = (map) => map.reduce((sum, x) => sum + x, 0) / map.length;
 
 // Return the light of each cell, 0 to 254, for a word with the fraction `fromPhoto` from the photo.
 function lightOf(map, fromPhoto = 1) {
-  const full = Math.max(...map, FULL_LIGHT * evenShare(map), 1e-12) / Math.max(fromPhoto, 1e-6);
+  const full = Math.max(...map, FULL_LIGHT * uniform(map), 1e-12) / Math.max(fromPhoto, 1e-6);
   return Array.from(map, (x) => Math.round((254 * Math.max(x, 0)) / full));
 }
 
@@ -18,8 +18,8 @@ function whereOf(map, rows, columns) {
   const vertical = ["top", "", "bottom"][Math.floor((3 * (row + 0.5)) / rows)];
   const horizontal = ["left", "", "right"][Math.floor((3 * (column + 0.5)) / columns)];
   const corner = [vertical, horizontal].filter(Boolean).join(" ") || "centre";
-  const times = peak / evenShare(map);
-  return `looks most at the ${corner}; one of ${map.length} cells gets ${((100 * times) / map.length).toFixed(0)} %: ${times.toFixed(1)} times an even share.`;
+  const times = peak / uniform(map);
+  return `looks most at the ${corner}; one of ${map.length} cells gets ${((100 * times) / map.length).toFixed(0)} %: ${times.toFixed(1)} times the uniform weight.`;
 }
 
 // Return what the player shows of a result, see `fillPlayer` and `startPlayer`. `aspect` is width over height.
