@@ -211,8 +211,6 @@ def test_errors(scene_images, scene_cache):
     captioner.compile("adam", training_objective=objective)
     with pytest.raises(ValueError, match='group_by="image"'):
         captioner.fit(make_batches(scene_images, captioner.vocabulary, scene_cache), verbose=0)
-    with pytest.raises(ValueError, match="the reward of another may be plain Python"):
-        captioner.compile("adam", training_objective=objective, jit_compile=True)
 
 
 # === With fit ===
