@@ -1,10 +1,9 @@
 """Measure keras_sat: `make bench` prints one table and writes benchmarks/results.json.
 
-Nothing else should run meanwhile. What is compared is measured in turn in one run, five rounds of it, with as many
-threads as there are cores, or on a GPU where TensorFlow finds one. Figures are medians; a share or a ratio is that of
-two medians. After a ratio comes its spread: half of the range that it had in the rounds, marked with "!" above 15 %. A
-share is that of the machine's limit (limits.py), of the bare encoder, or of the bare copy of the rows; a ratio is our
-speed over that of a peer (peers.py).
+Nothing else should run meanwhile. Ours and the peers are measured in turn, for five rounds, with one thread per core,
+or on a GPU if TensorFlow finds one. Figures are medians; fractions and ratios are those of medians. After a ratio comes
+its spread: half of its range over the rounds, marked with "!" above 15 %. A fraction is that of the machine's limit
+(limits.py), of the bare encoder, or of the bare copy of the rows; a ratio is our speed over that of a peer (peers.py).
 
     python benchmarks/bench.py                     everything, in twenty minutes on two cores
     python benchmarks/bench.py train_soft import   some figures; the others in results.json stay
@@ -54,7 +53,7 @@ WORDS = [f"word{number}" for number in range(SIZES.vocabulary - 4)]
 
 
 class Bench:
-    """What several figures share: the folder for what they write, the size of a batch, and the models."""
+    """A folder to write into, the size of a batch, and the models, for several figures."""
 
     def __init__(self, folder, batch_size=BATCH_SIZE):
         self.folder, self.batch_size = folder, batch_size
@@ -197,7 +196,7 @@ def bench_train_bfloat16(bench):
 
 
 def bench_train_along(bench):
-    """Photos a second with an encoder that is trained too, as a share of the sum of what its parts take alone."""
+    """Photos a second with an encoder that is trained too, as a fraction of the sum of what its parts take alone."""
     import tensorflow as tf
 
     from keras_sat import Captioner
@@ -358,7 +357,7 @@ def bare_encoding(encoder, paths):
 
 
 def bench_photo_to_caption(bench):
-    """Photos a second from files to captions with beam 3, as a share of the bare encoder's on tensors ready."""
+    """Photos a second from files to captions with beam 3, as a fraction of the bare encoder's on tensors ready."""
     import keras
 
     from keras_sat import Captioner
@@ -404,7 +403,7 @@ def bench_features_vgg16(bench):
 
 
 def bench_features(bench, name):
-    """Photos a second from files to a finished cache, as a share of the bare encoder's on tensors that are ready."""
+    """Photos a second from files to a finished cache, as a fraction of the bare encoder's on tensors that are ready."""
     from keras_sat.model.encoders import make_encoder
 
     paths = bench.photos(1536)
@@ -442,7 +441,7 @@ def bench_features_bfloat16(bench, name, num_photos):
 
 
 def bench_batches(bench):
-    """Captions a second from a warm cache of 196 x 512, as float16, as a share of only copying the rows."""
+    """Captions a second from a warm cache of 196 x 512, as float16, as a fraction of only copying the rows."""
     images = flickr8k_captions()
     cache = random_cache(bench.folder / "batches", [image.image_id for image in images])
     dataset = make_batches(images, Vocabulary.build(images), cache)
@@ -596,11 +595,11 @@ def main(arguments=None):
             measured[name] = FIGURES[name](Bench(Path(folder), arguments.batch_size)) | {"rates": measured_rates()}
         keep(measured, arguments.results)
         one = measured[name]
-        share = "" if one["share_of_limit"] is None else f"{one['share_of_limit']:.2f}"
+        fraction = "" if one["share_of_limit"] is None else f"{one['share_of_limit']:.2f}"
         ratios = ", ".join(ratio_in_words(peer, one) for peer in one["ratios"])
         value = "" if one["value"] is None else f"{one['value']:.3g}"
-        table.append(f"{name:24}{value:>8} {one['unit']:20}{share:>8}   {ratios}")
-    print(f"\n{'figure':24}{'value':>8} {'unit':20}{'share':>8}   our speed", *table, sep="\n")
+        table.append(f"{name:24}{value:>8} {one['unit']:20}{fraction:>8}   {ratios}")
+    print(f"\n{'figure':24}{'value':>8} {'unit':20}{'fraction':>8}   our speed", *table, sep="\n")
     print(f"{time.perf_counter() - start:.0f} s in all")
 
 

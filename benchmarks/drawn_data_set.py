@@ -34,9 +34,9 @@ def layout(data, number, split):
     return f"{part}2014", f"COCO_{part}2014_{number + 1:012d}.jpg"
 
 
-def write_data_set(data, directory, share=1.0):
+def write_data_set(data, directory, fraction=1.0):
     """Write this fraction of the photos of a data set, and its captions; photos that exist already stay."""
-    splits = [split for split, count in SPLITS[data].items() for _ in range(round(share * count))]
+    splits = [split for split, count in SPLITS[data].items() for _ in range(round(fraction * count))]
     entries = []
     with Progress(len(splits), label="photos drawn", unit="photos") as progress:
         for start in range(0, len(splits), DRAWN_AT_ONCE):
@@ -60,6 +60,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data", choices=list(SPLITS))
     parser.add_argument("directory")
-    parser.add_argument("--share", type=float, default=1.0, help="fraction of the photos; default: 1")
+    parser.add_argument("--fraction", type=float, default=1.0, help="fraction of the photos; default: 1")
     arguments = parser.parse_args()
-    write_data_set(arguments.data, arguments.directory, arguments.share)
+    write_data_set(arguments.data, arguments.directory, arguments.fraction)

@@ -24,10 +24,10 @@ CELL_NAMES = ("lstm", "gru")
 DTYPES = ("float32", "mixed_bfloat16", "auto")
 # What a CaptionResult may say of each word beyond the paper, by names that its decoder gives; see `extras` there.
 EXTRAS = {
-    "from_photo": "How much of what attention gave for each word came from the photo, (words,), from 0 to 1; the rest "
-    "came from what the network remembers. None without a sentinel."
+    "from_photo": "The fraction of each word's context that comes from the photo, (words,); the rest comes from the "
+    "network's memory. None without a sentinel."
 }
-# The kinds of options, with their headings in the help. A trained captioner keeps what is "encoder" or "architecture".
+# The kinds of options, with their headings in the help. Those of "encoder" and "architecture" stay after training.
 KINDS = {
     "training": "Training",  # of all epochs
     "words": "Training on words",  # the first epochs, with cross-entropy
@@ -41,7 +41,7 @@ KINDS = {
 }
 # The options that a user of `fit` needs first, besides those about data, folders and what to start from.
 FIRST = ("encoder", "encoder_weights", "attention", "epochs", "batch_size", "learning_rate", "seed")
-MOST = 2**31 - 1  # TensorFlow counts no further
+MOST = 2**31 - 1  # of an int32
 MOST_WORDS = 10_000  # of a caption: memory for all of them is allocated at once
 MOST_SEED = 2**32 - 1  # for Keras and numpy
 ANY_COUNT = 2**63 - 1
@@ -111,7 +111,7 @@ def one_of(*choices):
 def name_in(module, registry, listed, also=""):
     """A name in a dict of a module of `keras_sat.model`, which is imported only for names that are not `listed`.
 
-    If the message says what is valid `also`, that is a keras.Model.
+    With `also`, the end of the message that says so, a keras.Model is valid too.
     """
 
     def names():
@@ -214,7 +214,7 @@ class DecoderOptions(Options):
     """Options of CaptionDecoder.
 
     `dropout_words` makes the decoder see the next word in the photo instead of guessing it from the words before. Hard
-    attention draws places in training; a search uses its expectation unless asked to draw.
+    attention samples regions in training; a search uses its expectation unless asked to sample.
     """
 
     attention: str = loss("soft", "where the decoder looks", name_in("selections", "ATTENTIONS", ATTENTION_NAMES))

@@ -1,4 +1,4 @@
-"""Where files lie that are not ours: in the packages that ship weights of encoders, and where Keras keeps downloads."""
+"""Paths of files of others: weights of encoders in installed packages, and the downloads of Keras."""
 
 import importlib.util
 import os

@@ -172,7 +172,7 @@ def test_a_sparse_cache_reads_as_any_other(tmp_path):
 @pytest.mark.filterwarnings("ignore")  # Flickr30k's folder has a photo without captions, as the real one has
 @pytest.mark.parametrize("data, counts", [("flickr30k", (29, 1, 1)), ("coco", (114, 5, 5))])
 def test_drawn_folders_are_read_like_the_real_ones(tmp_path, data, counts):
-    write_data_set(data, tmp_path, share=0.001)
+    write_data_set(data, tmp_path, fraction=0.001)
     images = DATASETS[data](tmp_path)
     assert tuple(sum(image.split == split for image in images) for split in ("train", "dev", "test")) == counts
     assert all(len(image.captions) == 5 for image in images)

@@ -673,7 +673,7 @@ def test_weights_of_another_model_are_rejected(eight, tmp_path):
     for name, array in (("baseline", None), ("surplus", np.ones(3)), (next(iter(arrays)), np.ones((9, 3)))):
         changed = {n: values for n, values in (arrays | {name: array}).items() if values is not None}
         write_model(tmp_path / "model", settings, vocabulary, changed)
-        with pytest.raises(ValueError, match=f"weights of another model.* for {name}"):
+        with pytest.raises(ValueError, match=f"the weights of another model.* for {name}"):
             Captioner.load(tmp_path / "model")
     arrays["baseline"] = np.array(np.nan, np.float32)
     write_model(tmp_path / "model", settings, vocabulary, arrays)

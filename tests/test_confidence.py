@@ -16,7 +16,7 @@ from keras_sat.beyond.calibration import Calibration, calibrate, fraction_named,
 from keras_sat.beyond.confidence import Confidence, clues_of
 from keras_sat.beyond.ensemble import Ensemble
 from keras_sat.captioner import Captioner
-from keras_sat.command_line.commands import DOUBTFUL, _as_line
+from keras_sat.command_line.commands import LOW_CONFIDENCE, _as_line
 from keras_sat.files.saving import save_confidence
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.gallery import gallery
@@ -197,7 +197,7 @@ def test_the_command_line_shows_it(calibrated, scenes, saved, monkeypatch, capsy
     known, black = scenes[0].image_path, str(saved.parent / "black.png")
     Image.new("RGB", (64, 64)).save(black)
     best, doubtful = calibrated[0].caption(known, num_results=3), calibrated[0].caption(black)
-    assert doubtful.confidence < DOUBTFUL < best.confidence, "the test needs one of each"
+    assert doubtful.confidence < LOW_CONFIDENCE < best.confidence, "the test needs one of each"
     command = ["caption", known, black, "--model", str(saved)]
     assert main([*command, "--min-confidence", "0.3", "--json"]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())

@@ -196,7 +196,8 @@ def test_every_kind_of_captioner(name, tmp_path):
     folder = captioner.export(tmp_path, BOTH if "own" in name else "tf_saved_model", num_beams=2)
     height, width = captioner.photo_sizes[0]
     photos = np.random.default_rng(1).integers(0, 256, (6, height, width, 3), dtype=np.uint8)
-    found = {key: value.numpy() for key, value in tf.saved_model.load(folder).serve(photos).items()}
+    loaded = tf.saved_model.load(folder)
+    found = {key: value.numpy() for key, value in loaded.serve(photos).items()}
     results = captioner.caption(photos, num_beams=2)
     assert_same(found, results, 6)
     assert min(found["num_words"]) > 0
@@ -226,7 +227,8 @@ def test_search_options_are_those_of_caption(tmp_path):
     captioner = built(encoder="tiny")
     photos = np.random.default_rng(1).integers(0, 256, (8, 64, 64, 3), dtype=np.uint8)
     options = {"num_beams": 4, "max_length": 6, "length_penalty": 1.0, "no_repeat_ngram": 1, "allow_unknown": True}
-    found = tf.saved_model.load(captioner.export(tmp_path, **options)).serve(photos)
+    loaded = tf.saved_model.load(captioner.export(tmp_path, **options))
+    found = loaded.serve(photos)
     results = captioner.caption(photos, **options)
     assert [caption.decode() for caption in found["captions"].numpy()] == [result.caption for result in results]
     assert found["words"].shape == (8, 6) and any("<unk>" in result.words for result in results)
@@ -241,7 +243,8 @@ def test_mixed_precision(tmp_path):
     finally:
         keras.config.set_dtype_policy("float32")
     photos = np.random.default_rng(1).integers(0, 256, (4, 64, 64, 3), dtype=np.uint8)
-    found = tf.saved_model.load(captioner.export(tmp_path, num_beams=1)).serve(photos)
+    loaded = tf.saved_model.load(captioner.export(tmp_path, num_beams=1))
+    found = loaded.serve(photos)
     assert found["attention_weights"].dtype == tf.float32
     results = captioner.caption(photos, num_beams=1)
     assert [caption.decode() for caption in found["captions"].numpy()] == [result.caption for result in results]

@@ -1,6 +1,6 @@
 """The weighted mean of several captioners' weights: `python benchmarks/flickr8k/blend.py OUT A=.25 B=.75`.
 
-A and B are saved captioners, B trained further from A. Means of a captioner's weights before and after self-critical
+A and B are saved captioners, B fine-tuned from A. Means of a captioner's weights before and after self-critical
 training can be better than both, see tried.md. `--precision int8` makes OUT small, and `--grid 14x14` changes the
 encoder's grid. Where only the last layers of the encoder were trained, OUT has one encoder with all of its layers
 trainable. `--encoder-from C` replaces the encoder by that of C.
@@ -15,10 +15,10 @@ from data_utils.training_photos import union
 from keras_sat.captioner import Captioner
 
 
-def blend(captioners, shares):
-    """Return the last captioner of a list, with the weighted mean of the weights of all: `shares` add up to 1."""
-    if not np.isclose(sum(shares), 1):
-        raise ValueError(f"The shares must add up to 1. Received: shares={shares}")
+def blend(captioners, fractions):
+    """Return the last captioner of a list, with the weighted mean of the weights of all: `fractions` sum to 1."""
+    if not np.isclose(sum(fractions), 1):
+        raise ValueError(f"The fractions must add up to 1. Received: {fractions}")
     *others, blended = captioners
     shapes = [weight.shape for weight in blended.weights]
     for other in others:
@@ -26,7 +26,7 @@ def blend(captioners, shares):
             raise ValueError("Expected captioners with the same words and sizes.")
     blended.training_photos = union([captioner.training_photos for captioner in captioners])
     weights = [captioner.get_weights() for captioner in captioners]
-    blended.set_weights([sum(share * one for share, one in zip(shares, same)) for same in zip(*weights)])
+    blended.set_weights([sum(part * one for part, one in zip(fractions, same)) for same in zip(*weights)])
     blended.confidence = None  # it was calibrated for the captions of other weights
     return blended
 
@@ -73,8 +73,8 @@ def _with_weights_of(captioner, changed):
 def _in_order(captioner):
     """Return all weights: the encoder's frozen layers, its trained ones, what follows them, the decoder."""
     top = [] if captioner.photo_encoder.top is None else captioner.photo_encoder.top.weights
-    behind = [weight for weight in captioner.adapter.weights if all(weight is not other for other in top)]
-    return [*captioner.encoder_model.weights, *top, *behind, *captioner.decoder.weights]
+    after = [weight for weight in captioner.adapter.weights if all(weight is not other for other in top)]
+    return [*captioner.encoder_model.weights, *top, *after, *captioner.decoder.weights]
 
 
 def main(arguments):
@@ -88,11 +88,11 @@ def main(arguments):
     parser.add_argument("--encoder-weights", help="a weights file for the encoder, instead of Keras' download")
     arguments = parser.parse_args(arguments)
     try:
-        names, shares = zip(*(part.rsplit("=", 1) for part in arguments.parts))
+        names, fractions = zip(*(part.rsplit("=", 1) for part in arguments.parts))
         captioners = [Captioner.from_pretrained(name, encoder_weights=arguments.encoder_weights) for name in names]
         if arguments.grid:
             captioners = [captioner.adapted(grid=arguments.grid) for captioner in captioners]
-        blended = blend(captioners, [float(share) for share in shares])
+        blended = blend(captioners, [float(part) for part in fractions])
         if blended.photo_encoder.top is not None:
             blended = joined(blended)
         if arguments.encoder_from:

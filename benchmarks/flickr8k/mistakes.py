@@ -26,9 +26,9 @@ def count_mistakes(captions, references, words):
     counts = {}
     for word in words:
         said = [word in caption for caption in captions]
-        shares = [sum(word in reference for reference in of_photo) / len(of_photo) for of_photo in references]
-        most = [share > 0.5 for share in shares]
-        confirmed = sum(s and share > 0 for s, share in zip(said, shares))
+        fractions = [sum(word in reference for reference in of_photo) / len(of_photo) for of_photo in references]
+        most = [fraction > 0.5 for fraction in fractions]
+        confirmed = sum(s and fraction > 0 for s, fraction in zip(said, fractions))
         counts[word] = sum(said), confirmed, sum(most), sum(s and m for s, m in zip(said, most))
     return counts
 

@@ -17,7 +17,7 @@ def spread(maps):
     """Return (mean entropy, entropy of a uniform map, fraction of words with a cell above twice the uniform weight).
 
     Args:
-        maps: (words, rows, columns), each of which adds up to 1.
+        maps: (words, rows, columns); each map sums to 1.
     """
     maps = np.reshape(maps, (len(maps), -1))
     entropies = np.array(equations.attention_entropy(maps))

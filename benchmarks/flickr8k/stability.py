@@ -20,7 +20,7 @@ def changed(photo, rng):
     """Return a photo, (height, width, 3) of uint8, unchanged and changed: dict of arrays by the name of the change."""
     noise = rng.normal(0, NOISE, photo.shape)
     height, width = photo.shape[:2]
-    sizes = {f"{share:.0%} of the size": (round(share * width), round(share * height)) for share in (0.7, 1.5)}
+    sizes = {f"{scale:.0%} of the size": (round(scale * width), round(scale * height)) for scale in (0.7, 1.5)}
     resized = {name: np.asarray(Image.fromarray(photo).resize(size)) for name, size in sizes.items()}
     noisy = np.round(photo + noise).clip(0, 255).astype(np.uint8)
     return {"as they are": photo, f"noise of {NOISE:.0f} grey levels": noisy, **resized}

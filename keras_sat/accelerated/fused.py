@@ -48,10 +48,8 @@ def prepare(projected_features):
 def additive_scores(projected_features, projected_state, score_vector):
     """Return e_ti = v . tanh(W_a a_i + b + W_h h_{t-1}), (rows, regions); see `equations.additive_scores`.
 
-    Values are those of the equation unless both summands are beyond 30 and cancel. In a trained network the second
-    summand is far smaller: h is between -1 and 1, and weights are small.
-
-    `projected_features` is the output of `prepare`.
+    `projected_features` is the output of `prepare`. Values are those of the equation unless both summands are beyond 30
+    and cancel. In a trained network the second summand is far smaller: h is between -1 and 1, and weights are small.
     """
     if not isinstance(projected_features, Projected):
         return equations.additive_scores(projected_features, projected_state, score_vector)

@@ -11,8 +11,7 @@ from keras_sat.model.decoder import CaptionDecoder
 def accelerate(decoder, num_regions):
     """Install the fast twins of a CaptionDecoder, except where a subclass overrides the plain methods.
 
-    Inside `without_fast_twins` they call the plain methods. With few regions, the twin of the scores would gain
-    nothing and is left out.
+    That of the scores is for many regions only: with few of them it would gain nothing.
     """
     attention, plain = decoder.attention_layer, decoder.read_words
     if type(decoder).read_words is CaptionDecoder.read_words:

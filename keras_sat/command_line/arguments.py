@@ -29,7 +29,7 @@ RUNTIME = "a folder into which npm has installed @litertjs/core; default: it is 
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that says what is wrong in one line."""
+    """An argument parser whose errors are one line, with a hint for misspelt names."""
 
     commands = {}  # dict from the names of commands to their parsers
 
@@ -57,7 +57,7 @@ class FirstHelp(argparse.Action):
 
 
 def build_parser():
-    """Return the parser; what it finds has the name of the command, and those of the options that were given."""
+    """Return the parser; its result has the command and the options that were given, no defaults."""
     program = started_as()
     parser = Parser(prog=program, description="Show, Attend and Tell: train an image captioner and look into it.")
     parser.add_argument("--version", action="version", version=f"keras-sat {keras_sat.__version__}")

@@ -17,7 +17,7 @@ from data_utils.datasets import DATASETS
 from data_utils.foreign_text import visible, visible_json
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.command_line.messages import reason_without_number
-from keras_sat.command_line.paths import drawing_paths, make_places
+from keras_sat.command_line.paths import drawing_paths, prepare_files
 from keras_sat.options import ENCODER_NAMES, ConsistencyOptions, SearchOptions, SelfCriticalOptions, probability
 from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, default_encoder, without_gpu
 from keras_sat.weight_paths import find_installed_weights, keras_home
@@ -25,7 +25,7 @@ from keras_sat.weight_paths import find_installed_weights, keras_home
 NOT_SURE = "not sure"  # instead of a caption with too little confidence, and on a terminal before it
 # Below this confidence a terminal shows "not sure": the greatest tenth below which fewer than one caption in four is
 # right. On the 1,000 dev photos of Flickr8k these are 351 captions, 78 of them right (docs/model-card.md).
-DOUBTFUL = 0.3
+LOW_CONFIDENCE = 0.3
 
 
 def run_demo(**options):
@@ -63,7 +63,7 @@ def run_caption(
     from data_utils.progress import Progress
     from keras_sat.deploy.litert_captioner import ready_captioner
 
-    places = {option: options.pop(option) for option in ("plot", "html", "gif") if option in options}
+    outputs = {option: options.pop(option) for option in ("plot", "html", "gif") if option in options}
     encoder_weights = options.pop("encoder_weights", None)
     if maps and not as_json:
         raise ValueError("--maps requires --json; --plot draws them.")
@@ -77,7 +77,7 @@ def run_caption(
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     fast = ready_captioner(models[0]) if fits_litert else None
     captioner = fast or _captioner_of(models, encoder_weights)
-    drawings = drawing_paths(places, paths)
+    drawings = drawing_paths(outputs, paths)
     if say is None:
         results = captioner.caption_each(paths, errors="yield", **({} if fast else options))
     else:
@@ -180,9 +180,9 @@ def _as_line(path, result, min_confidence):
     line = f"{visible(path)}\t{visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE}"
     if result.confidence is None or not sys.stdout.isatty():
         return line
-    is_doubtful = min_confidence is None and result.confidence < DOUBTFUL
-    doubt = f"{NOT_SURE}: " if path and is_doubtful else ""  # further captions of a picture have no path
-    return f"{doubt}{line} (confidence {100 * result.confidence:.0f} %)"
+    is_low = min_confidence is None and result.confidence < LOW_CONFIDENCE
+    start = f"{NOT_SURE}: " if path and is_low else ""  # other captions of a picture have no path
+    return f"{start}{line} (confidence {100 * result.confidence:.0f} %)"
 
 
 def _as_json(result, maps):
@@ -217,20 +217,20 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
 
     if grounding != ("boxes" in options) and not (grounding and data == "scenes"):
         raise ValueError("--grounding and --boxes go together; only --data scenes needs no --boxes.")
-    outputs = ("json", "csv", "coco_results", "gallery")
-    places = {output: Path(options.pop(output)).expanduser() for output in outputs if output in options}
-    if "gallery" in places:
-        places["gallery"] /= "index.html"
-    make_places(places.values())
+    kinds = ("json", "csv", "coco_results", "gallery")
+    outputs = {kind: Path(options.pop(kind)).expanduser() for kind in kinds if kind in options}
+    if "gallery" in outputs:
+        outputs["gallery"] /= "index.html"
+    prepare_files(outputs.values())
     if captions is None:
         cache = options.pop("cache_dir", None)
-        keep_results = "gallery" in places or (grounding and "boxes" not in options)
+        keep_results = "gallery" in outputs or (grounding and "boxes" not in options)
         captioner = _captioner_of(_models_or_default(models, data), encoder_weights)
         table = evaluate(captioner, data, cache=cache, keep_results=keep_results, **options)
     else:
-        given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, **places, **options}
+        given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, **outputs, **options}
         fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "beside")
-        if others := [name for name, value in given.items() if value and name not in fitting]:
+        if others := [name for name in given if (given[name] or name in options) and name not in fitting]:
             raise ValueError(f"--captions needs no captioner. Received: --captions with {_flag(others[0])}")
         table = evaluate_captions(captions, data, **options)
     print(table)
@@ -240,11 +240,11 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         grounded = ground_scenes(table.images, table.results, word_classes=None)
         print(f"\n{grounded}")
         table.statistics["grounding"] = grounded.to_dict()
-    for output, path in places.items():
-        if output == "gallery":
+    for kind, path in outputs.items():
+        if kind == "gallery":
             print(f"gallery: {visible(_gallery_of(table, path))}")
         else:
-            getattr(table, f"to_{output}")(path)
+            getattr(table, f"to_{kind}")(path)
 
 
 def _gallery_of(table, path):
@@ -316,7 +316,7 @@ def run_calibrate(
             f"A bundled model stays as it is: pass a folder for a copy as --output-dir. Received: {visible(model)}"
         )
     if report is not None:
-        make_places([Path(report).expanduser()])
+        prepare_files([Path(report).expanduser()])
     if output_dir is not None:
         reject_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)

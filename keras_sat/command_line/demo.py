@@ -17,7 +17,7 @@ from keras_sat.training.recipe import fit
 NUM_TRAIN, NUM_DEV, NUM_TEST = 32_000, 500, 500
 CAPTIONS_PER_SCENE = 2
 EPOCHS = 7
-EXPECTATION_EPOCHS = 4  # hard attention starts with expectations, then it draws places
+EXPECTATION_EPOCHS = 4  # hard attention starts with expectations, then it samples regions
 UNSEEN_SEED = 1502  # of scenes that no training and no choice of settings has used
 DEV_SEED = 2000
 FIRST_TRAIN_SEED = 10_000  # the seed of the demo is added

@@ -46,7 +46,7 @@ def say_stopped(command, kept=""):
 
 
 def say_error(command, error):
-    """Say in one line what is wrong, and return the exit status; raise an error again if it is a bug."""
+    """Print an error in one line and return the exit status; raise it again if it is a bug."""
     if isinstance(error, BrokenPipeError):  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

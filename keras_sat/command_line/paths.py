@@ -1,4 +1,4 @@
-"""Where the command line writes: a place that cannot be written to is an error before any work."""
+"""The files that the command line writes: one that cannot be written is an error before any work."""
 
 import errno
 import os
@@ -7,11 +7,11 @@ from pathlib import Path
 from data_utils.atomic_files import clear_half_written
 
 
-def drawing_paths(places, paths):
+def drawing_paths(outputs, paths):
     """Return where each picture is drawn, and make the folders.
 
     Args:
-        places: dict from "plot", "html" and "gif" to what was given for them: a file, or a folder for many pictures.
+        outputs: dict from "plot", "html" and "gif" to what was given for them: a file, or a folder for many pictures.
         paths: list of the paths of pictures.
 
     Returns: dict from paths to dicts from options to files.
@@ -19,7 +19,7 @@ def drawing_paths(places, paths):
     pictures = {os.path.realpath(path) for path in paths}  # Path.resolve raises an error where links go in circles
     names = drawing_names(paths)
     drawings = {path: {} for path in paths}
-    for option, out in places.items():
+    for option, out in outputs.items():
         out, ending = Path(out).expanduser(), "png" if option == "plot" else option
         is_file = bool(out.suffix) and not out.is_dir()
         if is_file and len(paths) > 1:
@@ -29,7 +29,7 @@ def drawing_paths(places, paths):
             if os.path.realpath(drawing) in pictures:
                 raise ValueError(f"The drawing would replace the picture itself. Received: --{option} {drawing}")
             drawings[path][option] = drawing
-    make_places([drawing for of_picture in drawings.values() for drawing in of_picture.values()])
+    prepare_files([drawing for of_picture in drawings.values() for drawing in of_picture.values()])
     return drawings
 
 
@@ -46,7 +46,7 @@ def drawing_names(paths):
     return names
 
 
-def make_places(paths):
+def prepare_files(paths):
     """Make the folders of files; raise an OSError if one of the files could not be written.
 
     What killed commands have left of these files is removed.

@@ -27,11 +27,7 @@ STAGES = (  # repeats, kernel size, stride of the first repeat, expansion, filte
 def efficientnet_lite(input_shape, width, depth, name=None):
     """Return a network with random weights, from pixels, (colour - 127) / 128, to the last grid.
 
-    The last layer of each part has its name: stem, block_0, block_1 ... and top.
-
-    Args:
-        input_shape: (height, width, 3).
-        width, depth: see `blocks_of`.
+    The last layer of each part has its name: stem, block_0, block_1 ... and top. See `blocks_of` for width and depth.
     """
     images = keras.Input(input_shape, name="images")
     grid = layers.Conv2D(32, 3, strides=2, padding="same", name="stem_conv")(images)
@@ -45,9 +41,8 @@ def efficientnet_lite(input_shape, width, depth, name=None):
 def blocks_of(width, depth):
     """Return (kernel_size, stride, expansion, filters) of each block.
 
-    Args:
-        width: factor of the filters, which are rounded to a multiple of 8, but down by a tenth at most.
-        depth: factor of the repeats of each stage but the first and the last.
+    `width` is a factor of the filters, which are rounded to a multiple of 8, but down by a tenth at most; `depth` is a
+    factor of the repeats of each stage but the first and the last.
     """
     blocks = []
     for stage in STAGES:
@@ -93,10 +88,7 @@ TORCH_NAMES = {  # the last word of our name: the convolution, and the normalisa
 def assign_torch_weights(network, arrays):
     """Assign the weights of the PyTorch package of the same size, with batch normalisation folded in.
 
-    Args:
-        network: made by `efficientnet_lite`.
-        arrays: dict from the names of the package to arrays; kernels are (out, in, height, width). A classifier,
-            `_fc`, is ignored.
+    `arrays` is a dict by the names of the package; kernels are (out, in, height, width), and a classifier is ignored.
     """
     names = {layer: _torch_names(layer.name) for layer in network.layers if layer.weights}
     received = {name for name in arrays if not name.startswith("_fc.") and not name.endswith(".num_batches_tracked")}

@@ -53,6 +53,7 @@ def _pretrained(name, network, layer, preprocessing, side=224):
     """Return the function of ENCODERS for a row of PRETRAINED; `side` is the default image size."""
 
     def make(*, layer=layer, weights="imagenet", image_size=side, grid=None):
+        """Return the encoder; see `make_encoder` for the arguments."""
         shape = (*height_and_width(image_size), 3)
         make_network = _lite_network if isinstance(network, tuple) else _application
         made = make_network(name, network, shape, weights)

@@ -11,14 +11,7 @@ from keras import layers, ops
 
 @keras.saving.register_keras_serializable("keras_sat")
 class BlurPhotos(layers.Layer):
-    """Blur photos with a Gaussian.
-
-    Args:
-        sigma: standard deviation in pixels.
-
-    Call arguments:
-        photos: (photos, height, width, channels).
-    """
+    """Blur photos (photos, height, width, channels) with a Gaussian of the standard deviation `sigma`, in pixels."""
 
     def __init__(self, sigma, **kwargs):
         super().__init__(**kwargs)

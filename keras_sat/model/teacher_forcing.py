@@ -59,8 +59,7 @@ def read_captions(
         decoder: CaptionDecoder.
         features: output of the adapter, (photos, regions, feature_dim).
         input_ids, target_ids, token_weights: (rows, time), as make_batches has them.
-        drop_of: function from the row of each word, (words,), to functions that replace the readout's dropout, see
-            `keras_sat.model.readout.Readout`.
+        drop_of: function from the row of each word, (words,), to the argument `drop` of Readout.
         fixed_shapes: compute padding too: XLA cannot skip it, since its position depends on values.
         training, **chance: `noise` and `sampled`, see CaptionDecoder.
     """

@@ -192,8 +192,8 @@ for number in range(3):
 
 # %% [markdown]
 # The light is where the attention was. It is spread widely, since the penalty asks that each of the 64 regions gets
-# some. Still, in true captions its peak is nearly always on or beside the object that a colour or shape names, although
-# nobody told it where that is. [05](05_without_attention.ipynb) has more of that measure, and
+# some. Still, in true captions its peak is nearly always on or next to the object that a colour or shape names,
+# although nobody told it where that is. [05](05_without_attention.ipynb) has more of that measure, and
 # [09](09_how_good_is_it.ipynb) scores captions.
 #
 # ## Hard attention, briefly
@@ -228,7 +228,7 @@ draw("drawn", 0)
 #
 # ## Next
 #
-# [01 · Words and ids](01_words_and_ids.ipynb) begins at the beginning: how a caption becomes numbers.
+# [01 · Words and ids](01_words_and_ids.ipynb) starts at the beginning: how a caption becomes numbers.
 #
 # The last cell checks what this notebook has claimed.
 

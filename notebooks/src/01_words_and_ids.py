@@ -65,8 +65,8 @@ print(descriptions)
 # ## Clean it
 #
 # `clean_descriptions` cuts each sentence into words with `tokenise`: lower case, no punctuation, and everything else
-# stays. `vocabulary_words` is the set of the words, and `save_descriptions` writes one sentence a line, so that the
-# cleaning is done once.
+# stays. `vocabulary_words` is the set of the words, and `save_descriptions` writes one sentence a line: the cleaning is
+# done once.
 
 # %%
 cleaned = data_utils.clean_descriptions(descriptions)
@@ -94,7 +94,7 @@ for text in ("A snow-white dog isn't far from 2 buckets !", "A man waits for the
 # %% [markdown]
 # The articles and the number are gone, and *isn't* has become a word of its own, *isnt*. A captioner that was trained
 # on such text never says "a". Its captions are then compared with what people really wrote, and they say "a" all the
-# time. The next cells measure it, on sentences of which we have plenty: the drawn scenes.
+# time. The next cells measure it, on sentences that are plentiful: the drawn scenes.
 
 # %%
 scenes = draw_scenes(1000, seed=1)
@@ -122,8 +122,8 @@ print(f"BLEU-4 as written {as_written:.3f}, tidied {as_tidied:.3f}")
 # %% [markdown]
 # ## Build the vocabulary
 #
-# A vocabulary gives each word a number, its id. Four tokens come first: `<pad>` fills up, `<start>` and `<end>` frame a
-# caption, `<unk>` stands for every word that the vocabulary does not have. The words follow, the most frequent first.
+# A vocabulary gives each word a number, its id. Four tokens come first: `<pad>` is padding, `<start>` and `<end>` frame
+# a caption, `<unk>` replaces every word that the vocabulary does not have. The words follow, the most frequent first.
 #
 # Only the training split is counted. A model that has seen the words of the test captions would be measured wrongly.
 
@@ -195,9 +195,9 @@ for ax in (left, right):
 # %% [markdown]
 # Two lessons:
 #
-# * A small share of words is a large share of captions. With 32 words 3 % of the words are unknown, and 15 % of the
-#   captions have one; with 28, 6 % and 37 %.
-# * The red curve is a mistake that is easily made: the references went through the vocabulary too, so that `<unk>`
+# * A small fraction of words is a large fraction of captions. With 32 words 3 % of the words are unknown, and 15 % of
+#   the captions have one; with 28, 6 % and 37 %.
+# * The red curve is a mistake that is easily made: the references went through the vocabulary too, and `<unk>`
 #   matches `<unk>`. The less such a captioner can say, the better it seems to be: with 8 words the cheated score is
 #   .72, and the honest one 0. In this package references always are what people wrote, and `<unk>` in a caption matches
 #   nothing. (Captions are searched without it, see [08](08_words_out.ipynb).)
@@ -206,7 +206,7 @@ for ax in (left, right):
 #
 # The paper writes a caption as $y = \{y_1, \dots, y_C\},\ y_i \in \mathbb{R}^K$: each word is a vector of length $K$,
 # the size of the vocabulary, which is 1 in one place and 0 elsewhere. What the network takes in is
-# $\mathbf{E}y$, where $\mathbf{E}$ is learnt. To multiply with a 1-of-$K$ vector is to pick a column of the matrix,
+# $\mathbf{E}y$, where $\mathbf{E}$ is learned. To multiply with a 1-of-$K$ vector is to pick a column of the matrix,
 # which is what an embedding layer does (it keeps $\mathbf{E}$ with one *row* for each word).
 
 # %%
@@ -228,7 +228,7 @@ for ax, labels in zip(axes, (tokenise(caption), [""] * len(ids))):
 # %% [markdown]
 # ## What goes in, what must come out
 #
-# The network gets the words so far and predicts the next one. So the inputs begin with `<start>`, the targets end with
+# The network gets the words so far and predicts the next one. So the inputs start with `<start>`, the targets end with
 # `<end>`, and each target is the word after its input. Captions of different length in one batch are filled up with
 # `<pad>`, which weighs nothing.
 

@@ -3,7 +3,7 @@
 #
 # Attention needs something to choose from. This story cuts a photo into 196 places, each described by a vector: the
 # *annotation vectors* $a = \{a_1, \dots, a_L\},\ a_i \in \mathbb{R}^D$ of the paper. They come out of a convolutional
-# network that was trained for something else, and its last layers are left away. We look at how much of the photo each
+# network that was trained for something else, without its last layers. We look at how much of the photo each
 # vector has seen, at what it knows, and at how to compute it only once.
 #
 # The large networks are made with random weights here: sizes and receptive fields do not depend on them, and nothing
@@ -78,7 +78,7 @@ for ax in (left, right):
 #
 # ## Why not the last layer?
 #
-# Captioners before this paper described the photo by one vector, from a fully connected layer behind the grid, or by
+# Captioners before this paper described the photo by one vector, from a fully connected layer after the grid, or by
 # the mean of the grid. One vector has no place in it. Shuffle the cells of the grid, and the mean stays what it was: it
 # cannot tell a dog on the left from a dog on the right, and no part of it can be looked at by itself.
 
@@ -91,7 +91,7 @@ print("same mean:", same_mean, "  same grid:", same_grid)
 # %% [markdown]
 # ## How much of the photo has a cell seen?
 #
-# A convolution of 3 x 3 looks one cell further on each side, a pooling of 2 x 2 doubles what a step means in pixels.
+# A convolution of 3 x 3 looks one more cell on each side, a pooling of 2 x 2 doubles what a step means in pixels.
 # So the *receptive field* of a layer is computed by hand: with each layer of kernel size $k$ and stride $s$,
 # $\text{field} \leftarrow \text{field} + (k - 1) \cdot \text{jump}$ and $\text{jump} \leftarrow \text{jump} \cdot s$.
 
@@ -258,7 +258,7 @@ print(len(cache), "photos,", cache.grid_shape, "cells,", cache.feature_dim, "fea
 # ## Batches with tf.data
 #
 # `make_batches` joins words and vectors into a `tf.data.Dataset`. The captions of a batch have one length
-# ([01](01_words_and_ids.ipynb) has shown what that saves), the inputs begin with `<start>`, the targets end with
+# ([01](01_words_and_ids.ipynb) has shown what that saves), the inputs start with `<start>`, the targets end with
 # `<end>`. While a batch is trained on, the next ones are already being read (`prefetch`).
 
 # %%
@@ -280,8 +280,7 @@ for name, row in (("input", input_ids[0]), ("target", target_ids[0])):
 #   photos. But the vectors of a photo are read, and projected by the decoder, once for each of its captions: five times
 #   in an epoch.
 # * `"image"`: all captions of a photo. Its vectors are read and projected once in an epoch. But a batch has fewer
-#   photos, so that it says less about all photos, and shorter captions are filled up with `<pad>`, which weighs
-#   nothing.
+#   photos and says less about all of them, and shorter captions are padded with `<pad>`, which weighs nothing.
 #
 # Both show every caption once in an epoch.
 

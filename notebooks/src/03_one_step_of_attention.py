@@ -56,7 +56,7 @@ ax.axis("off")
 print("annotation vectors:", a.shape)
 
 # %% [markdown]
-# All that has been learnt is in matrices. Here they are as plain arrays, under the names of the paper.
+# All that has been learned is in matrices. Here they are as plain arrays, under the names of the paper.
 
 # %%
 decoder = captioner.decoder
@@ -90,7 +90,7 @@ print("E", E.shape, " W_a", W_a.shape, " W_h", W_h.shape, " v", v.shape, " L_o",
 # %% [markdown]
 # ## Before the first word
 #
-# The state begins as what two small networks make of the mean annotation vector:
+# Two small networks make the first state from the mean annotation vector:
 #
 # $$\mathbf{c}_0 = f_{init,c}\Big(\frac{1}{L} \sum_i^L \mathbf{a}_i\Big) \qquad
 #   \mathbf{h}_0 = f_{init,h}\Big(\frac{1}{L} \sum_i^L \mathbf{a}_i\Big)$$
@@ -255,8 +255,8 @@ display = AttentionDisplay(scene.image, words, np.array(maps[: len(words)]))
 axes = display.plot(axes)
 
 # %% [markdown]
-# The drawn scenes know where each word lies, so that it can be measured: how much of the weight lies on the object that
-# a word for a colour or a shape names? (A cell beside an object counts as its own, since it sees that far.)
+# In drawn scenes the place of each word is known, so we can measure how much of the weight is on the object that a word
+# for a colour or a shape names. (A cell next to an object counts as its own, since it sees that far.)
 
 # %%
 others = draw_scenes(100, seed=7)
@@ -306,7 +306,7 @@ ax.set_xlabel(f"share of a number of the memory that is left after {len(forget_g
 print(f"largest {left_over.max():.2f}, median {np.median(left_over):.1e}")
 
 # %% [markdown]
-# Most numbers forget within a few words; some are kept nearly whole to the end. Each number has learnt its own pace.
+# Most numbers forget within a few words; some are kept nearly whole to the end. Each number has learned its own pace.
 #
 # ## Exercises
 #

@@ -39,7 +39,7 @@ keras.utils.set_random_seed(0)
 # %% [markdown]
 # ## Something to attend to
 #
-# The captioner `scenes` comes along with the package. Its encoder turns a drawn scene into a grid of 8 x 8 annotation
+# The captioner `scenes` ships with the package. Its encoder turns a drawn scene into a grid of 8 x 8 annotation
 # vectors $a_i$ of 66 numbers. The state $h_{t-1}$ is what the decoder has in mind. Here it is drawn at random: the
 # formulas do not care where it comes from.
 
@@ -156,12 +156,12 @@ for name, layer in layers.items():
 # ## Train a decoder with each
 #
 # Scenes of two objects, encoded once by the encoder that is there. Only the decoder learns: about a minute and a half
-# for all three. All begin with the same seed and see the same batches; `hidden_dim=66` lets dot attention take part.
+# for all three. All start with the same seed and see the same batches; `hidden_dim=66` lets dot attention take part.
 #
-# Two options need a word. `twin_share` is the share of the scenes with two objects in which both look alike (twins:
-# "two red circles"); 0 leaves them out, so that every word means one object, and it can be measured whether the
-# attention is on it. `group_by="image"` keeps the captions of a scene in one batch, so that its features are projected
-# once for all of them ([02](02_an_image_as_196_vectors.ipynb) tells what that costs).
+# Two options need a word. `twin_share` is the fraction of the scenes with two objects in which both look alike (twins:
+# "two red circles"). With 0 every word means one object, and we can measure whether the attention is on it.
+# `group_by="image"` keeps the captions of a scene in one batch: its features are projected once for all of them
+# ([02](02_an_image_as_196_vectors.ipynb) tells what that costs).
 
 # %%
 scenes = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
@@ -207,10 +207,10 @@ plt.show()
 # %% [markdown]
 # ## Do they speak the truth, and look at what they speak of?
 #
-# Of a drawn scene it can be decided whether a caption is true, and where each word lies. "Attention on the object" is
-# the share of the attention that lies on the object that a colour or shape word names; "peak" says how often the
-# greatest weight does. Looking everywhere alike would give "everywhere alike" (cells next to an object count as its
-# own, since what an encoder's cell knows of its neighbours reaches over).
+# For a drawn scene we know whether a caption is true, and the place of each word. "Attention on the object" is the
+# fraction of the attention on the object that a colour or shape word names; "peak" says how often the greatest weight
+# is on it. Looking everywhere alike would give "everywhere alike" (cells next to an object count as its own, since what
+# an encoder's cell knows of its neighbours reaches over).
 
 # %%
 unseen = [scene for scene in draw_scenes(400, seed=1502, twin_share=0) if len(scene.objects) == 2]

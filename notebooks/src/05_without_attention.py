@@ -115,7 +115,7 @@ for name, (one, other) in (("grid", grids), ("mean", [grid.mean(axis=1) for grid
     print(f"{name}: a swapped picture is {ratio[name]:.0%} as far away as a picture of other objects")
 
 # %% [markdown]
-# The encoder appends row and column to each cell, so that "left" can be learnt. In the mean they cancel: it is 0 for
+# The encoder appends row and column to each cell: "left" can be learned. In the mean they cancel: it is 0 for
 # every picture there is. (The little that does differ comes from the rim of the picture, where a convolution sees
 # zeros.) Nor is it the fault of this encoder, which was trained with attention: one with random weights does the same.
 
@@ -177,11 +177,11 @@ plt.show()
 
 # %% [markdown]
 # The curves are not far apart: most words (articles, "is", the colours, the shapes) can be said without knowing what
-# stands where. A few words decide whether a caption is true.
+# is where. A few words decide whether a caption is true.
 #
 # ## The same pictures, captioned by both
 #
-# A pair is right if both its captions are true. The third captioner, `scenes`, is the one that comes along; it had ten
+# A pair is right if both its captions are true. The third captioner, `scenes`, is the bundled one; it had ten
 # times as many updates and trained its encoder with its decoder.
 
 # %%
@@ -211,8 +211,8 @@ for name in ("none", "soft"):
     print(f"{name}: both colours are named in {colours[name]:.0%} of the captions")
 
 # %% [markdown]
-# Without attention the decoder knows the colours too, and guesses who stands where. Of the two captions of a pair one
-# can be true by luck; both hardly ever are. With attention it looks at one object, names it, looks at the other, and
+# Without attention the decoder knows the colours too, and guesses what is where. One of the two captions of a pair can
+# be true by luck; both hardly ever are. With attention it looks at one object, names it, looks at the other, and
 # has seen the place of both.
 
 # %%

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 06 · Soft attention, trained
 #
-# Soft attention is a smooth function from end to end, so that plain back-propagation trains it. This story takes one
+# Soft attention is a smooth function from end to end: plain back-propagation trains it. This story takes one
 # training step apart: batch, forward pass, the two terms of the loss, gradients, clipping, update. Then it does the
 # same step with `Captioner.train_step`, and finds the same weights. Then it trains with the second term of the loss and
 # without it, lets what it has trained speak, word by word, and shows what that term does.
@@ -39,7 +39,7 @@ plt.rcParams["figure.dpi"] = 80
 # %% [markdown]
 # ## A batch
 #
-# Scenes of two objects, encoded once by the encoder of the captioner `scenes`, which comes along. Only the decoder
+# Scenes of two objects, encoded once by the encoder of the bundled captioner `scenes`. Only the decoder
 # learns here. (`twin_share=0` leaves out scenes whose two objects look alike, as in
 # [04](04_kinds_of_attention.ipynb): of a word that means both, nobody can say where to look.) The captions of a batch
 # have one length, as in the paper, and each word is predicted from those before.
@@ -61,7 +61,7 @@ for name, row in (("input", input_ids[0]), ("target", target_ids[0])):
 # %% [markdown]
 # ## A captioner
 #
-# The second term of the loss weighs $\lambda$ = `attention_penalty_weight`. Dropout is off, so that two passes give the
+# The second term of the loss weighs $\lambda$ = `attention_penalty_weight`. Dropout is off: two passes give the
 # same. The learning rate and the bound for the gradients are those that `compile` takes by itself.
 
 
@@ -109,8 +109,8 @@ print("logits", decoded.logits.shape, " attention weights", decoded.attention_we
 #
 # $$L_d = -\log p(y \mid x) + \lambda \sum_i^L \Big(1 - \sum_t^C \alpha_{ti}\Big)^2.$$
 #
-# The first term is summed over the words of a caption. An untrained captioner finds all words about equally probable,
-# so that each costs about the logarithm of their number. The second term asks that each region gets its share: by
+# The first term is summed over the words of a caption. An untrained captioner finds all words about equally probable:
+# each costs about the logarithm of their number. The second term asks that each region gets its part: by
 # construction the weights of a step sum to 1 over the regions; the term asks that those of a region also sum to 1 over
 # the steps. That is why the paper calls the attention *doubly stochastic*.
 
@@ -178,8 +178,8 @@ print(f"weights moved by up to {max(moved):.1e}; ours and theirs differ by up to
 #
 # Now the whole training, once with $\lambda = 0.33$ and once with $\lambda = 0$: same seed, same batches, same number
 # of updates. A few settings are those of the demo: a higher learning rate that rises first and falls later, and
-# `group_by="image"`, which keeps the captions of a scene in one batch, so that its features are projected once
-# ([02](02_an_image_as_196_vectors.ipynb) has told what that costs). This takes about a minute and a half.
+# `group_by="image"`, which keeps the captions of a scene in one batch: its features are projected once
+# ([02](02_an_image_as_196_vectors.ipynb) says what that costs). This takes about a minute and a half.
 
 # %%
 batches = make_batches(images, vocabulary, cache, batch_size=128, group_by="image")
@@ -229,7 +229,7 @@ for number in range(4):
 
 # %% [markdown]
 # How does such a caption come about? The captioner gets `<start>` and says how probable each word is to come next. The
-# most probable one is put behind the others, and it is asked again, until that word is `<end>`. Here is the loop, in
+# most probable one is appended, and it is asked again, until that word is `<end>`. Here is the loop, in
 # the open, with the three most probable words of each step. Where only one word can follow ("of" after "picture"), it
 # is nearly certain. Where several would be true ("under", "below"), they share what there is; and where it is not sure
 # what it sees, the second word says what else it might be.
@@ -267,7 +267,7 @@ for number, (spoken, chances, maps) in said.items():
     AttentionDisplay(unseen[number].image, titles[:-1], maps[:-1]).plot(axes)  # `<end>` is no word to look at
 
 # %% [markdown]
-# For a colour or a shape it looks at the object that it names, or at the cells beside it, which have seen it too.
+# For a colour or a shape it looks at the object that it names, or at the cells next to it, which have seen it too.
 #
 # ## How much does each region get?
 #
@@ -299,9 +299,9 @@ for number, column in enumerate(axes.T):
 # ## What it costs
 #
 # A photo has something to say in many places. On scenes of two objects most regions are background, and attention that
-# has to be fair to all of them points less clearly: less of it lies on the object that a word names. (The captions are
-# about as often true; which of the two is ahead differs from seed to seed.) The captioners of the scenes that come
-# along were trained without the term.
+# has to be fair to all of them points less clearly: less of it is on the object that a word names. (The captions are
+# about as often true; which of the two is ahead differs from seed to seed.) The bundled captioners of scenes were
+# trained without the term.
 
 # %%
 truth, grounding = {}, {}

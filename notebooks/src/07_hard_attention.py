@@ -2,10 +2,10 @@
 # # 07 · Hard attention
 #
 # Soft attention looks everywhere at once. Hard attention draws one place for each word and looks there. A drawn place
-# has no gradient; still it can be learnt where to look, by trial and reward. This story computes the gradient of such
-# learning exactly, on a model so small that all ways of looking can be listed, and shows how well drawing estimates it:
-# what the baseline does, what more draws do, what the entropy is for. Then it turns round and asks how good soft
-# attention is as an approximation of hard attention.
+# has no gradient. Still the model can learn where to look, by trial and reward. This story computes the gradient of
+# such learning exactly, on a model so small that all ways of looking can be listed, and shows how well drawing
+# estimates it: what the baseline does, what more draws do, what the entropy is for. Then it turns round and asks how
+# good soft attention is as an approximation of hard attention.
 
 # %%
 import importlib.util
@@ -46,7 +46,7 @@ plt.rcParams["figure.dpi"] = 80
 #
 # $$p(s_{t,i} = 1 \mid s_{j<t}, a) = \alpha_{t,i}, \qquad \hat z_t = \sum_i s_{t,i}\, a_i.$$
 #
-# `scenes-hard` comes along, trained like this. First row: its weights. Second row: places that it drew.
+# The bundled `scenes-hard` was trained like this. First row: its weights. Second row: places that it drew.
 
 # %%
 hard = Captioner.from_pretrained("scenes-hard")
@@ -60,7 +60,7 @@ for result in (weighed, drawn):
 
 # %% [markdown]
 # A draw may go wrong. In the second row the second word saw the blue star, but the draw for the third fell on the
-# circle, so that the caption has a blue circle. Captions are therefore written with the first row, unless
+# circle, and the caption has a blue circle. Captions are therefore written with the first row, unless
 # `sample_attention=True` asks for draws.
 #
 # ## A model so small that everything can be listed
@@ -298,8 +298,8 @@ for n, error in zip(counts, errors):
 # \exp(n_{t,j,i})^{\alpha_{t,i}}} \approx \mathbb{E}[p(y_t = k \mid a)].$$
 #
 # With 64 regions all places of one step can be tried. Measure, at each word of some captions, how much probability
-# lies elsewhere (the total variation distance, 0 to 1): for the captioner that learnt with soft attention, and for the
-# one that learnt with hard attention.
+# is elsewhere (the total variation distance, 0 to 1): for the captioner trained with soft attention, and for the one
+# trained with hard attention.
 
 
 # %%
@@ -338,8 +338,8 @@ for name, captioner in (("scenes", soft_as_hard), ("scenes-hard", hard)):
 
 # %% [markdown]
 # Soft attention is close to the NWGM in both: the logits are nearly linear in the context. How close that is to what is
-# wanted depends on the model. The one that drew places while it learnt had to be right at single places too, and its
-# answer to their mean is nearly the mean of its answers. The other one never saw a single place, and is further off;
+# wanted depends on the model. The one that drew places in training had to be right at single places too, and its
+# answer to their mean is nearly the mean of its answers. The other one never saw a single place, and is farther off;
 # still the most probable word is nearly always the same.
 #
 # ## Exercises

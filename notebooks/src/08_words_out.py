@@ -5,7 +5,7 @@
 # compares three ways, greedy search, beam search and sampling, first on a model so small that all its captions can be
 # listed, then on the captioner of the drawn scenes, where it is known which captions are true.
 #
-# The frame is the same for all: begin with `<start>`, choose a word, give it to the model as the next input, and stop
+# The frame is the same for all: start with `<start>`, choose a word, give it to the model as the next input, and stop
 # at `<end>` or when the caption is as long as it may be.
 
 # %%
@@ -77,7 +77,7 @@ for text, probability in listed:
 #
 # Greedy search takes the most probable word at each step. The first is "a", and with that the best caption is out of
 # reach. The searches of the package know nothing of pictures either: they want a function of the last words and a state
-# that returns scores for the next words (and attention weights, of which there is nothing to tell here).
+# that returns scores for the next words (and attention weights, which do not matter here).
 
 # %%
 table = np.full((len(toy), len(toy)), 1e-30, dtype="float32")
@@ -178,12 +178,12 @@ show(searched)
 # worse for a few: what greedy search takes can be pushed out by two others that end badly.
 #
 # But no more of the captions are true than with greedy search. More probable is not better; it is what this model finds
-# likely, and shorter, since each further word costs probability. Photos are harder than drawn scenes, and there beams
-# help: benchmarks/flickr8k/tried.md has a model whose CIDEr is .458 with greedy search and .496 with five beams.
+# likely, and shorter, since each additional word costs probability. Photos are harder than drawn scenes, and there
+# beams help: benchmarks/flickr8k/tried.md has a model whose CIDEr is .458 with greedy search and .496 with five beams.
 #
 # ## The n best
 #
-# A search that keeps beams has them all in the end. They tell what the model is unsure of: here the article, the size
+# A search that keeps beams has them all in the end. They show where the model is not sure: here the article, the size
 # and the wording, and neither the shapes nor the colours.
 
 # %%
@@ -277,7 +277,7 @@ for result in captioner.caption(scene.image, temperature=1.0, num_results=4, see
 # %% [markdown]
 # ## The end
 #
-# A caption ends with `<end>`, which is a word like the others to the model: it has learnt when to say it. `max_length`
+# A caption ends with `<end>`, which is a word like the others to the model: it has learned when to say it. `max_length`
 # is for the case that it does not. A caption that was cut off says so. `<pad>` and `<start>` are never chosen, and
 # `<unk>` only where it is allowed.
 

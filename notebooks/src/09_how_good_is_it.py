@@ -185,7 +185,7 @@ for text, score in one_by_one.items():
 # Leave the full stop in: nearly every caption ends with one, and so it matches. Leave the brevity penalty out: then
 # captions that stop after four words score more than whole ones. (The paper's table is without it; `bleu` returns both,
 # and says which.) So figures can only be compared where words are cut and penalties taken in the same way,
-# and where there are as many references: five in `evaluate` and in the paper, which leave out the further ones of COCO.
+# and where there are as many references: five in `evaluate` and in the paper, which leave out COCO's additional ones.
 
 # %%
 with_stop = bleu(
@@ -292,7 +292,7 @@ weights = {word: vector(word, 1)[word,] for word in ("a", "is", "square", "purpl
 print("what a word weighs:", "  ".join(f"{word} {weight:.2f}" for word, weight in weights.items()))
 
 # %% [markdown]
-# So CIDEr is a score *within a data set*: the same captions score differently beside other photos, and a single photo
+# So CIDEr is a score *within a data set*: the same captions score differently among other photos, and a single photo
 # always has 0. It is harder on the liar than BLEU is, but he still gets half of the person's score.
 #
 # ## Is the difference real?
@@ -300,7 +300,7 @@ print("what a word weighs:", "  ".join(f"{word} {weight:.2f}" for word, weight i
 # `evaluate` captions a split and prints all scores with what they depend on. The challenges that the paper names when
 # it compares itself with others are all in that line: the encoder, whether several models vote (`keras_sat.Ensemble`),
 # the split. Below are the two shipped captioners of scenes, with soft and with hard attention, on 100 scenes.
-# `compare` draws the photos anew, again and again, and shows in which interval the difference lies.
+# `compare` draws the photos again and again, and shows an interval for the difference.
 
 # %%
 images = [CaptionedImage(scene.image_id, scene.image, list(scene.captions), "test") for scene in scenes[:100]]

@@ -56,9 +56,9 @@ real_data = os.environ.get("KERAS_SAT_DATA")
 # %% [markdown]
 # ## A folder of your own
 #
-# Pictures of any usual format, and beside them `captions.csv` with the columns `image` and `caption`, a line for each
-# caption. Let the pictures be scenes again, so that this runs anywhere, but the words are ours: where we come from, a
-# circle is called a *balloon*.
+# Pictures of any common format, and next to them `captions.csv` with the columns `image` and `caption`, a line for each
+# caption. Let the pictures be scenes again, to run anywhere, but the words are ours: where we come from, a circle is
+# called a *balloon*.
 
 # %%
 drawn = [scene for scene in draw_scenes(900, seed=9) if any(item.shape == "circle" for item in scene.objects)][:240]
@@ -88,10 +88,10 @@ new_words = [word for word in words if word not in before.vocabulary]
 print("words that the shipped captioner does not know:", *new_words)
 
 # %% [markdown]
-# ## Go on from a captioner that can speak
+# ## Fine-tune a captioner that can speak
 #
-# Some hundred pictures are too few to learn a language from. So go on from one that has learnt it already:
-# `initial_model` takes over the encoder, all weights and all words, and adds yours. With photos that would be
+# A few hundred pictures are too few to learn language from. So start from a captioner that has learned it:
+# `initial_model` keeps the encoder, all weights and all words, and adds yours. With photos that would be
 # `initial_model="flickr8k"`, or your own training on Flickr8k.
 
 # %%
@@ -159,9 +159,9 @@ print(table)
 # %% [markdown]
 # ## What is kept
 #
-# Everything that is reached lies in `output_dir`: `model/` (the best so far), `checkpoint/` (to go on from),
-# `history.csv`, `logs/` for TensorBoard. A training that was killed goes on after its last whole epoch when the same
-# call is made again; one that has ended is loaded. Other settings in the same folder are rejected.
+# `output_dir` holds `model/` (the best so far), `checkpoint/` (to resume from), `history.csv`, and `logs/` for
+# TensorBoard. A training that was killed resumes after its last whole epoch when the same call is made again; one that
+# has ended is loaded. Other settings in the same folder are rejected.
 
 # %%
 start = time.perf_counter()
@@ -191,8 +191,8 @@ print(textwrap.fill(rejected.replace(str(folder), "..."), 110))
 #
 # `fit` downloads the data (1.1 GB) if it can, encodes each photo once ([02](02_an_image_as_196_vectors.ipynb)), and
 # trains with the settings of the preset for this data set and encoder. (`--dtype mixed_bfloat16` makes it faster on
-# processors that have it.) A few thousand photos are learnt by heart
-# quickly, and most of the settings are there to put that off.
+# processors that have it.) A few thousand photos are memorised
+# quickly, and most of the settings are there to delay that.
 
 # %%
 preset, paper = keras_sat.PRESETS["flickr8k-mobilenet_v2"], keras_sat.PRESETS["paper"]
@@ -258,17 +258,17 @@ for ax in axes:
 # %% [markdown]
 # What to read from them:
 #
-# * The loss on the training captions begins above that on dev. Dropout and the views of each photo make training harder
-#   than being tested, and the first epoch's figure is a mean over an epoch in which everything was learnt.
+# * The loss on the training captions starts above that on dev. Dropout and the views of each photo make training harder
+#   than being tested, and the first epoch's figure is a mean over an epoch in which everything was learned.
 # * After one epoch the captions are sentences already (BLEU-4 .16), but few different ones. In the first six
 #   epochs they become more varied, and BLEU-4 rises with them; after that it does not.
-# * From the sixth epoch on the training captions are learnt by heart: their cross-entropy goes on falling, that of dev
-#   hardly does.
-# * When hard attention begins to draw (the grey line), training becomes harder at once, and cross-entropy on dev falls
-#   further: what is drawn by chance is harder to learn by heart.
+# * From the sixth epoch on the training captions are memorised: their cross-entropy keeps falling, that of dev hardly
+#   does.
+# * When hard attention starts to draw (the grey line), training becomes harder at once, and cross-entropy on dev keeps
+#   falling: random draws are harder to memorise.
 # * With attention, cross-entropy on dev is lower in every epoch. BLEU-4 does not tell the two apart. Here a cell of
-#   MobileNetV2's last layer has seen nearly the whole photo ([02](02_an_image_as_196_vectors.ipynb)), so that a mean of
-#   all cells says almost as much as a choice of them; on the drawn scenes, where a cell sees little,
+#   MobileNetV2's last layer has seen nearly the whole photo ([02](02_an_image_as_196_vectors.ipynb)): a mean of all
+#   cells says almost as much as a choice of them; on the drawn scenes, where a cell sees little,
 #   [05](05_without_attention.ipynb) shows another picture.
 # * The paper's lines are of the test split, with VGG19. They are a guide, not a finish line: a person's caption has
 #   BLEU-4 .212 on dev (docs/model-card.md), and [09](09_how_good_is_it.ipynb) has told what that means.
@@ -309,8 +309,8 @@ else:
 # ## A real photo
 #
 # Admiral Grace Hopper, whom [02](02_an_image_as_196_vectors.ipynb) has shown already: a photo that comes with
-# matplotlib (U.S. Navy, in the public domain), and that nobody drew. The captioner for photos comes along, encoder
-# included, so that nothing is downloaded. One photo says little, so that it gets this one in five forms.
+# matplotlib (U.S. Navy, in the public domain), and that nobody drew. The captioner for photos ships with the package,
+# encoder included, and nothing is downloaded. One photo says little, so it gets this one in five forms.
 
 # %%
 photo = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
@@ -346,8 +346,8 @@ figure.supxlabel("Photo: U.S. Navy, in the public domain", fontsize=7)
 #
 # ## Where it looked, and how sure that is
 #
-# Soft attention's maps of the whole photo. Below each map stands how much its greatest cell got, as a multiple of its
-# even share (1 of 196 cells): 1.0 would be flat.
+# Soft attention's maps of the whole photo. Below each map: the weight of its greatest cell, as a multiple of the
+# uniform weight (1 of 196 cells): 1.0 would be flat.
 
 # %%
 result = described[0]

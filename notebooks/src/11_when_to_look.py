@@ -45,7 +45,7 @@ plt.rcParams["figure.dpi"] = 80
 # ## Before or after reading
 #
 # To say word $t$, equation (4) of the paper scores the regions with $h_{t-1}$, the state that has *not yet* read word
-# $t-1$. When the caption stands at "a brown", attention for the next word is chosen by a state that knows "a" alone; it
+# $t-1$. After "a brown", attention for the next word is chosen by a state that knows "a" alone; it
 # cannot know that a noun comes, let alone one that is brown. With `attends="after"` the network reads first, and then
 # looks:
 #
@@ -96,8 +96,8 @@ captioners = {"before": train(attends="before"), "after": train(attends="after")
 # ## Reading captions that people wrote
 #
 # To ask where a captioner looks, give it the words. `attend` reads a caption word by word and returns the map with
-# which each word was predicted: the same words for every captioner, so that they can be compared. `ground` holds the
-# maps against the boxes of what the words name.
+# which each word was predicted: the same words for every captioner, for comparison. `ground` compares the
+# maps with the boxes of the objects that the words name.
 
 # %%
 scenes = [scene for scene in draw_scenes(1500, seed=1502, twin_share=0) if len(scene.objects) == 2][:300]
@@ -125,7 +125,7 @@ print(met["after"])
 # $$s_t = P\,(\sigma(W h_t) \odot \tanh(c_t)), \qquad
 # \hat c_t = \beta_t s_t + (1 - \beta_t) \hat z_t,$$
 #
-# where $P$ makes it as long as an annotation vector, so that it is scored as a region is, and $\beta_t$ is its share in
+# where $P$ makes it as long as an annotation vector, to be scored as a region is, and $\beta_t$ is its weight in
 # a softmax over the regions and itself. So $1 - \beta_t$ says how much of a word came from the photo. By hand, with
 # four regions:
 
@@ -159,7 +159,7 @@ print(met["sentinel"])
 # The shapes are looked at; the colours are not: attention at a colour meets its object about as often as an even map
 # does, after reading, with the sentinel or without it. The captions do not suffer, for what the network remembers
 # contains the mean annotation vector, and a mean is enough to know which colours there are
-# ([05](05_without_attention.ipynb) has shown what it is not enough for: who stands where). Attention before reading has
+# ([05](05_without_attention.ipynb) has shown that it is not enough to know what is where). Attention before reading has
 # no such way out, since what it finds is all that the LSTM ever gets to see of a place. So reading first is faster, and
 # a sentinel says when to look, but neither is ever told *where* to look: a captioner may be right for reasons that its
 # pictures do not show. That is what happens on photos.
@@ -206,7 +206,7 @@ for ax, values, title in zip(axes, (mass, peaks), ("attention on what the word n
     ax.set(title=title, xlabel="percent of words", xlim=(0, 100))
 
 # %% [markdown]
-# And the pictures: the same sentence, read by all four. Below each word stands how much of it came from the photo.
+# And the pictures: the same sentence, read by all four. Below each word: how much of it came from the photo.
 
 # %%
 number = next(index for index, words in enumerate(sentences) if len(words.split()) == 9)
@@ -256,7 +256,7 @@ with plt.rc_context({"figure.dpi": 55}):
 # ## Next
 #
 # That was the last story. [The table of contents](README.md) says where each idea is, and
-# [01](01_words_and_ids.ipynb) begins anew.
+# [01](01_words_and_ids.ipynb) starts again.
 #
 # The last cell checks what this notebook has claimed.
 
