@@ -53,7 +53,8 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
             f"Expected a path, a PIL image, or an array. Received: an image of type {type(image).__name__}"
         )
     path = os.path.expanduser(os.fspath(image))
-    check_is_file(path, "picture")
+    if not os.path.isfile(path):
+        check_is_file(path, "picture")
     with open(path, "rb") as file:
         return _decoded(file, size, path)
 

@@ -2,6 +2,7 @@
 
 import ast
 import configparser
+import os
 import re
 import subprocess
 import sys
@@ -99,6 +100,45 @@ def test_the_package_stays_small():
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*")]
     code = [path for path in files if path.suffix in (".py", ".js", ".html", ".css")]
     assert sum(path.read_bytes().count(b"\n") for path in code) <= 19_000
+
+
+@pytest.mark.slow
+def test_the_way_of_a_photo_to_its_caption_is_short(tmp_path):
+    """Crossings of the first call: (calling file, called file, function), each once, of our own files alone.
+
+    What Keras or TensorFlow calls is called by the nearest file of ours below it on the stack.
+    """
+    from data_utils import draw_scenes
+    from keras_sat import Captioner
+
+    picture = tmp_path / "scene.png"
+    picture.write_bytes(draw_scenes(1)[0].png())
+    captioner = Captioner.from_pretrained("scenes")
+    folders = tuple(f"{ROOT / package}{os.sep}" for package in PACKAGES)
+    crossings, checks = set(), []
+
+    def note(frame, event, _):
+        called, function = frame.f_code.co_filename, frame.f_code.co_name
+        if event != "call" or not called.startswith(folders):
+            return
+        if function == "check_together":
+            checks.append(called)
+        below = frame.f_back
+        while below is not None and not below.f_code.co_filename.startswith(folders):
+            below = below.f_back
+        if below is not None and below.f_code.co_filename != called:
+            crossings.add((below.f_code.co_filename, called, function))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        captioner.caption(picture, num_beams=1)
+    finally:
+        sys.setprofile(before)
+    shown = "\n".join(" ".join(crossing) for crossing in sorted(crossings)).replace(f"{ROOT}{os.sep}", "")
+    assert len(checks) == 1, "options are checked once"
+    assert 20 < len(crossings) <= 27, shown
+    assert len({file for *files, _ in crossings for file in files}) <= 14, shown
 
 
 def test_no_imports_go_in_circles():

@@ -272,12 +272,8 @@ def test_any_saved_model_can_be_trained_on_and_never_gets_worse(rewarded, tmp_pa
     after = keras_sat.fit(images, **options, **ruinous)
     assert after.weights_digest() == before.weights_digest()
     said = capsys.readouterr().out
-    assert "before self-critical training: CIDEr" in said and "is better than the captioner from before" in said
+    assert "before self-critical training: CIDEr" in said and "epochs is better than the captioner from before" in said
     assert len(after.history["reward"]) == 1
-    with pytest.raises(ValueError, match="`epochs` must be at least 1, or 0 with"):
-        keras_sat.fit(images, epochs=0, output_dir=tmp_path / "other")
-    with pytest.raises(ValueError, match="must be one of: greedy, others"):
-        keras_sat.fit(images, **options, **{**SELF_CRITICAL, "reward_baseline": "none"})
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import write_copy_of_data_set
+from PIL import Image
 
 import data_utils
 import keras_sat
@@ -220,6 +221,22 @@ def test_every_make_target_that_is_named_has_its_plain_commands():
     assert named <= set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
     windows = (ROOT / "docs" / "windows.md").read_text(encoding="utf-8")
     assert named <= set(re.findall(r"^`make ([\w-]+)`[^:\n]*:\n\n```bash\n", windows, re.MULTILINE))
+
+
+@pytest.mark.slow
+def test_the_blocks_of_architecture_run(in_empty_folder):
+    """The photo's caption is that of `caption`."""
+    write_copy_of_data_set("flickr8k", Path("flickr8k"))
+    names = {}
+    ways = python_blocks(ROOT / "docs" / "architecture.md")
+    assert len(ways) == 2
+    exec(compile(ways[0], "architecture.md", "exec"), names)
+    assert names["captioner"].built
+    names["captioner"] = keras_sat.Captioner.from_pretrained("scenes")
+    Image.fromarray(data_utils.draw_scenes(1, seed=1502)[0].image).save("photo.jpg", quality=95)
+    exec(compile(ways[1], "architecture.md", "exec"), names)
+    assert names["result"].caption == names["captioner"].caption("photo.jpg", num_beams=1).caption
+    assert Path("where.png").stat().st_size > 5000
 
 
 def test_no_file_of_the_repository_is_ignored_by_git():
