@@ -93,6 +93,11 @@ def test_weights_of_something_else_are_rejected(tmp_path):
     for name in ("mobilenet.weights.h5", "mobilenet.h5", "torn.weights.h5", "text.h5"):
         with pytest.raises(ValueError, match=f"does not hold the weights of vgg16.*{name}"):
             ENCODERS["vgg16"](weights=tmp_path / name, image_size=64)
+    tiny = ENCODERS["tiny"]()
+    tiny.set_weights([np.full_like(array, np.nan) for array in tiny.get_weights()])
+    tiny.save_weights(tmp_path / "nan.weights.h5")
+    with pytest.raises(ValueError, match="some are NaN or infinite.*nan.weights.h5"):
+        ENCODERS["tiny"](weights=tmp_path / "nan.weights.h5")
     with pytest.raises(ValueError, match="does not exist.*missing.h5"):
         ENCODERS["tiny"](weights=tmp_path / "missing.h5")
 

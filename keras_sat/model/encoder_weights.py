@@ -57,6 +57,8 @@ def assign_weights(network, weights):
                 _load_torch_weights(network, path)
             else:
                 _load_legacy_weights(network, path)
+        if not all(np.isfinite(array).all() for array in network.get_weights()):
+            raise ValueError("some are NaN or infinite")
     except Exception as error:  # of many kinds, where the file is damaged
         reason = str(error).strip().split("\n")[0]
         raise ArgumentError(
