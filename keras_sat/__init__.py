@@ -1,4 +1,4 @@
-"""Show, Attend and Tell in Keras 3: train an attention-based image captioner, and look into it.
+"""Show, Attend and Tell in Keras 3: train an attention-based image captioner, and look inside it.
 
 Names are imported on first use: help and version do not load TensorFlow.
 """

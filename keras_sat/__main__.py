@@ -1,7 +1,7 @@
 """The command line: `python -m keras_sat COMMAND`, installed as `keras-sat`.
 
-Only the commands import TensorFlow: help answers at once. Bad use and bad input end in one line on standard error and
-exit status 2.
+Only the commands import TensorFlow, which keeps `--help` fast. Invalid options and invalid input end with one line on
+standard error and exit status 2.
 """
 
 import functools
@@ -21,22 +21,22 @@ def main(argv=None):
     arguments = vars(build_parser().parse_args(argv))
     command = arguments.pop("command")
     warnings.showwarning = functools.partial(show_warning, command)
-    warnings.filterwarnings("ignore", message=STOPPED_EARLY)  # it is said below
-    for stream in (sys.stdout, sys.stderr):  # a console without a letter must not end a training
+    warnings.filterwarnings("ignore", message=STOPPED_EARLY)  # `say_stopped` reports it
+    for stream in (sys.stdout, sys.stderr):  # a character that the console lacks must not end a training
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     with recorded_ctrl_c() as pressed:
         try:
             os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever Keras' own settings say
-            if command != "caption":  # which imports it where it needs it
+            if command != "caption":  # which may not need it
                 import_tensorflow()
             if pressed:
-                raise KeyboardInterrupt  # an import has swallowed it
+                raise KeyboardInterrupt  # an import swallowed it
             getattr(commands, f"run_{command}")(**arguments)
         except KeyboardInterrupt as stop:
             return say_stopped(command, str(stop))
         except Exception as error:
-            if pressed and not isinstance(error, (ValueError, OSError)):  # TensorFlow and imports raise another one
+            if pressed and not isinstance(error, (ValueError, OSError)):  # raised by TensorFlow or an import
                 return say_stopped(command)
             return say_error(command, error)
     return 0

@@ -1,6 +1,6 @@
-"""The options of a captioner, a search and a training: each one once, with its kind, default, meaning and bound.
+"""All options of captioners, searches and trainings, each defined once: kind, default, meaning and valid values.
 
-Signatures, checks, documentation, command-line flags and the record of a training are made from these lines.
+Signatures, checks, documentation, command-line flags and training records are generated from these definitions.
 """
 
 import dataclasses
@@ -22,12 +22,12 @@ ATTENTION_NAMES = ("soft", "hard", "none")
 SCORING_NAMES = ("additive", "dot", "bilinear")
 CELL_NAMES = ("lstm", "gru")
 DTYPES = ("float32", "mixed_bfloat16", "auto")
-# What a CaptionResult may say of each word beyond the paper, by names that its decoder gives; see `extras` there.
+# Extra values of each word in a CaptionResult that are not in the paper; see `CaptionResult.extras`.
 EXTRAS = {
     "from_photo": "The fraction of each word's context that comes from the photo, (words,); the rest comes from the "
     "network's memory. None without a sentinel."
 }
-# The kinds of options, with their headings in the help. Those of "encoder" and "architecture" stay after training.
+# The kinds of options, with their headings in the help. "encoder" and "architecture" are fixed after training.
 KINDS = {
     "training": "Training",  # of all epochs
     "words": "Training on words",  # the first epochs, with cross-entropy
@@ -39,7 +39,7 @@ KINDS = {
     "encoder": "Encoder",
     "architecture": "Network",
 }
-# The options that a user of `fit` needs first, besides those about data, folders and what to start from.
+# The options that a user of `fit` needs first, besides those for data, folders and the initial model.
 FIRST = ("encoder", "encoder_weights", "attention", "epochs", "batch_size", "learning_rate", "seed")
 MOST = 2**31 - 1  # of an int32
 MOST_WORDS = 10_000  # of a caption: memory for all of them is allocated at once
@@ -52,13 +52,13 @@ ANY_COUNT = 2**63 - 1
 
 @dataclass(frozen=True)
 class Bound:
-    """The values that an option may have.
+    """The valid values of an option.
 
     Attributes:
-        expected: what a message expects, such as "above 0", or a function that returns it.
-        is_valid: function of a value.
-        kind: how the command line reads a word: int, float, str or bool; None: there is no flag.
-        choices: the words that the command line offers; () where any may be valid.
+        expected: their description in messages, such as "above 0", or a function that returns it.
+        is_valid: function that returns whether a value is valid.
+        kind: type of the command-line flag: int, float, str or bool; None: there is no flag.
+        choices: the choices on the command line; () if they are not listed.
         takes_none: whether None is valid.
     """
 
@@ -69,13 +69,13 @@ class Bound:
     takes_none: bool = False
 
     def check(self, name, value):
-        """Raise an ArgumentError for a value that is not valid."""
+        """Raise an ArgumentError for an invalid value."""
         if not ((value is None and self.takes_none) or self.is_valid(value)):
             raise ArgumentError(expected=self.expected() if callable(self.expected) else self.expected, **{name: value})
 
 
 def count(least=1, most=MOST):
-    """A whole number from `least` to `most`."""
+    """Return the Bound of whole numbers from `least` to `most`."""
 
     def is_valid(value):
         return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= value <= most
@@ -102,16 +102,16 @@ flag = Bound("True or False", lambda value: type(value).__name__ in ("bool", "bo
 
 
 def one_of(*choices):
-    """One of these words."""
+    """Return a Bound that allows only these words."""
     return Bound(
         f"one of: {', '.join(choices)}", lambda value: isinstance(value, str) and value in choices, str, choices
     )
 
 
 def name_in(module, registry, listed, also=""):
-    """A name in a dict of a module of `keras_sat.model`, which is imported only for names that are not `listed`.
+    """Return a Bound that allows the keys of a dict in `keras_sat.model`, imported only for keys that are not `listed`.
 
-    With `also`, the end of the message that says so, a keras.Model is valid too.
+    If `also` is given, a keras.Model is valid too; `also` is then the end of the error message.
     """
 
     def names():
@@ -130,12 +130,12 @@ an_encoder = name_in("encoders", "ENCODERS", ENCODER_NAMES, also=", or a keras.M
 
 
 def unchecked(kind=None, *choices):
-    """Anything: it is checked where it is used, by Keras, against the encoder, or as a file."""
+    """Return a Bound that allows any value: Keras, the encoder or the code that reads the file checks it later."""
     return Bound("", lambda value: True, kind, choices, takes_none=True)
 
 
 def optional(bound):
-    """None, or what another bound allows."""
+    """Return a Bound that allows None and the values that another one allows."""
     return dataclasses.replace(bound, takes_none=True)
 
 
@@ -150,11 +150,11 @@ def option(kind, default, help, bound, none="", unset=False):
 
     Args:
         kind: a name in KINDS.
-        default: of the option.
-        help: its meaning, in a line.
+        default: its default.
+        help: its meaning, in one line.
         bound: Bound.
         none: the meaning of None, in a few words; "": None is not valid.
-        unset: whether None, given to `fit`, leaves the option to presets and defaults; it always does if not valid.
+        unset: whether `fit` replaces None with the preset or default; it always does if None is not valid.
     """
     bound = optional(bound) if none else bound
     metadata = {"kind": kind, "help": help, "bound": bound, "none": none, "none_is_unset": unset or not none}
@@ -167,24 +167,24 @@ training, words, consistency, rewards, loss, search, photos, of_encoder, archite
 
 
 class Options:
-    """A frozen dataclass whose fields are made by `option`; its values are checked when it is made."""
+    """Base class of frozen dataclasses with fields from `option`; the values are checked on creation."""
 
     def __post_init__(self):
         self.check(**self.to_dict())
         self.check_together()
 
     def check_together(self):
-        """Reject values that do not fit together."""
+        """Raise a ValueError for an invalid combination of values."""
 
     @classmethod
     def of(cls, called, given, also=()):
-        """Return the options that were given to a function of this name, which also takes the arguments `also`."""
+        """Return the options `given` to the function named `called`; `also` lists its other arguments."""
         reject_unknown(called, given, [*cls.names(), *also])
         return cls(**given)
 
     @classmethod
     def check(cls, **some):
-        """Reject values out of bounds, of these options alone."""
+        """Raise an ArgumentError if one of these values is invalid."""
         fields = cls.fields()
         for name, value in some.items():
             fields[name].metadata["bound"].check(name, value)
@@ -196,7 +196,7 @@ class Options:
 
     @classmethod
     def names(cls, *kinds):
-        """Return the names of the options, or of those of some kinds."""
+        """Return the names of all options, or of those of the given kinds."""
         return tuple(name for name, field in cls.fields().items() if not kinds or field.metadata["kind"] in kinds)
 
     @classmethod
@@ -213,69 +213,69 @@ class Options:
 class DecoderOptions(Options):
     """Options of CaptionDecoder.
 
-    `dropout_words` makes the decoder see the next word in the photo instead of guessing it from the words before. Hard
+    `dropout_words` makes the decoder rely on the photo instead of guessing the next word from the previous words. Hard
     attention samples regions in training; a search uses its expectation unless asked to sample.
     """
 
-    attention: str = loss("soft", "where the decoder looks", name_in("selections", "ATTENTIONS", ATTENTION_NAMES))
+    attention: str = loss("soft", "how the decoder looks", name_in("selections", "ATTENTIONS", ATTENTION_NAMES))
     scoring: str = architecture(
         "additive", "how attention scores a region", name_in("scorings", "SCORINGS", SCORING_NAMES)
     )
-    cell: str = architecture("lstm", "of the recurrent layers", name_in("cells", "CELLS", CELL_NAMES))
+    cell: str = architecture("lstm", "type of recurrent layer", name_in("cells", "CELLS", CELL_NAMES))
     num_layers: int = architecture(1, "recurrent layers; attention reads the top one", count())
     embedding_dim: int = architecture(512, "length of a word vector, m of the paper", count())
     hidden_dim: int = architecture(512, "size of the recurrent layers, n of the paper", count())
     attention_dim: int = architecture(512, "size of the hidden layer of additive attention", count())
     context_gate: bool = architecture(True, "multiply the context by beta_t; without attention there is no gate", flag)
-    deep_output: bool = architecture(True, "equation (7); else one layer on state and context", flag)
+    deep_output: bool = architecture(True, "use equation (7); else one layer on state and context", flag)
     readout_activation: Any = architecture(
-        None, "of the readout: tanh in the released code", unchecked(str, "tanh", "relu"), none="none, as in the paper"
+        None, "activation; tanh in the released code", unchecked(str, "tanh", "relu"), none="none, as in the paper"
     )
     dropout_embedding: float = training(0.0, "dropout rate inside word vectors", fraction)
     dropout_words: float = training(0.0, "dropout rate of whole input words", fraction)
     dropout_before_readout: float = training(0.5, "dropout rate of h_t before the readout", fraction)
     dropout_after_readout: float = training(0.5, "dropout rate of the readout", fraction)
-    seed: int = training(0, "of dropout, sampled attention and coins", count(0, MOST_SEED))
+    seed: int = training(0, "random seed (dropout, sampled attention)", count(0, MOST_SEED))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionerOptions(DecoderOptions):
     """Options of Captioner, including those of its decoder."""
 
-    encoder: Any = of_encoder("vgg16", "from photos to a grid of features", an_encoder, none="no encoder", unset=True)
-    encoder_layer: str = of_encoder(None, "layer whose grid is used", unchecked(str), none="its default", unset=True)
+    encoder: Any = of_encoder("vgg16", "computes the grid of features", an_encoder, none="no encoder", unset=True)
+    encoder_layer: str = of_encoder(None, "layer that outputs the grid", unchecked(str), none="its default", unset=True)
     encoder_weights: Any = of_encoder(
-        "imagenet", 'a file, or "bundled": those of the bundled captioner', unchecked(str), none="random weights"
+        "imagenet", 'a file, or "bundled" for those of the bundled captioner', unchecked(str), none="random weights"
     )
     encoder_training: str = architecture(
         None, "fine-tuned: with the decoder; scratch: random weights", a_training, "frozen; tiny: scratch", unset=True
     )
     trained_up_to: str = architecture(
-        None, "train a frozen encoder after encoder_layer, up to this one", unchecked(str), none="no training"
+        None, "train a frozen encoder's layers after encoder_layer, up to this one", unchecked(str), none="no training"
     )
     image_size: Any = of_encoder(None, "side of the square photos", unchecked(int), none="its default", unset=True)
-    grid: str = photos(None, "grid of features, by dilation, such as 14x14", unchecked(str), none="its default")
+    grid: str = photos(None, "size of the feature grid, by dilation; such as 14x14", unchecked(str), none="its default")
     grid_shape: tuple = architecture(None, "(rows, columns) of the features", unchecked(), none="the encoder's")
     photo_blur: float = photos(
-        None, "blur photos by so many pixels, such as 1", pixels, none="0, or that of bundled weights"
+        None, "standard deviation of the blur of photos, in pixels", pixels, none="0, or that of bundled weights"
     )
     normalise_features: bool = architecture(False, "give each feature vector mean 0 and variance 1", flag)
     feature_projection_dim: int = architecture(None, "project features to this length", count(), none="no projection")
-    feature_activation: Any = architecture(None, "of projected features", unchecked(str, "relu", "tanh"), none="none")
+    feature_activation: Any = architecture(None, "their activation", unchecked(str, "relu", "tanh"), none="none")
     feature_dropout: float = training(0.0, "dropout rate of features", fraction)
     attends: str = architecture(
-        "before", "look before reading the last word, as in the paper, or after", one_of("before", "after")
+        "before", "attend before reading the last word, as in the paper, or after it", one_of("before", "after")
     )
     sentinel: bool = architecture(False, "let attention choose memory over the photo (Lu et al., 2017)", flag)
     attention_penalty_weight: float = loss(0.33, "lambda of the penalty in equation (14)", at_least_zero)
     guide_weight: float = loss(0.0, "supervise attention with word detectors; try 0.5", at_least_zero)
     box_weight: float = loss(0.0, "supervise attention with boxes of phrases", at_least_zero)
     label_smoothing: float = loss(0.0, "fraction of the probability spread over the vocabulary", fraction)
-    num_samples: int = loss(1, "hard attention: draws for each caption, N of equation (12)", count())
+    num_samples: int = loss(1, "hard attention: samples per caption, N of equation (12)", count())
     reward_weight: float = loss(0.1, "hard attention: lambda_r", at_least_zero)
     entropy_weight: float = loss(0.002, "hard attention: lambda_e", at_least_zero)
-    expectation_probability: float = loss(0.5, "hard attention: how often it takes the expectation", probability)
-    expectation_for: str = loss("image", "hard attention: draw that coin for each", one_of("image", "pass"))
+    expectation_probability: float = loss(0.5, "hard attention: probability of the expectation", probability)
+    expectation_for: str = loss("image", "hard attention: make this choice for each", one_of("image", "pass"))
     use_baseline: bool = loss(True, "hard attention: subtract the moving average b from log p", flag)
     length_penalty: float = search(0.0, _LONGER, at_least_zero)
     no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
@@ -285,109 +285,109 @@ class CaptionerOptions(DecoderOptions):
 class BeamSearchOptions(Options):
     """Options of greedy and beam search."""
 
-    num_beams: int = search(None, "1 is greedy search", count(), none="3, or as many as the results")
-    max_length: int = search(20, "most words of a caption, `<end>` counted", count(1, MOST_WORDS))
+    num_beams: int = search(None, "beams of the search; 1: greedy", count(), none="3, or more for more results")
+    max_length: int = search(20, "maximum number of words, `<end>` included", count(1, MOST_WORDS))
     length_penalty: float = search(None, _LONGER, at_least_zero, none="the captioner's own")
     no_repeat_ngram: int = search(None, _NO_REPEAT, count(0, MOST_WORDS), none="the captioner's own")
     allow_unknown: bool = search(False, "allow `<unk>` in captions", flag)
 
     @property
     def beams(self):
-        """The number of beams: by default 3, or as many as the results."""
+        """The number of beams: by default 3, or the number of results if that is greater."""
         return self.num_beams or max(3, getattr(self, "num_results", 1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(BeamSearchOptions):
-    """Options of a search for captions, or of drawing their words."""
+    """Options of a search for captions, or of sampling them."""
 
     num_results: int = search(1, "captions for each photo; more than 3 widen the search", count())
-    temperature: float = search(None, "draw words; 1.0: as probable as they are", above_zero, none="search instead")
-    top_k: int = search(None, "draw from the k most probable words only", count(), none="from all")
-    top_p: float = search(None, "draw from the fewest words of this probability", positive_fraction, none="from all")
-    sample_attention: bool = search(False, "draw a region for each word, with hard attention", flag)
-    seed: int = search(None, "of all that is drawn, with the photo's number", count(0, ANY_COUNT), none="a new one")
+    temperature: float = search(None, "sample words; 1.0: unchanged distribution", above_zero, none="search instead")
+    top_k: int = search(None, "sample from the k most probable words only", count(), none="from all")
+    top_p: float = search(None, "sample from the fewest words of this probability", positive_fraction, none="from all")
+    sample_attention: bool = search(False, "sample a region for each word, with hard attention", flag)
+    seed: int = search(None, "random seed, used with the photo's number", count(0, ANY_COUNT), none="a new one")
     first_photo: int = search(0, "the number of the first photo", count(0, ANY_COUNT))
-    batch_size: int = search(64, "photos in a batch", count())
+    batch_size: int = search(64, "photos per batch", count())
 
     def check_together(self):
         if self.temperature is None and (self.top_k is not None or self.top_p is not None):
-            raise ArgumentError("Pass `temperature` to draw words.", top_k=self.top_k, top_p=self.top_p)
+            raise ArgumentError("`top_k` and `top_p` require `temperature`.", top_k=self.top_k, top_p=self.top_p)
         names = ("num_beams", "length_penalty", "no_repeat_ngram")
         searched = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.temperature is not None and searched and searched != {"num_beams": 1}:
             raise ArgumentError(
-                f"`temperature` draws words, and {', '.join(searched)} is for a search: leave out one or the other.",
+                f"`temperature` samples words, but {', '.join(searched)} needs a search. Pass only one of them.",
                 temperature=self.temperature,
                 **searched,
             )
         if self.temperature is None and self.num_results > self.beams:
             raise ArgumentError(
-                "A search has at most as many results as beams.", num_results=self.num_results, num_beams=self.beams
+                "A search cannot return more results than beams.", num_results=self.num_results, num_beams=self.beams
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerOptions(Options):
-    """How the weights follow their gradients, see `Captioner.compile`."""
+    """Options of the optimizer; see `Captioner.compile`."""
 
-    learning_rate: float = words(4e-4, "of the optimizer, if that is given by name", a_learning_rate)
-    clip_norm: float = training(5.0, "bound of the global gradient norm", above_zero, none="no bound")
+    learning_rate: float = words(4e-4, "learning rate, if the optimizer is given by name", a_learning_rate)
+    clip_norm: float = training(5.0, "maximum of the global gradient norm", above_zero, none="no limit")
     weight_decay: float = training(None, "weight decay of matrices", at_least_zero, none="no decay")
     average_momentum: float = training(None, "moving average of the weights; try 0.998", fraction, none="no average")
-    encoder_rate: float = training(1.0, "fraction of the learning rate, for the encoder", positive_fraction)
+    encoder_rate: float = training(1.0, "fraction of the learning rate that the encoder uses", positive_fraction)
     first_layer_rate: float = training(
-        1.0, "fraction of that for its first trained layer; grows layer by layer", positive_fraction
+        1.0, "fraction of that for the encoder's first trained layer; grows layer by layer", positive_fraction
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions(OptimizerOptions):
-    """How `keras_sat.fit` trains; an option that Captioner.compile also has means the same there."""
+    """Options of `keras_sat.fit`; those that `Captioner.compile` also has mean the same there."""
 
-    epochs: int = words(20, "passes over the training captions, at most", count(0))
+    epochs: int = words(20, "maximum number of passes over the training captions", count(0))
     batch_size: int = training(64, "captions in a batch, over all devices", count())
-    group_by: str = words("length", "a batch has captions of one length, or of whole photos", one_of("length", "image"))
-    seed: int = training(0, "of the weights, the order of batches and all that is drawn", count(0, MOST_SEED))
+    group_by: str = words("length", "group captions by length, or by photo", one_of("length", "image"))
+    seed: int = training(0, "random seed (weights, order of batches, dropout, sampling)", count(0, MOST_SEED))
     deterministic: bool = training(False, "the same seed gives the same weights, bit for bit; slower", flag)
-    optimizer: Any = training("adam", "its name, or one of Keras", unchecked(str, "adam", "adamw", "rmsprop", "sgd"))
-    schedule: str = words("constant", "of the learning rate: cosine falls to 0", one_of("constant", "cosine"))
+    optimizer: Any = training("adam", "a name, or a Keras optimizer", unchecked(str, "adam", "adamw", "rmsprop", "sgd"))
+    schedule: str = words("constant", "learning rate schedule; cosine falls to 0", one_of("constant", "cosine"))
     warmup_steps: int = words(0, "updates in which the learning rate rises from 0", count(0))
-    num_views: int = words(1, "of each training photo: 2 adds the mirrored photo, more add crops", count())
-    photo_jitter: float = training(0.0, "augment photos by size, light and noise, up to 1", probability)
-    patience: int = training(5, "stop after so many epochs without a better BLEU-4", count(), none="never")
-    min_count: int = words(1, "fewest occurrences of a word in the vocabulary", count())
-    max_words: int = words(10_000, "size of the vocabulary, at most", count(), none="keep all words")
-    expectation_epochs: int = words(0, "hard attention: epochs with the expectation before it draws", count(0))
-    num_beams: int = training(1, "for the captions of the dev split after each epoch", count())
-    max_length: int = training(20, "most words of these captions", count(1, MOST_WORDS))
+    num_views: int = words(1, "views of each training photo: 2 adds the mirrored one, more add crops", count())
+    photo_jitter: float = training(0.0, "strength of augmentation: size, brightness and noise", probability)
+    patience: int = training(5, "stop after this many epochs without a better BLEU-4", count(), none="never")
+    min_count: int = words(1, "minimum count of a word in the vocabulary", count())
+    max_words: int = words(10_000, "maximum size of the vocabulary", count(), none="keep all words")
+    expectation_epochs: int = words(0, "hard attention: epochs with the expectation before sampling", count(0))
+    num_beams: int = training(1, "beams for captioning the dev split after each epoch", count())
+    max_length: int = training(20, "maximum number of words in these captions", count(1, MOST_WORDS))
     dtype: Any = training(
-        None, "auto: mixed_bfloat16 if the hardware has it", unchecked(str, *DTYPES), none="that of Keras, float32"
+        None, "auto: mixed_bfloat16 if the hardware has it", unchecked(str, *DTYPES), none="Keras' default, float32"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsistencyOptions(Options):
-    """Epochs of `keras_sat.fit` that train the encoder to give the same features of a photo that changes."""
+    """Options of epochs in which `keras_sat.fit` trains the encoder for equal features under augmentation."""
 
-    consistency_epochs: int = consistency(0, "epochs that train the encoder to ignore size, light, noise", count(0))
+    consistency_epochs: int = consistency(0, "epochs for equal features under changes of size, light, noise", count(0))
     consistency_rate: float = consistency(1.5e-4, "their learning rate, which falls to 0", above_zero)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelfCriticalOptions(Options):
-    """Epochs of `keras_sat.fit` with CIDEr as the reward of whole captions."""
+    """Options of epochs in which `keras_sat.fit` uses CIDEr as the reward of whole captions."""
 
     self_critical_epochs: int = rewards(0, "epochs with CIDEr as the reward of whole captions", count(0))
     self_critical_rate: float = rewards(5e-5, "their learning rate, which is constant", above_zero)
-    num_drawn: int = rewards(5, "captions drawn for each photo in these epochs", count())
-    reward_baseline: str = rewards("greedy", "what a drawn caption must beat", one_of("greedy", "others"))
-    drawing_temperature: float = rewards(0.5, "below 1 they are closer to those of a search", above_zero)
+    num_drawn: int = rewards(5, "captions sampled for each photo in these epochs", count())
+    reward_baseline: str = rewards("greedy", "the greedy caption, or the other samples", one_of("greedy", "others"))
+    drawing_temperature: float = rewards(0.5, "temperature of the sampling; 1.0: the model's distribution", above_zero)
 
     def check_together(self):
         if self.reward_baseline == "others" and self.num_drawn < 2:
             raise ArgumentError(
-                "A single drawn caption has no others to be compared with: draw more, or choose the greedy baseline.",
+                'With reward_baseline="others", sample at least 2 captions for each photo, or choose "greedy".',
                 num_drawn=self.num_drawn,
                 reward_baseline=self.reward_baseline,
             )
@@ -397,13 +397,13 @@ class SelfCriticalOptions(Options):
 
 
 def split_options(called, options, *classes, also=()):
-    """Return a dict of the options of each class, and one of those in `also`; reject unknown names.
+    """Split options into a dict for each class, and one for the names in `also`; reject unknown names.
 
     Args:
-        called: the name of what was called with the options.
-        options: dict of options that were given.
+        called: name of the function that received the options, for messages.
+        options: dict of the options.
         *classes: subclasses of Options; the first one that has an option gets it.
-        also: names of other arguments of what was called.
+        also: names of the function's other arguments.
     """
     owners = [*(cls.names() for cls in classes), tuple(also)]
     reject_unknown(called, options, [name for names in owners for name in names])
@@ -414,7 +414,7 @@ def split_options(called, options, *classes, also=()):
 
 
 def reject_unknown(called, names, known):
-    """Raise a ValueError for names of options that are not known, and guess which one was meant."""
+    """Raise a ValueError for unknown names of options, and suggest a similar one."""
     for name in names:
         if name not in known:
             hint = near_name(name, known) or f" Expected one of: {', '.join(dict.fromkeys(known))}."
@@ -422,10 +422,10 @@ def reject_unknown(called, names, known):
 
 
 def with_options(*classes):
-    """Return a decorator that shows the options of these classes in place of a function's `**options`.
+    """Return a decorator that documents the options of these classes in place of a function's `**options`.
 
-    They appear in its signature, which `help`, `inspect.signature` and editors read, and at the end of its docstring. A
-    class shows the options of its `__init__`. The function itself is not changed.
+    They appear in its signature, which `help`, `inspect.signature` and editors read, and at the end of its docstring.
+    For a class, this is the signature of `__init__`. The function's behaviour does not change.
     """
 
     def decorate(target):
@@ -441,7 +441,7 @@ def with_options(*classes):
         ]
         parameters = sorted([*shown, *own.values()], key=lambda parameter: parameter.kind)
         function.__signature__ = signature.replace(parameters=parameters)
-        if target.__doc__ is not None:  # it is with python -OO
+        if target.__doc__ is not None:  # it is None with python -OO
             target.__doc__ = f"{inspect.cleandoc(target.__doc__)}\n{_documented(fields)}"
         return target
 
@@ -449,7 +449,7 @@ def with_options(*classes):
 
 
 def _documented(fields):
-    """Return sections of a docstring: one of all options, or one for each kind if there are many kinds."""
+    """Return the docstring sections of options: one section, or one for each kind if there are more than two."""
     lines = {kind: [] for kind in KINDS}
     for name, field in fields.items():
         none, default, choices = field.metadata["none"], field.default, field.metadata["bound"].choices

@@ -1,4 +1,4 @@
-"""Settings of whole trainings, by name: keyword arguments of `keras_sat.fit`; and the default encoder."""
+"""Presets, which are named keyword arguments of `keras_sat.fit`, and the default encoder."""
 
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.options import CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions, split_options
@@ -6,12 +6,12 @@ from keras_sat.weight_paths import find_installed_weights
 
 LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first
 DEFAULT_MODEL = "flickr8k"  # the bundled captioner of photos
-MANY_PHOTOS = 3000  # a captioner of so many photos of one's own is trained from scratch
+MANY_PHOTOS = 3000  # with this many photos of one's own, `fit` trains from scratch
 FEWEST_PHOTOS = 10  # with fewer photos to train on, `fit` warns
 
 
 def preset(**settings):
-    """Return settings of `keras_sat.fit` as a dict, checked."""
+    """Check settings of `keras_sat.fit` and return them as a dict."""
     kinds = (TrainingOptions, ConsistencyOptions, SelfCriticalOptions, CaptionerOptions)
     *of_kinds, _ = split_options("A preset", settings, *kinds)
     for kind, of_kind in zip(kinds, of_kinds):
@@ -42,7 +42,7 @@ _FEW_PHOTOS = preset(
     length_penalty=0.5,
 )
 
-# For attention on what words name; with boxes of phrases, box_weight=1 as well.
+# For attention on the object that a word names; with boxes, add box_weight=1.
 LOOKS_AT_WHAT_IT_NAMES = preset(
     attends="after",
     scoring="bilinear",
@@ -119,12 +119,12 @@ def has_gpu():
 
 
 def without_gpu(encoder):
-    """Return the line that says why this encoder was taken."""
-    return f"no GPU found: the encoder is {encoder}, about ten times as fast on a processor as vgg16 (--encoder vgg16)"
+    """Return the message that explains the choice of this encoder."""
+    return f"no GPU found: the encoder is {encoder}, about ten times as fast on a CPU as vgg16 (--encoder vgg16)"
 
 
 def default_preset(data, encoder=None):
-    """Return the name of the preset for a data set, or a list of CaptionedImage, and an encoder; None: the default."""
+    """Return the name of the preset for `data` (see `default_encoder`) and an encoder; None: the default encoder."""
     if not isinstance(data, str) or data not in PRESETS:
         return "default"
     name = f"{data}-{encoder or default_encoder(data)}"
@@ -132,7 +132,7 @@ def default_preset(data, encoder=None):
 
 
 def fitting_settings(name, options):
-    """Return the settings of a preset without those that the options rule out: a dict of arguments given to `fit`."""
+    """Return the settings of a preset that do not conflict with `options`, a dict of arguments given to `fit`."""
     preset, encoder = PRESETS[name], options.get("encoder")
     training = preset.get("encoder_training", "scratch" if encoder == "tiny" else "frozen")
     training = options.get("encoder_training", training)
@@ -141,14 +141,14 @@ def fitting_settings(name, options):
     last_trained = options.get("trained_up_to", preset.get("trained_up_to") if can_train_top else None)
     trains_layers = training == "fine-tuned" or last_trained is not None
     ruled_out = {
-        "encoder": True,  # named already, or `fit` takes the default itself
+        "encoder": True,  # given already, or chosen by `fit`
         "encoder_layer": not can_train_top,
         "trained_up_to": not can_train_top,
         "encoder_rate": not trains_layers,
         "first_layer_rate": not trains_layers,
         "photo_jitter": is_frozen,
         "consistency_epochs": is_frozen,
-        "grid": bool({"image_size", "encoder_layer"} & options.keys()),  # it is for the whole encoder and its own size
+        "grid": bool({"image_size", "encoder_layer"} & options.keys()),  # it is for the whole encoder at its own size
         "guide_weight": options.get("group_by", preset.get("group_by")) != "image",
     }
     return {name: value for name, value in preset.items() if not ruled_out.get(name)}

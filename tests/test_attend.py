@@ -87,6 +87,6 @@ def test_say_on_the_command_line(photos, tmp_path, capsys):
     assert first["words"] == ["a", "dog", "barks"] and "No such file" in second["error"]
     expected = captioner.attend(photos[0], "a dog barks").attention_weights
     np.testing.assert_allclose(first["attention_weights"], expected, atol=1e-4)
-    assert "words that the model does not know: barks" in errors
+    assert "unknown words: barks" in errors
     assert main([*command, "--num-beams", "3"]) == 2
     assert "--say with --num-beams" in capsys.readouterr().err

@@ -635,7 +635,7 @@ def test_impossible_requests(eight, tmp_path):
         captioner.caption_features(features, num_beams=3, num_results=4)
     assert len(captioner.caption_features(features, num_results=4)[0].alternatives) == 3, "as many beams as that"
     assert captioner.caption_features(features, num_beams=np.int64(1), temperature=np.float32(0.5))
-    with pytest.raises(ValueError, match=r"leave out one or the other. Received: temperature=1.0, num_beams=2"):
+    with pytest.raises(ValueError, match=r"Pass only one of them. Received: temperature=1.0, num_beams=2"):
         captioner.caption_features(features, temperature=1.0, num_beams=2)
     with pytest.raises(ValueError, match=r"only be given features.*Received: encoder=None"):
         captioner.caption(eight[0][0].image_path)

@@ -182,7 +182,7 @@ def test_calibrate_on_the_command_line(saved, tmp_path, capsys):
     assert main(["calibrate", str(saved), *options]) == 2  # noticed before anything is captioned
     assert "needs a folder of its own" in capsys.readouterr().err
     assert main(["calibrate", "scenes", *options[:4]]) == 2
-    assert "a bundled model stays as it is" in capsys.readouterr().err.lower()
+    assert "a bundled model cannot be changed" in capsys.readouterr().err.lower()
 
 
 def test_players_and_galleries_show_it(calibrated, scenes, tmp_path):
@@ -215,6 +215,6 @@ def test_the_command_line_shows_it(calibrated, scenes, saved, monkeypatch, capsy
     others = [f"\t{other.caption}" for other in best.alternatives]
     assert capsys.readouterr().out.splitlines() == [plain[0], *others]
     assert main([*command, "--model", str(saved), "--min-confidence", ".5"]) == 2
-    assert "captions have no confidence" in capsys.readouterr().err
+    assert "This model has no confidence" in capsys.readouterr().err
     assert main([*command, "--say", "a dog", "--min-confidence", ".5"]) == 2
     assert "--say with --min-confidence" in capsys.readouterr().err

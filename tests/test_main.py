@@ -131,7 +131,7 @@ def interruptible():
 @pytest.mark.parametrize(
     "command, kept",
     [
-        (["fit", "--data", "scenes"], "what was complete is kept, and the same command resumes there."),
+        (["fit", "--data", "scenes"], "finished parts are kept, and the same command resumes there."),
         (["caption", "a.jpg"], "the same command starts over."),
     ],
 )
@@ -245,8 +245,8 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([str(tmp_path / "empty")], "no picture in this folder"),
         ([both[0], "--plot", str(tmp_path / "taken")], "Is a directory"),
         ([both[0], "--model", "scens"], "Did you mean scenes?"),
-        ([both[0], "--plot", both[0]], "would replace the picture itself"),
-        ([*both, "--plot", str(tmp_path / "one.png")], "need a folder: leave out .png"),
+        ([both[0], "--plot", both[0]], "would overwrite the picture"),
+        ([*both, "--plot", str(tmp_path / "one.png")], "pass a folder, without .png"),
         ([both[0], "--max-length", "1000000000"], "`--max-length` must be a whole number from 1 to 10000."),
         ([both[0], "--maps"], "--maps requires --json"),
     ):
@@ -296,7 +296,7 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     page = (tmp_path / "gallery" / "index.html").read_text(encoding="utf-8")
     assert "<h2>b</h2>" in page and "<li>a red dog</li>" in page and page.count("</template>") == 1
     assert main([*evaluate, "--grounding"]) == 2
-    assert "--grounding and --boxes go together" in capsys.readouterr().err
+    assert "Pass --grounding and --boxes together" in capsys.readouterr().err
 
     scoring = ["evaluate", *data, "--split", "dev", "--captions"]
     assert main([*scoring, str(results), "--json", str(tmp_path / "again.json")]) == 0

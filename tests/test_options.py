@@ -88,10 +88,10 @@ def test_an_error_shows_other_names_of_its_arguments():
 @pytest.mark.parametrize(
     "cls, given, message",
     [
-        (SearchOptions, {"top_k": 3}, "Pass `temperature` to draw words. Received: top_k=3, top_p=None"),
+        (SearchOptions, {"top_k": 3}, "`top_k` and `top_p` require `temperature`. Received: top_k=3, top_p=None"),
         (SearchOptions, {"num_beams": 3, "num_results": 4}, "as beams. Received: num_results=4, num_beams=3"),
         (SearchOptions, {"temperature": 1.0, "num_beams": 2}, "Received: temperature=1.0, num_beams=2"),
-        (SelfCriticalOptions, {"num_drawn": 1, "reward_baseline": "others"}, "no others to be compared with"),
+        (SelfCriticalOptions, {"num_drawn": 1, "reward_baseline": "others"}, "sample at least 2 captions"),
     ],
 )
 def test_what_concerns_two_options(cls, given, message):
@@ -134,8 +134,8 @@ def test_a_function_shows_the_options_that_it_takes():
     assert all(p.kind is p.KEYWORD_ONLY for name, p in shown.items() if name != "photo")
     lines = inspect.getdoc(draw).split("\n")
     assert lines[:3] == ["Draw.", "", "Options:"]
-    assert "    reward_baseline: what a drawn caption must beat. Choices: greedy, others. Default: 'greedy'." in lines
-    assert "    top_k: draw from the k most probable words only. Default: None (from all)." in lines
+    assert "    num_drawn: captions sampled for each photo in these epochs. Default: 5." in lines
+    assert "    top_k: sample from the k most probable words only. Default: None (from all)." in lines
     assert draw("a", num_drawn=3) == ("a", 5, {"num_drawn": 3}), "those that were given, and no others"
 
     @with_options(SelfCriticalOptions)
@@ -148,7 +148,7 @@ def test_a_function_shows_the_options_that_it_takes():
 
 def test_the_help_of_fit_has_its_options_by_kind():
     lines = inspect.getdoc(keras_sat.fit).split("\n")
-    assert "    attention: where the decoder looks. Choices: soft, hard, none. Default: 'soft'." in lines
+    assert "    attention: how the decoder looks. Choices: soft, hard, none. Default: 'soft'." in lines
     named = [line.strip().partition(":")[0] for line in lines]
     headings = [named.index(heading) for heading in options.KINDS.values()]
     assert named.index("boxes") < headings[0] and headings == sorted(headings)

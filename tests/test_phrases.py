@@ -106,4 +106,4 @@ def test_through_evaluate_files_and_compare(scenes_with_boxes, tmp_path, quick_m
 def test_the_command_line_says_what_it_needs(capsys):
     for option in (["--grounding"], ["--boxes", "b.json"]):
         assert main(["evaluate", "--data", "flickr8k", *option]) == 2
-        assert "--grounding and --boxes go together" in capsys.readouterr().err
+        assert "Pass --grounding and --boxes together" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The flags of the command line. One that is not given is not passed on: each default is written down once."""
+"""The flags of the command line. Flags that are not given are not passed on, which leaves defaults to the functions."""
 
 import argparse
 import functools
@@ -25,7 +25,7 @@ METAVARS |= {int: "N", float: "X"}
 DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"}
 MODEL = "a folder of a saved model, or the name of a bundled one"
 BOXES = "the folder of Flickr30k Entities, or a JSON file of boxes"
-RUNTIME = "a folder into which npm has installed @litertjs/core; default: it is downloaded once from npm's registry"
+RUNTIME = "a folder into which npm has installed @litertjs/core; default: downloaded once from npm's registry"
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class FirstHelp(argparse.Action):
-    """Print the help of a command without the groups after the first, and exit."""
+    """Print only the first group of a command's help, and exit."""
 
     def __call__(self, parser, namespace, values, option_string=None):
         for group in parser._action_groups[2:]:
@@ -57,9 +57,9 @@ class FirstHelp(argparse.Action):
 
 
 def build_parser():
-    """Return the parser; its result has the command and the options that were given, no defaults."""
+    """Return the parser; its result contains the command and the given options, but no defaults."""
     program = started_as()
-    parser = Parser(prog=program, description="Show, Attend and Tell: train an image captioner and look into it.")
+    parser = Parser(prog=program, description="Show, Attend and Tell: train an image captioner and look inside it.")
     parser.add_argument("--version", action="version", version=f"keras-sat {keras_sat.__version__}")
     commands = parser.add_subparsers(prog=program, dest="command", required=True, metavar="COMMAND")
     for name, add_arguments, summary, description in (
@@ -90,46 +90,46 @@ def build_parser():
 
 
 def options_of(command):
-    """Return a dict from the names of a command's arguments to its flags: {"num_beams": "--num-beams", ...}."""
+    """Return a dict from the names of a command's arguments to their flags: {"num_beams": "--num-beams", ...}."""
     actions = build_parser().commands[command]._option_string_actions.values()
     return {action.dest: action.option_strings[0] for action in actions if action.dest != "help"}
 
 
 def _path_or_name(text):
-    if not text:  # pathlib would take it for the current folder
+    if not text:  # pathlib treats it as the current folder
         raise argparse.ArgumentTypeError("the path or name is empty")
     return text
 
 
 DEMO = """Train a captioner on drawn scenes (a few minutes on two CPU cores), score it on
-unseen scenes, and draw where it looked. Killed and run again, it resumes."""
-FIT = """Train a captioner and keep its best epoch. Killed and run again, it resumes.
+unseen scenes, and draw where it looked. If killed, it resumes when run again."""
+FIT = """Train a captioner and keep its best epoch. If killed, it resumes when run again.
 
   keras-sat fit --data folder --data-dir my_photos --split-seed 0
 
-Flickr8k, Flickr30k and COCO have a preset, which changes the defaults below."""
-CAPTION = """Write a line for each picture: its path, a tab and its caption. On a terminal the
-line has the confidence, if the model has one, and "not sure" in front if it is
-low. Other results (--num-results) follow in lines that begin with a tab. The exit
-status is 2 if a picture could not be read."""
+Flickr8k, Flickr30k and COCO have presets, which change the defaults below."""
+CAPTION = """Print a line for each picture: its path, a tab and its caption. On a terminal the
+line also shows the confidence, if the model has one, and starts with "not sure" if
+it is low. Other results (--num-results) follow on lines that start with a tab. The
+exit status is 2 if a picture could not be read."""
 EVALUATE = """Caption the photos of a split, and score the captions against those that people
-wrote. With --captions, score what any other system wrote."""
+wrote. With --captions, score the captions of any other system."""
 COMPARE = """Compare two captioners on the same photos: differences of scores, 95 % intervals,
 mean and deviation over seeds. FIRST and SECOND are files of `keras-sat evaluate
 --json`, or patterns in quotation marks for several seeds: "runs/soft-*.json"."""
-FEATURES = "Encode the photos of a data set once and keep their features. Killed and run again, it resumes."
+FEATURES = "Encode the photos of a data set once and keep their features. If killed, it resumes when run again."
 CALIBRATE = """Fit the confidence of captions on photos that the model was not trained on, save
-it with the model, and print how well calibrated it is. `keras-sat fit` does the
-same at its end, on the split dev."""
-EXPORT = """Write a captioner, encoder and search included, for programs without keras_sat: a
-SavedModel for TensorFlow Serving, into DIRECTORY/1, or the next number."""
-APP = """Serve a page on this computer that captions photos in the browser, and drawn
-scenes. Photos stay on the computer. Ctrl-C ends it."""
-INFO = "Print versions and devices, and which data, encoder weights and models are found."
+it with the model, and print how well calibrated it is. `keras-sat fit` ends with
+the same step, on the dev split."""
+EXPORT = """Write a captioner, including encoder and search, for programs without keras_sat: a
+SavedModel for TensorFlow Serving, in DIRECTORY/1 or the next free number."""
+APP = """Serve a page on this computer that captions photos and drawn scenes in the
+browser. Photos stay on the computer. Press Ctrl-C to stop."""
+INFO = "Print versions, devices, and the data, encoder weights and models that were found."
 
 
 def _add_options(parser, options, *names):
-    """Add the flags of a class of keras_sat.options: of some of its options, or of all that have a flag."""
+    """Add the flags of a class of keras_sat.options, for the named options or for all."""
     for name in names or options.names():
         field = options.fields()[name]
         bound, default = field.metadata["bound"], field.metadata["none"] if field.default is None else field.default
@@ -159,7 +159,7 @@ def _add_values(parser, metavar, **texts):
 
 
 def _add_data(parser, group=None, split=None, needs_cache=False):
-    """Add the flags of a data set, the last one to the group; and that of its split if it has a default."""
+    """Add the flags of a data set, and --split if `split` is given; the last flag is added to the group."""
     parser.add_argument("--data", required=True, choices=list(DATASETS), help="which data set")
     _add_values(parser, "DIR", data_dir="the folder with its photos and captions")
     parser.add_argument("--split-seed", type=int, metavar="N", help="draw a split by photo with this seed")
@@ -170,7 +170,7 @@ def _add_data(parser, group=None, split=None, needs_cache=False):
 
 
 def _add_models(parser, default=DEFAULT_MODEL):
-    text = f"{MODEL}; given several times, the models write one caption together; default: {default}"
+    text = f"{MODEL}; if repeated, the models form an ensemble; default: {default}"
     parser.add_argument("--model", dest="models", action="append", help=text)
 
 
@@ -191,15 +191,15 @@ def _add_fit(parser):
     text = "settings to start from; default: those of the data set"
     parser.add_argument("--preset", choices=list(PRESETS), metavar="NAME", help=text)
     _add_values(parser, "MODEL", initial_model="start from a saved or a bundled model")
-    _add_switches(parser, from_scratch=f"photos of your own: do not start from {DEFAULT_MODEL}")
+    _add_switches(parser, from_scratch=f"for your own photos: do not start from {DEFAULT_MODEL}")
     classes = (CaptionerOptions, SelfCriticalOptions, ConsistencyOptions, TrainingOptions)
     owners = {name: options for options in classes for name in options.names()}
     for name in FIRST:
         _add_options(parser, owners[name], name)
     _add_values(group, "PATH", boxes=f"with --box-weight: {BOXES}")
     devices = group.add_mutually_exclusive_group()
-    devices.add_argument("--gpus", type=int, metavar="N", help="train on the first N GPUs; default: on one")
-    _add_switches(devices, hosts="train on all GPUs of the hosts that TF_CONFIG names")
+    devices.add_argument("--gpus", type=int, metavar="N", help="train on the first N GPUs; default: one")
+    _add_switches(devices, hosts="train on all GPUs of the hosts listed in TF_CONFIG")
     for kind, heading in KINDS.items():
         group = parser.add_argument_group(heading)
         for name, options in owners.items():
@@ -209,21 +209,21 @@ def _add_fit(parser):
 
 def _add_caption(parser):
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="pictures, folders of pictures, or patterns")
-    _add_switches(parser, recursive="descend into subfolders too")
+    _add_switches(parser, recursive="include subfolders")
     _add_models(parser)
     _add_options(parser, BeamSearchOptions)
     _add_options(parser, SearchOptions, "num_results")
-    _add_values(parser, "SENTENCE", say="show where it looks while it reads this sentence instead")
+    _add_values(parser, "SENTENCE", say="show where it looks for each word of this sentence instead")
     _add_options(parser, CaptionerOptions, "encoder_weights")
     parser.add_argument("--min-confidence", type=float, metavar="X", help='print "not sure" below this confidence')
     parser.add_argument("--json", dest="as_json", action="store_true", help="print a JSON object for each picture")
-    _add_switches(parser, maps="with --json: attention_weights too, [word][row][column]")
+    _add_switches(parser, maps="with --json: add attention_weights, [word][row][column]")
     _add_values(
         parser,
         "OUT",
         plot="draw where it looked: a picture file, or a folder for many",
-        html="the same as a page to play with: a file, or a folder for many",
-        gif="the same as a cartoon: a file, or a folder for many",
+        html="the same as an interactive page: a file, or a folder for many",
+        gif="the same as an animation: a file, or a folder for many",
     )
 
 
@@ -233,17 +233,17 @@ def _add_evaluate(parser):
     _add_data(parser, split="test")
     _add_options(parser, BeamSearchOptions)
     _add_options(parser, CaptionerOptions, "encoder_weights")
-    _add_switches(parser, allow_training_photos="score photos that the captioner was trained on, too")
+    _add_switches(parser, allow_training_photos="also score photos that the captioner was trained on")
     parser.add_argument("--beside", nargs="+", choices=("paper", "human"), help="rows to compare with")
     _add_values(
         parser,
         "OUT",
         json="write scores, settings and captions as JSON",
         csv="write the scores of each photo",
-        coco_results="write the captions as coco-caption reads them",
-        gallery="write a page of all photos into this folder: captions, where it looked, and scores",
+        coco_results="write the captions in the format of coco-caption",
+        gallery="write a page of all photos into this folder: captions, attention, and scores",
     )
-    _add_switches(parser, grounding="measure whether it looks at what it names")
+    _add_switches(parser, grounding="measure whether it looks at the objects that it names")
     _add_values(parser, "PATH", boxes=f"with --grounding on photos: {BOXES}")
 
 
@@ -255,7 +255,7 @@ def _add_compare(parser):
 def _add_features(parser):
     _add_data(parser, needs_cache=True)
     _add_options(parser, CaptionerOptions, *CaptionerOptions.names("encoder", "photos"))
-    _add_values(parser, "I/N", shard="encode only part I of N, as other machines do the others; see docs/scale.md")
+    _add_values(parser, "I/N", shard="encode only part I of N, to split the work between machines; see docs/scale.md")
     parser.add_argument("--batch-size", type=int, metavar="N", help="photos in a batch; default: 32")
     _add_switches(parser, verify="read all rows again, and repair damaged ones")
 
@@ -275,7 +275,7 @@ def _add_export(parser):
     _add_switches(
         parser.add_mutually_exclusive_group(),
         web="write a page for browsers instead, for any static host",
-        tflite="write model.tflite too, for LiteRT: greedy search",
+        tflite="also write model.tflite, for LiteRT: greedy search",
     )
     _add_values(parser, "FOLDER", runtime=RUNTIME)
     _add_options(parser, CaptionerOptions, "encoder_weights")
@@ -284,8 +284,8 @@ def _add_export(parser):
 def _add_app(parser):
     text = f"{MODEL}, or a page that export --web wrote; default: {DEFAULT_MODEL}"
     parser.add_argument("model", metavar="MODEL", nargs="?", help=text)
-    parser.add_argument("--host", help="the address to listen on; default: this computer only")
-    parser.add_argument("--port", type=int, help="default: one that is free")
+    parser.add_argument("--host", help="the address to listen on; default: only this computer")
+    parser.add_argument("--port", type=int, help="default: any free port")
     _add_switches(parser, no_browser="only print the address")
     _add_values(parser, "FOLDER", runtime=RUNTIME)
     _add_options(parser, CaptionerOptions, "encoder_weights")

@@ -1,6 +1,6 @@
-"""The commands: what each does with the options that `arguments` has read.
+"""The functions that run the commands, with the options that `arguments` has parsed.
 
-They import what they need when they run: help answers at once.
+Each imports its dependencies when it runs, which keeps `--help` fast.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from keras_sat.options import ENCODER_NAMES, ConsistencyOptions, SearchOptions, 
 from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, default_encoder, without_gpu
 from keras_sat.weight_paths import find_installed_weights, keras_home
 
-NOT_SURE = "not sure"  # instead of a caption with too little confidence, and on a terminal before it
+NOT_SURE = "not sure"  # replaces a caption below --min-confidence; on a terminal, precedes one with low confidence
 # Below this confidence a terminal shows "not sure": the greatest tenth below which fewer than one caption in four is
-# right. On the 1,000 dev photos of Flickr8k these are 351 captions, 78 of them right (docs/model-card.md).
+# right. On the 1,000 dev photos of Flickr8k, 351 captions are below it, 78 of them right (docs/model-card.md).
 LOW_CONFIDENCE = 0.3
 
 
@@ -35,12 +35,12 @@ def run_demo(**options):
 
 
 def run_fit(data, gpus=None, hosts=False, **options):
-    """Train with the options that were given."""
+    """Train with the given options."""
     for epochs, *others in (SelfCriticalOptions.names(), ConsistencyOptions.names()):
         idle = [_flag(name) for name in others if name in options and not options.get(epochs)]
         if idle:
-            raise ValueError(f"{idle[0]} has no effect without {_flag(epochs)}: pass both, or neither.")
-    if hosts or gpus is not None:  # first of all: hosts can only be connected before TensorFlow computes
+            raise ValueError(f"{idle[0]} has no effect without {_flag(epochs)}. Pass both or neither.")
+    if hosts or gpus is not None:  # first: hosts can only be connected before TensorFlow computes
         from keras_sat.training.distributed import several_gpus, several_hosts
 
         options["strategy"] = several_hosts() if hosts else several_gpus(gpus)
@@ -48,7 +48,7 @@ def run_fit(data, gpus=None, hosts=False, **options):
 
     captioner = fit(data, **options)
     if not captioner.history and captioner.history.was_interrupted:
-        raise KeyboardInterrupt("no epoch was complete. The same command starts the training again; features are kept.")
+        raise KeyboardInterrupt("no epoch was complete. The same command restarts the training; features are kept.")
 
 
 def _flag(name):
@@ -58,7 +58,7 @@ def _flag(name):
 def run_caption(
     images, models=None, recursive=False, as_json=False, maps=False, say=None, min_confidence=None, **options
 ):
-    """Print a caption for each picture, or read the one that is given; name unreadable pictures at the end."""
+    """Print a caption for each picture, or attend to a given one; list unreadable pictures at the end."""
     from data_utils.images import find_pictures
     from data_utils.progress import Progress
     from keras_sat.deploy.litert_captioner import ready_captioner
@@ -66,12 +66,12 @@ def run_caption(
     outputs = {option: options.pop(option) for option in ("plot", "html", "gif") if option in options}
     encoder_weights = options.pop("encoder_weights", None)
     if maps and not as_json:
-        raise ValueError("--maps requires --json; --plot draws them.")
+        raise ValueError("--maps requires --json. To draw the maps, use --plot.")
     if min_confidence is not None:
         probability.check("min_confidence", min_confidence)
     if say is not None and (options or min_confidence is not None):
         other = _flag(next(iter(options), "min_confidence"))
-        raise ValueError(f"--say gives the caption, and nothing is searched for. Received: --say with {other}")
+        raise ValueError(f"With --say, {other} has no effect: the caption is given. Received: --say with {other}")
     paths = find_pictures(images, recursive=recursive)
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
@@ -83,10 +83,10 @@ def run_caption(
     else:
         unknown = [word for word in dict.fromkeys(tokenise(say)) if word not in captioner.vocabulary]
         if unknown:
-            print(f"keras-sat: words that the model does not know: {visible(', '.join(unknown))}", file=sys.stderr)
+            print(f"keras-sat: unknown words: {visible(', '.join(unknown))}", file=sys.stderr)
         results = captioner.attend_each(paths, say, errors="yield")
     unreadable = []
-    show = sys.stderr.isatty() and not sys.stdout.isatty()  # a terminal that does not show the captions
+    show = sys.stderr.isatty() and not sys.stdout.isatty()  # the captions go to a file
     with Progress(len(paths), label="captions", unit="pictures", show=show, delay=1) as progress:
         progress.advance(0)  # the first captions come only after a whole batch
         for path, result in results:
@@ -98,8 +98,8 @@ def run_caption(
                 continue
             if min_confidence is not None and result.confidence is None:
                 raise ValueError(
-                    "This model's captions have no confidence: `keras-sat calibrate MODEL --data DATA` fits it. "
-                    f"Captions of several models have none. Received: --min-confidence {min_confidence:g}"
+                    "This model has no confidence: `keras-sat calibrate MODEL --data DATA` adds it. "
+                    f"Ensembles have none. Received: --min-confidence {min_confidence:g}"
                 )
             others = result.alternatives if "num_results" in options else []
             if as_json:
@@ -121,18 +121,18 @@ def run_caption(
 
 
 def _models_or_default(models, data=None):
-    """Return the models that --model names, or the bundled one, even if the current folder has one of its name."""
+    """Return the models given by --model, or the bundled one, even if a local folder has the same name."""
     from keras_sat.files.model_folder import PRETRAINED
 
     if models is None:
         name = "scenes" if data == "scenes" else DEFAULT_MODEL
-        print(f"keras-sat: without --model, {name!r} is used", file=sys.stderr)
+        print(f"keras-sat: no --model given, using {name!r}", file=sys.stderr)
         models = [PRETRAINED / name]
     return models
 
 
 def _captioner_of(models, encoder_weights):
-    """Return the captioner of a model, or the Ensemble of several."""
+    """Load one model as a captioner, or several as an Ensemble."""
     import_tensorflow()
     from keras_sat.beyond.ensemble import Ensemble
     from keras_sat.captioner import Captioner
@@ -142,7 +142,7 @@ def _captioner_of(models, encoder_weights):
 
 
 def _fits_litert(models, encoder_weights, say, options):
-    """Return whether LiteRT may caption: one model with its own weights, the default search, no long sentence."""
+    """Return whether LiteRT can be used: one model with its own weights, the default search, no long sentence."""
     from keras_sat.deploy.litert_captioner import is_installed
 
     default = SearchOptions()
@@ -151,14 +151,14 @@ def _fits_litert(models, encoder_weights, say, options):
 
 
 def _prepare_litert(model):
-    """Make the file for LiteRT: the next captions of this model need no TensorFlow."""
+    """Write the LiteRT file of a model; later captions of this model do not need TensorFlow."""
     from keras_sat.deploy.litert_captioner import is_made, make_file
 
     if is_made(model):
         return
     if sys.stderr.isatty():
-        print("keras-sat: making this model ready to caption without TensorFlow next time", file=sys.stderr)
-    with contextlib.suppress(OSError, ValueError):  # the captions are there
+        print("keras-sat: preparing this model to caption without TensorFlow next time", file=sys.stderr)
+    with contextlib.suppress(OSError, ValueError):  # the captions are printed already
         make_file(model)
 
 
@@ -176,7 +176,7 @@ def _is_sure(result, min_confidence):
 
 
 def _as_line(path, result, min_confidence):
-    """Return path, tab and caption; on a terminal with the confidence, and "not sure" in front where it is low."""
+    """Return path, tab and caption; on a terminal also the confidence, and "not sure" in front if it is low."""
     line = f"{visible(path)}\t{visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE}"
     if result.confidence is None or not sys.stdout.isatty():
         return line
@@ -186,7 +186,7 @@ def _as_line(path, result, min_confidence):
 
 
 def _as_json(result, maps):
-    """Return a CaptionResult as a dict for JSON, with its maps, to six decimals, where they are wanted."""
+    """Convert a CaptionResult into a dict for JSON; `maps` adds the attention maps, rounded to six decimals."""
     parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
     if not result.is_finished:
         parts["is_finished"] = False
@@ -212,11 +212,11 @@ def _why_unreadable(path, error):
 
 
 def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, **options):
-    """Score a captioner, or captions, and write what was asked for."""
+    """Score a captioner, or captions, and write the requested files."""
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
     if grounding != ("boxes" in options) and not (grounding and data == "scenes"):
-        raise ValueError("--grounding and --boxes go together; only --data scenes needs no --boxes.")
+        raise ValueError("Pass --grounding and --boxes together, or only --grounding with --data scenes.")
     kinds = ("json", "csv", "coco_results", "gallery")
     outputs = {kind: Path(options.pop(kind)).expanduser() for kind in kinds if kind in options}
     if "gallery" in outputs:
@@ -262,7 +262,7 @@ def _gallery_of(table, path):
 
 
 def run_compare(first, second):
-    """Print how much better the second captioner is than the first."""
+    """Print the differences in scores between two captioners."""
     from keras_sat.scoring.comparison import compare
 
     print(compare(first, second))
@@ -281,8 +281,8 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
             print(f"keras-sat: {without_gpu(options['encoder'])}", file=sys.stderr)
     if options["encoder"] == "tiny" and "encoder_weights" not in options:
         raise ValueError(
-            "`tiny` is trained with the decoder, and its untrained features say nothing. Pass the weights of a trained "
-            "one as --encoder-weights, or another --encoder."
+            "`tiny` is trained with the decoder, and its untrained features are useless. Pass trained weights as "
+            "--encoder-weights, or another --encoder."
         )
     images = read_data(data, data_dir, split_seed=split_seed)
     cache = FeatureCache.build(
@@ -302,7 +302,7 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
 def run_calibrate(
     model, data, split="dev", cache_dir=None, report=None, encoder_weights=None, output_dir=None, **options
 ):
-    """Fit the confidence of a captioner, print how well calibrated it is, and save it with the model."""
+    """Fit the confidence of a captioner, print its calibration, and save it with the model."""
     from data_utils.datasets.read import photos_of_split, read_data
     from data_utils.features.cache import FeatureCache
     from keras_sat.beyond.calibration import calibrate
@@ -313,7 +313,7 @@ def run_calibrate(
     folder = model_directory(model)
     if output_dir is None and folder.parent == PRETRAINED:
         raise ValueError(
-            f"A bundled model stays as it is: pass a folder for a copy as --output-dir. Received: {visible(model)}"
+            f"A bundled model cannot be changed. Pass a folder for a copy as --output-dir. Received: {visible(model)}"
         )
     if report is not None:
         prepare_files([Path(report).expanduser()])
@@ -331,7 +331,7 @@ def run_calibrate(
 
 
 def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_weights=None, **options):
-    """Write a captioner for programs without keras_sat, or a page with it, and name the files."""
+    """Write a captioner for programs without keras_sat, or as a page, and print the paths of the files."""
     from keras_sat.captioner import Captioner
 
     captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
@@ -347,7 +347,7 @@ def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_
 
 
 def run_app(model=None, host="127.0.0.1", port=0, no_browser=False, runtime=None, encoder_weights=None):
-    """Serve a page until Ctrl-C: one that exists, or that of a model, which is made now and removed at the end."""
+    """Serve a page until Ctrl-C: an existing one, or a temporary one for a model."""
     import signal
     import tempfile
 
@@ -362,29 +362,29 @@ def run_app(model=None, host="127.0.0.1", port=0, no_browser=False, runtime=None
     page = page.parent if page.name == "index.html" else page
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.default_int_handler)  # like Ctrl-C, which leaves no page
+            signal.signal(getattr(signal, name), signal.default_int_handler)  # like Ctrl-C, which removes the page
     with tempfile.TemporaryDirectory(prefix="keras-sat-", ignore_cleanup_errors=True) as temporary:
         exists = is_page(page)
         page = page if exists else Path(temporary) / "page"
-        with page_server(page, host, port) as server:  # a port that is taken is noticed at once
+        with page_server(page, host, port) as server:  # fails at once if the port is in use
             if exists:
                 add_runtime(page, runtime)
             else:
-                runtime_files(runtime)  # without it the page could only say that it is missing
+                runtime_files(runtime)  # without it the page could only show an error
                 captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
-                print("making the page, about half a minute", file=sys.stderr)
+                print("making the page takes about half a minute", file=sys.stderr)
                 write_page(captioner, page, name=_shown_name(model), runtime=runtime)
             serve(server, open_browser=not no_browser)
 
 
 def _shown_name(model):
-    """Return what a page calls a model: the name of its folder, or "mine" for runs/mine/model."""
+    """Return the name of a model on a page: that of its folder, or "mine" for runs/mine/model."""
     path = Path(model).expanduser().resolve()
     return path.parent.name if path.name == "model" else path.name
 
 
 def run_info(data_dir=None):
-    """Print what a bug report needs."""
+    """Print the versions, devices and files that a bug report needs."""
     import platform
     from importlib.metadata import version
 
@@ -400,9 +400,9 @@ def run_info(data_dir=None):
     weights = sorted(path.name for path in folder.glob("*.h5"))
     print(f"encoder weights in {visible(folder)}: {visible(', '.join(weights)) or 'none'}")
     if packages := [name for name in ENCODER_NAMES if find_installed_weights(name)]:
-        print(f"encoder weights in packages that are installed: {', '.join(packages)}")
+        print(f"encoder weights in installed packages: {', '.join(packages)}")
     print(f"bundled models: {', '.join(pretrained_names())}")
-    print(f"their licence: {WEIGHTS_LICENSE}; those of photos are for non-commercial research and education only")
+    print(f"their licence: {WEIGHTS_LICENSE}; models of photos are for non-commercial research and education only")
     for name, read in DATASETS.items():
         if name == "scenes" or data_dir is None:
             continue

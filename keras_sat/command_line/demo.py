@@ -1,4 +1,4 @@
-"""All of keras_sat on the built-in scenes: train, score on unseen scenes, and draw where it looked."""
+"""The demo on the built-in scenes: train, score on unseen scenes, and draw where the captioner looked."""
 
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from keras_sat.training.recipe import fit
 NUM_TRAIN, NUM_DEV, NUM_TEST = 32_000, 500, 500
 CAPTIONS_PER_SCENE = 2
 EPOCHS = 7
-EXPECTATION_EPOCHS = 4  # hard attention starts with expectations, then it samples regions
-UNSEEN_SEED = 1502  # of scenes that no training and no choice of settings has used
+EXPECTATION_EPOCHS = 4  # hard attention starts with the expectation, then it samples regions
+UNSEEN_SEED = 1502  # of scenes that were never used for training or to choose settings
 DEV_SEED = 2000
 FIRST_TRAIN_SEED = 10_000  # the seed of the demo is added
 NUM_PICTURES = 6
@@ -56,10 +56,10 @@ def run_demo(
 
     Args:
         attention: a name in ATTENTIONS.
-        max_objects: in a scene, 1 to 3.
-        seed: of the training scenes, the weights and all else that is drawn.
-        output_dir: for model/, report.json and the overlays, and what `fit` keeps there.
-        num_train, num_test: training scenes, and unseen ones.
+        max_objects: maximum number of objects in a scene, 1 to 3.
+        seed: random seed of the training scenes and of the training.
+        output_dir: folder for model/, report.json, the overlays and the files of `fit`.
+        num_train, num_test: number of training scenes, and of unseen ones.
         epochs: passes over the training scenes.
         show_progress: False prints nothing.
 
@@ -67,7 +67,7 @@ def run_demo(
     """
     output_dir = Path(output_dir).expanduser()
     say = print if show_progress else lambda line: None
-    # Many scenes with few captions each: a new scene teaches more than another caption, and costs little.
+    # Many scenes with few captions each: a new scene helps more than another caption, and costs little.
     train = draw_scenes(num_train, FIRST_TRAIN_SEED + seed, max_objects=max_objects)
     images = scenes_as_images(train, "train", CAPTIONS_PER_SCENE)
     images += scenes_as_images(draw_scenes(NUM_DEV, DEV_SEED, max_objects=max_objects), "dev")
@@ -84,9 +84,9 @@ def run_demo(
     )
     epochs_trained = len(captioner.history.get("loss", []))
     if not epochs_trained:
-        raise KeyboardInterrupt("no epoch was complete, and the same command starts over.")
+        raise KeyboardInterrupt("no epoch was complete. The same command starts over.")
     if epochs_trained < epochs:
-        say(f"the report is on the best of {epochs_trained} epochs; the same command resumes")
+        say(f"the report is about the best of {epochs_trained} epochs; the same command resumes")
     scenes = draw_scenes(num_test, UNSEEN_SEED, max_objects=max_objects)
     report, results = report_on(captioner, scenes)
     seconds = round(sum(captioner.history["seconds"]), 1)
@@ -108,10 +108,10 @@ def scenes_as_images(scenes, split, num_captions=5):
 
 
 def report_on(captioner, scenes):
-    """Return (report, results): how good greedy captions of scenes are, and the list of CaptionResult.
+    """Caption scenes by greedy search; return (report, results): the scores, and the list of CaptionResult.
 
-    A caption whose truth cannot be told counts as false. `attention_mass` and `pointing` are over the colour and shape
-    words of true captions, each object's cells enlarged by one.
+    A caption that cannot be checked counts as false. `attention_mass` and `pointing` are means over the colour and
+    shape words of true captions, with each object's cells enlarged by one.
     """
     results = captioner.caption([scene.image for scene in scenes], num_beams=1)
     true = np.array([is_true(scene, result.caption) is True for scene, result in zip(scenes, results)])

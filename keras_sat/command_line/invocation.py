@@ -1,4 +1,4 @@
-"""How keras_sat was started: hints name commands that work where they are typed."""
+"""How keras_sat was started: hints show commands that work in the user's shell."""
 
 import os
 import shlex
@@ -11,12 +11,12 @@ SCRIPT = "keras-sat"
 
 
 def command(*words):
-    """Return a command of keras_sat as it is typed into a shell, started like this process."""
+    """Return a command of keras_sat as typed into a shell, started in the same way as this process."""
     return f"{started_as()} {quoted(*words)}"
 
 
 def started_as():
-    """Return how the command line was started, quoted for a shell, or would be by the installed script."""
+    """Return the program and arguments that start the command line, quoted for a shell."""
     script = Path(sys.argv[0])
     if script.name == "__main__.py" and script.parent.name == "keras_sat":
         return quoted(sys.orig_argv[0], "-m", "keras_sat")
@@ -26,6 +26,6 @@ def started_as():
 
 
 def quoted(*words):
-    """Return words as a shell takes them."""
+    """Return words quoted for a shell."""
     words = list(map(str, words))
     return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)

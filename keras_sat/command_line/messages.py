@@ -1,4 +1,4 @@
-"""What the command line says of errors, warnings and Ctrl-C: one line on standard error."""
+"""Reports errors, warnings and Ctrl-C on the command line, in one line on standard error."""
 
 import contextlib
 import errno
@@ -14,12 +14,12 @@ from keras_sat.checks import ArgumentError
 from keras_sat.command_line.arguments import options_of
 
 RESUMING = ("demo", "fit", "features")  # commands that resume where they were stopped
-MOST_SHOWN = 1500  # letters of a message: errors of Keras may quote whatever they were given
+MOST_SHOWN = 1500  # characters of a message: errors of Keras may quote their arguments in full
 
 
 @contextlib.contextmanager
 def recorded_ctrl_c():
-    """Yield a list that is empty until Ctrl-C is pressed, which is a KeyboardInterrupt as always."""
+    """Yield a list that is empty until Ctrl-C is pressed, which still raises KeyboardInterrupt."""
     pressed = []
 
     def record(number, frame):
@@ -37,23 +37,23 @@ def recorded_ctrl_c():
 
 
 def say_stopped(command, kept=""):
-    """Say what Ctrl-C has left, and what the same command does next; return the exit status."""
+    """Print what is kept after Ctrl-C, and what the same command does next; return the exit status."""
     new_line = "\n" if sys.stderr.isatty() else ""  # the terminal has written ^C
     if command in RESUMING:
-        kept = kept or "what was complete is kept, and the same command resumes there."
+        kept = kept or "finished parts are kept, and the same command resumes there."
     print(f"{new_line}keras-sat: stopped: {kept or 'the same command starts over.'}", file=sys.stderr)
     return 130
 
 
 def say_error(command, error):
     """Print an error in one line and return the exit status; raise it again if it is a bug."""
-    if isinstance(error, BrokenPipeError):  # whoever read the output has seen enough
+    if isinstance(error, BrokenPipeError):  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, (ValueError, OSError, MemoryError)) or "home directory" in str(error):  # Path.expanduser's
         line = one_line(error, command)
     elif type(error).__module__.startswith("tensorflow."):
-        # An error in one of TensorFlow's threads, such as a photo that vanished, is wrapped in one of its own.
+        # An error in one of TensorFlow's threads, such as a photo that vanished, is wrapped in an error of TensorFlow.
         wrapped = re.search(r"\w+Error: (.+)", str(error))
         line = visible(wrapped[1] if wrapped else reason_of(error))
     else:
@@ -63,7 +63,7 @@ def say_error(command, error):
 
 
 def one_line(error, command):
-    """Return what an error says in one line, with flags of the command for arguments."""
+    """Return the message of an error in one line, with the command's flags in place of argument names."""
     text = error.text(options_of(command)) if isinstance(error, ArgumentError) else reason_without_number(error)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         text += ". Free some space, and run the same command again."
@@ -71,7 +71,7 @@ def one_line(error, command):
 
 
 def reason_without_number(error):
-    """Return what an error says, without the number that Python puts before one of the operating system."""
+    """Return the message of an error, without the error number of the operating system."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""The files that the command line writes: one that cannot be written is an error before any work."""
+"""Checks the files that the command line will write, to report errors before any work is done."""
 
 import errno
 import os
@@ -8,10 +8,10 @@ from data_utils.atomic_files import clear_half_written
 
 
 def drawing_paths(outputs, paths):
-    """Return where each picture is drawn, and make the folders.
+    """Return the output files of each picture, and create their folders.
 
     Args:
-        outputs: dict from "plot", "html" and "gif" to what was given for them: a file, or a folder for many pictures.
+        outputs: dict from "plot", "html" and "gif" to a file, or a folder for many pictures.
         paths: list of the paths of pictures.
 
     Returns: dict from paths to dicts from options to files.
@@ -23,20 +23,20 @@ def drawing_paths(outputs, paths):
         out, ending = Path(out).expanduser(), "png" if option == "plot" else option
         is_file = bool(out.suffix) and not out.is_dir()
         if is_file and len(paths) > 1:
-            raise ValueError(f"Several pictures need a folder: leave out {out.suffix}. Received: --{option} {out}")
+            raise ValueError(f"For several pictures, pass a folder, without {out.suffix}. Received: --{option} {out}")
         for path, name in names.items():
             drawing = out if is_file else out / f"{name}-attention.{ending}"
             if os.path.realpath(drawing) in pictures:
-                raise ValueError(f"The drawing would replace the picture itself. Received: --{option} {drawing}")
+                raise ValueError(f"The output would overwrite the picture. Received: --{option} {drawing}")
             drawings[path][option] = drawing
     prepare_files([drawing for of_picture in drawings.values() for drawing in of_picture.values()])
     return drawings
 
 
 def drawing_names(paths):
-    """Return a dict from each path to the name of its drawing: the picture's name without ending.
+    """Return a dict from each path to the name of its drawing: the picture's name without its extension.
 
-    If two pictures have the same, all have their paths within their common folder instead.
+    If two pictures have the same name, all use their paths relative to their common folder instead.
     """
     full = {path: os.path.abspath(path) for path in paths}
     names = {path: Path(path).stem for path in paths}
@@ -47,9 +47,9 @@ def drawing_names(paths):
 
 
 def prepare_files(paths):
-    """Make the folders of files; raise an OSError if one of the files could not be written.
+    """Create the folders of files; raise an OSError if one of the files could not be written.
 
-    What killed commands have left of these files is removed.
+    Partial files that killed commands left are removed.
     """
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
