@@ -1,4 +1,4 @@
-"""The readout: the logits of the next word from word, state and context, equation (7)."""
+"""The readout, equation (7): logits of the next word from the previous word, state and context."""
 
 import keras
 from keras import layers, ops
@@ -8,7 +8,7 @@ from keras_sat import equations
 
 @keras.saving.register_keras_serializable("keras_sat")
 class Readout(layers.Layer):
-    """Deep output, p(y_t) ∝ exp(L_o(E y_{t-1} + L_h h_t + L_z z_t)).
+    """The deep output layer, p(y_t) ∝ exp(L_o(E y_{t-1} + L_h h_t + L_z z_t)).
 
     Args:
         vocabulary_size: number of tokens.
