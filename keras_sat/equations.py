@@ -1,4 +1,4 @@
-"""The equations of Show, Attend and Tell (Xu et al., 2015), one pure function each: no weights, no state.
+"""The equations of Show, Attend and Tell (Xu et al., 2015), as pure functions without weights or state.
 
 Words in shapes: `photos`, `regions` (L in the paper), `feature_dim` (D), `hidden_dim` (n), `embedding_dim` (m),
 `vocabulary` (K), `time` (C), and `rows`. A row is one caption. A photo may have several adjacent rows (captions, beams,
@@ -83,7 +83,7 @@ def attention_weights(attention_scores):
 
 
 def sample_locations(attention_weights, noise):
-    """Draw s_t ~ Multinoulli(alpha_t), equation (8), as one-hot vectors; all three are (rows, regions).
+    """Draw s_t ~ Multinoulli(alpha_t), equation (8), as one-hot vectors, (rows, regions).
 
     With standard Gumbel noise, argmax_i(log alpha_ti + noise_i) is a sample.
     """
@@ -206,12 +206,12 @@ def detector_maps(cell_logits):
 
 
 def map_cross_entropy(target_maps, attention_weights):
-    """Return -sum_i m_ti log alpha_ti, minimal if attention equals the map m_t: one axis less than both."""
+    """Return -sum_i m_ti log alpha_ti, minimal if attention equals the map m_t: one axis less than the inputs."""
     return -ops.sum(target_maps * ops.log(ops.maximum(attention_weights, SMALLEST)), axis=-1)
 
 
 def box_loss(attention_weights, covered):
-    """Return -log sum_i alpha_ti c_ti, where boxes cover the fraction c_ti of region i: one axis less than both."""
+    """Return -log sum_i alpha_ti c_ti, where boxes cover the fraction c_ti of a region: one axis less than both."""
     return -ops.log(ops.maximum(ops.sum(attention_weights * covered, axis=-1), SMALLEST))
 
 

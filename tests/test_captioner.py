@@ -603,7 +603,7 @@ def test_the_grid_shape_is_kept(tmp_path):
     assert loaded.get_config() == captioner.get_config()
     for_features = Captioner(["dog"], encoder=None, grid_shape=(6, 2), **SMALL)
     assert for_features.caption_features(np.zeros((1, 12, 6)))[0].attention_weights.shape[1:] == (6, 2)
-    with pytest.raises(ValueError, match=r"must have 10 regions. Received: grid_shape=\(6, 2\)"):
+    with pytest.raises(ValueError, match=r"must have 10 regions.* Received: grid_shape=\(6, 2\)"):
         Captioner(["dog"], encoder=None, grid_shape=(6, 2), **SMALL).caption_features(np.zeros((1, 10, 6)))
 
 
@@ -645,7 +645,7 @@ def test_impossible_requests(eight, tmp_path):
         captioner.fit(eight[0])
     with pytest.raises(ValueError, match=r"Received: validation_data of type list"):
         captioner.fit(make_batches(*eight), validation_data=eight[0])
-    with pytest.raises(ValueError, match=r"photos of 16 x 16 pixels.*same image_size.*32 x 32"):
+    with pytest.raises(ValueError, match=r"photos of 16 x 16 pixels.*same image_size .*32 x 32"):
         own = Captioner(eight[1], encoder=bn_encoder(), **SMALL)
         own.fit(make_batches(*eight[:2], image_size=32))
     with pytest.raises(ValueError, match=r"own loss and metrics"):

@@ -27,16 +27,16 @@ MOST_PARTS, FEWEST_PARTS = 32, 4  # of an unrolled sum
 
 
 class Projected(NamedTuple):
-    """The projection W_a a_i + b, (photos, regions, attention_dim), and its x, float32, without gradient."""
+    """The projection W_a a_i + b, (photos, regions, attention_dim), and its exponential x, without gradient."""
 
     projection: Any
     exponential: Any
 
 
 def prepare(projected_features):
-    """Return Projected for W_a a_i + b, (photos, regions, attention_dim), or this tensor unchanged.
+    """Return Projected for the tensor W_a a_i + b if fusion pays off, otherwise the tensor itself.
 
-    The tensor is unchanged if it is small, or if an axis, such as one of prime length, has no equal parts.
+    Fusion does not pay off if the tensor is small, or an axis, such as one of prime length, has no equal parts.
     """
     _, regions, attention_dim = projected_features.shape
     can_be_cut = min(len(_parts(regions, shortest=1)), len(_parts(attention_dim, shortest=16))) >= FEWEST_PARTS
@@ -117,7 +117,7 @@ def _gradient_of_features(exponential, projected_state, score_vector, of_scores)
 
 @_compiled
 def _sums_over_regions(exponential, projected_state, of_scores):
-    """Return sum_i de_ti r and sum_i de_ti r^2 before their last sum: (2, photos, captions, part, dim)."""
+    """Return sum_i de_ti r and sum_i de_ti r^2 as partial sums: (2, photos, captions, part, dim)."""
     x, y = _x_and_y(exponential, projected_state)
     first, second = 0.0, 0.0
     for part in _parts(x.shape[2], shortest=1):

@@ -34,7 +34,7 @@ def loop_over_time(
     captions = _CaptionsInLoop(token_weights, photos)
 
     def in_turn(x):
-        """Return a function from a time and the number of remaining captions to x at that time."""
+        """Return a function of time and the number of remaining captions that returns x at that time."""
         if x is None:
             return lambda t, left: None
         x = captions.stored(x)

@@ -76,7 +76,7 @@ def check_captioner(captioner, *, for_litert):
     _ = captioner.encoder_model  # raises an error if there is none
     dtype = captioner.decoder.compute_dtype
     if for_litert and dtype != "float32":
-        raise ValueError(f"LiteRT computes in float32: load the captioner with that dtype policy. Received: {dtype}")
+        raise ValueError(f"LiteRT computes in float32: load the captioner with this dtype policy. Received: {dtype}")
 
 
 def _next_version(directory):
@@ -97,7 +97,7 @@ def _next_version(directory):
 
 
 def _stretched(photos, size):
-    """Return photos resized exactly as by `load_image`: first along one axis, then along the other.
+    """Resize photos exactly as `load_image` does, one axis after the other.
 
     `tf.image.resize`, rounded after each axis, was off by one in 1 % of the pixels and changed 2 of 100 captions.
     """
@@ -108,7 +108,7 @@ def _stretched(photos, size):
 
 
 def _stretched_to(photos, length):
-    """Return photos, uint8, resized along their first axis by Pillow's bilinear filter with its 22-bit weights."""
+    """Resize photos along their first axis with Pillow's bilinear filter and its 22-bit weights; return uint8."""
     before = tf.shape(photos)[0]
     scale = tf.cast(before, tf.float64) / length
     reach = tf.maximum(scale, 1.0)  # when downsampling, each pixel is a mean of many
@@ -123,7 +123,7 @@ def _stretched_to(photos, length):
 
 
 def _decoded(content, size):
-    """Return the photo in a JPEG or PNG file, (height, width, 3), decoded as by `load_image`.
+    """Decode a JPEG or PNG file as `load_image` does; return the photo, (height, width, 3).
 
     Large JPEGs are decoded at reduced size, and all JPEGs with the accurate DCT: TensorFlow's faster default changed
     18 of 100 captions.

@@ -20,7 +20,7 @@ SIGNATURES = ("serving_default", "encode", "beams", "attend")
 
 
 def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
-    """Return a captioner as the content of a LiteRT file, bytes.
+    """Convert a captioner to a LiteRT file; return its content, bytes.
 
     Args:
         captioner: Captioner.

@@ -97,7 +97,7 @@ def is_made(model):
 
 
 def make_file(model, *, wait_s=0):
-    """Convert a saved captioner to LiteRT with TensorFlow, unless it already is; return the folder of the file.
+    """Convert a saved captioner to LiteRT with TensorFlow, unless already done; return the folder of the file.
 
     Wait at most `wait_s` seconds for another process that is converting one.
     """
@@ -244,7 +244,7 @@ class LiteRTCaptioner:
             return self._runners[name](**inputs)
 
     def _result(self, found, number, photo, words=None):
-        """Return the CaptionResult of one caption in the outputs of a signature."""
+        """Return the CaptionResult of one caption from the outputs of a signature."""
         count, ids = int(found["num_words"][number]), found["token_ids"][number]
         words = words or [self.vocabulary.tokens[token] for token in ids[:count]]
         return CaptionResult(

@@ -55,7 +55,7 @@ class Attention(keras.layers.Layer):
         return self.look(self.score(query, projected_features), features, noise, sampled)
 
     def look(self, attention_scores, features, noise=None, sampled=None):
-        """Return Attended from the scores e_ti, (rows, regions): equations (5), (8) or (13), and the context."""
+        """Return Attended from the scores e_ti, (rows, regions), by equations (5), and (8) or (13)."""
         attention_weights = equations.attention_weights(attention_scores)
         selection = ATTENTIONS[self.selection].select(attention_weights, noise, sampled)
         context = equations.attended_features(selection, ops.cast(features, self.compute_dtype))

@@ -40,7 +40,7 @@ class WeightAverages:
         return self.variables
 
     def update(self, weights, iterations):
-        """Move the averages towards the weights after an optimizer step; early steps move them more."""
+        """Move the averages towards the weights after an optimizer step, faster in early steps."""
         if self.variables:
             steps = ops.cast(iterations, "float32")
             momentum = ops.minimum(self.momentum, steps / (steps + 10))

@@ -70,7 +70,7 @@ class LSTMCell(RecurrentCell):
     has_cell_state = True
 
     def initial_bias(self, shape, dtype=None):
-        """Return 1 for the forget gate and 0 elsewhere, to remember at the start of training."""
+        """Return the initial bias: 1 for the forget gate, to remember at first, and 0 for the others."""
         return ops.concatenate([ops.full((self.hidden_dim,), bias, dtype) for bias in (0.0, 1.0, 0.0, 0.0)])
 
     def call(self, projected_inputs, hidden_state, cell_state):

@@ -1,4 +1,4 @@
-"""The decoder predicts the next word from features and previous words; show_attend_tell.py has a minimal one.
+"""The decoder predicts the next word from features and previous words; see show_attend_tell.py for a minimal one.
 
 `step` runs one step, for the search. `call` processes a whole caption, for training: only the recurrent part
 (attention and cells) is in its loop; embedding and readout run before and after it, on all words at once.
@@ -98,7 +98,7 @@ class CaptionDecoder(layers.Layer):
     def step(self, input_ids, state, features, projected_features, training=False, noise=None, drop=None):
         """Return the next Step, given the previous words `input_ids`, (rows,), and a DecoderState.
 
-        `projected_features` comes from `project_features`; noise is (rows, regions). See Readout for the others.
+        `projected_features` comes from `project_features`; noise is (rows, regions). See Readout for training and drop.
         """
         embedded = self.embed(input_ids, training)
         projected_word = self.cells[0].input_projection(embedded)
@@ -144,7 +144,7 @@ class CaptionDecoder(layers.Layer):
         return keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), decoded)
 
     def unroll(self, features, input_ids, noise=None, sampled=None, token_weights=None, training=False):
-        """Return Unrolled, everything before the readout; see the call arguments above.
+        """Return Unrolled, everything computed before the readout; see the call arguments above.
 
         Padding, where `token_weights` (rows, time) is 0, need not be computed.
         """

@@ -56,7 +56,7 @@ def blocks_of(width, depth):
 
 
 def _block(grid, name, kernel_size, stride, expansion, filters):
-    """Apply an inverted residual block: expansion, depthwise convolution, projection, and a skip if shapes match."""
+    """Apply an inverted residual block, with a skip connection if input and output have the same shape."""
     inputs, filters_before = grid, grid.shape[-1]
     if expansion > 1:
         grid = layers.Conv2D(expansion * filters_before, 1, name=f"{name}_expand_conv")(grid)

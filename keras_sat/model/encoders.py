@@ -50,7 +50,7 @@ PRETRAINED = {  # class in keras.applications, or width and depth of EfficientNe
 
 
 def _pretrained(name, network, layer, preprocessing, side=224):
-    """Return the function of ENCODERS for a row of PRETRAINED; `side` is the default image size."""
+    """Return the function that makes the encoder of a row of PRETRAINED; `side` is the default image size."""
 
     def make(*, layer=layer, weights="imagenet", image_size=side, grid=None):
         """Return the encoder; see `make_encoder` for the arguments."""
@@ -103,7 +103,7 @@ def _grid_at(network, layer, name):
     names = [item.name for item in network.layers if len(item.output.shape) == 4][1:]
     if layer not in names:
         raise ValueError(
-            f"`{name}` has no layer of that name with a grid as output. Expected one of: {', '.join(names)}. "
+            f"`{name}` has no layer of that name that outputs a grid. Expected one of: {', '.join(names)}. "
             f"Received: layer={brief(layer)}"
         )
     return network.get_layer(layer).output
@@ -113,7 +113,7 @@ def _grid_at(network, layer, name):
 
 
 def _with_coordinates(grid):
-    """Append its row and column, from -1 to 1, to each cell, to make words like "left" learnable."""
+    """Append row and column, from -1 to 1, to each cell, to make words like "left" learnable."""
     axes = (keras.ops.convert_to_numpy(keras.ops.linspace(-1.0, 1.0, cells)) for cells in grid.shape[1:3])
     coordinates = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     padded = keras.ops.pad(grid, [(0, 0)] * 3 + [(0, 2)])
@@ -142,7 +142,7 @@ def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
     encoder = keras.Model(images, _grid_at(network, layer, "tiny"), name="tiny")
     if grid is not None and rows_and_columns_of(grid) != encoder.output_shape[1:3]:
         rows, columns = encoder.output_shape[1:3]
-        raise ValueError(f"`tiny` has a grid of {rows}x{columns} at this size. Received: grid={brief(grid)}")
+        raise ValueError(f"The grid of `tiny` is {rows}x{columns} at this size. Received: grid={brief(grid)}")
     encoder.encoder_layer = layer
     return encoder
 

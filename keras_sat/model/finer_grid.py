@@ -84,6 +84,6 @@ def without_last_strides(network, factor):
 
 
 def _sources(layer):
-    """Return the layers whose outputs are the inputs of a layer in a functional model."""
+    """Return the layers that feed a layer of a functional model."""
     is_input = isinstance(layer, layers.InputLayer)
     return [] if is_input else [tensor._keras_history.operation for tensor in keras.tree.flatten(layer.input)]

@@ -64,12 +64,12 @@ class PhotoEncoder:
 
     @property
     def is_frozen(self):
-        """Whether only its top may be trained; its features can then come from a FeatureCache."""
+        """Whether it is not trained, except perhaps its top; its features can then come from a FeatureCache."""
         return self.training == "frozen"
 
     @property
     def is_saved(self):
-        """Whether all its weights are saved with the captioner: some are trained, or no other file has them."""
+        """Whether the captioner saves all its weights, because some are trained or no other file has them."""
         if not self.is_frozen:
             return True
         if self.is_custom or self.name is None:
@@ -108,7 +108,7 @@ class PhotoEncoder:
         return (None, rows * columns, feature_dim)
 
     def rows_and_columns(self, num_regions):
-        """Return the rows and columns of the regions; if unknown, a nearly square grid if possible."""
+        """Return (rows, columns) of the grid; if unknown, assume a nearly square grid if possible."""
         network = self._network if self.top is None and self.grid_shape is None else self.top
         if network is not None:
             return tuple(network.output_shape[1:3])
@@ -139,8 +139,8 @@ class PhotoEncoder:
         """Raise ValueError if photos do not have the encoder's input size."""
         if (height, width) != self.photo_size:
             raise ValueError(
-                f"The encoder expects photos of {self.photo_size[0]} x {self.photo_size[1]} pixels. Pass Captioner and "
-                f"make_batches the same image_size. Received: batches with photos of {height} x {width}"
+                f"The encoder expects photos of {self.photo_size[0]} x {self.photo_size[1]} pixels. Use the same "
+                f"image_size for Captioner and make_batches. Received: batches with photos of {height} x {width}"
             )
 
     def settings(self):
@@ -167,7 +167,7 @@ class PhotoEncoder:
         given = {"photo_blur": self.blur, "grid": self.grid, "trained_up_to": self.trained_up_to}
         given = ", ".join(f"{name}={brief(value)}" for name, value in given.items() if value)
         if given and (self.is_custom or self.name is None):
-            raise ValueError(f"Only encoders of ENCODERS support this. Received: {given}, encoder={brief(self.name)}")
+            raise ValueError(f"This requires an encoder in ENCODERS. Received: {given}, encoder={brief(self.name)}")
         if self.trained_up_to is not None and (self.layer is None or not self.is_frozen):
             raise ValueError(
                 "`trained_up_to` requires `encoder_layer` and a frozen encoder. Received: "

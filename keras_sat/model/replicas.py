@@ -17,7 +17,7 @@ def sum_over_replicas(x):
 
 
 def sums_on_first_replica(gradients):
-    """Return gradients summed over all replicas on the first replica, and zeros on the others.
+    """On the first replica, return gradients summed over all replicas; on the others, return zeros.
 
     Keras' optimizers clip the gradients of each replica and then add them, but the sum must be clipped. The first
     replica therefore passes the whole sum, and the others pass zeros.

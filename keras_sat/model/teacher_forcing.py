@@ -36,7 +36,7 @@ class TeacherForced(NamedTuple):
         return ops.transpose(by_time)
 
     def are_right(self):
-        """Return 1 for each target word that is the most probable word, else 0, (rows, time)."""
+        """Return 1 for each target word that is the most probable word, otherwise 0: (rows, time)."""
         of_targets = ops.squeeze(ops.take_along_axis(self.logits, self.targets[:, None], axis=-1), -1)
         return self.unpack_words(ops.cast(of_targets >= ops.max(self.logits, axis=-1), "float32"))
 

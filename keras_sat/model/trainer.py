@@ -135,7 +135,7 @@ class Trainer(keras.Model):
         return self.paper_objective(self, batch, training)
 
     def read(self, features, input_ids, target_ids, token_weights, **options):
-        """Return TeacherForced captions for an objective; see `keras_sat.model.teacher_forcing.read_captions`."""
+        """Run the decoder on given captions, for an objective; see `keras_sat.model.teacher_forcing.read_captions`."""
         options["fixed_shapes"] = bool(self.compiled and self.jit_compile)
         return read_captions(self.decoder, features, input_ids, target_ids, token_weights, **options)
 
@@ -155,7 +155,7 @@ class Trainer(keras.Model):
         return self.means.update(objective)
 
     def test_step(self, batch):
-        """Evaluate one batch from make_batches, with expected attention; return the metrics so far."""
+        """Evaluate one batch from make_batches, with soft attention; return the metrics so far."""
         return self.means.update(self.objective(batch, training=False))
 
     def build_terms(self):

@@ -10,7 +10,7 @@ from keras_sat.options import OptimizerOptions
 
 
 def make_optimizer(optimizer, options):
-    """Return a Keras optimizer by name, such as "adam", with OptimizerOptions; return an optimizer unchanged."""
+    """Make the Keras optimizer of a name, such as "adam", with OptimizerOptions; return an optimizer unchanged."""
     if not isinstance(optimizer, str):
         return optimizer
     rate = options.learning_rate
