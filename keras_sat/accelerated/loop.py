@@ -28,7 +28,7 @@ def loop_over_time(
             they need no zeros.
         token_weights: (rows, time), 0 for padding. With it, captions leave the loop when they have ended: at each time
             `step` gets the first n captions of each photo, where n is the last position of an unfinished caption in
-            any photo. All other outputs are 0. This saves work if the captions of a photo are sorted longest first.
+            any photo. Outputs of the others are 0. This saves work if the captions of a photo are sorted longest first.
         photos: number of photos; rows is a multiple of it.
     """
     captions = _CaptionsInLoop(token_weights, photos)

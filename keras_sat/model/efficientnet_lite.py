@@ -1,8 +1,8 @@
 """EfficientNet-Lite in Keras: an ImageNet network without squeeze-and-excitation, made for phones.
 
 Tan and Le, "EfficientNet", ICML 2019, in Google's variant for small devices: ReLU6 instead of swish, and stem and head
-of fixed size. Batch normalisation is folded into the convolutions for speed: encoders never use batch
-statistics (see PhotoEncoder).
+of fixed size. Batch normalisation is folded into the convolutions for speed: these encoders never use batch statistics
+(see PhotoEncoder).
 """
 
 import math

@@ -18,7 +18,7 @@ class Objective(NamedTuple):
 
     Attributes:
         mean: the value to minimise: the mean over the captions of all replicas.
-        figures: the values and weights of each metric.
+        figures: dict from each metric to its values and weights.
         log_prob: log p(y | s, a) of each row (a caption, or one sample of its attention).
         sampled: 1 for each row in which attention sampled regions, else 0.
         after_step: function to call after the weights are updated.

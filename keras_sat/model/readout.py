@@ -13,13 +13,13 @@ class Readout(layers.Layer):
     Args:
         vocabulary_size: number of tokens.
         embedding_dim: length of a word vector, m in the paper, and of the readout.
-        deep_output: False: one dense layer on the concatenation of state and context.
+        deep_output: if False, one dense layer on the concatenation of state and context.
         activation: of the readout.
         dropouts, seed: dropout rates of h_t, and of the readout before L_o, and their seed.
 
     Call arguments:
         embedded, hidden_state, context: E y_{t-1}, h_t and z_t of one step or of many, (..., dim).
-        drop: two functions (x, training=) that replace the dropout before and after.
+        drop: two functions (x, training=) that replace the dropout of h_t and of the readout.
 
     Returns: logits (..., vocabulary_size), float32.
     """

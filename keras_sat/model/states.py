@@ -1,6 +1,6 @@
 """Named tuples of tensors: the outputs of attention and decoder.
 
-Most end with `extras`, a dict of other outputs by name, see `CaptionDecoder.extra_dims`; the paper has none.
+Most end with `extras`, a dict of other outputs by name, see `CaptionDecoder.extra_dims`; the paper's model has none.
 """
 
 from typing import Any, NamedTuple

@@ -58,7 +58,7 @@ def read_captions(
     Args:
         decoder: CaptionDecoder.
         features: output of the adapter, (photos, regions, feature_dim).
-        input_ids, target_ids, token_weights: (rows, time), as make_batches has them.
+        input_ids, target_ids, token_weights: (rows, time); see `make_batches`.
         drop_of: function from the row of each word, (words,), to the argument `drop` of Readout.
         fixed_shapes: compute padding too: XLA cannot skip it, since its position depends on values.
         training, **chance: `noise` and `sampled`, see CaptionDecoder.
