@@ -339,7 +339,7 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     with pytest.warns(UserWarning, match="encoder_weights='other.weights.h5' is not used"):
         whole = Captioner.load(tmp_path / "model", encoder_weights="other.weights.h5")
     assert whole.get_config() == captioner.get_config()
-    with pytest.raises(ValueError, match="keeps the encoder that it has, with its weights.* Received: encoder_weights"):
+    with pytest.raises(ValueError, match="keeps its encoder and the encoder's weights.* Received: encoder_weights"):
         captioner.adapted(encoder_weights="other.weights.h5")
     on = captioner.adapted(attention="hard", encoder_weights=captioner.encoder_weights)
     np.testing.assert_array_equal(on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy())
@@ -421,7 +421,7 @@ def test_an_own_encoder_is_never_taken_for_another(eight, training, tmp_path):
     captioner = Captioner(eight[1], encoder=encoder, encoder_training=training, **SMALL)
     result = captioner.caption(eight[0][0].image_path)
     captioner.save(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"keras_sat does not know|only be given features"):
+    with pytest.raises(ValueError, match=r"trained a custom encoder|only be given features"):
         Captioner.load(tmp_path / "model").caption(eight[0][0].image_path)
     other = bn_encoder() if training == "fine-tuned" else encoder
     loaded = Captioner.load(tmp_path / "model", encoder=other)
@@ -656,7 +656,7 @@ def test_impossible_requests(eight, tmp_path):
         Captioner("a dog runs", encoder=None)
     for _ in range(2):
         captioner.save(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"a model in this folder already"):
+    with pytest.raises(ValueError, match=r"folder contains a model"):
         captioner.save(tmp_path / "model", overwrite=False)
 
 
@@ -673,7 +673,7 @@ def test_weights_of_another_model_are_rejected(eight, tmp_path):
     for name, array in (("baseline", None), ("surplus", np.ones(3)), (next(iter(arrays)), np.ones((9, 3)))):
         changed = {n: values for n, values in (arrays | {name: array}).items() if values is not None}
         write_model(tmp_path / "model", settings, vocabulary, changed)
-        with pytest.raises(ValueError, match=f"the weights of another model.* for {name}"):
+        with pytest.raises(ValueError, match=f"the weights do not fit the model.* for {name}"):
             Captioner.load(tmp_path / "model")
     arrays["baseline"] = np.array(np.nan, np.float32)
     write_model(tmp_path / "model", settings, vocabulary, arrays)
@@ -720,7 +720,7 @@ def test_an_adapted_captioner_takes_its_encoder_along(tmp_path):
     own.build(((None, 16, 16, 3), (None, None)))
     with pytest.raises(ValueError, match=r"with all trained weights.*encoder_training='frozen'"):
         own.adapted(encoder_training="frozen")
-    with pytest.raises(ValueError, match=r"parts and sizes that it has.* Received: hidden_dim=7 \(it is 24\)"):
+    with pytest.raises(ValueError, match=r"shapes of trained weights.* Received: hidden_dim=7 \(it is 24\)"):
         before.adapted(hidden_dim=7)
 
 

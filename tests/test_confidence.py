@@ -180,7 +180,7 @@ def test_calibrate_on_the_command_line(saved, tmp_path, capsys):
     assert json.loads((tmp_path / "out.json").read_text())["photos"] >= 100
     assert (saved / "config.json").read_bytes() == before != (tmp_path / "copy" / "config.json").read_bytes()
     assert main(["calibrate", str(saved), *options]) == 2  # noticed before anything is captioned
-    assert "needs a folder of its own" in capsys.readouterr().err
+    assert "needs a new or empty folder" in capsys.readouterr().err
     assert main(["calibrate", "scenes", *options[:4]]) == 2
     assert "a bundled model cannot be changed" in capsys.readouterr().err.lower()
 

@@ -89,7 +89,7 @@ def test_an_error_shows_other_names_of_its_arguments():
     "cls, given, message",
     [
         (SearchOptions, {"top_k": 3}, "`top_k` and `top_p` require `temperature`. Received: top_k=3, top_p=None"),
-        (SearchOptions, {"num_beams": 3, "num_results": 4}, "as beams. Received: num_results=4, num_beams=3"),
+        (SearchOptions, {"num_beams": 3, "num_results": 4}, "than beams. Received: num_results=4, num_beams=3"),
         (SearchOptions, {"temperature": 1.0, "num_beams": 2}, "Received: temperature=1.0, num_beams=2"),
         (SelfCriticalOptions, {"num_drawn": 1, "reward_baseline": "others"}, "sample at least 2 captions"),
     ],

@@ -174,7 +174,7 @@ def test_a_damaged_model_is_rejected_before_an_epoch_is_spent(whole_training, tm
     write_sealed_json(folder / "checkpoint" / "progress.json", {"epochs": epochs[:2], "state": state.name})
     shutil.rmtree(folder / "model")
     monkeypatch.setattr(Captioner, "fit", None)
-    with pytest.raises(ValueError, match=r"model: there is no model here, no config\.json"):
+    with pytest.raises(ValueError, match=r"model: there is no model here: config\.json is missing"):
         train(folder)
 
 
@@ -275,7 +275,7 @@ def test_an_initial_model_is_trained_on_other_photos(whole_training, tmp_path):
     np.testing.assert_allclose(
         after.encoder_model.weights[0].numpy(), before.encoder_model.weights[0].numpy(), atol=1e-6
     )
-    with pytest.raises(ValueError, match=r"the parts and sizes that it has.* Received: hidden_dim=32 \(it is 16\)"):
+    with pytest.raises(ValueError, match=r"shapes of trained weights.* Received: hidden_dim=32 \(it is 16\)"):
         keras_sat.fit(mine, output_dir=tmp_path / "other", hidden_dim=32, **options)
     soft = keras_sat.fit(mine, output_dir=tmp_path / "soft", attention="soft", **options)
     assert soft.decoder.attention == "soft"
