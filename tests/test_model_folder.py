@@ -5,7 +5,7 @@ import pytest
 
 from data_utils import Vocabulary
 from data_utils.atomic_files import exclusive_lock
-from keras_sat.files.model_folder import read_model, write_model
+from keras_sat.files.model_folder import read_arrays, read_model, write_model
 
 SETTINGS = {"captioner": {"cell": "gru"}, "feature_shape": [49, 8]}
 ARRAYS = {"a": np.arange(6, dtype="float32").reshape(2, 3), "b": np.float32(3.5)}
@@ -41,6 +41,23 @@ def test_a_save_that_is_cut_off_leaves_the_old_model(model_dir, monkeypatch):
         write_model(model_dir, {"captioner": {}}, Vocabulary(["cat"]), {"a": np.ones(3)})
     settings, vocabulary, _ = read_model(model_dir)
     assert settings == SETTINGS and vocabulary.words == ["dog", "runs"]
+
+
+def test_a_model_that_is_replaced_while_it_is_read_is_read_again(model_dir, monkeypatch):
+    words = iter(["cat", "mouse"])
+
+    def read_late(*arguments):
+        if word := next(words, None):
+            write_model(model_dir, SETTINGS, Vocabulary([word]), {"a": np.ones(len(word))})
+        return read_arrays(*arguments)
+
+    monkeypatch.setattr("keras_sat.files.model_folder.read_arrays", read_late)
+    _, vocabulary, arrays = read_model(model_dir)
+    assert vocabulary.words == ["mouse"] and arrays["a"].shape == (5,)
+    for path in model_dir.glob("*.npz"):
+        path.unlink()
+    with pytest.raises(ValueError, match="this file is missing"):
+        read_model(model_dir)
 
 
 def test_one_process_saves_at_a_time(model_dir):

@@ -114,6 +114,17 @@ def read_model(directory):
         hint = f" Did you mean {inside}?" if (inside / "config.json").is_file() else ""
         raise ValueError(f"{directory}: there is no model here: config.json is missing. Expected: {EXPECTED}.{hint}")
     settings = read_sealed_json(config, EXPECTED, WAY_OUT)
+    try:
+        return _read_files(directory, dict(settings))
+    except (OSError, ValueError):
+        if read_sealed_json(config, EXPECTED, WAY_OUT) == settings:
+            raise
+    return read_model(directory)  # another process has just replaced the model, and removed its old files
+
+
+def _read_files(directory, settings):
+    """Read the files that the settings list, see `read_model`."""
+    config = directory / "config.json"
     kind, version, files = (settings.pop(name, None) for name in ("format", "version", "files"))
     is_whole = isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys()
     is_whole = is_whole and all(isinstance(name, str) and OURS.fullmatch(name) for name in files.values())

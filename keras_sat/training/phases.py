@@ -19,6 +19,7 @@ def train_on_words(plan):
     """Train with cross-entropy, as a TrainingPlan says; return the result of `Training.run`."""
     options = plan.options
     training = Training(plan, plan.folder, options.epochs)
+    _reject_late_epochs(training, FURTHER_EPOCHS)
     training.record(plan.record_of_words())
     if training.has_ended:
         return training.loaded()
@@ -52,6 +53,8 @@ def train_further(plan, name, before):
     folder = further_folder(plan.folder, name)
     kind = f"{folder.name.replace('_', '-')} "
     training = Training(plan, folder, plan.asked.num_further(name), kind, monitored="val_cider")
+    names = [*FURTHER_EPOCHS]
+    _reject_late_epochs(training, names[names.index(name) + 1 :])
     training.record(plan.record_of_further(name, captioner))
     if training.has_ended:
         return training.loaded()
@@ -78,6 +81,17 @@ def train_further(plan, name, before):
 def further_folder(folder, name):
     """Return the folder, within that of a training, of the epochs of a name in FURTHER_EPOCHS."""
     return folder / name.removesuffix("_epochs")
+
+
+def _reject_late_epochs(training, names):
+    """Reject more epochs of a training after a later phase has started from its captioner."""
+    for name in names:
+        if (further_folder(training.plan.folder, name) / "checkpoint").exists() and not training.has_ended:
+            raise ValueError(
+                f"{name} in this folder started after epoch {len(training.epochs)}. For more epochs before them choose "
+                f"another output_dir, with initial_model={str(training.folder / 'model')!r}. "
+                f"Received: {training.num_epochs} {training.kind}epochs"
+            )
 
 
 def _check_changes(captioner, plan):
