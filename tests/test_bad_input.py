@@ -212,7 +212,7 @@ def test_sealed_model(model_dir):
 @pytest.mark.parametrize("name", ["\0", "../state-0123456789abcdef.npz", 5])
 def test_names_of_files(name, model_dir, tmp_path):
     write_sealed_json(tmp_path / "progress.json", {"epochs": [], "state": name})
-    with pytest.raises(ValueError, match=r"progress\.json: this is something else"):
+    with pytest.raises(ValueError, match=r"progress\.json: this is not a checkpoint"):
         read_checkpoint(tmp_path)
     reseal(model_dir, files={"weights": name})
     with pytest.raises(ValueError, match=r"config\.json: this is something else"):

@@ -351,10 +351,7 @@ def test_what_it_says(tmp_path, capsys):
         ({"cache_dir": "run"}, "features need another folder"),
         ({"attentoin_dim": 3}, "fit has no such option. Did you mean attention_dim"),
         ({"encoder_training": "frozen", "encoder_rate": 0.5}, "No layer of the encoder is trained"),
-        (
-            {"encoder_training": "frozen", "photo_jitter": 0.5},
-            "encodes each photo only once.*Received: photo_jitter=0.5",
-        ),
+        ({"encoder_training": "frozen", "photo_jitter": 0.5}, "each photo only once.*Received: photo_jitter=0.5"),
         ({"boxes": []}, "`boxes` and `box_weight` need each other"),
     ],
 )
