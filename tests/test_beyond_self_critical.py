@@ -291,6 +291,13 @@ def test_scores_from_before_are_those_of_the_initial_captioner(rewarded, tmp_pat
 
 
 @pytest.mark.slow
+def test_more_epochs_of_cross_entropy_come_too_late(rewarded):
+    folder, _ = rewarded
+    with pytest.raises(ValueError, match="self_critical_epochs in this folder started after epoch 2"):
+        train(folder, epochs=3, **SELF_CRITICAL)
+
+
+@pytest.mark.slow
 def test_without_a_dev_split_nothing_is_lost_either(rewarded, tmp_path):
     folder, _ = rewarded
     images = [image for image in DATASETS["scenes"](None, num_scenes=40, seed=3) if image.split == "train"]
