@@ -221,7 +221,7 @@ class Captioner(CaptionGenerator, Trainer):
         return transfer.adapted(self, vocabulary, options)
 
     def restore_weights(self, directory: str | os.PathLike) -> None:
-        """Load the weights and the training photos of a captioner with the same settings, saved in a folder."""
+        """Load weights, and the record of training photos, of a saved captioner with the same settings."""
         saving.restore_weights(self, directory)
 
     def weights_digest(self) -> str:

@@ -310,9 +310,7 @@ def test_weights_that_are_none(make, message, model_dir):
 def test_sizes_that_the_weights_do_not_have_allocate_nothing(name, value, model_dir):
     reseal(model_dir, captioner={name: value})
     tracemalloc.start()
-    with pytest.raises(
-        ValueError, match=rf"({name} alone|a size must be a whole number .*Received: {name}=)"
-    ) as caught:
+    with pytest.raises(ValueError, match=rf"({name} alone|a size must be .*Received: {name}=)") as caught:
         Captioner.load(model_dir)
     assert tracemalloc.get_traced_memory()[1] < 10_000_000 and str(model_dir) in str(caught.value)
     tracemalloc.stop()

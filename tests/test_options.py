@@ -148,7 +148,7 @@ def test_a_function_shows_the_options_that_it_takes():
 
 def test_the_help_of_fit_has_its_options_by_kind():
     lines = inspect.getdoc(keras_sat.fit).split("\n")
-    assert "    attention: how the decoder looks. Choices: soft, hard, none. Default: 'soft'." in lines
+    assert "    attention: how the decoder attends. Choices: soft, hard, none. Default: 'soft'." in lines
     named = [line.strip().partition(":")[0] for line in lines]
     headings = [named.index(heading) for heading in options.KINDS.values()]
     assert named.index("boxes") < headings[0] and headings == sorted(headings)

@@ -348,7 +348,7 @@ def test_what_it_says(tmp_path, capsys):
     "options, message",
     [
         ({"epochs": 0}, "`epochs` must be"),
-        ({"cache_dir": "run"}, "features need another folder"),
+        ({"cache_dir": "run"}, "features need a different folder"),
         ({"attentoin_dim": 3}, "fit has no such option. Did you mean attention_dim"),
         ({"encoder_training": "frozen", "encoder_rate": 0.5}, "No layer of the encoder is trained"),
         ({"encoder_training": "frozen", "photo_jitter": 0.5}, "each photo only once.*Received: photo_jitter=0.5"),

@@ -26,7 +26,7 @@ NUM_BINS = 10
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well the confidence predicts which captions are right. Printed, it is a table.
+    """How well the confidence predicts whether captions are right; prints as a table.
 
     Attributes:
         confidences: the confidence of each photo's caption, (photos,), fitted on the other four fifths of the photos.
@@ -43,7 +43,7 @@ class Calibration:
 
     @property
     def separation(self) -> float:
-        """The fraction of pairs of a right and a wrong caption in which the right one has the greater confidence."""
+        """The area under the ROC curve: how often a right caption has a greater confidence than a wrong one."""
         right, wrong = self.confidences[self.are_right, None], self.confidences[~self.are_right]
         return float(np.mean((right > wrong) + 0.5 * (right == wrong))) if right.size and wrong.size else 0.5
 
@@ -58,7 +58,7 @@ class Calibration:
         return rows
 
     def to_dict(self) -> dict:
-        """Return the figures as a dict for JSON."""
+        """Return the metrics as a dict for JSON."""
         figures = {"photos": len(self.are_right), "right": float(self.are_right.mean())}
         figures |= {"expected_calibration_error": self.expected_error, "separation": self.separation}
         return figures | {"bins": self.bins()}

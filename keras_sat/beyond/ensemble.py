@@ -66,7 +66,7 @@ class Ensemble(CaptionGenerator):
 
     @property
     def encoder_model(self):
-        """The encoder of all members, for a FeatureCache; ValueError if they differ."""
+        """The encoder that all members share, for a FeatureCache; ValueError if their encoders differ."""
         if any(self._first_with_same_encoder):
             raise ValueError(
                 "A feature cache requires members with the same encoder; otherwise pass photos. "

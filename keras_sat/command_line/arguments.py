@@ -1,4 +1,4 @@
-"""The flags of the command line. Flags that are not given are not passed on, which leaves defaults to the functions."""
+"""The flags of the command line. Only given flags are passed on; the functions that receive them have the defaults."""
 
 import argparse
 import functools

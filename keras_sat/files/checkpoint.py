@@ -1,6 +1,6 @@
 """A checkpoint at the end of an epoch: everything needed to resume a training exactly.
 
-    progress.json       the figures of each epoch so far, and the name of the other file
+    progress.json       the metrics of each epoch so far, and the name of the other file
     state-DIGEST.npz    weights, optimizer, baseline and the state of every random generator
 
 A new state is written next to the old one, and then progress.json is replaced. If the process is killed at any moment,
@@ -19,7 +19,7 @@ WAY_OUT = "It cannot be resumed. Pass another output_dir (initial_model=FOLDER/m
 
 
 def write_checkpoint(directory, captioner, epochs):
-    """Write the state of a compiled captioner, and `epochs`, a list of dicts with the figures of each epoch."""
+    """Write the state of a compiled captioner, and `epochs`, a list of dicts with the metrics of each epoch."""
     directory = Path(directory)
     arrays = {name: variable.numpy() for name, variable in state_of(captioner).items()}
     name = write_arrays(directory, "state", arrays)

@@ -196,7 +196,7 @@ def _best_words(logits, num_words, **options):
 
 
 def _most_blocked(said, size):
-    """Return the maximum number of words that `_without_repeats` blocks, which is the number of spare candidates."""
+    """Return the maximum number of words that `_without_repeats` blocks: a search needs that many extra candidates."""
     return max(0, said.shape[1] - size + 1) if size else 0
 
 

@@ -36,7 +36,7 @@ LENGTH_STEP = 8  # lengths of given captions are rounded up to multiples of this
 
 
 class CaptionGenerator:
-    """Base class that captions photos, for Captioner and Ensemble."""
+    """Base class of Captioner and Ensemble, which captions photos."""
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
@@ -245,7 +245,7 @@ class CaptionGenerator:
         return self.graphs[key](*tensors)
 
     def search(self, features, word_noise=None, region_noise=None, *, sample_attention=False, **options):
-        """Search captions for features (photos, regions, feature_dim); see `run_search` and `_noise`."""
+        """Search for captions, given features (photos, regions, feature_dim); see `run_search` and `_noise`."""
         step, state = self._steps(features, _rows_per_photo(options), region_noise if sample_attention else None)
         options["extra_dims"] = self.extra_dims
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)

@@ -1,4 +1,4 @@
-"""The caption of a photo."""
+"""The result of captioning a photo."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from keras_sat.options import EXTRAS
 
 @dataclass(frozen=True)
 class CaptionResult:
-    """A caption of one photo, and the attention to each word.
+    """A caption of one photo, with an attention map for each word.
 
     Attributes:
         caption: the text.

@@ -85,7 +85,7 @@ def score_captions(captioner, captioned_images, cache=None, **search_options):
 
 
 class ShowProgress(keras.callbacks.Callback):
-    """Show a progress bar within each epoch, and after it a line with figures and the maximum time left.
+    """Show a progress bar within each epoch, and after it a line with metrics and the maximum time left.
 
     Args:
         num_epochs: number of epochs of the whole training.
@@ -135,13 +135,13 @@ class KeepTraining(keras.callbacks.Callback):
     """After each epoch, save the best captioner and a checkpoint; stop when the scores no longer rise.
 
     Writes into `directory`: model/, the captioner of the best epoch so far; checkpoint/, the state to resume from;
-    history.csv, the figures of every epoch; logs/, the same for TensorBoard. It must be the last callback.
+    history.csv, the metrics of every epoch; logs/, the same for TensorBoard. It must be the last callback.
 
     Args:
         directory: the folder.
-        epochs: list of the figures of the epochs so far, when a training is resumed.
-        before: list with the figures of the captioner that is already in model/; only a better epoch replaces it.
-        monitored: the figure that decides which epoch is the best.
+        epochs: list of the metrics of the epochs so far, when a training is resumed.
+        before: list with the metrics of the captioner that is already in model/; only a better epoch replaces it.
+        monitored: the metric that decides which epoch is the best.
         patience: stop after this many epochs without a better one; None: never.
     """
 
@@ -225,7 +225,7 @@ class StopWhenLost(keras.callbacks.Callback):
 class BeginWithExpectations(keras.callbacks.Callback):
     """Train hard attention only with the expectation for the first `num_epochs`, then sample regions.
 
-    The figures of these epochs get `warm_up` = 1, since they train soft attention; see `best_epoch`.
+    The metrics of these epochs get `warm_up` = 1, since they train soft attention; see `best_epoch`.
     """
 
     def __init__(self, num_epochs):

@@ -1,4 +1,4 @@
-"""The figures of all epochs of a training: choice of the best epoch, and history.csv."""
+"""The metrics of all epochs of a training: choice of the best epoch, and history.csv."""
 
 import math
 from collections import UserDict
@@ -12,7 +12,7 @@ LEAST_MATCHES = 10  # with fewer matching 4-grams on the whole dev split, BLEU-4
 
 
 class Curves(UserDict):
-    """`captioner.history` after `fit`: a mapping from a name to its value in each epoch.
+    """`captioner.history` after `fit`: a mapping from each metric to its values over the epochs.
 
     Scores are fractions, such as .213 for a BLEU-4 of 21.3 %; CIDEr is as coco-caption prints it.
 
@@ -37,9 +37,9 @@ def as_text(monitored, score):
 
 
 def best_epoch(epochs, monitored=MONITORED):
-    """Return the index of the epoch with the best monitored figure, the first of equals; without it, the last epoch.
+    """Return the index of the best epoch by the monitored metric (the first of equals), or the last epoch without it.
 
-    While the figure is at chance level (see `is_above_chance`), the cross-entropy on dev decides. Warm-up epochs count
+    While the metric is at chance level (see `is_above_chance`), the cross-entropy on dev decides. Warm-up epochs count
     only if no other epochs follow.
     """
     if not epochs or monitored not in epochs[-1]:
@@ -78,7 +78,7 @@ def has_plateaued(epochs, patience, monitored=MONITORED):
 
 
 def write_history(path, epochs):
-    """Write the figures of all epochs as a CSV table, atomically; Keras' CSVLogger appends line by line."""
+    """Write the metrics of all epochs as a CSV table, atomically; Keras' CSVLogger appends line by line."""
     curves = {"epoch": range(1, len(epochs) + 1), **Curves(epochs)}
     rows = zip(*([f"{value:.6g}" for value in values] for values in curves.values()))
     write_whole(path, "".join(f"{','.join(row)}\n" for row in [curves, *rows]))

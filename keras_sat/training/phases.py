@@ -16,7 +16,7 @@ GIVEN_EACH_TIME = ["seed", "dtype", *(option for option, hook in HOOKS.items() i
 
 
 def train_on_words(plan):
-    """Train with cross-entropy by a TrainingPlan; return the result of `Training.run`."""
+    """Run the cross-entropy phase of a TrainingPlan; return the result of `Training.run`."""
     options = plan.options
     training = Training(plan, plan.folder, options.epochs)
     _reject_late_epochs(training, FURTHER_EPOCHS)
@@ -84,12 +84,12 @@ def further_folder(folder, name):
 
 
 def _reject_late_epochs(training, names):
-    """Reject more epochs of a training after a later phase has started from its captioner."""
+    """Reject more epochs of the first phase once a later phase has started from its captioner."""
     for name in names:
         if (further_folder(training.plan.folder, name) / "checkpoint").exists() and not training.has_ended:
             raise ValueError(
-                f"{name} in this folder started after epoch {len(training.epochs)}. For more epochs before them choose "
-                f"another output_dir, with initial_model={str(training.folder / 'model')!r}. "
+                f"{name} in this folder started after epoch {len(training.epochs)}. To train longer before them, pass "
+                f"another output_dir and initial_model={str(training.folder / 'model')!r}. "
                 f"Received: {training.num_epochs} {training.kind}epochs"
             )
 
@@ -121,7 +121,7 @@ def _new_captioner(plan):
 
 
 def _fresh(optimizer, **changes):
-    """Return an unused copy of an optimizer, which may belong to another training; a name is returned unchanged."""
+    """Return a new copy of an optimizer, which may belong to another training; a name is returned unchanged."""
     if isinstance(optimizer, keras.optimizers.Optimizer):
         return type(optimizer).from_config({**optimizer.get_config(), **changes})
     return optimizer

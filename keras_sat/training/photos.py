@@ -24,7 +24,7 @@ class TrainingPhotos:
     def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, cluster):
         if cache_dir and os.path.realpath(os.path.expanduser(cache_dir)) == os.path.realpath(output_dir):
             raise ValueError(
-                "The features need another folder than the training: change one of them. "
+                "The features need a different folder from the training: pass another cache_dir. "
                 f"Received: cache_dir={str(cache_dir)!r} with output_dir={str(output_dir)!r}"
             )
         self.images = images

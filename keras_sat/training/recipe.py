@@ -60,7 +60,7 @@ def fit(
         data_dir: the folder of the data set, which is downloaded there if possible.
         split_seed: make a random 80/10/10 split by photo with this seed.
         cache_dir: the folder of the features; None: in `data_dir`, with the photos, or in `output_dir`.
-        output_dir: the folder for the model, checkpoints and figures; None: runs/DATA-ENCODER-ATTENTION.
+        output_dir: the folder for the model, checkpoints and metrics; None: runs/DATA-ENCODER-ATTENTION.
         preset: a name in `keras_sat.PRESETS`; other options override its settings. None: the preset of the data set
             and its encoder ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), without settings that
             conflict with the options. "default", other data, or an `initial_model`: the defaults below.
@@ -79,7 +79,7 @@ def fit(
         strategy: train on several devices: a tf.distribute.MirroredStrategy(), or MultiWorkerMirroredStrategy() for
             several hosts, which all make the same call. `batch_size` is over all devices; see docs/distribution.md.
 
-    Returns: Captioner; its `history` is a mapping from the name of a figure to its value in each epoch.
+    Returns: Captioner; its `history` is a mapping from the name of a metric to its value in each epoch.
 
     Without `encoder`, a resumed training keeps its encoder; a new one uses "tiny" for the scenes, "vgg16" with a GPU,
     else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2". The features of a

@@ -24,7 +24,7 @@ class Training:
         folder: the folder of this phase.
         num_epochs: its maximum number of epochs.
         kind: prefix of "epoch" in messages, such as "self-critical ".
-        monitored: the figure that decides which epoch is the best.
+        monitored: the metric that decides which epoch is the best.
     """
 
     def __init__(self, plan, folder, num_epochs, kind="", monitored=MONITORED):
@@ -33,7 +33,7 @@ class Training:
         self.num_epochs = num_epochs
         self.kind = kind
         self.monitored = monitored
-        self.before = []  # the figures of the initial captioner, if it is kept unless an epoch is better
+        self.before = []  # the metrics of the initial captioner, if it is kept unless an epoch is better
         self.epochs, self.state = read_checkpoint(folder / "checkpoint")
         self.epochs = plan.cluster.broadcast(self.epochs)
 
@@ -95,7 +95,7 @@ class Training:
     def run(self, captioner, batches, first_callbacks=()):
         """Train a compiled captioner on batches of make_batches.
 
-        Returns: (the best captioner, whether the training is complete, the figures of its epochs).
+        Returns: (the best captioner, whether the training is complete, the metrics of its epochs).
         """
         plan, cluster = self.plan, self.plan.cluster
         dev_images = plan.photos.of_split("dev")

@@ -1,4 +1,4 @@
-"""The record of a training, arguments.json in its folder: everything known on which its result depends.
+"""The record of a training, arguments.json in its folder: all known inputs that determine its result.
 
 It contains the arguments, and a checksum of the photos' ids, captions and sizes.
 """
@@ -19,7 +19,7 @@ from keras_sat.model.encoders import ENCODERS
 
 
 def checksum(value):
-    """Return a checksum of eight digits for any value that JSON can represent."""
+    """Return a checksum (eight hexadecimal digits) of a value that JSON can represent."""
     return f"{zlib.crc32(json.dumps(value).encode()):08x}"
 
 
@@ -73,7 +73,7 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
     Args:
         output_dir: the folder.
         described: the result of `describe`.
-        epochs: the figures of the epochs so far.
+        epochs: the metrics of the epochs so far.
         has_ended: whether the training is finished and is only loaded.
     """
     path = output_dir / "arguments.json"
