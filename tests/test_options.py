@@ -225,7 +225,7 @@ def test_what_caption_takes(tmp_path):
 
 @pytest.mark.parametrize("name", ["x.keras", "sub/x.ZIP"])
 def test_one_file_is_no_place_for_a_captioner(name, captioner, tmp_path):
-    message = r"captioner.save\(folder\).*keras_sat.Captioner.load\(folder\) loads it"
+    message = r"captioner.save\(folder\).*keras_sat.Captioner.load\(folder\), not"
     with pytest.raises(ValueError, match=message):
         captioner.save(tmp_path / name)
     assert not list(tmp_path.rglob("*"))

@@ -279,7 +279,7 @@ def test_an_initial_model_is_trained_on_other_photos(whole_training, tmp_path):
         keras_sat.fit(mine, output_dir=tmp_path / "other", hidden_dim=32, **options)
     soft = keras_sat.fit(mine, output_dir=tmp_path / "soft", attention="soft", **options)
     assert soft.decoder.attention == "soft"
-    with pytest.raises(ValueError, match="no bundled model"):
+    with pytest.raises(ValueError, match="no folder or bundled model"):
         keras_sat.fit(mine, output_dir=tmp_path / "other", initial_model="nonsense")
 
 
@@ -331,7 +331,7 @@ def test_what_it_says(tmp_path, capsys):
     output = capsys.readouterr().out
     for text in (
         "32 photos with 160 captions in train, 4 photos with 20 captions in dev",
-        "words of dev",
+        "words in dev captions are unknown",
         "tiny, 8 x 8 x 66",
         f"captioner: hard attention, additive scoring, LSTM of 16, computed in {computed}",
         "cores; all files are in",
