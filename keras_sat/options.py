@@ -30,7 +30,7 @@ EXTRAS = {
 # The kinds of options, with their headings in the help. "encoder" and "architecture" are fixed after training.
 KINDS = {
     "training": "Training",  # of all epochs
-    "words": "Training on words",  # the first epochs, with cross-entropy
+    "words": "Cross-entropy epochs",  # the first phase
     "consistency": "Feature consistency epochs",
     "rewards": "Self-critical epochs",
     "loss": "Attention and loss",
@@ -243,7 +243,7 @@ class CaptionerOptions(DecoderOptions):
     """Options of Captioner, including those of its decoder."""
 
     encoder: Any = of_encoder("vgg16", "computes the grid of features", an_encoder, none="no encoder", unset=True)
-    encoder_layer: str = of_encoder(None, "layer that outputs the grid", unchecked(str), none="its default", unset=True)
+    encoder_layer: str = of_encoder(None, "layer that gives the grid", unchecked(str), none="the encoder's", unset=True)
     encoder_weights: Any = of_encoder(
         "imagenet", 'a file, or "bundled" for those of the bundled captioner', unchecked(str), none="random weights"
     )
@@ -253,8 +253,8 @@ class CaptionerOptions(DecoderOptions):
     trained_up_to: str = architecture(
         None, "train a frozen encoder's layers after encoder_layer, up to this one", unchecked(str), none="no training"
     )
-    image_size: Any = of_encoder(None, "side of the square photos", unchecked(int), none="its default", unset=True)
-    grid: str = photos(None, "size of the feature grid, by dilation; such as 14x14", unchecked(str), none="its default")
+    image_size: Any = of_encoder(None, "size of square input photos", unchecked(int), none="the encoder's", unset=True)
+    grid: str = photos(None, "size of the grid, by dilation, such as 14x14", unchecked(str), none="the encoder's")
     grid_shape: tuple = architecture(None, "(rows, columns) of the features", unchecked(), none="the encoder's")
     photo_blur: float = photos(
         None, "standard deviation of the blur of photos, in pixels", pixels, none="0, or that of bundled weights"
@@ -275,7 +275,7 @@ class CaptionerOptions(DecoderOptions):
     reward_weight: float = loss(0.1, "hard attention: lambda_r", at_least_zero)
     entropy_weight: float = loss(0.002, "hard attention: lambda_e", at_least_zero)
     expectation_probability: float = loss(0.5, "hard attention: probability of the expectation", probability)
-    expectation_for: str = loss("image", "hard attention: sampling is decided for each", one_of("image", "pass"))
+    expectation_for: str = loss("image", "hard attention: unit for which sampling is decided", one_of("image", "pass"))
     use_baseline: bool = loss(True, "hard attention: subtract the moving average b from log p", flag)
     length_penalty: float = search(0.0, _LONGER, at_least_zero)
     no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
@@ -301,7 +301,7 @@ class BeamSearchOptions(Options):
 class SearchOptions(BeamSearchOptions):
     """Options of captioning by search or by sampling."""
 
-    num_results: int = search(1, "captions for each photo; more than 3 widen the search", count())
+    num_results: int = search(1, "captions per photo; more than 3 also raise num_beams", count())
     temperature: float = search(None, "sample words; 1.0: unchanged distribution", above_zero, none="search instead")
     top_k: int = search(None, "sample from the k most probable words only", count(), none="from all")
     top_p: float = search(None, "nucleus sampling: total probability of the words", positive_fraction, none="from all")

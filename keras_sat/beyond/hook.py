@@ -1,4 +1,4 @@
-"""Hooks, by which an option changes the decoder, or adds a term to the objective or a training phase."""
+"""Hooks: an option can change the decoder, add a term to the objective, or add a training phase."""
 
 from typing import Any, NamedTuple
 

@@ -123,7 +123,7 @@ def read_model(directory):
 
 
 def _read_files(directory, settings):
-    """Read the files that the settings list, see `read_model`."""
+    """Read the files listed in the settings; see `read_model`."""
     config = directory / "config.json"
     kind, version, files = (settings.pop(name, None) for name in ("format", "version", "files"))
     is_whole = isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys()

@@ -1,4 +1,4 @@
-"""Saves a captioner into a folder, and loads it."""
+"""Saving and loading captioners."""
 
 import json
 import warnings
