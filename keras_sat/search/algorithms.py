@@ -171,7 +171,7 @@ def beam_search(
 
 
 def _choose_word_by_word(step, state, choose, num_results, **options):
-    """Search each row independently: `choose(logits, t, said)` returns its next token, given those so far."""
+    """Search each row independently; `choose(logits, t, said)` returns its next token, given the previous ones."""
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
 
     def advance(t, input_ids, state, captions):
@@ -263,7 +263,7 @@ def _seen(result, captions):
 
 
 def _append(captions, t, token_ids, log_prob, seen, end_token_id):
-    """Return the captions with one more token, `<pad>` with a log_prob of 0 if they have ended; see `_seen`."""
+    """Append a token to each caption: `<pad>` with a log_prob of 0 if it has ended; see `_seen`."""
     is_open = ~captions.is_finished
     rows = ops.arange(ops.shape(token_ids)[0])
     places = ops.stack([rows, ops.full_like(rows, t)], axis=1)  # `ops.slice_update` would need XLA wherever this runs

@@ -10,7 +10,7 @@ PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")  # fixed in 
 
 
 def preset_or_default(preset, data, options, initial_model, before, encoder, say):
-    """Return the settings of a preset, and print the name of a default preset.
+    """Return the settings of a preset; if it is a default, print its name.
 
     Args:
         preset: its name; None: that of the data set, without settings that conflict with the options; with an
