@@ -1,4 +1,4 @@
-"""The captioner: encoder, decoder and vocabulary in one Keras model that trains, captions photos, saves and loads."""
+"""The captioner: encoder, decoder and vocabulary in one Keras model."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Captioner(CaptionGenerator, Trainer):
     Args:
         vocabulary: Vocabulary, or its list of words.
         **options: see `keras_sat.options.CaptionerOptions`. A frozen `keras.Model` passed as `encoder` gets
-            trainable=False. `dtype` is that of the decoder: a name or policy of Keras, or "auto".
+            trainable=False. `dtype` is the decoder's: a Keras dtype or policy, or "auto".
 
     Call arguments:
         inputs: (features, input_ids): features (photos, regions, feature_dim), or photos (photos, height, width, 3);
-            input_ids (rows, time), rows being a multiple of photos, or (photos, captions, time).
+            input_ids (rows, time), where rows is a multiple of photos, or (photos, captions, time).
         training, noise, sampled: see CaptionDecoder.
 
     Returns: Decoded, with rows = photos * captions.
@@ -50,7 +50,7 @@ class Captioner(CaptionGenerator, Trainer):
     @with_options(CaptionerOptions)
     def __init__(self, vocabulary, *, name="captioner", **options):
         reject_fork()
-        super().__init__(name=name, autocast=False)  # noise stays in float32; `features` casts what must be cast
+        super().__init__(name=name, autocast=False)  # noise stays in float32; `features` casts the rest
         if not isinstance(vocabulary, (Vocabulary, list, tuple)):
             raise ValueError(f"Expected a Vocabulary or a list of words. Received: vocabulary={brief(vocabulary)}")
         own, of_keras = split_options("Captioner", options, CaptionerOptions, also=OF_KERAS)
@@ -60,7 +60,7 @@ class Captioner(CaptionGenerator, Trainer):
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.decoder = make_decoder(len(self.vocabulary), own, name="decoder", **of_keras)
         self.confidence = None  # see `keras_sat.beyond.calibration.calibrate`
-        self.training_photos = None  # SeenPhotos, where they are known
+        self.training_photos = None  # SeenPhotos, or None if unknown
         arrays, blur = None, options.photo_blur
         if options.encoder_weights == BUNDLED:
             arrays, bundled_blur, self.training_photos = saving.bundled_encoder(options.encoder)
@@ -83,13 +83,13 @@ class Captioner(CaptionGenerator, Trainer):
         self.term_layers = [layer for term in terms for layer in term.layers]  # Keras finds their weights here
         self.paper_objective = PaperObjective(self.add_weight, self.random_generator, options, terms)
         self.training_objective = self.paper_objective
-        self.feature_shape = None  # (regions, feature_dim) before the adapter, known when it is built
-        self.num_regions = None  # after the adapter, likewise
+        self.feature_shape = None  # (regions, feature_dim) before the adapter, set by `build`
+        self.num_regions = None  # after the adapter, set by `build`
 
     apply_gradients = staticmethod(apply_gradients)
 
     def option(self, name):
-        """Return the value of an option; those of the encoder may change after `__init__`."""
+        """Return the current value of an option; encoder options may change after `__init__`."""
         of_encoder = self.photo_encoder.settings()
         return of_encoder[name] if name in of_encoder else getattr(self.options, name)
 
@@ -103,22 +103,22 @@ class Captioner(CaptionGenerator, Trainer):
         return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
 
     def note_training_photos(self, image_ids: list[str], noted: dict[str, Any] | None = None) -> None:
-        """Record training photos for `evaluate`; `noted` are their digests, see `data_utils.readable_photos`."""
+        """Record training photos for `evaluate`; `noted` has their digests, see `data_utils.readable_photos`."""
         self.training_photos = union([self.training_photos, digests_of(image_ids, noted)])
 
     # === From photos to features ===
 
     def features(self, inputs, training=False):
-        """Return annotation vectors (photos, regions, feature_dim) of photos; features are returned as they are."""
+        """Return annotation vectors (photos, regions, feature_dim) of photos; features are returned unchanged."""
         is_photos = len(inputs.shape) == 4
         return ops.cast(self.photo_encoder(inputs, training) if is_photos else inputs, self.compute_dtype)
 
     def adapt(self, features):
-        """Return the features that attention uses, (photos, regions, dim), from photos or features."""
+        """Return the features that attention uses, (photos, regions, dim), for photos or features."""
         return self.adapter(self.features(features))
 
     def checked_features(self, features):
-        """Return features as an array, or raise a ValueError for the wrong shape."""
+        """Return features as an array; raise a ValueError for the wrong shape."""
         features = np.asarray(features)
         self.build_once(features.shape)
         if features.shape[1:] != self.feature_shape:
@@ -146,7 +146,7 @@ class Captioner(CaptionGenerator, Trainer):
         self.build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
-        """Build for features or photos of this shape, unless it is built."""
+        """Build for features or photos of this shape, unless already built."""
         if not self.built:
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
@@ -160,28 +160,28 @@ class Captioner(CaptionGenerator, Trainer):
     def save(self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32") -> None:
         """Save settings, vocabulary and weights into a folder; see `keras_sat.files.model_folder`.
 
-        A frozen encoder is saved by its name, unless its weights are random, and a frozen `keras.Model` is not saved.
+        A frozen encoder is saved only by name, unless its weights are random. A frozen `keras.Model` is not saved.
 
         Args:
             directory: created if needed.
-            overwrite: replace a model in the folder; False raises a ValueError.
+            overwrite: replace a model in the folder; if False, an existing model raises a ValueError.
             precision: "float32", "float16", or "int8" (with 16 bits for convolutions).
         """
         saving.save(self, directory, overwrite, precision)
 
     def _reject_copies(self):
-        """Raise ValueError: Keras would copy, clone or pickle it by a file that it could not load."""
-        raise ValueError(f"{saving.NO_ONE_FILE} Copies are made in the same way. Received: a captioner to copy")
+        """Raise ValueError: to copy, clone or pickle it, Keras would write a file that it could not load."""
+        raise ValueError(f"{saving.NO_ONE_FILE} Use the same functions to copy it. Received: a captioner to copy")
 
     get_build_config = __reduce__ = _reject_copies
 
     def export(self, directory: str | os.PathLike, format: str | list[str] = "tf_saved_model", **options) -> Path:
-        """Write the captioner, with encoder and search, for programs without keras_sat; return the folder's path.
+        """Export the captioner, with encoder and search, for programs without keras_sat; return the folder's path.
 
         Args:
             directory: created if needed; each export gets a numbered folder in it.
             format: "tf_saved_model", "litert", or a list of both.
-            **options: `jpeg`, and those of the search; see `keras_sat.deploy.export`.
+            **options: `jpeg`, and options of the search; see `keras_sat.deploy.export`.
         """
         from keras_sat.deploy.export import export
 
@@ -191,18 +191,18 @@ class Captioner(CaptionGenerator, Trainer):
     def load(
         cls, directory: str | os.PathLike, *, encoder: Any = None, encoder_weights: str | os.PathLike | None = None
     ) -> Captioner:
-        """Return the captioner saved in a folder.
+        """Load the captioner saved in a folder.
 
         Args:
             directory: the folder.
-            encoder: the `keras.Model`, if the encoder was not one of ENCODERS.
+            encoder: the `keras.Model`, if the encoder is not in ENCODERS.
             encoder_weights: a weights file for the frozen encoder, instead of Keras' download.
         """
         return saving.load(cls, directory, encoder, encoder_weights)
 
     @classmethod
     def from_pretrained(cls, model: str | os.PathLike | None = None, **options) -> Captioner:
-        """Return a saved or a bundled captioner. Nothing is downloaded.
+        """Load a saved or a bundled captioner. Nothing is downloaded.
 
         Args:
             model: a folder that `save` wrote, or a bundled name: "flickr8k" (None), "flickr8k-hard" or
@@ -215,13 +215,13 @@ class Captioner(CaptionGenerator, Trainer):
         """Return a new captioner with these weights and other options.
 
         Args:
-            vocabulary: Vocabulary. Words in both keep their weights, new ones get random weights.
+            vocabulary: Vocabulary. Words in both vocabularies keep their weights; new words get random weights.
             **options: see Captioner; they must not change the shape of the weights. `grid` needs no training.
         """
         return transfer.adapted(self, vocabulary, options)
 
     def restore_weights(self, directory: str | os.PathLike) -> None:
-        """Load the weights and the training photos of a captioner with the same settings, saved in a folder."""
+        """Load weights, and the record of training photos, of a saved captioner with the same settings."""
         saving.restore_weights(self, directory)
 
     def weights_digest(self) -> str:
@@ -229,7 +229,7 @@ class Captioner(CaptionGenerator, Trainer):
         return saving.weights_digest(self)
 
     def named_weights(self):
-        """Return the variables that `save` keeps, a dict from names."""
+        """Return a dict from names to the variables that `save` writes."""
         parts = {"adapter": self.adapter.weights, "decoder": self.decoder.weights}
         if self.photo_encoder.is_saved:
             parts["encoder"] = self.encoder_model.weights

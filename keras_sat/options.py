@@ -30,7 +30,7 @@ EXTRAS = {
 # The kinds of options, with their headings in the help. "encoder" and "architecture" are fixed after training.
 KINDS = {
     "training": "Training",  # of all epochs
-    "words": "Training on words",  # the first epochs, with cross-entropy
+    "words": "Cross-entropy epochs",  # the first phase
     "consistency": "Feature consistency epochs",
     "rewards": "Self-critical epochs",
     "loss": "Attention and loss",
@@ -109,7 +109,7 @@ def one_of(*choices):
 
 
 def name_in(module, registry, listed, also=""):
-    """Return a Bound that allows the keys of a dict in `keras_sat.model`, imported only for keys that are not `listed`.
+    """Return a Bound that allows the keys of a dict in `keras_sat.model`; for `listed` keys the import is avoided.
 
     If `also` is given, a keras.Model is valid too; `also` is then the end of the error message.
     """
@@ -130,12 +130,12 @@ an_encoder = name_in("encoders", "ENCODERS", ENCODER_NAMES, also=", or a keras.M
 
 
 def unchecked(kind=None, *choices):
-    """Return a Bound that allows any value: Keras, the encoder or the code that reads the file checks it later."""
+    """Return a Bound that allows any value: the code that uses the value checks it."""
     return Bound("", lambda value: True, kind, choices, takes_none=True)
 
 
 def optional(bound):
-    """Return a Bound that allows None and the values that another one allows."""
+    """Return a copy of a Bound that also allows None."""
     return dataclasses.replace(bound, takes_none=True)
 
 
@@ -146,7 +146,7 @@ _NO_REPEAT = "no n-gram of this length occurs twice; 0: no limit; try 3"
 
 
 def option(kind, default, help, bound, none="", unset=False):
-    """Return a field of Options.
+    """Return the dataclass field of an option.
 
     Args:
         kind: a name in KINDS.
@@ -217,7 +217,7 @@ class DecoderOptions(Options):
     attention samples regions in training; a search uses its expectation unless asked to sample.
     """
 
-    attention: str = loss("soft", "how the decoder looks", name_in("selections", "ATTENTIONS", ATTENTION_NAMES))
+    attention: str = loss("soft", "how the decoder attends", name_in("selections", "ATTENTIONS", ATTENTION_NAMES))
     scoring: str = architecture(
         "additive", "how attention scores a region", name_in("scorings", "SCORINGS", SCORING_NAMES)
     )
@@ -243,7 +243,7 @@ class CaptionerOptions(DecoderOptions):
     """Options of Captioner, including those of its decoder."""
 
     encoder: Any = of_encoder("vgg16", "computes the grid of features", an_encoder, none="no encoder", unset=True)
-    encoder_layer: str = of_encoder(None, "layer that outputs the grid", unchecked(str), none="its default", unset=True)
+    encoder_layer: str = of_encoder(None, "layer that gives the grid", unchecked(str), none="the encoder's", unset=True)
     encoder_weights: Any = of_encoder(
         "imagenet", 'a file, or "bundled" for those of the bundled captioner', unchecked(str), none="random weights"
     )
@@ -253,15 +253,15 @@ class CaptionerOptions(DecoderOptions):
     trained_up_to: str = architecture(
         None, "train a frozen encoder's layers after encoder_layer, up to this one", unchecked(str), none="no training"
     )
-    image_size: Any = of_encoder(None, "side of the square photos", unchecked(int), none="its default", unset=True)
-    grid: str = photos(None, "size of the feature grid, by dilation; such as 14x14", unchecked(str), none="its default")
+    image_size: Any = of_encoder(None, "size of square input photos", unchecked(int), none="the encoder's", unset=True)
+    grid: str = photos(None, "size of the grid, by dilation, such as 14x14", unchecked(str), none="the encoder's")
     grid_shape: tuple = architecture(None, "(rows, columns) of the features", unchecked(), none="the encoder's")
     photo_blur: float = photos(
         None, "standard deviation of the blur of photos, in pixels", pixels, none="0, or that of bundled weights"
     )
     normalise_features: bool = architecture(False, "give each feature vector mean 0 and variance 1", flag)
     feature_projection_dim: int = architecture(None, "project features to this length", count(), none="no projection")
-    feature_activation: Any = architecture(None, "their activation", unchecked(str, "relu", "tanh"), none="none")
+    feature_activation: Any = architecture(None, "projection's activation", unchecked(str, "relu", "tanh"), none="none")
     feature_dropout: float = training(0.0, "dropout rate of features", fraction)
     attends: str = architecture(
         "before", "attend before reading the last word, as in the paper, or after it", one_of("before", "after")
@@ -275,7 +275,7 @@ class CaptionerOptions(DecoderOptions):
     reward_weight: float = loss(0.1, "hard attention: lambda_r", at_least_zero)
     entropy_weight: float = loss(0.002, "hard attention: lambda_e", at_least_zero)
     expectation_probability: float = loss(0.5, "hard attention: probability of the expectation", probability)
-    expectation_for: str = loss("image", "hard attention: make this choice for each", one_of("image", "pass"))
+    expectation_for: str = loss("image", "hard attention: unit for which sampling is decided", one_of("image", "pass"))
     use_baseline: bool = loss(True, "hard attention: subtract the moving average b from log p", flag)
     length_penalty: float = search(0.0, _LONGER, at_least_zero)
     no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
@@ -285,7 +285,7 @@ class CaptionerOptions(DecoderOptions):
 class BeamSearchOptions(Options):
     """Options of greedy and beam search."""
 
-    num_beams: int = search(None, "beams of the search; 1: greedy", count(), none="3, or more for more results")
+    num_beams: int = search(None, "beams of the search; 1: greedy", count(), none="3, or num_results if more")
     max_length: int = search(20, "maximum number of words, `<end>` included", count(1, MOST_WORDS))
     length_penalty: float = search(None, _LONGER, at_least_zero, none="the captioner's own")
     no_repeat_ngram: int = search(None, _NO_REPEAT, count(0, MOST_WORDS), none="the captioner's own")
@@ -299,12 +299,12 @@ class BeamSearchOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(BeamSearchOptions):
-    """Options of a search for captions, or of sampling them."""
+    """Options of captioning by search or by sampling."""
 
-    num_results: int = search(1, "captions for each photo; more than 3 widen the search", count())
+    num_results: int = search(1, "captions per photo; more than 3 also raise num_beams", count())
     temperature: float = search(None, "sample words; 1.0: unchanged distribution", above_zero, none="search instead")
     top_k: int = search(None, "sample from the k most probable words only", count(), none="from all")
-    top_p: float = search(None, "sample from the fewest words of this probability", positive_fraction, none="from all")
+    top_p: float = search(None, "nucleus sampling: total probability of the words", positive_fraction, none="from all")
     sample_attention: bool = search(False, "sample a region for each word, with hard attention", flag)
     seed: int = search(None, "random seed, used with the photo's number", count(0, ANY_COUNT), none="a new one")
     first_photo: int = search(0, "the number of the first photo", count(0, ANY_COUNT))
@@ -337,13 +337,13 @@ class OptimizerOptions(Options):
     average_momentum: float = training(None, "moving average of the weights; try 0.998", fraction, none="no average")
     encoder_rate: float = training(1.0, "fraction of the learning rate that the encoder uses", positive_fraction)
     first_layer_rate: float = training(
-        1.0, "fraction of that for the encoder's first trained layer; grows layer by layer", positive_fraction
+        1.0, "fraction of encoder_rate for the first trained layer; grows layer by layer", positive_fraction
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions(OptimizerOptions):
-    """Options of `keras_sat.fit`; those that `Captioner.compile` also has mean the same there."""
+    """Options of `keras_sat.fit`; those shared with `Captioner.compile` have the same meaning."""
 
     epochs: int = words(20, "maximum number of passes over the training captions", count(0))
     batch_size: int = training(64, "captions in a batch, over all devices", count())
@@ -360,7 +360,7 @@ class TrainingOptions(OptimizerOptions):
     max_words: int = words(10_000, "maximum size of the vocabulary", count(), none="keep all words")
     expectation_epochs: int = words(0, "hard attention: epochs with the expectation before sampling", count(0))
     num_beams: int = training(1, "beams for captioning the dev split after each epoch", count())
-    max_length: int = training(20, "maximum number of words in these captions", count(1, MOST_WORDS))
+    max_length: int = training(20, "maximum number of words in these dev captions", count(1, MOST_WORDS))
     dtype: Any = training(
         None, "auto: mixed_bfloat16 if the hardware has it", unchecked(str, *DTYPES), none="Keras' default, float32"
     )
@@ -368,20 +368,20 @@ class TrainingOptions(OptimizerOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsistencyOptions(Options):
-    """Options of epochs in which `keras_sat.fit` trains the encoder for equal features under augmentation."""
+    """Options of the feature consistency epochs of `keras_sat.fit`, which train the encoder."""
 
     consistency_epochs: int = consistency(0, "epochs for equal features under changes of size, light, noise", count(0))
-    consistency_rate: float = consistency(1.5e-4, "their learning rate, which falls to 0", above_zero)
+    consistency_rate: float = consistency(1.5e-4, "learning rate of these epochs; falls to 0", above_zero)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelfCriticalOptions(Options):
-    """Options of epochs in which `keras_sat.fit` uses CIDEr as the reward of whole captions."""
+    """Options of the self-critical epochs of `keras_sat.fit`, with CIDEr as the reward."""
 
     self_critical_epochs: int = rewards(0, "epochs with CIDEr as the reward of whole captions", count(0))
-    self_critical_rate: float = rewards(5e-5, "their learning rate, which is constant", above_zero)
+    self_critical_rate: float = rewards(5e-5, "learning rate of these epochs; constant", above_zero)
     num_drawn: int = rewards(5, "captions sampled for each photo in these epochs", count())
-    reward_baseline: str = rewards("greedy", "the greedy caption, or the other samples", one_of("greedy", "others"))
+    reward_baseline: str = rewards("greedy", "baseline: greedy caption, or other samples", one_of("greedy", "others"))
     drawing_temperature: float = rewards(0.5, "temperature of the sampling; 1.0: the model's distribution", above_zero)
 
     def check_together(self):

@@ -1,4 +1,4 @@
-"""Presets, which are named keyword arguments of `keras_sat.fit`, and the default encoder."""
+"""Presets of keyword arguments for `keras_sat.fit`, and the default encoder."""
 
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.options import CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions, split_options

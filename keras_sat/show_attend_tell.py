@@ -4,7 +4,7 @@ A convolutional network turns a photo into a grid of L annotation vectors a_i (l
 the caption. Before each word it looks at the grid: at all of it, with weights ("soft" attention), or at one region that
 it draws ("hard" attention). Numbers in parentheses are the paper's equations. Shapes: B captions, C words, L regions, K
 words in the vocabulary; D, m, n: sizes of annotation vectors, word vectors, LSTM. `keras_sat.Captioner` computes the
-same from the same weights, faster and with many options: tests/test_show_attend_tell.py holds the two equal.
+same from the same weights, faster and with many options: tests/test_show_attend_tell.py compares both.
 """
 
 import keras
@@ -71,11 +71,11 @@ class ShowAttendTell(keras.Model):
 
 
 def objective(model, batch, noise=None, sampled=None, training=False):
-    """Return the loss (14), what is minimised (the loss, or what has the gradient (12)), and the next baseline b."""
+    """Return the loss (14), the quantity to minimise (the loss, or one with the gradient (12)), and the next b."""
     (a, input_ids), target_ids, token_weights = batch  # as data_utils.make_batches yields it
     input_ids, target_ids, weights = (ops.reshape(x, (-1, x.shape[-1])) for x in (input_ids, target_ids, token_weights))
     a = ops.repeat(a, input_ids.shape[0] // a.shape[0], axis=0)  # a photo may have several captions
-    is_caption = weights[:, 0]  # 1 for a caption; 0 for a row of padding alone, which fills a batch up
+    is_caption = weights[:, 0]  # 1 for a caption; 0 for a row of only padding, which completes a batch
     logits, alpha, s = model(a, input_ids, noise, sampled, training=training)
     word_log_p = -ops.sparse_categorical_crossentropy(target_ids, logits, from_logits=True)  # log p(y_t | ..), (B, C)
     log_p = ops.sum(word_log_p * weights, axis=1)  # (B,): log p(y | a), or log p(y | s, a) where s was drawn
@@ -94,7 +94,7 @@ def objective(model, batch, noise=None, sampled=None, training=False):
 
 
 def train_step(model, batch):
-    """Update the weights once and return the loss (14). `tf.function(train_step)` is the same as a graph, faster."""
+    """Update the weights once and return the loss (14). `tf.function(train_step)` is faster: it runs as a graph."""
     (a, input_ids), *_ = batch
     noise = sampled = None
     if model.attention == "hard":
@@ -111,7 +111,7 @@ def train_step(model, batch):
 
 
 def caption(model, a, vocabulary, max_length=20):
-    """Return for each photo its words and where the model looked for them, (words, L): greedy search, expected z_t."""
+    """Caption photos by greedy search with expected z_t; return words and attention maps (words, L) of each photo."""
     a = ops.cast(a, "float32")
     (h, c), steps = model.initial_state(a), []
     y = ops.full(a.shape[:1], vocabulary.start_token_id, dtype="int32")

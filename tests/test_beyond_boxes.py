@@ -114,9 +114,9 @@ def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"box_weight": 0.5}, "`boxes` and `box_weight` go together"),
-        ({"boxes": Boxes({})}, "`boxes` and `box_weight` go together"),
-        ({"guide_weight": 0.5}, "all captions of a photo in a batch: make_batches.*group_by=.image"),
+        ({"box_weight": 0.5}, "`boxes` and `box_weight` need each other"),
+        ({"boxes": Boxes({})}, "`boxes` and `box_weight` need each other"),
+        ({"guide_weight": 0.5}, "all captions of a photo in one batch: make_batches.*group_by=.image"),
     ],
 )
 def test_fit_rejects_what_cannot_lead(scene_images, tmp_path, options, message):

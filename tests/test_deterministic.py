@@ -23,7 +23,7 @@ def test_two_processes_end_with_the_same_bits_though_one_was_killed(tmp_path):
     killed = run_training(tmp_path / "killed", "in-epoch", "deterministic")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     again = run_training(tmp_path / "killed", "", "deterministic")
-    assert "resumes after epoch 2" in again.stdout, again.stderr
+    assert "resuming after epoch 2" in again.stdout, again.stderr
     both = [read_checkpoint(tmp_path / name / "checkpoint") for name in ("whole", "killed")]
     (epochs, state), same = ([[{**one, "seconds": 0} for one in epochs], state] for epochs, state in both)
     assert len(epochs) == 3

@@ -134,7 +134,7 @@ def test_three_hosts_from_the_command_line(tmp_path, capsys):
     assert [status for status, *_ in results] == [0, 0, 0], results
     assert "3 devices of 3 hosts" in results[0][1] and "epoch 2/2" in results[0][1]
     for _, output, _ in results[1:]:
-        assert output.count("\n") == 2 and "waits for the others" in output and "all hosts are here" in output
+        assert output.count("\n") == 2 and "waiting for the others" in output and "all hosts are connected" in output
     assert not (tmp_path / "elsewhere").exists(), "only the chief writes"
     one, three = (keras_sat.Captioner.load(tmp_path / name / "model") for name in ("one", "three"))
     for weight, other in zip(one.weights, three.weights):
@@ -178,7 +178,7 @@ def test_an_address_that_is_taken():
         command = [sys.executable, "-m", "keras_sat", "fit", "--data", "scenes", "--hosts"]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=os.environ | environment)
     assert ran.returncode == 2 and ran.stderr.count("\n") == 1
-    assert "This host cannot be connected" in ran.stderr and "Received: worker 0 of 127.0.0.1:" in ran.stderr
+    assert "This host cannot connect" in ran.stderr and "Received: worker 0 of 127.0.0.1:" in ran.stderr
 
 
 def test_tf_config():
@@ -204,7 +204,7 @@ def test_a_wrong_tf_config_is_one_line_and_status_2(monkeypatch, capsys, text):
         monkeypatch.setenv("TF_CONFIG", text)
     assert main(["fit", "--data", "scenes", "--hosts"]) == 2
     errors = capsys.readouterr().err
-    assert errors.count("\n") == 1 and "TF_CONFIG must name all hosts" in errors
+    assert errors.count("\n") == 1 and "TF_CONFIG must list each host once" in errors
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_hosts_with_other_arguments_are_rejected(tmp_path):
     chief, other = run_hosts([[*command, 1], [*command, 2]])
     assert chief[0] == other[0] == 2
     assert "Another host of this training has ended" in chief[2].splitlines()[-1]
-    assert other[2].endswith("Expected, as on the first one: seed=1. Received: seed=2\n")
+    assert other[2].endswith("Expected, as on the first host: seed=1. Received: seed=2\n")
     assert not (tmp_path / "run" / "model").exists()
 
 
@@ -273,5 +273,5 @@ def test_hosts_with_other_photos_or_features_are_rejected(tmp_path, monkeypatch,
         encoder.set_weights([weight + 1 for weight in encoder.get_weights()])
         encoder.save_weights(tmp_path / WEIGHTS)
     monkeypatch.setattr(Cluster, "broadcast", lambda cluster, value: said.pop(0))
-    with pytest.raises(ValueError, match=f"as on the first one: {differs}='.*'. Received: {differs}='"):
+    with pytest.raises(ValueError, match=f"as on the first host: {differs}='.*'. Received: {differs}='"):
         keras_sat.fit(images, output_dir=tmp_path / "other", **options)

@@ -86,7 +86,7 @@ def test_grids_of_different_size_meet_on_the_finest():
     member_maps = [tf.one_hot([3], int(np.prod(grid))) for grid in (coarse_grid, fine_grid)]
     mean = np.asarray(mean_map(member_maps, [coarse_grid, fine_grid]))
     assert mean.sum() == pytest.approx(1, abs=1e-5) and (mean > 0).sum() > 1
-    with pytest.raises(ValueError, match="needs one encoder"):
+    with pytest.raises(ValueError, match="requires members with the same encoder"):
         ensemble.encoder_model  # noqa: B018
 
 
@@ -130,7 +130,7 @@ def test_errors(features):
     ensemble = Ensemble([captioner, captioner])
     with pytest.raises(ValueError, match="built for features of shape"):
         ensemble.caption_features(features[:, :2])
-    with pytest.raises(ValueError, match="Only a single captioner"):
+    with pytest.raises(ValueError, match="requires a single captioner"):
         ensemble.caption_features(features, sample_attention=True)
 
 

@@ -123,7 +123,7 @@ def test_the_file_is_made_once_for_each_model(home, quick, captioner, tmp_path, 
     other.build(((None, 32, 32, 3), (None, None)))
     other.save(tmp_path / "other")
     assert litert_captioner.is_made("scenes") and not litert_captioner.is_made(tmp_path / "other")
-    for bad, message in (("nothing-there", "bundled model of that name"), (tmp_path, "config.json")):
+    for bad, message in (("nothing-there", "bundled model with this name"), (tmp_path, "config.json")):
         with pytest.raises((OSError, ValueError), match=message):
             load_litert(bad)
     monkeypatch.setattr(litert_captioner, "make_file", lambda model, wait_s: pytest.fail("it is there"))

@@ -89,7 +89,7 @@ def test_an_error_shows_other_names_of_its_arguments():
     "cls, given, message",
     [
         (SearchOptions, {"top_k": 3}, "`top_k` and `top_p` require `temperature`. Received: top_k=3, top_p=None"),
-        (SearchOptions, {"num_beams": 3, "num_results": 4}, "as beams. Received: num_results=4, num_beams=3"),
+        (SearchOptions, {"num_beams": 3, "num_results": 4}, "than beams. Received: num_results=4, num_beams=3"),
         (SearchOptions, {"temperature": 1.0, "num_beams": 2}, "Received: temperature=1.0, num_beams=2"),
         (SelfCriticalOptions, {"num_drawn": 1, "reward_baseline": "others"}, "sample at least 2 captions"),
     ],
@@ -148,7 +148,7 @@ def test_a_function_shows_the_options_that_it_takes():
 
 def test_the_help_of_fit_has_its_options_by_kind():
     lines = inspect.getdoc(keras_sat.fit).split("\n")
-    assert "    attention: how the decoder looks. Choices: soft, hard, none. Default: 'soft'." in lines
+    assert "    attention: how the decoder attends. Choices: soft, hard, none. Default: 'soft'." in lines
     named = [line.strip().partition(":")[0] for line in lines]
     headings = [named.index(heading) for heading in options.KINDS.values()]
     assert named.index("boxes") < headings[0] and headings == sorted(headings)
@@ -225,7 +225,7 @@ def test_what_caption_takes(tmp_path):
 
 @pytest.mark.parametrize("name", ["x.keras", "sub/x.ZIP"])
 def test_one_file_is_no_place_for_a_captioner(name, captioner, tmp_path):
-    message = r"captioner.save\(folder\).*keras_sat.Captioner.load\(folder\) loads it"
+    message = r"captioner.save\(folder\).*keras_sat.Captioner.load\(folder\), not"
     with pytest.raises(ValueError, match=message):
         captioner.save(tmp_path / name)
     assert not list(tmp_path.rglob("*"))

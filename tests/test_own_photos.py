@@ -63,7 +63,7 @@ def test_few_photos_start_from_the_bundled_captioner(start, bundled, capsys):
     assert plan.initial_model.weights_digest() == bundled.weights_digest() and plan.keeps_initial_model
     assert described["initial_model"].startswith(bundled.weights_digest()) and settings == presets.OWN_PHOTOS
     said = capsys.readouterr().out
-    assert said.count("starts from the bundled captioner") == said.count("not for commercial use") == 1
+    assert said.count("starting from the bundled captioner") == said.count("not for commercial use") == 1
     *_, settings = start(epochs=7, learning_rate=0.5, show_progress=False)
     assert settings == {**presets.OWN_PHOTOS, "epochs": 7, "learning_rate": 0.5}
 
@@ -71,7 +71,7 @@ def test_few_photos_start_from_the_bundled_captioner(start, bundled, capsys):
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"hidden_dim": 8}, "starts from scratch: the bundled captioner has another hidden_dim"),
+        ({"hidden_dim": 8}, "training from scratch: the bundled captioner has a different hidden_dim"),
         ({"encoder_training": "frozen", "encoder_weights": None}, "has another encoder_training"),
         ({"encoder_weights": "mine.npz"}, "has another encoder_weights"),
         ({"attention": "none"}, "has another attention"),
@@ -91,7 +91,7 @@ def test_many_photos_and_a_list_of_photos_start_from_scratch(start, mine, bundle
     for many, from_scratch in ((4, True), (5, False)):
         monkeypatch.setattr(presets, "MANY_PHOTOS", many)
         assert (start(encoder="tiny")[0].initial_model is None) == from_scratch
-        assert ("starts from scratch: 4 photos" in capsys.readouterr().out) == from_scratch
+        assert ("training from scratch: 4 photos" in capsys.readouterr().out) == from_scratch
 
 
 def test_an_initial_model_that_is_named_is_trained_as_ever(start, bundled, whole_training):
@@ -131,8 +131,8 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     assert main(fit) == 0
     said = capsys.readouterr().out
     assert "before training: CIDEr" in said and "BLEU-4 30.0 % on dev" in said
-    assert "none of 2 epochs is better than the captioner from before" in said
-    assert "warning: only 4 photos to train on" in said
+    assert "none of 2 epochs is better than the initial captioner" in said
+    assert "warning: 4 training photos are too few" in said
     kept = Captioner.load(tmp_path / "run" / "model")
     kept_record, record = kept.training_photos, bundled.training_photos  # it was trained on none of these
     np.testing.assert_array_equal(kept_record.names, record.names)
@@ -144,7 +144,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     before = read_sealed_json(tmp_path / "run" / "before.json", "scores", "")
     assert before["val_bleu_4"] == 0.3 and before["val_cross_entropy"] > 0
     assert main(fit) == 0
-    assert "this training has ended after epoch 2" in capsys.readouterr().out
+    assert "this training ended after epoch 2" in capsys.readouterr().out
     assert main([*fit, "--from-scratch", "--encoder", "tiny"]) == 2
     assert "initial_model was" in capsys.readouterr().err
 
@@ -158,5 +158,5 @@ def test_the_cross_entropy_from_before_is_that_of_the_captioner_and_it_resumes(m
     assert before["val_cross_entropy"] == pytest.approx(captioner.history["val_cross_entropy"][0], rel=1e-4)
     assert before["val_matches"] == captioner.history["val_matches"][0] < 10
     again = keras_sat.fit("folder", **{**options, "epochs": 2}, average_momentum=None, patience=None)
-    assert len(again.history["loss"]) == 2 and "resumes after epoch 1" in capsys.readouterr().out
+    assert len(again.history["loss"]) == 2 and "resuming after epoch 1" in capsys.readouterr().out
     assert read_sealed_json(tmp_path / "run" / "before.json", "scores", "") == before, "scored once"

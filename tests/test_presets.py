@@ -42,7 +42,7 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
     options = {**TINY, "num_views": 2, "feature_projection_dim": 8, "output_dir": tmp_path / "run"}
     captioner = keras_sat.fit(name, data_dir=tmp_path / "data", **options)
     first, *_ = capsys.readouterr().out.splitlines()
-    assert first == f"settings of the preset {name}; preset='default' (--preset default) takes the plain defaults"
+    assert first == f"using the preset {name}; preset='default' (--preset default) uses the plain defaults"
     assert captioner.length_penalty == PRESETS[name]["length_penalty"]
     assert isinstance(captioner.optimizer, keras.optimizers.Adam)
     data = ["--data", name, "--data-dir", str(tmp_path / "data")]

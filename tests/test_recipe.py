@@ -62,7 +62,7 @@ def test_tensorboard_can_read_the_curves(whole_training):
 def test_run_again_it_ends_as_if_it_had_never_stopped(whole_training, half_training, tmp_path, capsys):
     shutil.copytree(half_training, tmp_path / "again")
     again = train(tmp_path / "again", show_progress=True)
-    assert "resumes after epoch 2" in capsys.readouterr().out
+    assert "resuming after epoch 2" in capsys.readouterr().out
     assert_same_end(whole_training[0], tmp_path / "again")
     assert len(again.history["loss"]) == OPTIONS["epochs"]
 
@@ -86,7 +86,7 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(whole_training,
         assert len(read_checkpoint(tmp_path / "checkpoint")[0]) == num_epochs
     ended = run_training(tmp_path)
     assert ended.returncode == 0, ended.stderr
-    assert "resumes after epoch 2" in ended.stdout
+    assert "resuming after epoch 2" in ended.stdout
     assert_same_end(whole_training[0], tmp_path)
     assert len(list((tmp_path / "checkpoint").iterdir())) == 2, "what was half written is cleared away"
 
@@ -174,7 +174,7 @@ def test_a_damaged_model_is_rejected_before_an_epoch_is_spent(whole_training, tm
     write_sealed_json(folder / "checkpoint" / "progress.json", {"epochs": epochs[:2], "state": state.name})
     shutil.rmtree(folder / "model")
     monkeypatch.setattr(Captioner, "fit", None)
-    with pytest.raises(ValueError, match=r"model: there is no model here, no config\.json"):
+    with pytest.raises(ValueError, match=r"model: there is no model here: config\.json is missing"):
         train(folder)
 
 
@@ -206,7 +206,7 @@ class LoseTheWeights(keras.callbacks.Callback):
 def test_a_nan_loss_ends_the_training_and_keeps_the_best(batch, whole_training, tmp_path):
     batches = []
     count = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: batches.append(batch))
-    with pytest.warns(UserWarning, match=r"NaN or infinite in epoch 2; the best captioner from before is returned"):
+    with pytest.warns(UserWarning, match=r"NaN or infinite in epoch 2; the best captioner so far is returned"):
         captioner = train(tmp_path, callbacks=[LoseTheWeights(1, batch), count])
     assert len(batches) == {1: 7, 3: 8}[batch], "it stopped at once"
     assert len(captioner.history["loss"]) == 1 and np.isfinite(captioner.history["loss"]).all()
@@ -275,11 +275,11 @@ def test_an_initial_model_is_trained_on_other_photos(whole_training, tmp_path):
     np.testing.assert_allclose(
         after.encoder_model.weights[0].numpy(), before.encoder_model.weights[0].numpy(), atol=1e-6
     )
-    with pytest.raises(ValueError, match=r"the parts and sizes that it has.* Received: hidden_dim=32 \(it is 16\)"):
+    with pytest.raises(ValueError, match=r"shapes of trained weights.* Received: hidden_dim=32 \(it is 16\)"):
         keras_sat.fit(mine, output_dir=tmp_path / "other", hidden_dim=32, **options)
     soft = keras_sat.fit(mine, output_dir=tmp_path / "soft", attention="soft", **options)
     assert soft.decoder.attention == "soft"
-    with pytest.raises(ValueError, match="no bundled model"):
+    with pytest.raises(ValueError, match="no folder or bundled model"):
         keras_sat.fit(mine, output_dir=tmp_path / "other", initial_model="nonsense")
 
 
@@ -331,10 +331,10 @@ def test_what_it_says(tmp_path, capsys):
     output = capsys.readouterr().out
     for text in (
         "32 photos with 160 captions in train, 4 photos with 20 captions in dev",
-        "words of dev",
+        "words in dev captions are unknown",
         "tiny, 8 x 8 x 66",
         f"captioner: hard attention, additive scoring, LSTM of 16, computed in {computed}",
-        "cores; everything is kept in",
+        "cores; all files are in",
         " left",
         "epoch 2/2: loss ",
         "BLEU-4",
@@ -348,11 +348,11 @@ def test_what_it_says(tmp_path, capsys):
     "options, message",
     [
         ({"epochs": 0}, "`epochs` must be"),
-        ({"cache_dir": "run"}, "features need a folder of their own"),
+        ({"cache_dir": "run"}, "features need a different folder"),
         ({"attentoin_dim": 3}, "fit has no such option. Did you mean attention_dim"),
         ({"encoder_training": "frozen", "encoder_rate": 0.5}, "No layer of the encoder is trained"),
-        ({"encoder_training": "frozen", "photo_jitter": 0.5}, "sees each photo once.*Received: photo_jitter=0.5"),
-        ({"boxes": []}, "`boxes` and `box_weight` go together"),
+        ({"encoder_training": "frozen", "photo_jitter": 0.5}, "each photo only once.*Received: photo_jitter=0.5"),
+        ({"boxes": []}, "`boxes` and `box_weight` need each other"),
     ],
 )
 def test_errors(options, message, tmp_path, monkeypatch):

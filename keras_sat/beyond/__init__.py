@@ -1,7 +1,7 @@
-"""Beyond the paper: one idea in each file, with its source and its gain here.
+"""Extensions of the paper: one idea per file, with its source and its measured gain.
 
-HOOKS maps options to changes of the decoder, the objective or the training, which never name them. Confidence and
-ensembles work on a trained captioner.
+HOOKS maps options to changes of the decoder, objective or training, whose own code does not depend on these options.
+Confidence and ensembles work on a trained captioner.
 """
 
 from keras_sat.beyond.attend_after import AttendAfter
@@ -31,13 +31,13 @@ FURTHER_EPOCHS = {option: hook.epochs for option, hook in HOOKS.items() if hook.
 
 
 def hooks_of(options):
-    """Return the hooks of all options (a dict) that differ from their default."""
+    """Return the hooks of those `options` (a dict) that differ from their defaults."""
     defaults = CaptionerOptions.defaults()
     return [hook for option, hook in HOOKS.items() if option in options and options[option] != defaults.get(option)]
 
 
 def make_decoder(vocabulary_size, options, **of_keras):
-    """Return the paper's decoder, or the subclass for these options of a captioner, a dict; see CaptionDecoder."""
+    """Create the paper's decoder, or the subclass for these options of a captioner (a dict); see CaptionDecoder."""
     kinds = [hook.decoder for hook in hooks_of(options) if hook.decoder] or [CaptionDecoder]
     kind = kinds[0] if len(kinds) == 1 else type("".join(kind.__name__ for kind in kinds), tuple(kinds), {})
     own = {name: options[name] for name in DecoderOptions.names() if name in options}
@@ -45,6 +45,6 @@ def make_decoder(vocabulary_size, options, **of_keras):
 
 
 def terms_of(captioner, options):
-    """Return the list of Terms that CaptionerOptions add to the objective."""
+    """Return the list of Terms that these CaptionerOptions add to the objective."""
     terms = [hook.term.of(captioner, options) for hook in hooks_of(options.to_dict()) if hook.term]
     return [term for term in terms if term is not None]

@@ -1,7 +1,7 @@
 """Boxes: supervise attention with boxes that people drew for the phrases of captions.
 
-A word t that names something costs -log sum_i alpha_ti c_ti, where the boxes of its phrase cover the fraction c_ti of
-region i.
+For each word t that names something, the cost is -log sum_i alpha_ti c_ti, where the boxes of its phrase cover the
+fraction c_ti of region i.
 
 Source: Liu et al., 2017, Attention Correctness in Neural Image Captioning. The boxes are those of Flickr30k Entities
 (Plummer et al., 2015); one caption in five of Flickr8k has them.
@@ -30,7 +30,7 @@ class AttentionOnBoxes(Term):
         return self.weight * ops.sum(off_boxes * is_named, axis=-1), {"off_boxes": (off_boxes, is_named)}
 
     def of_maps(self, maps, counts, read, extra):
-        """Return the cost (rows,) of other maps (rows, time, regions), where `counts` (rows, time) is 1."""
+        """Return the cost (rows,) of other maps (rows, time, regions) at words where `counts` (rows, time) is 1."""
         if not extra:
             return 0.0
         covered, is_named = self._covered(read, extra)

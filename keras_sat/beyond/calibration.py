@@ -1,7 +1,7 @@
-"""Calibration: fit a captioner's confidence on photos with captions that people wrote, and measure it.
+"""Calibration: fit a captioner's confidence on photos with ground-truth captions, and measure its quality.
 
-A caption counts as right if at least two of three of its naming words (all but "a", "is", "with" and the like) are
-among the words that people wrote about the photo.
+A caption counts as right if at least two thirds of its naming words (all but "a", "is", "with" and the like) occur in
+the photo's ground-truth captions.
 
 Source: expected calibration error: Naeini et al., 2015, Obtaining Well Calibrated Probabilities Using Bayesian Binning.
 Gain here: see `keras_sat.beyond.confidence`.
@@ -26,10 +26,10 @@ NUM_BINS = 10
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well the confidence predicts which captions are right. Printed, it is a table.
+    """How well the confidence predicts whether captions are right; prints as a table.
 
     Attributes:
-        confidences: of the caption of each photo, (photos,), each fitted on the other four fifths of the photos.
+        confidences: the confidence of each photo's caption, (photos,), fitted on the other four fifths of the photos.
         are_right: whether the caption is right, (photos,).
     """
 
@@ -38,17 +38,17 @@ class Calibration:
 
     @property
     def expected_error(self) -> float:
-        """Expected calibration error: the mean distance of confidence and fraction right, over ten bins."""
+        """Expected calibration error: the mean distance between confidence and fraction right, over ten bins."""
         return sum(row["photos"] * abs(row["confidence"] - row["right"]) for row in self.bins()) / len(self.are_right)
 
     @property
     def separation(self) -> float:
-        """The fraction of pairs of a right and a wrong caption in which the right one has the greater confidence."""
+        """The area under the ROC curve: how often a right caption has a greater confidence than a wrong one."""
         right, wrong = self.confidences[self.are_right, None], self.confidences[~self.are_right]
         return float(np.mean((right > wrong) + 0.5 * (right == wrong))) if right.size and wrong.size else 0.5
 
     def bins(self) -> list[dict]:
-        """Return the start, number of photos, mean confidence and fraction right of each tenth with photos."""
+        """Return the start, number of photos, mean confidence and fraction right of each bin that has photos."""
         tenths = (self.confidences * NUM_BINS).astype(int).clip(0, NUM_BINS - 1)
         rows = []
         for tenth in np.unique(tenths).tolist():
@@ -58,7 +58,7 @@ class Calibration:
         return rows
 
     def to_dict(self) -> dict:
-        """Return the figures as JSON can hold them."""
+        """Return the metrics as a dict for JSON."""
         figures = {"photos": len(self.are_right), "right": float(self.are_right.mean())}
         figures |= {"expected_calibration_error": self.expected_error, "separation": self.separation}
         return figures | {"bins": self.bins()}
@@ -80,8 +80,8 @@ class Calibration:
             f"{'from':>8}{'photos':>9}{'confidence':>12}{'right':>8}\n"
             f"{''.join(row.format(**figures) for figures in self.bins())}"
             f"{self.are_right.mean():.1%} of {len(self.are_right)} captions are right (2 of 3 naming words).\n"
-            f"Expected calibration error: {self.expected_error:.3f}. The right one of a right and a wrong caption has "
-            f"the greater confidence in {self.separation:.1%} of the pairs."
+            f"Expected calibration error: {self.expected_error:.3f}. Of a right and a wrong caption, the right one "
+            f"has the greater confidence in {self.separation:.1%} of the pairs."
         )
 
 
@@ -114,14 +114,14 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
 
 
 def _examples(captioner, images, cache, show_progress):
-    """Return the clues (photos, clues) and norms (photos,) of the captions of photos, and which are right (photos,)."""
+    """Caption photos; return the clues (photos, clues), norms (photos,), and whether each is right, (photos,)."""
     recorded, are_right, before = [], [], captioner.confidence
 
     def record(word_probs, features):
         recorded.append([np.asarray(numbers)[:, 0] for numbers in clues_of(word_probs, features)])
         return np.zeros(word_probs.shape[:2])
 
-    captioner.confidence = record  # called with each batch, as a Confidence is
+    captioner.confidence = record  # called with each batch, like a Confidence
     try:
         with Progress(len(images), label="photos captioned", unit="photos", show=show_progress) as progress:
             for image, result in captioner.caption_each(images, cache=cache):
@@ -133,7 +133,7 @@ def _examples(captioner, images, cache, show_progress):
 
 
 def fraction_named(words, references):
-    """Return the fraction of a caption's naming words that are in a photo's references, lists of words."""
+    """Return the fraction of a caption's naming words that occur in a photo's references, lists of words."""
     naming, known = {*words} - PLACELESS, {word for reference in references for word in reference}
     return len(naming & known) / max(len(naming), 1)
 
@@ -143,7 +143,7 @@ def _fitted(clues, norms, are_right):
 
 
 def logistic_regression(clues, are_right, steps=25):
-    """Return bias and coefficients, (1 + clues,), by Newton's method, with a ridge of 1 on standardised clues."""
+    """Fit by Newton's method with a ridge of 1 on standardised clues; return bias and coefficients, (1 + clues,)."""
     mean, spread = clues.mean(axis=0), np.maximum(clues.std(axis=0), 1e-9)
     inputs = np.insert((clues - mean) / spread, 0, 1, axis=1).astype(float)
     weights, ridge = np.zeros(inputs.shape[1]), np.eye(inputs.shape[1])

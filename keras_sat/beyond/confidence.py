@@ -1,6 +1,6 @@
 """Confidence: the probability that a caption is right.
 
-It is a logistic regression on a few clues, and falls to 0 if the norm of the features is unlike that of photos: in
+It is a logistic regression on a few clues, and falls to 0 if the norm of the features is unusual for photos, as for
 black pictures, noise, pages of text or drawings.
 
 Source: Platt, 1999, Probabilistic Outputs for Support Vector Machines; for the norm Yu et al., 2023, Block Selection
@@ -20,8 +20,8 @@ class Confidence:
     """Maps captions and features to the probability that the captions are right.
 
     Args:
-        coefficients: of the logistic regression: the bias and one for each of CLUES.
-        limits: the quantiles LIMITS of the photos' norms. Outside the middle two the confidence falls to 0.
+        coefficients: coefficients of the logistic regression: the bias and one for each of CLUES.
+        limits: the quantiles LIMITS of the photos' norms. Outside the middle two, the confidence falls to 0.
     """
 
     def __init__(self, coefficients, limits):
@@ -34,7 +34,7 @@ class Confidence:
             )
 
     def __call__(self, word_probs, features):
-        """Return the confidence (photos, captions), see `clues_of`."""
+        """Return the confidence, (photos, captions); for the arguments, see `clues_of`."""
         return self.of_clues(*clues_of(word_probs, features))
 
     def of_clues(self, clues, norms):
@@ -45,12 +45,12 @@ class Confidence:
         return probability * ops.clip(inside, 0.0, 1.0)
 
     def to_dict(self):
-        """Return the arguments as JSON can hold them."""
+        """Return the arguments as a dict for JSON."""
         return {"coefficients": self.coefficients.tolist(), "limits": self.limits.tolist()}
 
 
 def clues_of(word_probs, features):
-    """Return CLUES (photos, captions, clues) and the mean norm of a region's features (photos, 1).
+    """Return the clues (photos, captions, clues) and the mean norm of the regions' features (photos, 1).
 
     They are computed from p of each token, (photos, captions, max_length), and the features of the photos.
     """

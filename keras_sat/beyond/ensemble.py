@@ -1,7 +1,7 @@
-"""Ensembles: several captioners write one caption with the mean of their probabilities and maps.
+"""Ensembles: several captioners generate one caption from the mean of their probabilities and maps.
 
 Source: Hansen and Salamon, 1990, Neural Network Ensembles.
-Gain here: CIDEr .614 instead of .597 and BLEU-4 26.3 instead of 24.9, for three captioners against the best of them
+Gain here: CIDEr .614 instead of .597 and BLEU-4 26.3 instead of 24.9, for three captioners compared with the best one
 (dev, 3 beams, length penalty .5); see benchmarks/flickr8k/tried.md.
 """
 
@@ -18,11 +18,11 @@ from keras_sat.search.generation import CaptionGenerator
 class Ensemble(CaptionGenerator):
     """A captioner whose word probabilities are the mean over several captioners.
 
-    Its attention weights are the mean over its members with attention, on the finest of their grids.
+    Its attention weights are the mean over its members with attention, on the finest grid among them.
 
     Args:
-        captioners: list of Captioner with the same vocabulary. Encoders, sizes and attention may differ.
-        length_penalty: default of `caption`; None takes the mean of the members'.
+        captioners: list of Captioners with the same vocabulary. Encoders, sizes and attention may differ.
+        length_penalty: default of `caption`; None: the mean over the members.
     """
 
     samples_attention = False  # regions cannot be sampled from a mean of maps
@@ -61,15 +61,15 @@ class Ensemble(CaptionGenerator):
 
     @property
     def training_photos(self):
-        """The training photos of all members, where they are known."""
+        """The known training photos of all members."""
         return union([captioner.training_photos for captioner in self.captioners])
 
     @property
     def encoder_model(self):
-        """The encoder of all members, for a FeatureCache; ValueError if they differ."""
+        """The encoder that all members share, for a FeatureCache; ValueError if their encoders differ."""
         if any(self._first_with_same_encoder):
             raise ValueError(
-                "A feature cache needs one encoder: use captioners with the same one, or photos. "
+                "A feature cache requires members with the same encoder; otherwise pass photos. "
                 f"Received: encoders {self.encoder}"
             )
         return self.captioners[0].encoder_model
@@ -84,12 +84,12 @@ class Ensemble(CaptionGenerator):
 
     @property
     def _grids(self):
-        """The grids of the members that choose regions, or of all if none does: dict from their numbers."""
+        """Dict from members' numbers to grids, of the members with attention, or of all if none has attention."""
         grids = {number: captioner.rows_and_columns() for number, captioner in enumerate(self.captioners)}
         return {n: grid for n, grid in grids.items() if self.captioners[n].decoder.chooses} or grids
 
     def features_of(self, photos):
-        """Return the features of photos for each captioner, a tuple; equal encoders run once."""
+        """Return a tuple with the features of photos for each captioner; equal encoders run once."""
         features = []
         for captioner, first in zip(self.captioners, self._first_with_same_encoder):
             is_first = first == len(features)
@@ -98,12 +98,12 @@ class Ensemble(CaptionGenerator):
 
     @functools.cached_property
     def _first_with_same_encoder(self):
-        """For each captioner, the number of the first one with an equal encoder."""
+        """For each captioner, the number of the first captioner with an equal encoder."""
         encoders = [captioner.photo_encoder for captioner in self.captioners]
         return [next(n for n, first in enumerate(encoders) if first.is_same_as(encoder)) for encoder in encoders]
 
     def checked_features(self, features):
-        """Return a tuple with the features for each captioner, from such a list or from one array for all."""
+        """Return a tuple with the features for each captioner, given such a list or one array for all."""
         if not isinstance(features, (list, tuple)):
             features = [np.asarray(features)] * len(self.captioners)
         return tuple(member.checked_features(x) for member, x in zip(self.captioners, features, strict=True))

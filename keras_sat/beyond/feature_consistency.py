@@ -1,8 +1,8 @@
 """Feature consistency: train the encoder to give the same features for an augmented photo.
 
-In a network trained on captions alone, invisible noise changes the features by a quarter. In the `consistency_epochs`
-of `fit` the encoder g starts as the encoder f before them. For a photo x and its augmented version x' it minimises the
-mean of (normalised(g(x')) - normalised(f(x))) ** 2.
+In a network trained only on captions, invisible noise changes the features by a quarter. In the `consistency_epochs` of
+`fit`, the encoder g starts as a copy of the trained encoder f. For a photo x and its augmented version x', training
+minimises the mean of (normalised(g(x')) - normalised(f(x))) ** 2.
 
 Source: Zheng et al., 2016, Improving the Robustness of Deep Neural Networks via Stability Training; there the target is
 the output of the same network.
@@ -18,7 +18,7 @@ from data_utils.photo_augmentation import jittered
 from keras_sat.model.metrics import Objective
 from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_of_mean
 
-EPSILON = 1e-3  # of the normalisation: a region without response stays near 0
+EPSILON = 1e-3  # of the normalisation: a region without activations stays near 0
 
 
 class FeatureConsistency:
@@ -26,7 +26,7 @@ class FeatureConsistency:
 
     Args:
         teacher: the Captioner whose features of the original photo are the target. It is not trained.
-        strength: of the augmentation, see `data_utils.photo_augmentation`.
+        strength: strength of the augmentation; see `data_utils.photo_augmentation`.
     """
 
     def __init__(self, teacher, *, strength=1.0):
@@ -52,7 +52,7 @@ class FeatureConsistency:
         return Objective(share_of_mean(difference, is_photo), {"loss": (difference, is_photo)})
 
     def _changed(self, photos, chance):
-        """Return augmented photos; `chance` is two random numbers from 0 to 1 for each."""
+        """Return augmented photos; `chance` has two random numbers from 0 to 1 for each photo."""
         seeds = (chance * 2**24).astype(np.int64)
         return np.stack([jittered(x, np.random.default_rng(seed), self.strength) for x, seed in zip(photos, seeds)])
 

@@ -1,8 +1,8 @@
-"""The guide: word detectors, trained on captions alone, supervise attention.
+"""The guide: word detectors, trained only on captions, supervise attention.
 
-A caption says that there is a dog in the photo, not where. A detector gives each region a probability; the probability
-that at least one region shows the word is compared with the captions (multiple-instance learning). The map of each word
-is then the target of the attention that predicts it. Detectors are not used for captioning.
+A caption says that there is a dog in the photo, but not where. A detector gives each region a probability; the
+probability that at least one region shows the word is trained on the captions (multiple-instance learning). The
+detector's map is then the target of attention when the decoder predicts this word. Captioning needs no detectors.
 
 Source: the detectors are those of Fang et al., 2015, From Captions to Visual Concepts and Back.
 Gain here: the peak of attention is on the boxes of 50.6 % of the phrases instead of 45.9 % (small boxes: 27.7 % instead
@@ -19,9 +19,9 @@ from keras_sat.beyond.boxes import AttentionOnBoxes
 from keras_sat.beyond.hook import Term
 from keras_sat.model.replicas import photos_with_words
 
-MOST_WORDS = 1000  # with a detector: the most frequent ones
+MOST_WORDS = 1000  # maximum number of detectors, for the most frequent words
 HIDDEN_DIM, DROPOUT = 256, 0.3
-FEW_CELLS = -7.0  # initial bias: at first no cell has any word
+FEW_CELLS = -7.0  # initial bias: at first no cell contains any word
 
 
 def word_detectors(num_words, *, seed=0, dtype=None):
@@ -39,8 +39,8 @@ def word_detectors(num_words, *, seed=0, dtype=None):
 class Guide(Term):
     """The cost of the detectors, and of attention that differs from their maps, for the option `guide_weight`.
 
-    The most frequent words, the first of the vocabulary, get detectors. `boxes` is an AttentionOnBoxes that supervises
-    their maps too, or None.
+    The most frequent words, which come first in the vocabulary, have detectors. `boxes` is an AttentionOnBoxes that
+    also supervises their maps, or None.
     """
 
     def __init__(self, vocabulary, *, weight, boxes=None, seed=0, dtype=None):
@@ -48,7 +48,7 @@ class Guide(Term):
         self.boxes = boxes
         self.words = [word for word in vocabulary.words if word not in PLACELESS][:MOST_WORDS]
         numbers = {token_id: number for number, token_id in enumerate(vocabulary.caption_to_ids(self.words))}
-        # The detector of each token; the number after the last means none.
+        # The number of each token's detector; tokens without one have the next number after the last.
         self.detector_of = [numbers.get(token_id, len(numbers)) for token_id in range(len(vocabulary))]
         self.detectors = word_detectors(len(self.words), seed=seed, dtype=dtype)
         self.layers = (self.detectors,)
@@ -59,14 +59,14 @@ class Guide(Term):
         if not (options.guide_weight and captioner.decoder.chooses and has_words):
             return None
         boxes = AttentionOnBoxes.of(captioner, options)
-        kind = {"seed": options.seed + 5, "dtype": captioner.decoder.dtype_policy}  # lower seeds are in use
+        kind = {"seed": options.seed + 5, "dtype": captioner.decoder.dtype_policy}  # lower seeds are already used
         return cls(captioner.vocabulary, weight=options.guide_weight, boxes=boxes, **kind)
 
     def check(self, batches):
         (_, input_ids, *_), *_ = batches.element_spec
         if len(input_ids.shape) == 2:
             raise ValueError(
-                'Word detectors need all captions of a photo in a batch: make_batches(..., group_by="image"). '
+                'Word detectors need all captions of a photo in one batch: make_batches(..., group_by="image"). '
                 f"Received: batches of captions by length, with guide_weight={self.weight}"
             )
 
@@ -89,7 +89,7 @@ class Guide(Term):
         place = ops.reshape(of_photo + (num_words + 1) * ops.arange(photos)[:, None], (-1,))
         maps = ops.reshape(ops.take(ops.reshape(maps, (-1, regions)), place, axis=0), (rows, time, regions))
         certainty = ops.reshape(ops.take(ops.reshape(certainty, (-1,)), place), (rows, time))
-        # Attention to the sentinel is missing from the regions: the guide supervises when to attend to the photo, too.
+        # The sentinel reduces the attention to regions: the guide also supervises when to attend to the photo.
         attended = read.attention_weights * read.extras.get("from_photo", 1.0)
         difference = equations.map_cross_entropy(ops.stop_gradient(maps), attended)  # (rows, time)
 

@@ -1,4 +1,4 @@
-"""Hooks: an option changes the decoder, adds a term to the objective, or adds a training phase."""
+"""Hooks: an option can change the decoder, add a term to the objective, or add a training phase."""
 
 from typing import Any, NamedTuple
 
@@ -8,16 +8,16 @@ class Hook(NamedTuple):
 
     decoder: Any = None  # subclass of CaptionDecoder that replaces it
     term: Any = None  # subclass of Term
-    epochs: Any = None  # FurtherEpochs; the option is their number
-    needs: str | None = None  # an argument of `fit` that it requires
+    epochs: Any = None  # FurtherEpochs; the option is the number of epochs
+    needs: str | None = None  # an argument of `fit` that the option requires
 
 
 class Term:
     """A cost that the objective adds to equation (12) or (14).
 
     Attributes:
-        is_measured: whether it is part of the metric "loss", in validation too. Otherwise it supervises attention, and
-            counts only in training, and only if attention chooses regions.
+        is_measured: whether the metric "loss" includes it, also in validation. Otherwise it supervises attention, and
+            is used only in training, and only if attention chooses regions.
         layers: Keras layers on the features, trained with the captioner but not saved.
     """
 
@@ -33,7 +33,7 @@ class Term:
         raise NotImplementedError
 
     def check(self, batches):
-        """Raise ValueError for batches of make_batches that it cannot use."""
+        """Raise ValueError if the term cannot use these batches of make_batches."""
 
     def __call__(self, features, target_ids, read, extra):
         """Return the cost of each caption, (rows,), and a dict from metrics to their values and weights.
@@ -42,18 +42,18 @@ class Term:
             features: the features that attention uses, (photos, regions, feature_dim).
             target_ids: (rows, time).
             read: TeacherForced for the captions.
-            extra: list of the inputs after input_ids in the batch.
+            extra: list of the batch's inputs after input_ids.
         """
         raise NotImplementedError
 
 
 class FurtherEpochs(NamedTuple):
-    """A later training phase with an objective and a folder of its own."""
+    """A later training phase with its own objective and folder."""
 
-    options: Any  # subclass of Options; those that end in _epochs and _rate are its epochs and learning rate
-    # Returns the objective, from: the captioner before this phase, the captioner to train, the training images,
-    # TrainingOptions and these options.
+    options: Any  # subclass of Options; those ending in _epochs and _rate are the number of epochs and learning rate
+    # Function that returns the objective. Arguments: the captioner before this phase, the captioner to train, the
+    # training images, TrainingOptions and these options.
     objective: Any
-    schedule: str = "constant"  # or "cosine": of the learning rate
+    schedule: str = "constant"  # learning rate schedule, or "cosine"
     encoder_alone: bool = False  # train only the encoder, on photos without augmentation
     keeps_before: bool = False  # keep the captioner before this phase if no epoch is better

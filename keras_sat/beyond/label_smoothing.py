@@ -1,6 +1,6 @@
-"""Label smoothing: a fraction s of the target's probability is spread evenly over the vocabulary.
+"""Label smoothing: a fraction s of the target's probability is spread uniformly over the vocabulary.
 
-log p of the target becomes (1 - s) log p(y_t) + s mean_w log p(w), in the metric "loss" too.
+log p of the target becomes (1 - s) log p(y_t) + s mean_w log p(w), also in the metric "loss".
 
 Source: Szegedy et al., 2016, Rethinking the Inception Architecture for Computer Vision, section 7.
 Gain here: not measured separately; all rows of benchmarks/flickr8k/tried.md use .1, like the presets.

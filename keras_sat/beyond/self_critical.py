@@ -1,4 +1,4 @@
-"""Self-critical training: sample captions, score them with CIDEr, and make the better ones more probable.
+"""Self-critical training: sample captions, score them with CIDEr, and make better ones more probable.
 
 For a caption y sampled from p, and a baseline b that does not depend on y,
 
@@ -30,9 +30,9 @@ KEPT_REFERENCES = 40_000  # captions whose n-grams are cached: those of Flickr8k
 class SelfCritical:
     """The objective of self-critical training, for `Captioner.compile(training_objective=SelfCritical(...))`.
 
-    Batches need group_by="image": the captions of a photo are the references. Attention uses its expectation, hard
-    attention too. The attention penalty, label smoothing, word detectors, and dropout of words and word vectors are
-    not used. With `box_weight`, the cost of attention outside the boxes is measured on the references.
+    Batches need group_by="image": the captions of a photo are the references. Attention, including hard attention, uses
+    its expectation. The attention penalty, label smoothing, word detectors, and dropout of words and word vectors are
+    not used. With `box_weight`, the cost of attention outside the boxes is computed on the references.
 
     Args:
         captions: the captions of each training photo, a list of lists, for the document frequencies of n-grams.
@@ -66,7 +66,7 @@ class SelfCritical:
         (features, input_ids, *extra), target_ids, token_weights = batch
         if len(target_ids.shape) != 3:
             raise ValueError(
-                'Self-critical training needs all captions of a photo in a batch: make_batches(..., group_by="image"). '
+                'Self-critical training needs whole photos in a batch: make_batches(..., group_by="image"). '
                 f"Received: target_ids of shape {tuple(target_ids.shape)}"
             )
         features = captioner.adapter(captioner.features(features, training=True), training=True)
@@ -100,7 +100,7 @@ class SelfCritical:
         return Objective(mean, figures)
 
     def _write(self, captioner, features, dropout, is_photo):
-        """Return sampled captions, and the greedy one if it is the baseline: (photos, captions, time) each."""
+        """Return sampled captions, and greedy ones if they are the baseline, each (photos, captions, time)."""
         photos, max_length = ops.shape(features)[0], self.max_length
 
         def search(rows_per_photo, noise=None, **options):
@@ -118,7 +118,7 @@ class SelfCritical:
         return drawn, greedy
 
     def _read(self, captioner, features, token_ids, dropout):
-        """Return log p of sampled captions (rows, time) in the distribution that they were drawn from: (rows,)."""
+        """Return log p (rows,) of sampled captions (rows, time) under the distribution from which they were sampled."""
         special = special_tokens(self.vocabulary)
         token_weights = ops.cast(token_ids != special["pad_token_id"], "float32")
         starts = ops.full_like(token_ids[:, :1], special["start_token_id"])
@@ -132,7 +132,7 @@ class SelfCritical:
 
 
 class DrawnDropout:
-    """Dropout masks of the readout, one for each photo: the same when captions are sampled and when they are scored."""
+    """Dropout masks of the readout for each photo, equal when captions are sampled and when they are scored."""
 
     def __init__(self, decoder, photos):
         readout = decoder.readout
@@ -141,7 +141,7 @@ class DrawnDropout:
         self.masks = [drop(x, training=True) for drop, x in ones.items()]
 
     def of_photos(self, photos):
-        """Return the two functions that replace the readout's dropout in rows of these photos; see Readout."""
+        """Return the two functions that replace the readout's dropout for rows of these photos; see Readout."""
         masks = [ops.take(mask, photos, axis=0) for mask in self.masks]
         return [lambda x, training=True, mask=mask: mask * x for mask in masks]
 
@@ -156,7 +156,7 @@ class CaptionReward:
         self._vectors = functools.lru_cache(KEPT_REFERENCES)(self.frequencies.vectors)
 
     def __call__(self, token_ids, target_ids):
-        """Return rewards, float32 (photos, captions), of captions (photos, captions, time) with these references."""
+        """Return the rewards, float32 (photos, captions), of captions (photos, captions, time) by these references."""
         rewards = np.zeros(token_ids.shape[:2], np.float32)
         for photo, (captions, references) in enumerate(zip(token_ids, target_ids)):
             references = [words for words in map(self._words, references) if words]
@@ -170,6 +170,6 @@ class CaptionReward:
 
 
 def mean_of_others(rewards):
-    """Return for each caption the mean reward of the other captions of its photo, (photos, captions)."""
+    """Return the mean reward of the photo's other captions for each caption, (photos, captions)."""
     count = rewards.shape[1]
     return (ops.sum(rewards, axis=1, keepdims=True) - rewards) / (count - 1)

@@ -1,11 +1,11 @@
 """The sentinel: attention may choose the decoder's memory instead of the photo.
 
 Words such as "of" are not visible. The sentinel, a vector made from the cell's memory, competes with the regions in the
-softmax, which decides how much of the context comes from the photo (`from_photo`). It replaces the gate beta_t.
+softmax, which determines how much of the context comes from the photo (`from_photo`). It replaces the gate beta_t.
 
 Source: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a Visual Sentinel for Image Captioning.
-Gain here: with a guide, at least 97 % of "shirt", "red" and "grass" come from the photo, and 12 % of "of"; without, at
-least 96 % of these three come from memory; see benchmarks/flickr8k/tried.md and notebook 11.
+Gain here: with a guide, at least 97 % of the context of "shirt", "red" and "grass" comes from the photo, but 12 % for
+"of"; without it, at least 96 % for these three comes from memory; see benchmarks/flickr8k/tried.md and notebook 11.
 """
 
 import keras

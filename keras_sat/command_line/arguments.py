@@ -1,4 +1,4 @@
-"""The flags of the command line. Flags that are not given are not passed on, which leaves defaults to the functions."""
+"""The flags of the command line. Only given flags are passed on; the functions that receive them have the defaults."""
 
 import argparse
 import functools
@@ -160,12 +160,12 @@ def _add_values(parser, metavar, **texts):
 
 def _add_data(parser, group=None, split=None, needs_cache=False):
     """Add the flags of a data set, and --split if `split` is given; the last flag is added to the group."""
-    parser.add_argument("--data", required=True, choices=list(DATASETS), help="which data set")
+    parser.add_argument("--data", required=True, choices=list(DATASETS), help="the data set")
     _add_values(parser, "DIR", data_dir="the folder with its photos and captions")
-    parser.add_argument("--split-seed", type=int, metavar="N", help="draw a split by photo with this seed")
+    parser.add_argument("--split-seed", type=int, metavar="N", help="split the photos at random with this seed")
     if split is not None:
         parser.add_argument("--split", choices=SPLITS, help=f"default: {split}")
-    parser.add_argument("--cache-dir", required=needs_cache, metavar="DIR", help="the folder of its features")
+    parser.add_argument("--cache-dir", required=needs_cache, metavar="DIR", help="the folder of the feature cache")
     _add_switches(group or parser, skip_unreadable="leave out photos that cannot be read")
 
 
@@ -176,7 +176,7 @@ def _add_models(parser, default=DEFAULT_MODEL):
 
 def _add_demo(parser):
     _add_options(parser, CaptionerOptions, "attention")
-    parser.add_argument("--max-objects", type=int, choices=(1, 2, 3), help="in a scene; default: 2")
+    parser.add_argument("--max-objects", type=int, choices=(1, 2, 3), help="objects per scene; default: 2")
     _add_options(parser, TrainingOptions, "seed")
     _add_values(parser, "DIR", output_dir="default: demo")
 
@@ -234,7 +234,7 @@ def _add_evaluate(parser):
     _add_options(parser, BeamSearchOptions)
     _add_options(parser, CaptionerOptions, "encoder_weights")
     _add_switches(parser, allow_training_photos="also score photos that the captioner was trained on")
-    parser.add_argument("--beside", nargs="+", choices=("paper", "human"), help="rows to compare with")
+    parser.add_argument("--beside", nargs="+", choices=("paper", "human"), help="scores to compare with")
     _add_values(
         parser,
         "OUT",
@@ -256,7 +256,7 @@ def _add_features(parser):
     _add_data(parser, needs_cache=True)
     _add_options(parser, CaptionerOptions, *CaptionerOptions.names("encoder", "photos"))
     _add_values(parser, "I/N", shard="encode only part I of N, to split the work between machines; see docs/scale.md")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="photos in a batch; default: 32")
+    parser.add_argument("--batch-size", type=int, metavar="N", help="photos per batch; default: 32")
     _add_switches(parser, verify="read all rows again, and repair damaged ones")
 
 

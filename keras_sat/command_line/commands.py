@@ -142,7 +142,7 @@ def _captioner_of(models, encoder_weights):
 
 
 def _fits_litert(models, encoder_weights, say, options):
-    """Return whether LiteRT can be used: one model with its own weights, the default search, no long sentence."""
+    """Return whether LiteRT can be used: one model, its own weights, the default search, no long --say sentence."""
     from keras_sat.deploy.litert_captioner import is_installed
 
     default = SearchOptions()

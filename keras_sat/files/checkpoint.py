@@ -1,10 +1,10 @@
 """A checkpoint at the end of an epoch: everything needed to resume a training exactly.
 
-    progress.json       the figures of each epoch so far, and the name of the other file
+    progress.json       the metrics of each epoch so far, and the name of the other file
     state-DIGEST.npz    weights, optimizer, baseline and the state of every random generator
 
-A new state is written next to the old one, and then progress.json is replaced: killed at any moment, the folder holds
-one or the other.
+A new state is written next to the old one, and then progress.json is replaced. If the process is killed at any moment,
+the folder contains a complete checkpoint.
 """
 
 import re
@@ -15,11 +15,11 @@ from keras_sat.files.model_folder import assign_arrays, read_arrays, remove_othe
 
 EXPECTED = "a training that keras_sat.fit wrote"
 STATE = re.compile(r"state-[0-9a-f]{16}\.npz")
-WAY_OUT = "It cannot be resumed: train into another output_dir (with initial_model=FOLDER/model from its best weights)."
+WAY_OUT = "It cannot be resumed. Pass another output_dir (initial_model=FOLDER/model starts from its best weights)."
 
 
 def write_checkpoint(directory, captioner, epochs):
-    """Write the state of a compiled captioner, and `epochs`, a list with a dict of figures for each epoch."""
+    """Write the state of a compiled captioner, and `epochs`, a list of dicts with the metrics of each epoch."""
     directory = Path(directory)
     arrays = {name: variable.numpy() for name, variable in state_of(captioner).items()}
     name = write_arrays(directory, "state", arrays)
@@ -28,7 +28,7 @@ def write_checkpoint(directory, captioner, epochs):
 
 
 def read_checkpoint(directory):
-    """Return (epochs, arrays) as they were written; ([], {}) where there is no checkpoint yet."""
+    """Read a checkpoint; return (epochs, arrays), or ([], {}) if there is none yet."""
     directory = Path(directory)
     if not (directory / "progress.json").exists():
         return [], {}
@@ -36,17 +36,17 @@ def read_checkpoint(directory):
     try:
         epochs, name = [dict(figures) for figures in progress["epochs"]], STATE.fullmatch(progress["state"])[0]
     except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{directory / 'progress.json'}: this is something else. Expected: {EXPECTED}.") from None
+        raise ValueError(f"{directory / 'progress.json'}: this is not a checkpoint. Expected: {EXPECTED}.") from None
     return epochs, read_arrays(directory / name, EXPECTED, WAY_OUT)
 
 
 def restore_state(captioner, arrays):
-    """Assign the arrays of a checkpoint to a captioner that is built and compiled."""
+    """Assign the arrays of a checkpoint to a built and compiled captioner."""
     assign_arrays(state_of(captioner), arrays, "The checkpoint")
 
 
 def state_of(captioner):
-    """Return everything that training changes: dict from names to variables."""
-    # Variables have no unique names of their own; their order is that in which the model makes them.
+    """Return a dict from names to all variables that training changes."""
+    # Variables have no unique names; they are numbered in the order in which the model creates them.
     parts = {"optimizer": captioner.make_training_state(), "model": captioner.variables}
     return {f"{part}/{i:04d}": variable for part, variables in parts.items() for i, variable in enumerate(variables)}

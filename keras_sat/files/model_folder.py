@@ -1,13 +1,13 @@
-"""A trained captioner on the disk: one folder with its settings, its vocabulary and its weights.
+"""A trained captioner on disk: one folder with its settings, vocabulary and weights.
 
-    config.json               settings, the confidence, if any, and the names and digests of the other files
+    config.json               settings, the confidence, if any, and the names of the other files with their digests
     vocabulary-DIGEST.json    the words
-    weights-DIGEST.npz        the arrays, named, perhaps rounded: to 16 bits, or matrices to 8 and a scale per column
-    encoder-DIGEST.npz        the encoder's arrays, which bundled models with equal ones share: in pretrained/encoders
+    weights-DIGEST.npz        named arrays; rounded ones have 16 bits, or 8 bits and a scale per column (matrices)
+    encoder-DIGEST.npz        the encoder's arrays; bundled models with equal encoders share it, in pretrained/encoders
     lock                      empty; it lets one process save at a time
 
-All of it is data: nothing is executed when it is read. Saving again into the same folder writes new files next to the
-old ones and then replaces config.json: a save that is killed leaves the model from before.
+The files contain only data: nothing is executed when they are read. Saving into the same folder again writes new files
+next to the old ones and then replaces config.json: a save that is killed leaves the previous model.
 """
 
 import contextlib
@@ -32,23 +32,23 @@ PRETRAINED = Path(__file__).parent / "pretrained"
 ENCODERS = PRETRAINED / "encoders"
 WEIGHTS_LICENSE = PRETRAINED / "WEIGHTS_LICENSE.txt"
 EXPECTED = "a captioner that Captioner.save wrote"
-WAY_OUT = "Copy the folder again, whole, or save the captioner again."
+WAY_OUT = "Copy the whole folder again, or save the captioner again."
 OURS = re.compile(
     r"lock(-journal)?|config\.json|(weights|encoder)-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json"
     r"|\.(config|weights|vocabulary|encoder).*\.part"
 )
-ENCODER = "encoder"  # may have a file of its own; the names of its arrays start with it
+ENCODER = "encoder"  # may have a separate file; prefix of the names of its arrays
 
 
 def write_model(directory, settings, vocabulary, arrays, precision="float32"):
     """Write a model folder, or replace the model in it.
 
     Args:
-        directory: made if it is not there. A folder that holds anything else is rejected.
-        settings: dict that JSON can hold.
+        directory: created if needed. A folder that contains other files is rejected.
+        settings: dict that JSON can represent.
         vocabulary: Vocabulary.
         arrays: dict from names to numpy arrays.
-        precision: of the arrays on the disk: "float32", "float16" or "int8".
+        precision: of the arrays on disk: "float32", "float16" or "int8".
     """
     one_of("float32", "float16", "int8").check("precision", precision)
     directory = Path(directory).expanduser()
@@ -68,9 +68,9 @@ def copy_of_model(directory, copy):
     """Copy a model into a new or empty folder; return its path."""
     directory, copy = Path(directory), Path(copy).expanduser()
     reject_taken_folder(copy)
-    read_model(directory)  # whole, or one clear error
+    read_model(directory)  # rejects a damaged model with one clear error
     files = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)["files"].values()
-    for name in (*files, "config.json"):  # which names the others, and comes last
+    for name in (*files, "config.json"):  # which lists the others, and is written last
         write_whole(copy / name, _path_of(directory, name).read_bytes())
     return copy
 
@@ -80,7 +80,7 @@ def reject_taken_folder(directory):
     directory = Path(directory).expanduser()
     if directory.is_file() or any(directory.glob("*")):
         raise ValueError(
-            f"A copy of a model needs a folder of its own. Received: {str(directory)!r}, which is there already"
+            f"A copy of a model needs a new or empty folder. Received: {str(directory)!r}, which already exists"
         )
 
 
@@ -93,26 +93,26 @@ def remove_others(directory, pattern, kept):
 
 
 def _reject_foreign_files(directory):
-    """Raise ValueError for a folder that holds anything but a model, or the leftovers of a killed save."""
+    """Raise ValueError for a folder that contains anything but a model, or the leftovers of a killed save."""
     if (directory / "config.json").is_file():
         read_sealed_json(directory / "config.json", EXPECTED, "Choose another folder, or remove this file.")
     elif directory.is_file() or not all(OURS.fullmatch(path.name) for path in directory.glob("*")):
         raise ValueError(
-            "A model is saved into a folder of its own: a new one, or that of a model which it replaces. "
+            "A model needs a separate folder: a new or empty one, or one with a model to overwrite. "
             f"Received: directory={str(directory)!r}"
         )
 
 
 def read_model(directory):
-    """Return settings, Vocabulary and arrays; those of the encoder have names that start with "encoder/".
+    """Read a model folder; return settings, Vocabulary and arrays, where the encoder's names start with "encoder/".
 
-    Anything but a whole model folder is a ValueError, or an OSError for a file that cannot be read.
+    An incomplete or damaged folder is a ValueError, or an OSError for a file that cannot be read.
     """
     directory = Path(directory).expanduser()
     config, inside = directory / "config.json", directory / "model"
     if not config.is_file():
         hint = f" Did you mean {inside}?" if (inside / "config.json").is_file() else ""
-        raise ValueError(f"{directory}: there is no model here, no config.json. Expected: {EXPECTED}.{hint}")
+        raise ValueError(f"{directory}: there is no model here: config.json is missing. Expected: {EXPECTED}.{hint}")
     settings = read_sealed_json(config, EXPECTED, WAY_OUT)
     try:
         return _read_files(directory, dict(settings))
@@ -123,20 +123,20 @@ def read_model(directory):
 
 
 def _read_files(directory, settings):
-    """Read the files that the settings list, see `read_model`."""
+    """Read the files listed in the settings; see `read_model`."""
     config = directory / "config.json"
     kind, version, files = (settings.pop(name, None) for name in ("format", "version", "files"))
     is_whole = isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys()
     is_whole = is_whole and all(isinstance(name, str) and OURS.fullmatch(name) for name in files.values())
     if (kind, version) != ("captioner", FORMAT_VERSION) or not is_whole:
         raise ValueError(
-            f"{config}: this is something else. Expected: {EXPECTED}, version {FORMAT_VERSION}. "
+            f"{config}: this is not a model. Expected: {EXPECTED}, version {FORMAT_VERSION}. "
             f"Received: {str(kind)[:80]}, version {str(version)[:80]}"
         )
     path, words_path = directory / files["weights"], directory / files["vocabulary"]
     vocabulary = Vocabulary.load(words_path)
     if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
-        raise ValueError(f"{words_path}: this is the vocabulary of another model. {WAY_OUT}")
+        raise ValueError(f"{words_path}: this vocabulary is from another model. {WAY_OUT}")
     arrays = _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
     if ENCODER in files:
         other = _path_of(directory, files[ENCODER])
@@ -153,14 +153,14 @@ def _path_of(directory, name):
 
 # === Rounding ===
 
-SCALE = "@scale"  # the name of an array of whole numbers, and this: the name of its scales
+SCALE = "@scale"  # suffix of an int8 array's name, for the array with its scales
 
 
 def _rounded(arrays, precision):
-    """Return the arrays as they are stored.
+    """Round arrays to the precision in which they are stored.
 
-    With "int8" each column of a matrix has 8 bits and a scale. Vectors keep 32 bits. Kernels of convolutions get 16:
-    errors add up from layer to layer, and an encoder's last layers in 8 bits cost up to .8 BLEU-4, the decoder none.
+    With "int8" each matrix has 8 bits per number and a scale per column. Vectors keep 32 bits. Convolution kernels get
+    16: errors add up over layers, and 8 bits cost up to .8 BLEU-4 in an encoder's last layers, none in the decoder.
     """
     if precision == "float32":
         return arrays
@@ -169,7 +169,7 @@ def _rounded(arrays, precision):
         halved = precision == "float16" or array.ndim > 2
         limit = np.finfo("float16" if halved else "float32").max
         if not (np.abs(array) <= limit).all():
-            raise ValueError(f"The weights {name} are NaN, infinite or too large to be rounded. Received: {precision=}")
+            raise ValueError(f"The weights {name} are NaN, infinite or too large to round. Received: {precision=}")
         if halved:
             stored[name] = array.astype(np.float16)
         elif array.ndim < 2:
@@ -181,7 +181,7 @@ def _rounded(arrays, precision):
 
 
 def _unrounded(stored, path):
-    """Return stored arrays as float32."""
+    """Convert stored arrays back to float32."""
     arrays = {}
     for name, array in stored.items():
         if name.endswith(SCALE):
@@ -196,17 +196,17 @@ def _unrounded(stored, path):
     return arrays
 
 
-# === Arrays in a file that is named after its content ===
+# === Arrays in a file named by its digest ===
 
 
 def assign_arrays(variables, arrays, source):
-    """Assign arrays to variables, both dicts by name; `source` is the folder of the arrays, for the message."""
+    """Assign arrays to variables, both dicts by name; `source` is where the arrays are from, for the message."""
     expected = {name: tuple(variable.shape) for name, variable in variables.items()}
     received = {name: array.shape for name, array in arrays.items()}
     for name in expected | received:
         if expected.get(name) != received.get(name):
             raise ValueError(
-                f"{source}: these are the weights of another model. Expected: {expected.get(name)} for {name[:80]}. "
+                f"{source}: the weights do not fit the model. Expected: {expected.get(name)} for {name[:80]}. "
                 f"Received: {received.get(name)}"
             )
     for name, variable in variables.items():
@@ -214,7 +214,7 @@ def assign_arrays(variables, arrays, source):
 
 
 def write_arrays(directory, kind, arrays):
-    """Write arrays into a file KIND-DIGEST.npz of a folder; return its name."""
+    """Write arrays into a file KIND-DIGEST.npz in a folder; return its name."""
     packed = io.BytesIO()
     np.savez(packed, **arrays)
     content = packed.getvalue()
@@ -224,7 +224,7 @@ def write_arrays(directory, kind, arrays):
 
 
 def read_arrays(path, expected, way_out=""):
-    """Return the dict of arrays that `write_arrays` wrote; a damaged or missing file is a ValueError.
+    """Read the dict of arrays that `write_arrays` wrote; a damaged or missing file is a ValueError.
 
     Args:
         path: the file.
@@ -237,14 +237,14 @@ def read_arrays(path, expected, way_out=""):
         raise ValueError(f"{path}: this file is missing or cannot be read ({error.strerror}). {hint}") from None
     if not path.name.endswith(f"-{_digest(content)}.npz"):
         raise ValueError(f"{path}: the file is damaged: its content does not match its digest. {hint}")
-    with contextlib.suppress(Exception):  # of many kinds: numpy's parser reads a header that anyone may have written
+    with contextlib.suppress(Exception):  # of many kinds: numpy parses an untrusted header
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             is_small = sum(entry.file_size for entry in archive.infolist()) <= len(content)
         with np.load(io.BytesIO(content), allow_pickle=False) as packed:
             arrays = {name: packed[name] for name in packed.files} if is_small else {}
         if is_small and all(array.dtype.kind in "biuf" for array in arrays.values()):
             return arrays
-    raise ValueError(f"{path}: these are not arrays of numbers, uncompressed, as numpy.savez writes them. {hint}")
+    raise ValueError(f"{path}: this is not an uncompressed file of numeric arrays, as written by numpy.savez. {hint}")
 
 
 def pretrained_names():
@@ -257,17 +257,17 @@ def pretrained_directory(name):
     names = pretrained_names()
     if name not in names:
         raise ValueError(
-            f"There is no folder and no bundled model of that name. Expected one of: {', '.join(names)}. "
+            f"There is no folder or bundled model with this name. Expected one of: {', '.join(names)}. "
             f"Received: name={name!r}.{near_name(str(name), names)}"
         )
     return PRETRAINED / name
 
 
 def model_directory(model):
-    """Return the folder of a model: one that was saved, or that of the bundled model of that name.
+    """Return the folder of a saved model, or of the bundled model with this name.
 
     Args:
-        model: a folder, or a name; None: the bundled captioner of photos, whatever the current folder holds.
+        model: a folder, or a name; None: the bundled captioner of photos, even if a local folder has its name.
     """
     if model is None:
         return PRETRAINED / DEFAULT_MODEL

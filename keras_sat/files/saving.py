@@ -1,4 +1,4 @@
-"""How a captioner is saved into a folder, and loaded again."""
+"""Saving and loading captioners."""
 
 import json
 import warnings
@@ -18,8 +18,8 @@ from keras_sat.presets import DEFAULT_MODEL
 
 FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of models in one file
 NO_ONE_FILE = (
-    "A captioner is saved as a folder, not as one file: captioner.save(folder), without an ending. "
-    "keras_sat.Captioner.load(folder) loads it; keras.saving.load_model does not."
+    "A captioner is a folder, not a single file: save it by captioner.save(folder), without a file extension, "
+    "and load it by keras_sat.Captioner.load(folder), not by keras.saving.load_model."
 )
 
 
@@ -29,7 +29,7 @@ def save(captioner, directory, overwrite, precision):
     if Path(directory).suffix.lower() in FILE_ENDINGS:
         raise ValueError(f"{NO_ONE_FILE} Received: directory={str(directory)!r}")
     if not overwrite and (Path(directory).expanduser() / "config.json").exists():
-        raise ValueError(f"There is a model in this folder already. Received: directory={str(directory)!r}")
+        raise ValueError(f"The folder contains a model. Received: overwrite=False, directory={str(directory)!r}")
     options = {name: x.item() if isinstance(x, np.generic) else x for name, x in captioner.get_config().items()}
     del options["vocabulary"]
     settings = {
@@ -47,7 +47,7 @@ def save(captioner, directory, overwrite, precision):
 
 
 def save_confidence(captioner, directory):
-    """Add the confidence of a captioner to the folder that it was saved in."""
+    """Add a captioner's confidence to the folder in which it is saved."""
     directory = Path(directory).expanduser()
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
@@ -55,7 +55,7 @@ def save_confidence(captioner, directory):
 
 
 def load(kind, directory, encoder, encoder_weights):
-    """Return the captioner, of class `kind`, that was saved in a folder; see `Captioner.load`."""
+    """Load the captioner, of class `kind`, from a folder; see `Captioner.load`."""
     settings, vocabulary, arrays = read_model(directory)
     with named_errors(directory):
         reject_claims(settings, len(vocabulary), arrays)
@@ -74,24 +74,24 @@ def _restore_records(captioner, settings):
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder):
-    """Return a captioner with the settings of a folder; its weights are still random."""
+    """Build a captioner from the settings of a folder, still with random weights."""
     options, is_own = dict(settings["captioner"]), settings["has_own_encoder"]
     is_trained = options["encoder_training"] != "frozen"
     if is_own and is_trained and encoder is None:
         raise ValueError(
-            "This captioner trained an encoder that keras_sat does not know: pass one of the same architecture as "
-            f"`encoder`. Received: encoder=None (it was called {brief(options['encoder'])})"
+            "This captioner trained a custom encoder: pass a model of the same architecture as `encoder`. "
+            f"Received: encoder=None (its name was {brief(options['encoder'])})"
         )
     if is_trained or has_encoder:
         options["encoder_weights"] = None  # they are in the folder
         if encoder_weights is not None:
             warnings.warn(
-                f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is not used.",
+                f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is ignored.",
                 stacklevel=4,
             )
     elif encoder_weights == BUNDLED:
         raise ValueError(
-            f"A saved captioner keeps its encoder: bundled weights are for a new one. Received: {encoder_weights=}"
+            f"Bundled encoder weights are only for a new captioner, not for a saved one. Received: {encoder_weights=}"
         )
     elif encoder_weights is not None:
         options["encoder_weights"] = encoder_weights
@@ -102,7 +102,7 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
 
 
 def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder):
-    """Set the encoder's name, weights and grid in a captioner that was made without them."""
+    """Set the encoder's name, weights and grid in a captioner that was built without them."""
     options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
         captioner.photo_encoder.name = options["encoder"]
@@ -122,25 +122,25 @@ def bundled_encoder(name):
     known = settings["captioner"]["encoder"]
     if name != known:
         raise ValueError(
-            f'"bundled" weights are for the bundled captioner\'s encoder, {known}. Name that one, or pass the path of '
-            f"a weights file. Received: encoder_weights='{BUNDLED}' with encoder={brief(name)}"
+            f'"bundled" weights are for the bundled captioner\'s encoder, {known}. Choose that encoder, or pass the '
+            f"path of a weights file. Received: encoder_weights='{BUNDLED}' with encoder={brief(name)}"
         )
     names = sorted(name for name in arrays if name.startswith("encoder/"))  # numbered, in the order of the layers
     return [arrays[name] for name in names], settings["captioner"]["photo_blur"], from_settings(settings)
 
 
 def restore_weights(captioner, directory):
-    """See `Captioner.restore_weights`."""
+    """Load weights into a captioner; see `Captioner.restore_weights`."""
     settings, vocabulary, arrays = read_model(directory)
     if vocabulary != captioner.vocabulary:
-        raise ValueError(f"{directory}: the captioner in this folder has another vocabulary.")
+        raise ValueError(f"{directory}: the captioner in this folder has a different vocabulary.")
     assign_arrays(captioner.named_weights(), arrays, directory)
     with named_errors(directory):
         _restore_records(captioner, settings)
 
 
 def weights_digest(captioner):
-    """See `Captioner.weights_digest`."""
+    """Return a digest of vocabulary and weights; see `Captioner.weights_digest`."""
     digest = zlib.crc32(json.dumps(captioner.vocabulary.words).encode())
     for name, weight in captioner.named_weights().items():
         digest = zlib.crc32(np.ascontiguousarray(weight.numpy()), zlib.crc32(name.encode(), digest))
@@ -151,6 +151,6 @@ def reject_unbuilt(captioner, verb):
     """Raise ValueError for a captioner that has no weights yet."""
     if not captioner.built:
         raise ValueError(
-            f"A captioner has no weights before its first batch: there is nothing to {verb}. Build it, caption or "
-            "train with it first. Received: a captioner that is not built"
+            f"A captioner has no weights before its first batch: there is nothing to {verb}. Build it, caption "
+            "photos or train first. Received: a captioner that is not built"
         )

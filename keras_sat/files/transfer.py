@@ -1,4 +1,4 @@
-"""A new captioner, with other words or options, from the weights of a trained one."""
+"""Makes a new captioner, with other words or options, from the weights of a trained one."""
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ def adapted(captioner, vocabulary, options):
         value = options.get(name, before[name])
         if value != before[name] and not (name == "encoder_weights" and may_read_others and value != BUNDLED):
             raise ValueError(
-                f"A captioner keeps the encoder that it has, with its weights: {name} is {brief(before[name])}. "
+                f"A trained captioner keeps its encoder and the encoder's weights: {name} is {brief(before[name])}. "
                 f"Received: {name}={brief(value)}"
             )
     adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
@@ -56,7 +56,7 @@ def _config_of(captioner, vocabulary, options):
 
 
 def _take_over_weights(captioner, adapted, options):
-    """Assign all weights of a captioner to the new one; words that both have keep theirs."""
+    """Copy all weights of a captioner to the new one, and for each word in both vocabularies its weights."""
     tokens, new_tokens = captioner.vocabulary.tokens, adapted.vocabulary.tokens
     place_of = {token: place for place, token in enumerate(tokens)}
     places = [place for place, token in enumerate(new_tokens) if token in place_of]
@@ -77,8 +77,7 @@ def _take_over_weights(captioner, adapted, options):
         changed = {name: value for name, value in options.items() if before.get(name) != value}
         changed = [f"{name}={brief(value)} (it is {brief(before.get(name))})" for name, value in changed.items()]
         raise ValueError(
-            "A captioner keeps the parts and sizes that it has, with all trained weights: leave out the options that "
-            f"change them. Received: {', '.join(changed)}"
+            f"These options would change the shapes of trained weights: leave them out. Received: {', '.join(changed)}"
         )
     for name in new_shapes:
         array, axis = weights[name].numpy(), axes.get(new_weights[name].path)

@@ -13,19 +13,19 @@ _SIZES = [name for name in CaptionerOptions.names("architecture") if _FIELDS[nam
 
 
 def reject_claims(settings, vocabulary_size, arrays):
-    """Raise ValueError for settings that name objects, or sizes that the stored weights do not have.
+    """Raise ValueError for settings that contain objects, or sizes that the stored weights do not support.
 
-    It is called before anything is made: a matrix that is only claimed could be larger than the memory.
+    It is called before the model is built: a matrix that only the settings mention could be larger than the memory.
     """
     options = settings["captioner"]
     for name, value in options.items():
         if isinstance(value, dict):
-            raise ValueError(f"settings are numbers and names. Received: {name}={str(value)[:200]}")
+            raise ValueError(f"settings must be numbers and names. Received: {name}={str(value)[:200]}")
     feature_shape = dict(zip(("regions", "feature_dim"), settings["feature_shape"], strict=True))
     claims = {name: options[name] for name in _SIZES} | feature_shape
     for name, value in claims.items():
         if value is not None and not (type(value) is int and 0 <= value < 2**31):
-            raise ValueError(f"a size is a whole number from 0 to 2**31, or none. Received: {name}={str(value)[:80]}")
+            raise ValueError(f"a size must be a whole number below 2**31, or null. Received: {name}={str(value)[:80]}")
     size = {name: value or 0 for name, value in claims.items()}
     hidden_dim, projection_dim = size["hidden_dim"], size["feature_projection_dim"]
     is_additive = options["scoring"] == "additive" and ATTENTIONS[options["attention"]].chooses
@@ -41,27 +41,27 @@ def reject_claims(settings, vocabulary_size, arrays):
     for name, number in claimed.items():
         if number > num_stored:
             raise ValueError(
-                f"the settings claim a larger model than the stored weights. Expected: {number} numbers for {name} "
+                f"the settings describe a larger model than the stored weights. Expected: {number} numbers for {name} "
                 f"alone. Received: {num_stored} numbers"
             )
 
 
 def reject_grid(settings, num_regions):
-    """Raise ValueError for rows and columns that do not make the model's regions."""
+    """Raise ValueError for rows and columns that do not match the model's number of regions."""
     grid = settings["rows_and_columns"]
     is_grid = isinstance(grid, list) and len(grid) == 2 and all(type(side) is int and side > 0 for side in grid)
     if not is_grid or grid[0] * grid[1] != num_regions:
         raise ValueError(
-            "rows_and_columns in config.json is not the grid of this model. Expected: two whole numbers, for its "
-            f"{num_regions} regions. Received: rows_and_columns={str(grid)[:80]}"
+            "rows_and_columns in config.json does not match the model. Expected: two whole numbers whose product is "
+            f"{num_regions}. Received: rows_and_columns={str(grid)[:80]}"
         )
 
 
 @contextlib.contextmanager
 def named_errors(directory):
-    """Turn any error of the block about the settings in a folder into a ValueError that starts with its name."""
+    """Turn errors of the block about the settings in a folder into a ValueError that starts with its path."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        problem = f"config.json is incomplete, or of another version of keras_sat ({type(error).__name__}: {error})."
+        problem = f"config.json is incomplete, or from another version of keras_sat ({type(error).__name__}: {error})."
         raise ValueError(f"{directory}: {error if isinstance(error, ValueError) else problem}") from None

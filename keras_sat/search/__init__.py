@@ -1,4 +1,4 @@
-"""From photos to captions: searches over the decoder's steps, and what they return."""
+"""Searches for captions over the decoder's steps, and their results."""
 
 from data_utils.lazy_imports import attach_lazily
 

@@ -24,7 +24,7 @@ class SearchResult(NamedTuple):
     """The captions of a search, best first (samples: as drawn). During a search, a row for each caption."""
 
     token_ids: Any  # (photos, results, max_length), `<pad>` after `<end>`
-    log_probs: Any  # log p of each caption under the model, (photos, results); -inf if fewer captions are possible
+    log_probs: Any  # log p of each caption under the model, (photos, results); -inf for missing captions
     lengths: Any  # number of tokens, `<end>` included, (photos, results)
     is_finished: Any  # whether the caption ended within max_length, (photos, results)
     attention_weights: Any  # (photos, results, max_length, regions), 0 after the end
@@ -36,7 +36,7 @@ class SearchResult(NamedTuple):
 
 
 def run_search(step, state, vocabulary, num_regions, word_noise=None, *, max_length, allow_unknown=False, **options):
-    """Return the SearchResult of the search with these options: beam_search, sample_search or greedy_search."""
+    """Run the search that the options select: beam_search, sample_search or greedy_search."""
     shared = {"num_regions": num_regions, "max_length": max_length, **special_tokens(vocabulary, allow_unknown)}
     if "num_beams" in options:
         return beam_search(step, state, **options, **shared)
@@ -46,7 +46,7 @@ def run_search(step, state, vocabulary, num_regions, word_noise=None, *, max_len
 
 
 def special_tokens(vocabulary, allow_unknown=False):
-    """Return the arguments of a search that depend on the vocabulary, a dict."""
+    """Return a dict of the arguments of a search that depend on the vocabulary."""
     return {
         "start_token_id": vocabulary.start_token_id,
         "end_token_id": vocabulary.end_token_id,
@@ -117,20 +117,20 @@ def beam_search(
 ) -> SearchResult:
     """Keep the `num_beams` best hypotheses of each photo. Return the SearchResult with the best `num_results`.
 
-    A caption's score is log p / length ** length_penalty. A beam that has ended keeps its score, and its place until
-    num_beams others are better. Captions that have ended come first, then unfinished ones.
+    A caption's score is log p / length ** length_penalty. A finished beam keeps its score, and is kept until num_beams
+    others are better. Finished captions come first, then unfinished ones.
 
     Args:
         step, state: see above; state has num_beams adjacent, equal rows for each photo.
         num_beams: 1 is greedy search.
         num_results: at most num_beams.
-        length_penalty: 0 compares log p, which favours short captions; 1 the mean over the tokens.
+        length_penalty: 0 compares log p, which favours short captions; 1 compares the mean over the tokens.
         no_repeat_ngram: no n-gram of this length occurs twice in a caption; 0: no limit.
     """
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
     captions = _empty(state, **options)
     photos = ops.shape(captions.log_probs)[0] // num_beams
-    # All beams of a photo are equal at first: only one of them takes part in the first choice.
+    # All beams of a photo are equal at first: only the first one may be chosen.
     first = ops.where(ops.arange(num_beams) > 0, -float("inf"), 0.0)
     captions = captions._replace(log_probs=ops.tile(first, [photos]))
 
@@ -171,7 +171,7 @@ def beam_search(
 
 
 def _choose_word_by_word(step, state, choose, num_results, **options):
-    """Search each row independently: `choose(logits, t, said)` returns its next token, given those so far."""
+    """Search each row independently; `choose(logits, t, said)` returns its next token, given the previous ones."""
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
 
     def advance(t, input_ids, state, captions):
@@ -189,19 +189,19 @@ def _choose_word_by_word(step, state, choose, num_results, **options):
 
 
 def _best_words(logits, num_words, **options):
-    """Return log p and ids of the best allowed words of each row, best first, (rows, num_words) or fewer."""
+    """Return log p and ids of the best allowed words of each row, best first: at most (rows, num_words)."""
     logits = ops.cast(logits, "float32")
     best, token_ids = ops.top_k(allowed_logits(logits, **options), min(num_words, logits.shape[-1]))
     return best - ops.logsumexp(logits, axis=-1, keepdims=True), token_ids
 
 
 def _most_blocked(said, size):
-    """Return the maximum number of words that `_without_repeats` blocks: candidates needed besides those chosen."""
+    """Return the maximum number of words that `_without_repeats` blocks: a search needs that many extra candidates."""
     return max(0, said.shape[1] - size + 1) if size else 0
 
 
 def _without_repeats(log_probs, token_ids, said, t, size):
-    """Return log p of tokens, -inf for those that would repeat an n-gram of their caption; 0 for n: no limit.
+    """Return log p of tokens, -inf for those that would repeat an n-gram of length `size`; 0: no limit.
 
     Tokens are (rows, choices), the captions so far are (rows, max_length) with t tokens.
     """
@@ -218,7 +218,7 @@ def _without_repeats(log_probs, token_ids, said, t, size):
 
 
 def allowed_logits(logits, *, pad_token_id, start_token_id, forbidden_token_ids=(), **_):
-    """Return the logits (rows, vocabulary), -inf for forbidden words."""
+    """Return logits (rows, vocabulary) with -inf for forbidden words."""
     words = ops.arange(logits.shape[-1])
     forbidden = (words == pad_token_id) | (words == start_token_id)
     for token_id in forbidden_token_ids:
@@ -227,7 +227,7 @@ def allowed_logits(logits, *, pad_token_id, start_token_id, forbidden_token_ids=
 
 
 def _most_probable(logits, top_k, top_p):
-    """Return the logits, -inf for all but the most probable words."""
+    """Return logits with -inf for all but the most probable words."""
     if top_k is not None:
         best, _ = ops.top_k(logits, min(top_k, logits.shape[-1]))
         logits = ops.where(logits < best[:, -1:], -float("inf"), logits)
@@ -263,7 +263,7 @@ def _seen(result, captions):
 
 
 def _append(captions, t, token_ids, log_prob, seen, end_token_id):
-    """Return the captions with one more token, `<pad>` with a log_prob of 0 if they have ended; see `_seen`."""
+    """Append a token to each caption: `<pad>` with a log_prob of 0 if it has ended; see `_seen`."""
     is_open = ~captions.is_finished
     rows = ops.arange(ops.shape(token_ids)[0])
     places = ops.stack([rows, ops.full_like(rows, t)], axis=1)  # `ops.slice_update` would need XLA wherever this runs

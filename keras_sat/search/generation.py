@@ -1,8 +1,8 @@
-"""From photos to captions.
+"""Generates captions for photos, in three steps.
 
-photos -> features              `features_of`: the encoder sees photos in its own size
-features -> SearchResult        `search`: tensors in, tensors out, one graph with the whole search in it
-SearchResult -> CaptionResult   `results_of`: ids become words, and maps get their rows and columns
+photos -> features              `features_of`: the encoder reads photos at its input size
+features -> SearchResult        `search`: from tensors to tensors, in one graph
+SearchResult -> CaptionResult   `results_of`: ids become words, and maps get rows and columns
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ from keras_sat.search.result import CaptionResult
 if TYPE_CHECKING:
     from data_utils import FeatureCache
 
-PROCESS = os.getpid()  # a fork has another one
-ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
-LENGTH_STEP = 8  # lengths of given captions are rounded up to multiples of it, to share a graph
+PROCESS = os.getpid()  # a fork has another process id
+ENCODED_TOGETHER = 32  # batch size of the encoder, whose layers need much more memory than a search
+LENGTH_STEP = 8  # lengths of given captions are rounded up to multiples of this, to share a graph
 
 
 class CaptionGenerator:
-    """Captions photos: the base class of Captioner, and of Ensemble, which overrides the parts with one encoder."""
+    """Base class of Captioner and Ensemble, which captions photos."""
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
-        """The sizes of photos that the encoders take, (height, width) each."""
+        """The input sizes of the encoders, (height, width) each."""
         return [self.photo_encoder.photo_size]
 
     @property
     def extra_dims(self) -> dict[str, int]:
-        """Names and lengths of the extra outputs of each step, see `CaptionResult.extras`."""
+        """Names and lengths of the extra outputs of each step; see `CaptionResult.extras`."""
         return self.decoder.extra_dims
 
     @functools.cached_property
     def graphs(self):
-        """The graphs that `_run` has made, a dict."""
+        """Dict of the graphs that `_run` created."""
         return {}
 
     # === Captions ===
 
     @with_options(SearchOptions)
     def caption(self, images: Any, *, recursive: bool = False, **options) -> Any:
-        """Return the CaptionResult of a photo, or a list of them for many.
+        """Caption a photo and return a CaptionResult, or many photos and return a list.
 
         Args:
-            images: a path, a PIL image, an array or tensor with values 0..255 or a CaptionedImage, or many: a list of
-                these, an array of four axes, a folder, or a pattern such as "photos/*.jpg" (see
+            images: a path, a PIL image, an array or tensor with values 0..255 or a CaptionedImage; or many: a list of
+                these, an array with four axes, a folder, or a pattern such as "photos/*.jpg" (see
                 `data_utils.find_pictures`).
-            recursive: descend into subfolders.
+            recursive: include subfolders.
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption", options)
@@ -76,12 +76,12 @@ class CaptionGenerator:
     def caption_each(
         self, images: Any, *, cache: FeatureCache | None = None, errors: str = "raise", **options
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult) for each of many photos: a batch is read, encoded and searched at a time.
+        """Caption many photos in batches; yield (image, CaptionResult) for each.
 
         Args:
             images: list of paths, PIL images, arrays or CaptionedImage.
             cache: FeatureCache with the features of CaptionedImages; None reads and encodes the photos.
-            errors: where a photo cannot be read, "raise" the error, or "yield" (image, error).
+            errors: if a photo cannot be read, "raise" the error, or "yield" (image, error).
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_each", options)
@@ -91,7 +91,7 @@ class CaptionGenerator:
 
     @with_options(SearchOptions)
     def caption_features(self, features: Any, *, images: Any = None, **options) -> list[CaptionResult]:
-        """Return a list of CaptionResult, one for each photo.
+        """Caption photos from their features; return a list with a CaptionResult for each.
 
         Args:
             features: (photos, regions, feature_dim).
@@ -109,10 +109,10 @@ class CaptionGenerator:
         return results
 
     def _captions(self, options, features, photos, numbers):
-        """Return the CaptionResults of a batch of photos; their numbers among all photos determine their noise."""
+        """Return the CaptionResults of a batch; the photos' numbers among all photos determine the noise."""
         if options.sample_attention and not self.samples_attention:
             raise ValueError(
-                "Only a single captioner with hard attention can sample it. "
+                "`sample_attention` requires a single captioner with hard attention. "
                 f"Received: sample_attention=True with attention={getattr(self, 'attention', self)!r}"
             )
         arguments = self.arguments_of_search(options)
@@ -124,7 +124,7 @@ class CaptionGenerator:
         return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
 
     def arguments_of_search(self, options):
-        """Return the arguments of `search` for SearchOptions, a dict; each set of them makes a graph."""
+        """Return a dict of the arguments of `search` for SearchOptions; each distinct dict needs its own graph."""
         names = ["max_length", "allow_unknown", "sample_attention"]
         if options.temperature is not None:
             names += ["temperature", "top_k", "top_p"]
@@ -138,16 +138,16 @@ class CaptionGenerator:
                 arguments |= {"length_penalty": own if given is None else given}
         return {name: getattr(options, name) for name in names} | arguments
 
-    # === Captions that are given ===
+    # === Given captions ===
 
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64) -> Any:
-        """Return the CaptionResult of a given caption, with the attention to each word, or a list for many photos.
+        """Return the CaptionResult of a given caption, with the attention for each word; for many photos, a list.
 
         Args:
             images: see `caption`.
-            captions: a sentence, or a list with one for each photo. Unknown words are read as `<unk>`.
+            captions: a sentence, or a list with one sentence for each photo. Unknown words are read as `<unk>`.
             cache: see `caption_each`.
-            batch_size: photos at a time.
+            batch_size: photos per batch.
         """
         photos, many = photos_of(images)
         results = [result for _, result in self.attend_each(photos, captions, cache=cache, batch_size=batch_size)]
@@ -162,7 +162,7 @@ class CaptionGenerator:
         errors: str = "raise",
         batch_size: int = 64,
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult of the given caption) for each of many photos; see `attend`, `caption_each`."""
+        """Attend to a given caption of each photo; yield (image, CaptionResult). See `attend` and `caption_each`."""
         one_of("raise", "yield").check("errors", errors)
         given = functools.partial(self._given_captions, words_of_captions(captions, len(images)))
         return self._each(given, images, batch_size, cache, errors)
@@ -174,7 +174,7 @@ class CaptionGenerator:
         return self._given_captions(words_of_captions(captions, num_photos), features, images, range(num_photos))
 
     def _given_captions(self, captions, features, photos, numbers):
-        """Return the CaptionResults of given captions, lists of words, for a batch of photos; see `_captions`."""
+        """Return the CaptionResults of given captions (lists of words) for a batch of photos; see `_captions`."""
         captions = [captions[number] for number in numbers]
         ids = [[*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id] for words in captions]
         longest = -(-max(map(len, ids)) // LENGTH_STEP) * LENGTH_STEP
@@ -189,7 +189,7 @@ class CaptionGenerator:
     # === Photos -> features ===
 
     def _each(self, results_of_batch, images, batch_size, cache=None, errors="raise"):
-        """Yield (image, CaptionResult or error) for each of many photos; see `caption_each` and `_captions`."""
+        """Yield (image, CaptionResult or error) for each photo; see `caption_each` and `_captions`."""
         for start in range(0, len(images), batch_size):
             batch, photos = images[start : start + batch_size], None
             problems = [None] * len(batch)
@@ -206,7 +206,7 @@ class CaptionGenerator:
                 yield image, problem or next(results)
 
     def _read(self, images, errors):
-        """Return photos as `features_of` takes them, {} for none, and for each image None or its error."""
+        """Read photos; return the argument of `features_of`, {} for none, and for each image None or its error."""
         photos, problems = [], []
         for image in images:
             try:
@@ -219,12 +219,12 @@ class CaptionGenerator:
         return {size: np.stack(of_size) for size, of_size in zip(self.photo_sizes, zip(*photos))}, problems
 
     def features_of(self, photos):
-        """Return the features of photos, a dict from each of `photo_sizes` to uint8 (photos, height, width, 3)."""
+        """Encode photos, given as a dict from each of `photo_sizes` to uint8 (photos, height, width, 3)."""
         (photos,) = photos.values()
         return self.encode(photos)
 
     def encode(self, photos: np.ndarray) -> np.ndarray:
-        """Return features (photos, regions, feature_dim) of photos of the encoder's size, as an array."""
+        """Encode photos of the encoder's input size; return an array (photos, regions, feature_dim)."""
         if not self.built:
             self.build_once(photos.shape)
         groups = (photos[start : start + ENCODED_TOGETHER] for start in range(0, len(photos), ENCODED_TOGETHER))
@@ -233,7 +233,7 @@ class CaptionGenerator:
     # === Features -> SearchResult ===
 
     def _run(self, function, *tensors, **options):
-        """Run a method as a graph, which is made once for each function, set of options and kind of tensors."""
+        """Run a method as a graph, which is created once per function, options, and tensor shapes and dtypes."""
         if os.getpid() != PROCESS:
             reject_fork()
         options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
@@ -245,13 +245,13 @@ class CaptionGenerator:
         return self.graphs[key](*tensors)
 
     def search(self, features, word_noise=None, region_noise=None, *, sample_attention=False, **options):
-        """Return the SearchResult for features (photos, regions, feature_dim); see `run_search` and `_noise`."""
+        """Search for captions, given features (photos, regions, feature_dim); see `run_search` and `_noise`."""
         step, state = self._steps(features, _rows_per_photo(options), region_noise if sample_attention else None)
         options["extra_dims"] = self.extra_dims
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
 
     def forced_search(self, features, token_ids):
-        """Return the SearchResult of given captions, (photos, max_length); see `search`."""
+        """Return the SearchResult of given captions, token ids (photos, max_length); see `search`."""
         step, state = self._steps(features, 1)
         options = {"num_regions": self.num_regions, "max_length": token_ids.shape[1], "extra_dims": self.extra_dims}
         return forced_search(step, state, token_ids, **options, **special_tokens(self.vocabulary))
@@ -263,9 +263,9 @@ class CaptionGenerator:
         """Return `step` and `state` for the searches of `keras_sat.search.algorithms`.
 
         Args:
-            features: from the adapter, (photos, regions, feature_dim).
-            rows_per_photo: beams or samples of each photo.
-            region_noise: uniform noise (rows, max_length, regions) to draw regions with; None uses the expectation.
+            features: output of the adapter, (photos, regions, feature_dim).
+            rows_per_photo: number of beams or samples of each photo.
+            region_noise: uniform noise (rows, max_length, regions) to sample regions; None uses the expectation.
             drop: see `keras_sat.model.readout.Readout`.
         """
         known = {"features": features, "projected_features": self.decoder.project_features(features), "drop": drop}
@@ -288,20 +288,20 @@ class CaptionGenerator:
 
 
 def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=None):
-    """Return a list of CaptionResult, the best of each photo, with the others in its `alternatives`.
+    """Return the best CaptionResult of each photo, with the others in its `alternatives`.
 
     Args:
         found: SearchResult.
         vocabulary: Vocabulary.
-        rows_and_columns: of the maps.
-        photos: `CaptionResult.image` of each, or None.
+        rows_and_columns: shape of the maps.
+        photos: `CaptionResult.image` for each photo, or None.
         confidences: (photos, results), or None.
     """
     found = keras.tree.map_structure(np.asarray, found)
     results = []
     for photo in range(len(found.log_probs)):
         of_photo = []
-        for number in np.flatnonzero(~np.isneginf(found.log_probs[photo])):  # others are not possible
+        for number in np.flatnonzero(~np.isneginf(found.log_probs[photo])):  # -inf: no caption
             of_words = photo, number, slice(found.lengths[photo, number] - found.is_finished[photo, number])
             words = [vocabulary.tokens[token_id] for token_id in found.token_ids[of_words]]
             extras = {name: values[of_words] for name, values in found.extras.items()}
@@ -332,7 +332,7 @@ def _rows_per_photo(arguments):
 def _noise(options, numbers, rows, num_regions):
     """Return uniform noise for words, (photos * rows, max_length), and for regions, (.., max_length, num_regions).
 
-    It depends on the seed, or else on Python's `random`, and on the photo's number, but not on the batch.
+    It depends on the seed (without one, on Python's `random`) and on the photo's number, but not on the batch.
     """
     draws = options.temperature is not None or options.sample_attention
     seed = options.seed if options.seed is not None else random.randrange(ANY_COUNT) if draws else 0

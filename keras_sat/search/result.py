@@ -1,4 +1,4 @@
-"""The caption of a photo."""
+"""The result of captioning a photo."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,19 +10,19 @@ from keras_sat.options import EXTRAS
 
 @dataclass(frozen=True)
 class CaptionResult:
-    """A caption of one photo, and the attention to each word.
+    """A caption of one photo, with an attention map for each word.
 
     Attributes:
         caption: the text.
         words: list of its words.
-        log_prob: log p(caption | photo) under the model, `<end>` included.
+        log_prob: log p(caption | photo) under the model, including `<end>`.
         attention_weights: (words, rows, columns); each map sums to 1.
-        extras: dict from names in `keras_sat.options.EXTRAS` to (words,) or (words, dim), which are attributes too.
+        extras: dict from names in `keras_sat.options.EXTRAS` to (words,) or (words, dim); also available as attributes.
         is_finished: False if the caption was cut off at `max_length`.
-        confidence: the probability that the caption is right; None without calibration, and for a given caption.
+        confidence: the probability that the caption is right; None without calibration or for a given caption.
         image: the photo in the encoder's size, uint8 (height, width, 3); None if only features were given.
         alternatives: the other results, best first.
-        word_probs: p of each word given those before it, (words,); p(`<end>`) is in `log_prob` only.
+        word_probs: p of each word given the previous words, (words,); p(`<end>`) is only in `log_prob`.
     """
 
     caption: str

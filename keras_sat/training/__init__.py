@@ -1,1 +1,1 @@
-"""A whole training: photos, callbacks, devices, and the folder that it is kept in."""
+"""Training: photos, callbacks, devices, and the output folder."""

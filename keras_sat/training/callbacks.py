@@ -1,7 +1,7 @@
-"""Callbacks of Keras around the epochs of a training: scores, captions, progress, and what is kept.
+"""Keras callbacks of a training: scores, captions, progress, checkpoints and early stopping.
 
-Keras' ModelCheckpoint, EarlyStopping, BackupAndRestore and CSVLogger do parts of this. But they neither resume exactly
-(random generators, averaged weights), nor write files whole or not at all, nor know a BLEU-4 by chance.
+Keras' ModelCheckpoint, EarlyStopping, BackupAndRestore and CSVLogger do parts of this. But they do not resume exactly
+(random generators, averaged weights), do not write files atomically, and cannot ignore a BLEU-4 at chance level.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ SHOWN = {"reward": "reward", "loss": "loss", "cross_entropy": "cross-entropy", "
 
 
 class ScoreCaptions(keras.callbacks.Callback):
-    """After each epoch, caption the photos of the dev split, free-running, and add the scores to the epoch's logs.
+    """After each epoch, caption the photos of the dev split and add the scores to the epoch's logs.
 
     Args:
-        captioned_images: list of CaptionedImage; their captions are the references, five each at most.
-        cache: FeatureCache with their features; None has them encoded each time.
+        captioned_images: list of CaptionedImage; their captions are the references, at most five each.
+        cache: FeatureCache with their features; None encodes them each time.
         **search_options: see `Captioner.caption_features`.
     """
 
@@ -53,8 +53,8 @@ class ShowCaptions(ScoreCaptions):
 
     Args:
         captioned_images: list of CaptionedImage; the first `num_photos` are shown.
-        num_photos: how many.
-        output: a function that takes a line of text.
+        num_photos: number of photos.
+        output: function that prints a line of text.
         cache, **search_options: see ScoreCaptions.
     """
 
@@ -70,10 +70,10 @@ class ShowCaptions(ScoreCaptions):
 
 
 def score_captions(captioner, captioned_images, cache=None, **search_options):
-    """Return figures of a captioner's captions, by name; Args: see ScoreCaptions.
+    """Caption images and return the scores as a dict; Args: see ScoreCaptions.
 
-    val_bleu_1 to val_bleu_4; val_matches: groups of four words in a row that are in a reference too; val_cider;
-    val_distinct: different captions.
+    val_bleu_1 to val_bleu_4; val_matches: number of 4-grams that are also in a reference; val_cider;
+    val_distinct: number of different captions.
     """
     results = caption_photos(captioner, captioned_images, cache, **search_options)
     captions = [result.caption for result in results]
@@ -85,13 +85,13 @@ def score_captions(captioner, captioned_images, cache=None, **search_options):
 
 
 class ShowProgress(keras.callbacks.Callback):
-    """Show a bar within each epoch, and after it a line of figures and how long the others will take at most.
+    """Show a progress bar within each epoch, and after it a line with metrics and the maximum time left.
 
     Args:
-        num_epochs: of the whole training.
+        num_epochs: number of epochs of the whole training.
         epochs, before, monitored: see KeepTraining.
-        label: what an epoch is called.
-        output: a function that takes a line of text.
+        label: name of an epoch.
+        output: function that prints a line of text.
     """
 
     def __init__(self, num_epochs, *, epochs=(), before=(), monitored=MONITORED, label="epoch", output=print):
@@ -125,24 +125,24 @@ class ShowProgress(keras.callbacks.Callback):
         self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}")
 
     def end_line(self):
-        """End the line of progress, also that of an epoch that was interrupted."""
+        """Close the progress bar, also after an interrupted epoch."""
         if self._progress is not None:
             self._progress.__exit__()
             self._progress = None
 
 
 class KeepTraining(keras.callbacks.Callback):
-    """After each epoch, keep the best captioner and a checkpoint; stop when the scores no longer rise.
+    """After each epoch, save the best captioner and a checkpoint; stop when the scores no longer rise.
 
-    In `directory`: model/, the captioner of the best epoch so far; checkpoint/, all that it takes to resume;
-    history.csv, the figures of every epoch; logs/, the same for TensorBoard. It must be the last callback.
+    Writes into `directory`: model/, the captioner of the best epoch so far; checkpoint/, the state to resume from;
+    history.csv, the metrics of every epoch; logs/, the same for TensorBoard. It must be the last callback.
 
     Args:
         directory: the folder.
-        epochs: list of the figures of the epochs so far, when a training is resumed.
-        before: list with the figures of the captioner that is in model/ already, and stays unless an epoch is better.
-        monitored: the figure that decides which epoch is the best.
-        patience: stop after so many epochs without a better one; None never does.
+        epochs: list of the metrics of the epochs so far, when a training is resumed.
+        before: list with the metrics of the captioner that is already in model/; only a better epoch replaces it.
+        monitored: the metric that decides which epoch is the best.
+        patience: stop after this many epochs without a better one; None: never.
     """
 
     def __init__(self, directory, *, epochs=(), before=(), monitored=MONITORED, patience=None):
@@ -188,7 +188,7 @@ class KeepTraining(keras.callbacks.Callback):
 
 @contextlib.contextmanager
 def _ctrl_c_delayed():
-    """Delay Ctrl-C to the end of the block: all of it is written."""
+    """Delay Ctrl-C to the end of the block, which writes files."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Ctrl-C only ever reaches the main thread
         return
@@ -207,9 +207,9 @@ class LostTraining(Exception):
 
 
 class StopWhenLost(keras.callbacks.Callback):
-    """Raise LostTraining when the loss is NaN or infinite. As the first callback it hides that from the others.
+    """Raise LostTraining when the loss or a weight is NaN or infinite. It must be the first callback.
 
-    Keras' TerminateOnNaN does not look at the weights: the last update of an epoch comes after its last loss.
+    Keras' TerminateOnNaN does not check the weights, but the last update of an epoch comes after its last loss.
     """
 
     def on_train_batch_end(self, batch, logs=None):
@@ -223,9 +223,9 @@ class StopWhenLost(keras.callbacks.Callback):
 
 
 class BeginWithExpectations(keras.callbacks.Callback):
-    """Train hard attention with expectations alone for the first `num_epochs`, and then draw samples.
+    """Train hard attention only with the expectation for the first `num_epochs`, then sample regions.
 
-    The figures of these epochs get `warm_up` = 1, since they train soft attention: see `best_epoch`.
+    The metrics of these epochs get `warm_up` = 1, since they train soft attention; see `best_epoch`.
     """
 
     def __init__(self, num_epochs):

@@ -1,4 +1,4 @@
-"""Defaults of `fit` that depend on the data: preset, encoder, folder, and the bundled captioner to start from."""
+"""Defaults of `fit` that depend on the data: preset, output folder and initial model."""
 
 from keras_sat import presets
 from keras_sat.files.model_folder import PRETRAINED, read_model
@@ -6,18 +6,18 @@ from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import CaptionerOptions, one_of
 
-PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")  # which a trained captioner keeps
+PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")  # fixed in a trained captioner
 
 
 def preset_or_default(preset, data, options, initial_model, before, encoder, say):
-    """Return the settings of a preset, and say so where none is named.
+    """Return the settings of a preset; if it is a default, print its name.
 
     Args:
-        preset: its name; None: that of the data set, without the settings that the options rule out; none where a
-            captioner to start from has its own.
-        data, options, initial_model: of `fit`, as they were given.
-        before, encoder: the names of the encoder of the training that is resumed, or None, and of the default one.
-        say: function of a line.
+        preset: its name; None: that of the data set, without settings that conflict with the options; with an
+            initial model, no preset.
+        data, options, initial_model: arguments of `fit`.
+        before, encoder: name of the encoder of the resumed training, or None, and of the default encoder.
+        say: function that prints a line.
     """
     if preset is not None:
         one_of(*presets.PRESETS).check("preset", preset)
@@ -26,7 +26,7 @@ def preset_or_default(preset, data, options, initial_model, before, encoder, say
         return {}
     name = presets.default_preset(data, options.get("encoder") or before or encoder)
     if name != "default":
-        say(f"settings of the preset {name}; preset='default' (--preset default) takes the plain defaults")
+        say(f"using the preset {name}; preset='default' (--preset default) uses the plain defaults")
     return presets.fitting_settings(name, options if before is None else {"encoder": before, **options})
 
 
@@ -38,9 +38,9 @@ def default_output_dir(data_name, chosen, initial_model):
 
 
 def bundled_to_start_from(images, asked, say):
-    """Return the folder of the bundled captioner where a folder of few photos starts from it; else None.
+    """Return the folder of the bundled captioner if training should start from it, else None.
 
-    Options that ask for other parts or sizes prevent it.
+    Many photos, or options that change the network, prevent this.
     """
     folder, given = PRETRAINED / presets.DEFAULT_MODEL, asked.captioner
     before, num_train = read_model(folder)[0]["captioner"], sum(image.split == "train" for image in images)
@@ -50,13 +50,13 @@ def bundled_to_start_from(images, asked, say):
     if not ATTENTIONS[given.get("attention") or "soft"].chooses:
         others.append("attention")
     if others:
-        say(f"starts from scratch: the bundled captioner has another {', '.join(others)}")
+        say(f"training from scratch: the bundled captioner has a different {', '.join(others)}")
     elif num_train >= presets.MANY_PHOTOS:
-        say(f"starts from scratch: {num_train} photos to train on are enough for that")
+        say(f"training from scratch: {num_train} training photos are enough")
     else:
         say(
-            f"starts from the bundled captioner, {presets.DEFAULT_MODEL}, whose weights are for research and education "
-            "only, not for commercial use (docs/model-card.md); from_scratch (--from-scratch) does without"
+            f"starting from the bundled captioner, {presets.DEFAULT_MODEL}, whose weights are for research and "
+            "education only, not for commercial use (docs/model-card.md); from_scratch (--from-scratch) avoids it"
         )
         return folder
     return None

@@ -1,19 +1,19 @@
-"""Training on several GPUs, and on several hosts: the same step everywhere, on shares of the same batch.
+"""Synchronous data-parallel training on several GPUs or several hosts.
 
-Each device (TensorFlow says "replica") has a copy of all weights. A batch is cut into as many shares as there are
-replicas. Each replica computes the gradients of its share, they are summed over all replicas, and each replica takes
-the same step with the sum: the training is that of one device with the whole batch.
+Each device ("replica" in TensorFlow) has a copy of all weights. A batch is split into one part for each replica. Each
+replica computes the gradients of its part, they are summed over all replicas, and each replica takes the same step
+with the sum. The result equals training on one device with the whole batch.
 
 `tf.distribute` makes the copies and the sums. The rest is done here:
 
-1. Make the captioner inside `strategy.scope()`: each of its variables has a copy for each replica.
-2. Give each replica its share of each batch: `make_batches(..., shares=...)`.
-3. Run `Captioner.train_step` on all replicas. A mean over the batch is divided by the captions of all replicas
-   (`sum_over_replicas`). Each replica draws the random numbers of the whole batch and takes those of its share.
+1. Make the captioner inside `strategy.scope()`, which copies each variable to each replica.
+2. Give each replica its part of each batch: `make_batches(..., shares=...)`.
+3. Run `Captioner.train_step` on all replicas. Sums over the batch are divided by the captions of all replicas
+   (`sum_over_replicas`). Each replica draws the random numbers of the whole batch and uses those of its part.
 4. Let one process, the chief, decide and write, and broadcast its state to the others before each epoch.
 
-A host failure ends the training: the others end with an error after some seconds. Started again with the same command,
-all resume after the last epoch that the chief has kept.
+If a host fails, the training ends: the others raise an error after some seconds. When the same command is run again on
+all hosts, they resume after the last epoch that the chief has saved.
 """
 
 import contextlib
@@ -48,29 +48,29 @@ def several_gpus(count, kind="GPU"):
 
 
 def several_hosts():
-    """Return the strategy that trains on all GPUs of all hosts that TF_CONFIG names.
+    """Return the strategy that trains on all GPUs of all hosts listed in TF_CONFIG.
 
-    It waits for the other hosts, and must be made before TensorFlow computes anything.
+    It waits for the other hosts, and must be created before TensorFlow computes anything.
     """
     this_host = read_tf_config(os.environ.get("TF_CONFIG"))
-    print(f"{this_host}: waits for the others", flush=True)
+    print(f"{this_host}: waiting for the others", flush=True)
     on_interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # the wait is in C++ and would block Python's handler
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (RuntimeError, tf.errors.OpError) as error:
         raise ValueError(
-            "This host cannot be connected: its address is that of another process or computer, or TensorFlow has "
-            f"computed something before ({getattr(error, 'message', error)}). Received: {this_host}"
+            "This host cannot connect: its address belongs to another process or computer, or TensorFlow was used "
+            f"before ({getattr(error, 'message', error)}). Received: {this_host}"
         ) from None
     finally:
         signal.signal(signal.SIGINT, on_interrupt)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # TensorFlow has replaced the default
-    print("all hosts are here; the first one reports the progress", flush=True)
+    print("all hosts are connected; the first one reports progress", flush=True)
     return strategy
 
 
 def read_tf_config(text):
-    """Return this process and all hosts in words, such as "worker 0 of 10.0.0.1:2222, 10.0.0.2:2222"."""
+    """Describe this process and all hosts, for example "worker 0 of 10.0.0.1:2222, 10.0.0.2:2222"."""
     try:
         config = json.loads(text)
         kind, index, cluster = config["task"]["type"], config["task"]["index"], config["cluster"]
@@ -79,24 +79,24 @@ def read_tf_config(text):
         is_whole = is_whole and all(ADDRESS.fullmatch(host) for host in hosts) and len({*hosts}) == len(hosts)
     except (ValueError, LookupError, TypeError, AttributeError):
         is_whole = False
-    if not is_whole:  # TensorFlow would train on one host without a word, or wait without end
+    if not is_whole:  # TensorFlow would silently train on one host, or wait forever
         raise ValueError(
-            "The environment variable TF_CONFIG must name all hosts, each once, as address:port, and which of them "
-            f"this one is. Expected, on the first of two hosts: {TF_CONFIG}. Received: TF_CONFIG={text!r}"
+            "The environment variable TF_CONFIG must list each host once, as address:port, and the index of this "
+            f"host. Expected, on the first of two hosts: {TF_CONFIG}. Received: TF_CONFIG={text!r}"
         )
     return f"{kind} {index} of {', '.join(hosts)}"
 
 
 class Cluster:
-    """The replicas that train together, and the hosts that they run on.
+    """The replicas of a training and the hosts on which they run.
 
     Args:
-        strategy: tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy. None: the one in whose scope this is
-            called, or a single device.
+        strategy: tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy. None: that of the current scope, or a
+            single device.
 
     Attributes:
-        shares: which shares of a batch are those of this host, as make_batches takes them; None on a single device.
-        num_hosts, host_number: how many processes there are, usually one on each host, and which this is.
+        shares: (numbers of this host's parts of a batch, number of all parts), for make_batches; None on one device.
+        num_hosts, host_number: number of processes, usually one on each host, and the number of this one.
         is_chief: whether this is the process that decides and writes.
     """
 
@@ -120,13 +120,13 @@ class Cluster:
         self.is_chief = self.host_number == 0
 
     def scope(self):
-        """Return the context in which all variables of the replicas must be made."""
+        """Return the context in which all variables must be created."""
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
 
     # === From the chief to the others ===
 
     def broadcast(self, value):
-        """Return the chief's value on every host: anything that JSON can hold."""
+        """Return the chief's value, which JSON can represent, on every host."""
         if self.num_hosts == 1:
             return value
         content = json.dumps(value).encode()
@@ -134,21 +134,21 @@ class Cluster:
         return json.loads(self._broadcast_bytes(content[:size].ljust(size)))
 
     def check_same(self, described):
-        """Reject a host where something differs from the chief: dict of what JSON can hold."""
+        """Raise ValueError on a host where a value in this dict differs from the chief's."""
         of_chief = self.broadcast(described)
         names = [name for name in {**of_chief, **described} if of_chief.get(name) != described.get(name)]
         expected, received = (", ".join(f"{n}={given.get(n)!r}" for n in names) for given in (of_chief, described))
         if names:
             raise ValueError(
-                "All hosts must be given the same data, weights and arguments. "
-                f"Expected, as on the first one: {expected}. Received: {received}"
+                "All hosts need the same data, weights and arguments. "
+                f"Expected, as on the first host: {expected}. Received: {received}"
             )
 
     def _broadcast_bytes(self, content):
-        """Return the chief's bytes; every host must pass as many.
+        """Return the chief's bytes; every host must pass the same number of bytes.
 
-        `tf.distribute` has no public broadcast, so this is a sum of the chief's values and of zeros; it is in float64,
-        which every all-reduce supports, and which holds 32 bits exactly.
+        `tf.distribute` has no public broadcast, so this is a sum of the chief's values and of zeros. It uses float64,
+        which every all-reduce supports, and which represents 32 bits exactly.
         """
         if not content:
             return content
@@ -162,7 +162,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def one_host_at_a_time(self):
-        """Run the block on one host after another, the chief first, since they may use one disk."""
+        """Run the block on one host after another, the chief first, since they may share a disk."""
         for _ in range(self.host_number):
             self.broadcast(None)
         yield
@@ -170,7 +170,7 @@ class Cluster:
             self.broadcast(None)
 
     def share_folder(self, directory):
-        """Copy the files in a folder of the chief into that of the other hosts."""
+        """Copy the files of the chief's folder into the same folder on the other hosts."""
         if self.num_hosts == 1:
             return
         files = [path for path in directory.glob("[!.]*") if path.is_file()] if self.is_chief else []
@@ -180,7 +180,7 @@ class Cluster:
                 write_whole(directory / name, content)
 
     def share_state(self, captioner):
-        """Copy the chief's state to all hosts: it may have read a checkpoint, or its callbacks changed something."""
+        """Copy the chief's state to all hosts, since a checkpoint or a callback may have changed it."""
         if self.num_hosts > 1:
             for variable in state_of(captioner).values():
                 array = variable.numpy()
@@ -188,14 +188,14 @@ class Cluster:
                 variable.assign(np.frombuffer(content, array.dtype).reshape(array.shape))
         for variable in captioner.variables:
             is_dropout = variable.name == "seed_generator_state" and variable is not captioner.random_generator.state
-            if is_dropout:  # else its mask would be the same for the first caption of each share, for the second ...
+            if is_dropout:  # else all parts of a batch would get the same masks
                 seed, copies = variable.numpy(), self.strategy.experimental_local_results(variable.value)
                 for number, copy in zip(self.shares[0], copies):
                     copy.assign(seed + np.array([SEED_STRIDE * number, 0], seed.dtype))
 
     @contextlib.contextmanager
     def _host_failures_named(self):
-        """Turn TensorFlow's errors on several hosts into one with the way out."""
+        """Turn TensorFlow's errors on several hosts into one that says what to do."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -203,9 +203,9 @@ class Cluster:
                 raise
             reason = error.message.rpartition("aborted by: ")[2].partition("\n")[0]
             raise ConnectionError(
-                "Another host of this training has ended or cannot be reached, or this one has failed. Look at the "
+                "Another host of this training has ended or cannot be reached, or this one has failed. Check the "
                 "output of all hosts, and run the same command on all of them again: it resumes after the last "
-                f"complete epoch. (TensorFlow says: {reason[:200]})"
+                f"complete epoch. (TensorFlow's message: {reason[:200]})"
             ) from None
 
     # === Training ===
@@ -216,9 +216,9 @@ class Cluster:
         """Train, as `Captioner.fit` does, on batches of make_batches with `shares`.
 
         Args:
-            captioner: a Captioner that was made and compiled within `scope`.
-            callbacks: called on the chief alone, whose weights, optimizer and `stop_training` are sent to all at the
-                end of each epoch. StopWhenLost is called on all: they must leave the loop together.
+            captioner: a Captioner that was created and compiled within `scope`.
+            callbacks: called only on the chief, whose weights, optimizer and `stop_training` are broadcast at the end
+                of each epoch. StopWhenLost is called on all hosts: they must leave the loop at the same step.
         """
         callbacks = [each for each in callbacks if self.is_chief or isinstance(each, StopWhenLost)]
         if self.strategy is None:
@@ -256,7 +256,7 @@ class Cluster:
             called.on_train_end()
 
     def measure(self, captioner, batches):
-        """Return a dict of what `Captioner.evaluate` measures, of a captioner as `fit` takes it."""
+        """Return a dict of the metrics of `Captioner.evaluate`; for the captioner, see `fit`."""
         if self.strategy is None:
             return captioner.evaluate(batches, verbose=0, return_dict=True)
         with self.strategy.scope(), self._host_failures_named():
@@ -269,11 +269,11 @@ class Cluster:
             return [step() for _ in range(self.num_steps(batches))][-1]
 
     def num_steps(self, batches):
-        """Return the number of batches; each has a share for each replica."""
+        """Return the number of whole batches; each has one part for each replica."""
         return len(batches) if self.shares is None else len(batches) // len(self.shares[0])
 
     def _on_all_replicas(self, step, batches):
-        """Return a function that runs a step on the next batch, and returns its figures: dict of floats."""
+        """Return a function that runs a step on the next batch and returns its metrics, a dict of floats."""
         # A finite dataset would ask the other hosts at each step whether they have a batch left.
         iterator = iter(self.strategy.distribute_datasets_from_function(lambda _: batches.repeat()))
 

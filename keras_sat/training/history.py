@@ -1,4 +1,4 @@
-"""The figures of all epochs of a training: which epoch is the best, and how they are kept in history.csv."""
+"""The metrics of all epochs of a training: choice of the best epoch, and history.csv."""
 
 import math
 from collections import UserDict
@@ -7,17 +7,17 @@ from data_utils.atomic_files import write_whole
 from keras_sat.scoring.scores import named
 
 MONITORED = "val_bleu_4"
-LEAST_SCORE = 1e-4  # below it a score is as good as 0
-LEAST_MATCHES = 10  # with fewer groups of four words right on the whole of dev, BLEU-4 is chance
+LEAST_SCORE = 1e-4  # a lower score counts as 0
+LEAST_MATCHES = 10  # with fewer matching 4-grams on the whole dev split, BLEU-4 is at chance level
 
 
 class Curves(UserDict):
-    """`captioner.history` after `fit`: a mapping from a name to its value in each epoch.
+    """`captioner.history` after `fit`: a mapping from each metric to its values over the epochs.
 
     Scores are fractions, such as .213 for a BLEU-4 of 21.3 %; CIDEr is as coco-caption prints it.
 
     Attributes:
-        was_interrupted: whether Ctrl-C has ended the training.
+        was_interrupted: whether Ctrl-C ended the training.
     """
 
     def __init__(self, epochs, *, was_interrupted=False):
@@ -27,20 +27,20 @@ class Curves(UserDict):
 
     @property
     def history(self):
-        """The same as a dict, as in Keras' own History."""
+        """The curves as a dict, as in Keras' History."""
         return self.data
 
 
 def as_text(monitored, score):
-    """Return a monitored score as a reader knows it: "BLEU-4 21.3 %" or "CIDEr 0.520"."""
+    """Format a monitored score for readers: "BLEU-4 21.3 %" or "CIDEr 0.520"."""
     return named(monitored.removeprefix("val_"), score)
 
 
 def best_epoch(epochs, monitored=MONITORED):
-    """Return the index of the epoch with the best monitored figure, the first of equals; without it, the last epoch.
+    """Return the index of the best epoch by the monitored metric (the first of equals), or the last epoch without it.
 
-    While that is chance (see `is_above_chance`), the cross-entropy on dev decides. Epochs of a warm-up count only until
-    another one follows.
+    While the metric is at chance level (see `is_above_chance`), the cross-entropy on dev decides. Warm-up epochs count
+    only if no other epochs follow.
     """
     if not epochs or monitored not in epochs[-1]:
         return len(epochs) - 1
@@ -56,19 +56,19 @@ def best_epoch(epochs, monitored=MONITORED):
 
 
 def is_above_chance(figures, monitored=MONITORED):
-    """Return whether a score is not 0, and BLEU-4 rests on at least LEAST_MATCHES groups of four words.
+    """Return whether a score is above chance level: not 0, and for BLEU-4 with at least LEAST_MATCHES matching 4-grams.
 
     The relative error of a count is about 1 / sqrt(count). Without a single match BLEU-4 is not 0 either: the tiny
-    numbers that coco-caption adds make up to 0.03 of it where captions are shorter than four words.
+    numbers that coco-caption adds raise it to as much as 0.03 if captions are shorter than four words.
     """
     enough = monitored != MONITORED or figures.get("val_matches", LEAST_MATCHES) >= LEAST_MATCHES
     return enough and figures[monitored] >= LEAST_SCORE
 
 
 def has_plateaued(epochs, patience, monitored=MONITORED):
-    """Return whether the last `patience` epochs were no better than the one before, by `best_epoch`.
+    """Return whether the last `patience` epochs did not improve on the best one before them, by `best_epoch`.
 
-    Scores by chance are not a plateau, unless the cross-entropy on dev decided. Nor is a warm-up.
+    Scores at chance level are not a plateau, unless the cross-entropy on dev decided. Neither is a warm-up.
     """
     if not epochs or patience is None or monitored not in epochs[-1] or epochs[-1].get("warm_up"):
         return False
@@ -78,7 +78,7 @@ def has_plateaued(epochs, patience, monitored=MONITORED):
 
 
 def write_history(path, epochs):
-    """Write the figures of all epochs as a CSV table, whole or not at all; Keras' CSVLogger appends line by line."""
+    """Write the metrics of all epochs as a CSV table, atomically; Keras' CSVLogger appends line by line."""
     curves = {"epoch": range(1, len(epochs) + 1), **Curves(epochs)}
     rows = zip(*([f"{value:.6g}" for value in values] for values in curves.values()))
     write_whole(path, "".join(f"{','.join(row)}\n" for row in [curves, *rows]))

@@ -1,4 +1,4 @@
-"""The epochs of a training: on words, and those of keras_sat.beyond; each kind is a training in a folder of its own."""
+"""The phases of a training: cross-entropy, then those of keras_sat.beyond, each in its own folder."""
 
 import keras
 
@@ -11,12 +11,12 @@ from keras_sat.training.callbacks import BeginWithExpectations
 from keras_sat.training.run import Training
 from keras_sat.training.summary import summary
 
-# Options that each kind of epochs is given: a trained captioner does not hold them.
+# Options passed to each phase, since a saved captioner does not contain them.
 GIVEN_EACH_TIME = ["seed", "dtype", *(option for option, hook in HOOKS.items() if hook.needs)]
 
 
 def train_on_words(plan):
-    """Train with cross-entropy, as a TrainingPlan says; return the result of `Training.run`."""
+    """Run the cross-entropy phase of a TrainingPlan; return the result of `Training.run`."""
     options = plan.options
     training = Training(plan, plan.folder, options.epochs)
     _reject_late_epochs(training, FURTHER_EPOCHS)
@@ -41,10 +41,10 @@ def train_on_words(plan):
 
 
 def train_further(plan, name, before):
-    """Train a captioner for the epochs of a name in FURTHER_EPOCHS; return the result of `Training.run`."""
+    """Train a captioner in a later phase, `name` in FURTHER_EPOCHS; return the result of `Training.run`."""
     options, epochs, own = plan.options, FURTHER_EPOCHS[name], plan.asked.further[name]
     keras.utils.set_random_seed(options.seed)
-    # The epochs on words have used what they were given, except what no saved captioner holds.
+    # The cross-entropy phase has applied the changes, except those that a saved captioner does not contain.
     changes = plan.captioner_options()
     captioner = before.adapted(**{n: changes[n] for n in changes if n in GIVEN_EACH_TIME or not options.epochs})
     if not epochs.encoder_alone:
@@ -59,7 +59,7 @@ def train_further(plan, name, before):
     if training.has_ended:
         return training.loaded()
 
-    if not options.epochs:  # they are the first
+    if not options.epochs:  # this is the first phase
         plan.say(*summary(plan, captioner, num_views=1))
     plan.photos.prepare(captioner, num_views=1)
     if epochs.keeps_before and not training.keep_initial(captioner):
@@ -70,7 +70,7 @@ def train_further(plan, name, before):
     warmup_steps = 0 if epochs.schedule == "constant" else min(100, num_steps // 4)
     rate = _learning_rate(getattr(own, f"{folder.name}_rate"), epochs.schedule, warmup_steps, num_steps)
     rates = _optimizer_options(options)
-    if epochs.encoder_alone:  # the rest must not decay either
+    if epochs.encoder_alone:  # the other weights must not decay either
         rates |= {"encoder_rate": 1.0, "first_layer_rate": 1.0, "weight_decay": None}
     objective = epochs.objective(before, captioner, plan.photos.of_split("train"), options, own)
     optimizer = _fresh(options.optimizer, learning_rate=rate)
@@ -79,30 +79,30 @@ def train_further(plan, name, before):
 
 
 def further_folder(folder, name):
-    """Return the folder, within that of a training, of the epochs of a name in FURTHER_EPOCHS."""
+    """Return the folder of a later phase, `name` in FURTHER_EPOCHS, within the folder of a training."""
     return folder / name.removesuffix("_epochs")
 
 
 def _reject_late_epochs(training, names):
-    """Reject more epochs of a training after a later phase has started from its captioner."""
+    """Reject more epochs of the first phase once a later phase has started from its captioner."""
     for name in names:
         if (further_folder(training.plan.folder, name) / "checkpoint").exists() and not training.has_ended:
             raise ValueError(
-                f"{name} in this folder started after epoch {len(training.epochs)}. For more epochs before them choose "
-                f"another output_dir, with initial_model={str(training.folder / 'model')!r}. "
+                f"{name} in this folder started after epoch {len(training.epochs)}. To train longer before them, pass "
+                f"another output_dir and initial_model={str(training.folder / 'model')!r}. "
                 f"Received: {training.num_epochs} {training.kind}epochs"
             )
 
 
 def _check_changes(captioner, plan):
-    """Reject photos that change each time where the encoder is frozen: it sees each of them once."""
+    """Reject augmentation with a frozen encoder, which encodes each photo only once."""
     of_encoder = [name for name, epochs in FURTHER_EPOCHS.items() if epochs.encoder_alone]
     asked = {"photo_jitter": plan.options.photo_jitter, **{name: plan.asked.num_further(name) for name in of_encoder}}
     for name, value in asked.items():
         if value and captioner.encoder_training == "frozen":
             raise ValueError(
-                "A frozen encoder sees each photo once: leave this out, or train the whole encoder with "
-                f"encoder_training='fine-tuned' (--encoder-training). Received: {name}={value}"
+                "A frozen encoder encodes each photo only once: leave this option out, or train the whole encoder "
+                f"with encoder_training='fine-tuned' (--encoder-training). Received: {name}={value}"
             )
 
 
@@ -111,7 +111,7 @@ def _optimizer_options(options):
 
 
 def _new_captioner(plan):
-    """Return the captioner to train: a new one, or one from `initial_model`, with the new words too."""
+    """Return the captioner to train: a new one, or one adapted from `initial_model`, with the new words."""
     options, before = plan.options, plan.initial_model
     vocabulary = Vocabulary.build(plan.images, min_count=options.min_count, max_size=options.max_words)
     if before is None:
@@ -121,14 +121,14 @@ def _new_captioner(plan):
 
 
 def _fresh(optimizer, **changes):
-    """Return an optimizer that has not been used: one that was passed may belong to another training already."""
+    """Return a new copy of an optimizer, which may belong to another training; a name is returned unchanged."""
     if isinstance(optimizer, keras.optimizers.Optimizer):
         return type(optimizer).from_config({**optimizer.get_config(), **changes})
     return optimizer
 
 
 def _learning_rate(learning_rate, schedule, warmup_steps, num_steps):
-    """Return a number, or a schedule that Keras' optimizers take."""
+    """Return a number or a Keras learning rate schedule."""
     if not isinstance(learning_rate, (int, float)) or (schedule == "constant" and not warmup_steps):
         return learning_rate
     if schedule == "constant":

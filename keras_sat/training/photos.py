@@ -1,4 +1,4 @@
-"""The photos of a training: encoded once, or checked to be readable, and put into batches."""
+"""The photos of a training: encoded once or checked to be readable, and grouped into batches."""
 
 import os
 from pathlib import Path
@@ -9,11 +9,11 @@ from data_utils.images import readable_photos
 from data_utils.training_photos import warn_of_copies
 from keras_sat.training.run_record import checksum
 
-KEEP_IMAGES_BYTES = 1_000_000_000  # of pixels: up to that, decoded photos stay in memory between epochs
+KEEP_IMAGES_BYTES = 1_000_000_000  # of pixels: up to this size, decoded photos stay in memory between epochs
 
 
 class TrainingPhotos:
-    """The photos of a training. They are encoded, or checked to be readable, by `prepare`, which needs a captioner.
+    """The photos of a training; `prepare` encodes them, or checks that they are readable.
 
     Args:
         images: list of CaptionedImage.
@@ -24,7 +24,7 @@ class TrainingPhotos:
     def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, cluster):
         if cache_dir and os.path.realpath(os.path.expanduser(cache_dir)) == os.path.realpath(output_dir):
             raise ValueError(
-                "The features need a folder of their own: the training has this one. "
+                "The features need a different folder from the training: pass another cache_dir. "
                 f"Received: cache_dir={str(cache_dir)!r} with output_dir={str(output_dir)!r}"
             )
         self.images = images
@@ -37,11 +37,11 @@ class TrainingPhotos:
         self.boxes = None
 
     def prepare(self, captioner, num_views):
-        """Build the features of all photos, the test split too, for `evaluate`, and of the other views."""
+        """Encode all photos and views, the test split too, for `evaluate`; or check that the photos are readable."""
         self.num_views = num_views
         if self.options is not None:
-            return  # by the epochs before, which had the same photos
-        _ = captioner.encoder_model  # a frozen one is made now: its variables need all hosts at once
+            return  # done by an earlier phase, with the same photos
+        _ = captioner.encoder_model  # builds a frozen one: its variables need all hosts at once
         with self.cluster.one_host_at_a_time():
             self._prepare(captioner, num_views)
         weights_digest = None if self.cache is None else self.cache.manifest["weights_digest"]
@@ -49,7 +49,7 @@ class TrainingPhotos:
         self.cluster.check_same({"readable_photos": readable, "weights_digest": weights_digest})
         if self.cluster.is_chief:
             kept_apart = [image for image in self.images if image.split in ("dev", "test")]
-            called, therefore = "of dev and test are in train", "scores on them are better than on other photos"
+            called, therefore = "of dev and test are in train", "scores on them are too high"
             warn_of_copies(self.of_split("train"), kept_apart, self.records, called, therefore, stacklevel=4)
 
     def _prepare(self, captioner, num_views):
@@ -77,11 +77,11 @@ class TrainingPhotos:
         self.options = {}
 
     def record_in(self, captioner):
-        """Record in a captioner that it is trained on these photos."""
+        """Record in a captioner that it was trained on these photos."""
         captioner.note_training_photos([image.image_id for image in self.of_split("train")], self.records)
 
     def of_split(self, split):
-        """Return the photos of a split; an empty list where it has none."""
+        """Return the photos of a split, which may be an empty list."""
         return [image for image in self.images if image.split == split]
 
     def batches(self, split, captioner, training, *, group_by=None, whole=False, changing=True, **options):
@@ -91,10 +91,10 @@ class TrainingPhotos:
             split: "train" or "dev".
             captioner: Captioner.
             training: TrainingOptions.
-            group_by: instead of that of the training.
-            whole: leave out the other views.
-            changing: augment photos, as `photo_jitter` says.
-            **options: other ones of make_batches.
+            group_by: replaces the `group_by` of the training.
+            whole: use only the whole photos, not their other views.
+            changing: augment photos by `photo_jitter`.
+            **options: other options of make_batches.
         """
         views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
         options |= {"batch_size": training.batch_size, "group_by": group_by or training.group_by, "seed": training.seed}

@@ -1,4 +1,4 @@
-"""The options of a training by kind; the plan that all kinds of epochs read; and the record of a training."""
+"""The options of a training by kind, and the plan that all its phases share."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ OF_KERAS = ("name", "trainable")  # arguments of Captioner that are not options
 
 
 def without_defaults(options):
-    """Return the options of `fit` without those that are None where that leaves them to presets and defaults."""
+    """Return the options of `fit` without those that are None and therefore set by presets or defaults."""
     fields = {**CaptionerOptions.fields(), **TrainingOptions.fields()}
     unset = {name for name, field in fields.items() if field.metadata["none_is_unset"]}
     return {name: value for name, value in options.items() if value is not None or name not in unset}
@@ -23,13 +23,13 @@ def without_defaults(options):
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """The options that `fit` was given, by kind.
+    """The options given to `fit`, by kind.
 
     Attributes:
         training: TrainingOptions.
-        further: dict from the names in FURTHER_EPOCHS to the options of these epochs.
-        captioner: dict of those of Captioner that were given; the others keep their default, or stay as they were.
-        encoder_weights: see Captioner; a captioner to start from is loaded with them.
+        further: dict from the names in FURTHER_EPOCHS to the options of these phases.
+        captioner: dict of the given options of Captioner; the others have their default, or that of the initial model.
+        encoder_weights: see Captioner; the initial model is loaded with them.
     """
 
     training: TrainingOptions
@@ -39,23 +39,23 @@ class TrainingRequest:
 
     @classmethod
     def of(cls, given):
-        """Return the `**options` of `fit`, all checked, from those that were given (see `without_defaults`)."""
+        """Check the `**options` of `fit` and group them by kind; for None, see `without_defaults`."""
         classes = [epochs.options for epochs in FURTHER_EPOCHS.values()]
         kinds = (TrainingOptions, CaptionerOptions, *classes)
         training, captioner, *further, of_keras = split_options("fit", given, *kinds, also=OF_KERAS)
         CaptionerOptions.check(**captioner)
-        if "dtype" in training:  # "auto" depends on the machine, and is recorded as what it means here
+        if "dtype" in training:  # "auto" depends on the machine; the result is recorded
             training["dtype"] = resolved_dtype(training["dtype"])
         encoder_weights = captioner.pop("encoder_weights", CaptionerOptions.defaults()["encoder_weights"])
         further = {name: kind(**own) for name, kind, own in zip(FURTHER_EPOCHS, classes, further)}
         return cls(TrainingOptions(**training), further, {**captioner, **of_keras}, encoder_weights)
 
     def num_further(self, name):
-        """Return how many epochs there are of a kind in FURTHER_EPOCHS."""
+        """Return the number of epochs of a later phase, `name` in FURTHER_EPOCHS."""
         return getattr(self.further[name], name)
 
     def check(self, initial_model, **arguments):
-        """Reject arguments of `fit` that need others; `arguments` are those in HOOKS."""
+        """Reject arguments of `fit` that need others; `arguments` are those that HOOKS require."""
         epochs, further = self.training.epochs, sum(map(self.num_further, FURTHER_EPOCHS))
         if epochs == 0 and (initial_model is None or not further):
             raise ValueError(
@@ -66,23 +66,23 @@ class TrainingRequest:
             weight, argument = self.captioner.get(option), arguments.get(hook.needs)
             if hook.needs and bool(weight) != (argument is not None):
                 raise ValueError(
-                    f"`{hook.needs}` and `{option}` go together: pass both, or neither. "
+                    f"`{hook.needs}` and `{option}` need each other: pass both or neither. "
                     f"Received: {hook.needs}={str(argument)[:80]}, {option}={weight}"
                 )
 
 
 @dataclass
 class TrainingPlan:
-    """A training: all kinds of epochs read it.
+    """The settings and photos of a training, which all its phases share.
 
     Attributes:
         initial_model: the Captioner that it starts from, or None.
-        keeps_initial_model: whether that one stays where no epoch is better.
+        keeps_initial_model: whether the initial model is kept if no epoch is better.
         data_name, images: the name of the data set, and its list of CaptionedImage, all with captions.
-        arguments: dict of arguments of `fit`, besides the options, that the result depends on.
-        callbacks: of `fit`.
-        folder: of the whole training.
-        was_interrupted: whether Ctrl-C has ended it.
+        arguments: dict of the arguments of `fit`, other than options, on which the result depends.
+        callbacks: the callbacks given to `fit`.
+        folder: the folder of the whole training.
+        was_interrupted: whether Ctrl-C ended it.
     """
 
     asked: TrainingRequest
@@ -107,18 +107,18 @@ class TrainingPlan:
             print(*lines, sep="\n")
 
     def captioner_options(self):
-        """Return the options of the captioner that were given."""
+        """Return the given options of the captioner."""
         dtype = {} if self.options.dtype is None else {"dtype": self.options.dtype}
         return {"seed": self.options.seed, **self.asked.captioner, **dtype}
 
     def record_of_words(self):
-        """Return what the result of training with words depends on, see `describe`."""
+        """Return the record of the cross-entropy phase; see `describe`."""
         captioner = CaptionerOptions.defaults() if self.initial_model is None else {}
         captioner |= self.asked.captioner | {"encoder_weights": self.asked.encoder_weights}
         return describe({**self.arguments, **captioner, **self.options.to_dict()}, self.images, self.initial_model)
 
     def record_of_further(self, name, captioner):
-        """Return the same of a kind in FURTHER_EPOCHS, which starts from a captioner."""
+        """Return the record of a later phase, `name` in FURTHER_EPOCHS, that starts from a captioner."""
         epochs, own = FURTHER_EPOCHS[name], self.asked.further[name].to_dict()
         used = {option: getattr(self.options, option) for option in TrainingOptions.names("training")}
         used |= {"epochs": own.pop(name), "schedule": epochs.schedule}

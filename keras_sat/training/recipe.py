@@ -1,4 +1,4 @@
-"""A whole training in one call, made of public parts only: data, vocabulary, features, batches, captioner."""
+"""A whole training in one call: data, vocabulary, features, batches, captioner, calibration."""
 
 import tempfile
 import warnings
@@ -51,56 +51,56 @@ def fit(
         print(captioner.caption("photo.jpg").caption)
         captioner = keras_sat.fit("folder", data_dir="my_photos", split_seed=0, attention="hard", epochs=5)
 
-    The training is kept in `output_dir` after each epoch. Killed and called again with the same arguments, it resumes
-    there; a finished one is loaded. Ctrl-C ends it, and the best captioner so far is returned.
+    The training is saved in `output_dir` after each epoch. Call `fit` with the same arguments again to resume it after
+    an interruption, or to load it when finished. Ctrl-C ends it and returns the best captioner so far.
 
     Args:
-        data: a name in DATASETS, or a list of CaptionedImage. Training is on the split "train"; the captions of the
-            split "dev" decide which epoch is the best.
-        data_dir: the folder of the data set, which is downloaded there if it can be.
-        split_seed: draw a split of 80/10/10 by photo with this seed.
+        data: a name in DATASETS, or a list of CaptionedImage. Training uses the split "train"; scores on the split
+            "dev" decide which epoch is the best.
+        data_dir: the folder of the data set, which is downloaded there if possible.
+        split_seed: make a random 80/10/10 split by photo with this seed.
         cache_dir: the folder of the features; None: in `data_dir`, with the photos, or in `output_dir`.
-        output_dir: the folder for the model and all that is needed to resume; None: runs/DATA-ENCODER-ATTENTION.
-        preset: a name in `keras_sat.PRESETS`: settings to start from, which other options change. None: that of the
-            data set and its encoder ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), without what the
-            other options rule out; a line says so. "default", other data, or an `initial_model`: the defaults below.
-        initial_model: start from this captioner: a Captioner, the folder of a saved one, or a bundled name. Encoder and
-            sizes are its own, and new words are added to its vocabulary. Other options may change: attention="hard"
-            may follow soft attention. None: with data="folder" and fewer than `presets.MANY_PHOTOS` photos to train
-            on, the bundled captioner of photos, unless the options ask for other parts or sizes; the defaults are then
+        output_dir: the folder for the model, checkpoints and metrics; None: runs/DATA-ENCODER-ATTENTION.
+        preset: a name in `keras_sat.PRESETS`; other options override its settings. None: the preset of the data set
+            and its encoder ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), without settings that
+            conflict with the options. "default", other data, or an `initial_model`: the defaults below.
+        initial_model: start from this captioner: a Captioner, the folder of a saved one, or a bundled name. It keeps
+            its encoder and sizes, and new words are added to its vocabulary. Other options may change: attention="hard"
+            may follow soft attention. None: with data="folder" and fewer than `presets.MANY_PHOTOS` training photos,
+            the bundled captioner of photos, unless the options change its network; the defaults are then
             `presets.OWN_PHOTOS`, and it is kept if no epoch is better. With any other data: random weights.
         from_scratch: do not start from the bundled captioner.
         **options: see TrainingOptions, ConsistencyOptions, SelfCriticalOptions and CaptionerOptions.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
-        boxes: for `box_weight`: where phrases of the training captions are, see
+        boxes: for `box_weight`: boxes of phrases of the training captions, see
             `data_utils.datasets.phrase_boxes.read_boxes`.
-        callbacks: Keras callbacks, called after the scores and before anything is kept. Their own state is not kept.
+        callbacks: Keras callbacks, called after the scores and before anything is saved. Their state is not saved.
         show_progress: False prints nothing.
         strategy: train on several devices: a tf.distribute.MirroredStrategy(), or MultiWorkerMirroredStrategy() for
-            several hosts, which all make the same call. `batch_size` is that of all devices; see docs/distribution.md.
+            several hosts, which all make the same call. `batch_size` is over all devices; see docs/distribution.md.
 
-    Returns: Captioner; its `history` is a mapping from the name of a figure to its value in each epoch.
+    Returns: Captioner; its `history` is a mapping from the name of a metric to its value in each epoch.
 
-    Without `encoder`, a resumed training keeps the one it has; a new one takes "tiny" for the scenes, "vgg16" with a
-    GPU, else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2". The features of a
-    frozen encoder are built once; one that is trained gets the photos themselves.
+    Without `encoder`, a resumed training keeps its encoder; a new one uses "tiny" for the scenes, "vgg16" with a GPU,
+    else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2". The features of a
+    frozen encoder are computed once; a trained encoder reads the photos in each epoch.
 
-    More `epochs` than before continue a training whose `schedule` is "constant". epochs=0 with an `initial_model` runs
-    only the other epochs, and keeps its vocabulary. The `expectation_epochs` count as the best only if no others
-    follow. `photo_jitter` (`data_utils.photo_augmentation`) is for an encoder that is trained. `num_views`
-    (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of features.
+    If `schedule` is "constant", a finished training can be continued with more `epochs`. epochs=0 with an
+    `initial_model` runs only the later phases, and keeps its vocabulary. `expectation_epochs` count as the best only if
+    no others follow. `photo_jitter` (`data_utils.photo_augmentation`) needs an encoder that is trained. `num_views`
+    (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of the features.
 
-    `consistency_epochs` (`keras_sat.beyond.feature_consistency`) are a training of their own in the folder consistency
-    of `output_dir`, and `self_critical_epochs` (`keras_sat.beyond.self_critical`) in the folder self_critical; the best
-    of each by CIDEr is kept. If no self-critical epoch has a better CIDEr on the dev split, the captioner from before
-    is returned. Their loss has no attention penalty, no label smoothing, and no dropout of words and word vectors.
+    `consistency_epochs` (`keras_sat.beyond.feature_consistency`) and `self_critical_epochs`
+    (`keras_sat.beyond.self_critical`) are later phases, in the folders consistency and self_critical of `output_dir`;
+    the best epoch of each by CIDEr is kept. If no self-critical epoch has a better CIDEr on the dev split, the previous
+    captioner is returned. Their loss has no attention penalty, label smoothing, or dropout of words and word vectors.
 
     `deterministic` is a setting of TensorFlow for the rest of the process
     (`tf.config.experimental.enable_op_determinism`): the same weights bit for bit on the same machine, with the same
-    packages and threads; a GPU may lack operations for it (UnimplementedError). A training may be resumed without it,
-    but not with it if it was started without.
+    packages and threads; a GPU may lack operations for it (UnimplementedError). When a training is resumed, it can be
+    switched off, but not on.
 
-    At the end the captioner fits its `confidence` on the dev split, if that has 100 photos or more, see
+    At the end, the captioner's `confidence` is fitted on the dev split if that has at least 100 photos; see
     `keras_sat.beyond.calibration`.
     """
     cluster = Cluster(strategy)
@@ -112,7 +112,7 @@ def fit(
     options = {**preset_or_default(preset, data, options, initial_model, before, encoder, say), **options}
     asked = TrainingRequest.of(options)
     if preset not in (None, "default") and data == "folder" and initial_model is None:
-        from_scratch = True  # the settings of a preset are for that
+        from_scratch = True  # as the settings of presets require
     asked.check(initial_model, boxes=boxes)
     with cluster.one_host_at_a_time():
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
@@ -144,13 +144,13 @@ def fit(
     if plan.options.deterministic:
         tf.config.experimental.enable_op_determinism()
     with tempfile.TemporaryDirectory() as temporary, cluster.scope():
-        plan.folder = folder if cluster.is_chief else Path(temporary)  # only the chief keeps anything
+        plan.folder = folder if cluster.is_chief else Path(temporary)  # only the chief saves files
         with exclusive_lock(plan.folder / "lock", f"is training in {plan.folder}"):
             return _train(plan)
 
 
 def _train(plan):
-    """Train on words, and then for the other epochs that were asked for; return the captioner with its history."""
+    """Run all phases of a training; return the captioner with its history."""
     captioner, is_whole, figures, folder = plan.initial_model, True, [], plan.folder
     if plan.options.epochs:
         captioner, is_whole, figures = train_on_words(plan)
@@ -165,9 +165,9 @@ def _train(plan):
 
 
 def _calibrate(plan, captioner, folder):
-    """Calibrate the captioner's confidence on dev, and keep that with it; once, on a single host.
+    """Fit the captioner's confidence on dev, if not yet fitted, and save it; only on a single host.
 
-    Whatever goes wrong, the trained captioner is returned.
+    An error becomes a warning: the training itself was successful.
     """
     dev_images = plan.photos.of_split("dev")
     seen = seen_in_training([image.image_id for image in dev_images], captioner.training_photos)
@@ -179,11 +179,11 @@ def _calibrate(plan, captioner, folder):
         save_confidence(captioner, folder)
     except KeyboardInterrupt:
         plan.was_interrupted = True
-        plan.say("stopped before the captions were calibrated; the same call or command does that")
+        plan.say("stopped before the confidence was calibrated; the same call or command does that")
     except (OSError, ValueError) as error:
-        warnings.warn(f"The captioner is trained, and has no confidence: {error}", stacklevel=4)
+        warnings.warn(f"The captioner is trained, but has no confidence: {error}", stacklevel=4)
     else:
         plan.say(
-            f"confidence: {calibration.are_right.mean():.0%} of the captions of dev are right; its calibration error "
+            f"confidence: {calibration.are_right.mean():.0%} of the dev captions are right; the calibration error "
             f"is {100 * calibration.expected_error:.0f} percentage points"
         )

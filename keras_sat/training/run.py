@@ -1,4 +1,4 @@
-"""A training in its folder: started, resumed, or loaded; kept after each epoch; ended with its best captioner."""
+"""One phase of a training in its folder: start, resume or load it, and return its best captioner."""
 
 import warnings
 
@@ -17,14 +17,14 @@ BEFORE = "before.json"  # scores of the captioner that a training started from
 
 
 class Training:
-    """A training in a folder: started, resumed or loaded, it ends with its best captioner.
+    """One phase of a training in its folder, which can be started, resumed or loaded.
 
     Args:
         plan: TrainingPlan.
-        folder: of this training.
-        num_epochs: of this training, at most.
-        kind: what its epochs are called, such as "self-critical ".
-        monitored: the figure that decides which epoch is the best.
+        folder: the folder of this phase.
+        num_epochs: its maximum number of epochs.
+        kind: prefix of "epoch" in messages, such as "self-critical ".
+        monitored: the metric that decides which epoch is the best.
     """
 
     def __init__(self, plan, folder, num_epochs, kind="", monitored=MONITORED):
@@ -33,17 +33,17 @@ class Training:
         self.num_epochs = num_epochs
         self.kind = kind
         self.monitored = monitored
-        self.before = []  # the figures of the captioner that it started from, where these count
+        self.before = []  # the metrics of the initial captioner, if it is kept unless an epoch is better
         self.epochs, self.state = read_checkpoint(folder / "checkpoint")
         self.epochs = plan.cluster.broadcast(self.epochs)
 
     def record(self, described):
-        """Record what the result depends on; reject a folder with another training."""
+        """Write the record of the training; reject a folder with a different training."""
         cluster, before = self.plan.cluster, self.folder / BEFORE
         cluster.check_same(described)
         clear_half_written(*(self.folder / name for name in ("arguments.json", "history.csv", BEFORE)))
         if cluster.is_chief and not self.epochs:
-            before.unlink(missing_ok=True)  # of a training that was given up: it counts for no other
+            before.unlink(missing_ok=True)  # left from an abandoned training
         if before.exists():
             self.before = [read_sealed_json(before, "the scores before a training", WAY_OUT)]
         self.before = cluster.broadcast(self.before)
@@ -58,8 +58,8 @@ class Training:
         return len(self.epochs) >= self.num_epochs or has_plateaued(known, self.plan.options.patience, self.monitored)
 
     def loaded(self):
-        """Return the result of `run`, of a training that has ended."""
-        self.plan.say(f"{self.folder}: this training has ended after {self.kind}epoch {len(self.epochs)}; it is loaded")
+        """Load a finished training and return the result of `run`."""
+        self.plan.say(f"{self.folder}: this training ended after {self.kind}epoch {len(self.epochs)}; loading it")
         self.plan.cluster.share_folder(self.folder / "model")
         encoder, initial_model = self.plan.asked.captioner.get("encoder"), self.plan.initial_model
         if not isinstance(encoder, keras.Model):
@@ -68,11 +68,11 @@ class Training:
         return Captioner.load(self.folder / "model", encoder=encoder), True, self.epochs
 
     def keep_initial(self, captioner, *, cross_entropy=False):
-        """Keep a captioner and its scores on dev, which an epoch must exceed; return whether nobody stopped that.
+        """Save a captioner and its scores on dev, which an epoch must exceed; return False if Ctrl-C stopped it.
 
         Args:
             captioner: Captioner.
-            cross_entropy: measure that too, with a captioner that was compiled: it decides while BLEU-4 is 0.
+            cross_entropy: also measure the cross-entropy of a compiled captioner, which decides while BLEU-4 is 0.
         """
         if self.epochs:
             return True
@@ -93,9 +93,9 @@ class Training:
         return not self.plan.was_interrupted
 
     def run(self, captioner, batches, first_callbacks=()):
-        """Train a captioner that was compiled, on batches of make_batches.
+        """Train a compiled captioner on batches of make_batches.
 
-        Returns: (the best captioner, whether the training has come to its end, the figures of its epochs).
+        Returns: (the best captioner, whether the training is complete, the metrics of its epochs).
         """
         plan, cluster = self.plan, self.plan.cluster
         dev_images = plan.photos.of_split("dev")
@@ -104,7 +104,7 @@ class Training:
         if self.state:
             read_model(self.folder / "model")  # a damaged one is rejected before an epoch is spent
             restore_state(captioner, self.state)
-            plan.say(f"resumes after {self.kind}epoch {len(self.epochs)}")
+            plan.say(f"resuming after {self.kind}epoch {len(self.epochs)}")
         known = {"epochs": self.epochs, "before": self.before, "monitored": self.monitored}
         keep = callbacks.KeepTraining(self.folder, patience=plan.options.patience, **known)
         progress = callbacks.ShowProgress(self.num_epochs, label=f"{self.kind}epoch", **known)
@@ -136,7 +136,7 @@ class Training:
         return self._best(captioner, is_lost), is_whole, self.epochs
 
     def _interrupted(self):
-        """Note that Ctrl-C has ended the training; on several hosts the others end with this process."""
+        """Record that Ctrl-C ended the training; on several hosts, raise it again, which also ends the others."""
         if self.plan.cluster.num_hosts > 1:
             raise KeyboardInterrupt
         self.plan.was_interrupted = True
@@ -150,7 +150,7 @@ class Training:
         return {"cache": self.plan.photos.cache, "num_beams": options.num_beams, "max_length": options.max_length}
 
     def _best(self, captioner, is_lost):
-        """Return the captioner with the weights of its best epoch, and say which one that is."""
+        """Return the captioner with the weights of its best epoch, and print which epoch that is."""
         captioner.expectation_share.assign(captioner.expectation_probability)
         known = [*self.before, *self.epochs]
         if is_lost:
@@ -158,7 +158,7 @@ class Training:
             advice = "Lower the learning rate or clip_norm, and train into another output_dir."
             if not known:
                 raise ValueError(f"{problem}; nothing was saved. {advice}")
-            warnings.warn(f"{problem}; the best captioner from before is returned. {advice}", stacklevel=5)
+            warnings.warn(f"{problem}; the best captioner so far is returned. {advice}", stacklevel=5)
         elif not known:
             warnings.warn(STOPPED_EARLY, stacklevel=5)
             return captioner
@@ -167,7 +167,7 @@ class Training:
         figures, number = known[best], best + 1 - len(self.before)
         which = f"{self.kind}epoch {number} of {len(self.epochs)} is the best"
         if number < 1:
-            which = f"none of {len(self.epochs)} {self.kind}epochs is better than the captioner from before"
+            which = f"none of {len(self.epochs)} {self.kind}epochs is better than the initial captioner"
         if self.monitored in figures and is_above_chance(figures, self.monitored):
             which += f", {as_text(self.monitored, figures[self.monitored])} on dev"
         self.plan.say(f"{which}; it is saved in {self.folder / 'model'}")

@@ -1,6 +1,6 @@
-"""The record of a training in its folder, arguments.json: what its result depends on, so far as it is known.
+"""The record of a training, arguments.json in its folder: all known inputs that determine its result.
 
-That is the arguments, with a checksum of the photos' ids, captions and sizes.
+It contains the arguments, and a checksum of the photos' ids, captions and sizes.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from keras_sat.model.encoders import ENCODERS
 
 
 def checksum(value):
-    """Return a checksum, eight digits, of anything that JSON can hold."""
+    """Return a checksum (eight hexadecimal digits) of a value that JSON can represent."""
     return f"{zlib.crc32(json.dumps(value).encode()):08x}"
 
 
 def describe(arguments, images, initial_model):
-    """Return what the result of a training depends on, as a dict that JSON can hold.
+    """Return the record of a training, a dict that JSON can represent.
 
     Args:
         arguments: dict of arguments.
@@ -40,12 +40,12 @@ def describe(arguments, images, initial_model):
 
 
 def _picture(path):
-    """Return the size of a photo's file, or the checksum of an array."""
+    """Return the size of a photo's file, or the checksum of a photo in memory."""
     return size_of(path) if isinstance(path, (str, os.PathLike)) else zlib.crc32(np.ascontiguousarray(path))
 
 
 def _as_json(value):
-    """Return an argument that is an object as plain values that are the same in every process."""
+    """Convert an object into plain values that are the same in every process."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, np.generic):
@@ -60,39 +60,39 @@ def _as_json(value):
 
 
 def recorded_encoder(output_dir):
-    """Return the name of the encoder of the training in a folder, or None where it is not known."""
-    with contextlib.suppress(OSError, ValueError):  # `record_arguments` will say what is wrong
+    """Return the name of the encoder of the training in a folder, or None if it is unknown."""
+    with contextlib.suppress(OSError, ValueError):  # `record_arguments` reports the error
         recorded = read_sealed_json(Path(output_dir).expanduser() / "arguments.json", "the arguments of a training")
         encoder = recorded.get("encoder")
         return encoder if isinstance(encoder, str) and encoder in ENCODERS else None
 
 
 def record_arguments(output_dir, described, epochs, *, has_ended=False):
-    """Write arguments.json; reject a folder that holds epochs with other arguments.
+    """Write arguments.json; reject a folder whose epochs had other arguments.
 
     Args:
         output_dir: the folder.
         described: the result of `describe`.
-        epochs: the figures of the epochs so far.
-        has_ended: whether the training has ended and is only loaded.
+        epochs: the metrics of the epochs so far.
+        has_ended: whether the training is finished and is only loaded.
     """
     path = output_dir / "arguments.json"
     foreign = [name for name in ("model", "checkpoint", "history.csv", "logs") if (output_dir / name).exists()]
     if foreign and not path.exists():
         raise ValueError(
-            f"The folder holds a {foreign[0]} that is not from a training of keras_sat. Choose another one. "
+            f"The folder contains a {foreign[0]} that is not from a training of keras_sat. Choose another folder. "
             f"Received: output_dir={str(output_dir)!r}"
         )
     before = read_sealed_json(path, "the arguments of a training", WAY_OUT) if epochs else described
     names = [name for name in {**described, **before} if before.get(name) != described.get(name)]
     # When to stop may change: the epochs so far stay the same, unless the learning rate depends on it.
     may_change = {"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}
-    if before.get("deterministic"):  # may be switched off, but not on for epochs that are over
+    if before.get("deterministic"):  # may be switched off, but not on after the start
         may_change.add("deterministic")
     if not {*names} <= may_change:
         differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
         raise ValueError(
-            f"This folder holds a training with other arguments: {differences}. Pass the same ones to resume it, or "
+            f"This folder contains a training with other arguments: {differences}. Pass the same ones to resume it, or "
             "another output_dir (initial_model=FOLDER/model starts from its weights). "
             f"Received: output_dir={str(output_dir)!r}"
         )

@@ -15,18 +15,18 @@ def summary(plan, captioner, num_views):
     counts = [f"{len(splits[name])} photos with {len(captions[name])} captions in {name}" for name in splits]
     yield f"data: {plan.data_name}: {', '.join(counts)}"
     if not splits["dev"]:
-        yield "there are no dev photos to tell the best epoch by: the last one is kept (split_seed draws a dev split)"
+        yield "there are no dev photos to choose the best epoch: the last one is kept (split_seed makes a dev split)"
     num_train = len(splits["train"])
     if num_train < FEWEST_PHOTOS:
-        yield f"warning: only {num_train} photos to train on; fewer than {FEWEST_PHOTOS} teach next to nothing"
+        yield f"warning: {num_train} training photos are too few to learn from; use at least {FEWEST_PHOTOS}"
     words = captioner.vocabulary
     unknown = 100 * words.unknown_share(captions["dev"])
-    yield f"vocabulary: {len(words.words)} words; it lacks {unknown:.1f} % of the words of dev"
+    yield f"vocabulary: {len(words.words)} words; {unknown:.1f} % of the words in dev captions are unknown"
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
     training = captioner.encoder_training
     if training == "frozen":
         size = (len(plan.images) + (num_views - 1) * num_train) * rows * columns * feature_dim * 2
-        training = f"features of all photos are built once and take {size / 1e9:.2f} GB"
+        training = f"features of all photos are computed once and take {size / 1e9:.2f} GB"
     yield f"encoder: {captioner.encoder}, {rows} x {columns} x {feature_dim}; {training}"
     decoder = captioner.decoder
     kind = f"{decoder.attention} attention, {decoder.scoring} scoring" if decoder.chooses else "no attention"
@@ -35,15 +35,15 @@ def summary(plan, captioner, num_views):
     devices = f"{num_gpus} GPU" if num_gpus else f"CPU, {os.cpu_count()} cores"
     if shares is not None:
         devices = f"{shares[1]} devices of {plan.cluster.num_hosts} hosts"
-    yield f"on {devices}; everything is kept in {plan.folder}"
+    yield f"training on {devices}; all files are in {plan.folder}"
 
 
 def warn_of_photos_seen_before(initial_model, images, say):
-    """Say where the captioner to start from was trained on photos of dev or test, which flatters scores."""
+    """Warn if the initial model was trained on photos of dev or test, which inflates scores."""
     kept_apart = [image.image_id for image in images if image.split in ("dev", "test")]
     seen = [] if initial_model is None else seen_in_training(kept_apart, initial_model.training_photos)
     if seen:
         say(
-            f"warning: the captioner that it starts from was trained on {len(seen)} of the {len(kept_apart)} photos "
-            "of dev and test (or others of their names): scores on them are better than on new photos"
+            f"warning: the initial model was trained on {len(seen)} of the {len(kept_apart)} photos of dev and test "
+            "(or on other photos with their names): scores on them are too high"
         )
