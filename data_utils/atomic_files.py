@@ -82,7 +82,7 @@ def check_is_file(path, kind="file"):
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     if not stat.S_ISREG(mode):
-        raise ValueError(f"{path}: this is a pipe or a device. Expected: a {kind}.")
+        raise ValueError(f"{path}: this is not a {kind} but a pipe or a device.")
 
 
 def read_bytes(path, most=MOST_TEXT_BYTES):

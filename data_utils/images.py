@@ -174,7 +174,7 @@ def _decoded(image, size, name):
                 Image.core.set_block_size(before)
     except UnidentifiedImageError:
         raise ValueError(
-            f"{name}: this is not a readable picture. Expected: JPEG, PNG, WebP, GIF, BMP or TIFF."
+            f"{name}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, GIF, BMP or TIFF."
         ) from None
     except Exception as error:  # Pillow raises many kinds of errors for damaged files
         raise ValueError(f"{name}: the picture cannot be read ({error}).") from None

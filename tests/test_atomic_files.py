@@ -34,7 +34,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     write_whole(tmp_path / "pipe", "words")
     assert os.read(reader, 99) == b"words" and (tmp_path / "pipe").is_fifo() and os.listdir(tmp_path) == ["pipe"]
     os.close(reader)
-    with pytest.raises(ValueError, match="pipe: this is not a file that can be read"):
+    with pytest.raises(ValueError, match="pipe: this is not a file but a pipe"):
         read_json(tmp_path / "pipe")
 
 
@@ -75,7 +75,7 @@ def test_json_with_more_values_than_fit_into_memory_is_not_parsed(tmp_path, monk
     (tmp_path / "a.json").write_text(f"[{','.join(50 * ['[]'])}]")
     assert len(read_json(tmp_path / "a.json")) == 50
     (tmp_path / "a.json").write_text(f"[{','.join(51 * ['[]'])}]")
-    with pytest.raises(ValueError, match=r"a\.json: this JSON holds too many values.*Received: 102 brackets"):
+    with pytest.raises(ValueError, match=r"a\.json: this file has too many JSON values.*Received: 102 brackets"):
         read_json(tmp_path / "a.json")
 
 
@@ -133,7 +133,7 @@ def test_the_lock_can_be_waited_for(tmp_path, monkeypatch):
         said = []
         monkeypatch.setattr("builtins.print", lambda text, file: (said.append(text), other.close()))
         lock(tmp_path / "lock", wait_s=60)  # free as soon as it has said that it waits
-        assert said == ["Another process is busy: waiting for it, 60 s at most."]
+        assert said == ["Another process is busy: waiting for up to 60 s."]
 
 
 def test_a_file_that_is_not_a_lock_file_is_left_alone(tmp_path):

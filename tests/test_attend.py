@@ -67,7 +67,7 @@ def test_an_ensemble_attends_too(photos):
 def test_errors(photos):
     captioner = make_captioner()
     for captions in (["a dog"], None, ["a dog", "a cat", None], "?!"):
-        with pytest.raises(ValueError, match="one caption, a text with a word in it, for each of 3 images"):
+        with pytest.raises(ValueError, match="for each of 3 images"):
             captioner.attend(photos, captions)
     with pytest.raises(ValueError, match="errors='skip'"):
         captioner.attend_each(photos, "a dog", errors="skip")

@@ -180,7 +180,7 @@ def test_captions_of_unreadable_photos_are_left_out_and_counted(three, tmp_path)
     cache = FeatureCache.build(
         tmp_path / "skipping", ids, paths, mean_colour_encoder, image_size=16, errors="skip", show_progress=False
     )
-    with pytest.warns(UserWarning, match="captions of photos that cannot be read left out: 3 .first: c"):
+    with pytest.warns(UserWarning, match="captions of unreadable photos left out: 3 .first: c"):
         dataset = make_batches(images, vocabulary, cache)
     assert captions_in(as_numpy(dataset), vocabulary) == {"a dog runs": 1, "a dog": 1, "a cat": 1}
 
@@ -228,7 +228,7 @@ def test_errors(three):
         ((images, vocabulary, []), {}, "Pass either `cache`"),
         ((images, vocabulary, cache), {"num_views": 3}, "Pass either `cache`"),
         ((images, vocabulary, cache), {"jitter": 0.5}, "Pass either `cache`"),
-        (([*images, stranger], vocabulary, cache), {}, "no features of the photo 'stranger'"),
+        (([*images, stranger], vocabulary, cache), {}, "no features for the photo 'stranger'"),
     ):
         with pytest.raises(ValueError, match=message):
             make_batches(*arguments, **options)

@@ -120,14 +120,14 @@ def test_one_warning_counts_captions_and_photos_that_are_left_out(official):
     with (official / "Flickr_8k.trainImages.txt").open("a") as file:
         file.write("gone.jpg\n")
     left_out = "captions without a photo left out: 6.*photos without a caption left out: 1 .first: uncaptioned"
-    with pytest.warns(UserWarning, match=f"{left_out}.*on a split list that are not there: 1 .first: gone") as warned:
+    with pytest.warns(UserWarning, match=f"{left_out}.*on a split list that are missing: 1 .first: gone") as warned:
         assert splits_of(flickr8k(official)) == EXPECTED_SPLITS
     assert len(warned) == 1
 
 
 def test_a_photo_in_two_splits_is_rejected_with_both_places(official):
     (official / "Flickr_8k.devImages.txt").write_text("b.jpg\na.jpg\n")
-    with pytest.raises(ValueError, match=r"devImages.txt, line 2: .*'a'.*'dev' here, and in 'train' before"):
+    with pytest.raises(ValueError, match=r"devImages.txt, line 2: .*'a'.*'dev', but was in 'train' before"):
         flickr8k(official)
 
 
@@ -144,7 +144,7 @@ def test_tables_that_cannot_be_parsed_are_rejected_with_file_and_line(official):
     for text, message in (
         ('image,caption\na.jpg,"A quote that is not closed\nb.jpg,A dog\n', "captions.txt, line 3: .*quotes"),
         ('image,caption\na.jpg,"A quote" inside\n', "captions.txt, line 2: "),
-        ("picture,text\na.jpg,A dog\n", "captions.txt, line 1: the header must name"),
+        ("picture,text\na.jpg,A dog\n", "captions.txt, line 1: the header must have"),
         ("", "captions.txt, line 1"),
     ):
         (official / "captions.txt").write_text(text)
@@ -236,10 +236,10 @@ def test_folder_with_jsonl(tmp_path):
 def test_folder_rejects_tables_that_mix_pictures_up(tmp_path):
     write_photos(tmp_path, ("a.jpg", "a.png"))
     for text, message in (
-        ("a.jpg,A dog,train\na.png,A cat,train\n", "line 3: two pictures share the image id 'a'"),
-        ("a.jpg,A dog,train\na.jpg,A cat,dev\n", "line 3: .*'dev' here, and in 'train' before"),
+        ("a.jpg,A dog,train\na.png,A cat,train\n", "line 3: two pictures have the same image id 'a'"),
+        ("a.jpg,A dog,train\na.jpg,A cat,dev\n", "line 3: .*'dev', but was in 'train' before"),
         ("a.jpg,A dog,holiday\n", "line 2: unknown split.*Received: split='holiday'"),
-        ("a.jpg,A dog,train,more\n", "line 2: 4 columns where the header has 3"),
+        ("a.jpg,A dog,train,more\n", "line 2: 4 columns, but the header has 3"),
     ):
         (tmp_path / "captions.csv").write_text("image,caption,split\n" + text)
         with pytest.raises(ValueError, match=message):
@@ -287,9 +287,9 @@ def test_names_that_lead_out_of_the_data_folder_are_rejected(name, tmp_path):
     line = json.dumps({"image": name, "caption": "a dog"})
     for number, table, content in ((1, "captions.jsonl", line), (2, "captions.csv", f"image,caption\n{name},A dog")):
         (tmp_path / table).write_text(content)
-        where = rf"{table}, line {number}: this would lead out of the data folder"
+        where = rf"{table}, line {number}: this path leads outside the data folder"
         with pytest.raises(ValueError, match=rf"{where}.*Received: '"):
             folder(tmp_path)
     (tmp_path / "dataset_coco.json").write_text(json.dumps(karpathy([("a.jpg", "train")], filepath=name)))
-    with pytest.raises(ValueError, match=r"dataset_coco\.json, image 0: this would lead out of the data folder"):
+    with pytest.raises(ValueError, match=r"dataset_coco\.json, image 0: this path leads outside the data folder"):
         coco(tmp_path)

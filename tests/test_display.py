@@ -190,7 +190,7 @@ def test_the_curves_of_a_training():
         "reward": [math.nan, math.nan],
     }
     axes = plot_history(history, Figure().subplots(1, 3))
-    assert [panel.get_title() for panel in axes] == ["cross-entropy of a word", "BLEU on dev", "CIDEr on dev"]
+    assert [panel.get_title() for panel in axes] == ["cross-entropy per word", "BLEU on dev", "CIDEr on dev"]
     lines = {line.get_label(): line for line in axes[0].get_lines()}
     assert set(lines) == {"training", "dev"}
     np.testing.assert_array_equal(lines["dev"].get_xydata(), [[1, 3.1], [2, 2.9]])
@@ -233,6 +233,6 @@ def test_the_fraction_from_the_photo_is_shown(tmp_path):
     display.animate(tmp_path / "a.gif")
     display.to_html(tmp_path / "a.html")
     page = (tmp_path / "a.html").read_text()
-    assert '"fromPhoto": [10, 90]' in page and "90 % from the photo; looks everywhere alike." in page
+    assert '"fromPhoto": [10, 90]' in page and "90 % from the photo; looks everywhere equally." in page
     with pytest.raises(ValueError, match="2 words, .* 3 numbers"):
         AttentionDisplay(photo, ["a", "dog"], maps, np.ones(3))

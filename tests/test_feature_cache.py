@@ -50,7 +50,7 @@ def test_a_view_of_each_photo(tmp_path, photos):
     mirrored = build(tmp_path / "mirrored", photos, view=1)
     expected = expected_features(paths).reshape(23, 2, 2, 3)[:, :, ::-1].reshape(23, 4, 3)
     np.testing.assert_allclose(mirrored.features(ids), expected, rtol=1e-3)
-    with pytest.raises(ValueError, match="view 1 there, 0 here"):
+    with pytest.raises(ValueError, match="view 1 instead of 0"):
         FeatureCache.open(tmp_path / "mirrored", encoder=mean_colour_encoder)
 
 
@@ -66,7 +66,7 @@ def test_one_row_for_each_photo(tmp_path, photos):
     reopened = FeatureCache.open(tmp_path / "cache")
     np.testing.assert_array_equal(reopened.features(ids), cache.features(ids))
     assert reopened.manifest["encoder"] == "mean_colour_encoder" and reopened.manifest["image_size"] == [16, 16]
-    with pytest.raises(ValueError, match="started with 23 photos, without 1 of these 24 .*first: 'new'"):
+    with pytest.raises(ValueError, match="started with 23 photos and lacks 1 of these 24 .*first: 'new'"):
         build(tmp_path / "cache", (ids + ["new"], paths + paths[:1]))
 
 
@@ -78,7 +78,7 @@ def test_a_keras_model_is_asked_for_its_size_and_never_trains(tmp_path, photos):
     np.testing.assert_allclose(cache.features(photos[0]), expected, rtol=1e-5, atol=1e-4)
     assert cache.manifest["weights_digest"] and cache.manifest["encoder"] == "pooling"
     FeatureCache.open(tmp_path / "cache", encoder=encoder)
-    for other, difference in ({"seed": 1}, "weights_digest"), ({"strides": 4}, r"grid_shape \[2, 2\] there, \[4, 4\]"):
+    for other, difference in ({"seed": 1}, "weights_digest"), ({"strides": 4}, r"grid_shape \[2, 2\] instead of \[4"):
         with pytest.raises(ValueError, match=difference):
             FeatureCache.open(tmp_path / "cache", encoder=keras_encoder(**other))
 
@@ -116,7 +116,7 @@ def test_it_resumes_at_the_blocks_that_are_missing(tmp_path, photos):
         build(tmp_path / "cache", photos, interrupted)
     opened = FeatureCache.open(tmp_path / "cache")
     assert len(opened) == 12  # one photo for the shape of the grid, three blocks of four
-    with pytest.raises(ValueError, match=f"no features of the photo '{photos[0][12]}'"):
+    with pytest.raises(ValueError, match=f"no features for the photo '{photos[0][12]}'"):
         opened.features([photos[0][12]])
     assert len(build(tmp_path / "cache", photos, interrupted)) == 23
     assert sizes == [1, 4, 4, 4, 4, 4, 4, 3]
@@ -143,11 +143,11 @@ def test_a_cache_with_other_settings_is_rejected_with_both_values(tmp_path, phot
     same = {"encoder_name": "vgg16", "encoder_layer": "block5"}
     build(tmp_path / "cache", photos, **same)
     for change, message in (
-        ({"view": 1}, "made differently: view 0 there, 1 here"),
-        ({"encoder_name": "vgg19"}, "encoder 'vgg16' there, 'vgg19' here"),
-        ({"encoder_layer": "block4"}, "layer 'block5' there, 'block4' here"),
-        ({"image_size": 32}, r"image_size \[16, 16\] there, \[32, 32\] here"),
-        ({"dtype": "float32"}, "dtype 'float16' there, 'float32' here"),
+        ({"view": 1}, "other settings: view 0 instead of 1"),
+        ({"encoder_name": "vgg19"}, "encoder 'vgg16' instead of 'vgg19'"),
+        ({"encoder_layer": "block4"}, "layer 'block5' instead of 'block4'"),
+        ({"image_size": 32}, r"image_size \[16, 16\] instead of \[32, 32\]"),
+        ({"dtype": "float32"}, "dtype 'float16' instead of 'float32'"),
     ):
         with pytest.raises(ValueError, match=message):
             build(tmp_path / "cache", photos, **same | change)
@@ -172,7 +172,7 @@ def test_a_photo_that_changed_is_encoded_again(tmp_path, bitmaps):
     os.utime(paths[4], ns=(0, 1))
     cache = FeatureCache.open(tmp_path / "cache")
     cache.reject_changed(ids[:4], paths[:4])
-    with pytest.raises(ValueError, match="The photo 'photo04' has changed since.*photo04.bmp has other bytes"):
+    with pytest.raises(ValueError, match="The photo 'photo04' has changed since.*photo04.bmp is different"):
         cache.reject_changed(ids, paths)
     again = build(tmp_path / "cache", bitmaps)
     np.testing.assert_array_equal(again.features(ids), whole[[0, 1, 2, 3, 3, 5, 6, 7, 8]])
@@ -201,24 +201,24 @@ def test_errors(tmp_path, photos, monkeypatch):
     for arguments, options, message in (
         (([], []), {}, "0 image_ids"),
         ((ids, paths[:-1]), {}, "22 image_paths"),
-        ((["a", "a"], paths[:2]), {}, "ids differ.* 1 different"),
+        ((["a", "a"], paths[:2]), {}, "unique ids.* 1 different"),
         (photos, {"dtype": "int8"}, "dtype='int8'"),
         (photos, {"errors": "ignore"}, "errors='ignore'"),
         (photos, {"image_size": None}, "image_size=224"),
         (photos, {"encoder": "vgg16"}, "Expected a keras.Model or a function"),
-        (photos, {"encoder": lambda images: images.mean(axis=(1, 2))}, r"must give grids.*shape=\(1, 3\)"),
-        (photos, {"encoder": lambda images: mean_colour_encoder(images) * 1000}, "photo00' do not fit.*float32"),
+        (photos, {"encoder": lambda images: images.mean(axis=(1, 2))}, r"must return grids.*shape=\(1, 3\)"),
+        (photos, {"encoder": lambda images: mean_colour_encoder(images) * 1000}, "photo00' exceed the range.*float32"),
     ):
         with pytest.raises(ValueError, match=message):
             build(tmp_path / "cache", arguments, **options)
-    with pytest.raises(ValueError, match="no feature cache here"):
+    with pytest.raises(ValueError, match="No feature cache found"):
         FeatureCache.open(tmp_path / "nothing")
-    with monkeypatch.context() as patch, pytest.raises(ValueError, match="disk is too small.*GB more"):
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match="not enough disk space.*GB more"):
         patch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 100))
         build(tmp_path / "full", photos)
     (tmp_path / "mine").mkdir()
     np.save(tmp_path / "mine" / "features.npy", np.ones(3))
-    with pytest.raises(ValueError, match="no manifest.json"):
+    with pytest.raises(ValueError, match="without manifest.json"):
         build(tmp_path / "mine", photos)
     assert np.load(tmp_path / "mine" / "features.npy").sum() == 3  # somebody's file is left alone
 
@@ -233,7 +233,7 @@ def test_unreadable_photos_raise_or_are_left_out(tmp_path, photos):
     cache = build(tmp_path / "cache", photos, errors="skip")
     assert list(cache.unreadable) == [ids[2], ids[9]] and len(cache) == 21
     assert "no such file" in cache.unreadable[ids[9]]
-    with pytest.raises(ValueError, match="no features of the photo 'photo02'. .*not a picture"):
+    with pytest.raises(ValueError, match="no features for the photo 'photo02'. .*not a picture"):
         cache.features([ids[2]])
     np.testing.assert_array_equal(cache.features(ids[3:9]), whole[3:9])
     assert build(tmp_path / "cache", photos, errors="skip").unreadable == cache.unreadable

@@ -47,7 +47,7 @@ def test_the_ids_alone_say_which_photos_a_shard_has():
     assert describe_shard("1/2", ids) == describe_shard("1/2", sorted(ids))
     assert describe_shard("1/2", ids)[2] != describe_shard("1/2", [*ids[1:], "f"])[2]
     for text in ("0/4", "5/4", "a/b", "4", "1/4/4", "1.0/4", "1/201"):
-        with pytest.raises(ValueError, match=r"A shard is i/n, with i from 1 to n.*At most 200.*Received: shard="):
+        with pytest.raises(ValueError, match=r"shard i of n as i/n.*up to 200.*Received: shard="):
             describe_shard(text, ids)
     with pytest.raises(ValueError, match="at most 5 shards.*shard='1/6'"):
         describe_shard("1/6", ids)
@@ -69,7 +69,7 @@ def test_build_looks_at_the_photos_of_all_shards(photos, shards):
     build(shards, photos, never)  # stores the times of the photos, which are copies of those that were encoded
     before = {path: path.stat().st_mtime_ns for path in shards.rglob("*")}
     assert len(build(shards, [values[:5] for values in photos], never)) == 22
-    with pytest.raises(ValueError, match="without 1 of these.*first: 'new'.*another folder"):
+    with pytest.raises(ValueError, match="lacks 1 of these.*first: 'new'.*another folder"):
         build(shards, (photos[0] + ["new"], photos[1] + photos[1][:1]), never)
     assert before == {path: path.stat().st_mtime_ns for path in shards.rglob("*")}, "nothing was written"
     shutil.copy(photos[1][4], photos[1][3])
@@ -98,10 +98,10 @@ def test_missing_and_incomplete_shards_are_named(photos, shards):
 @pytest.mark.parametrize(
     ("shard", "options", "rename", "message"),
     [
-        ("2/4", {}, 2, "shard 2 there, 3 here"),
-        ("2/4", {"encoder_name": "other"}, 1, "encoder 'other' there, 'mean_colour_encoder' here"),
-        ("2/5", {}, None, "shards 5 there, 4 here"),
-        ("2/4", {"others": True}, 1, "photos_digest .* there, .* here"),
+        ("2/4", {}, 2, "shard 2 instead of 3"),
+        ("2/4", {"encoder_name": "other"}, 1, "encoder 'other' instead of 'mean_colour_encoder'"),
+        ("2/5", {}, None, "shards 5 instead of 4"),
+        ("2/4", {"others": True}, 1, "photos_digest .* instead of .*"),
     ],
 )
 def test_shards_that_do_not_belong_to_the_others_are_named(tmp_path, photos, shards, shard, options, rename, message):
@@ -111,7 +111,7 @@ def test_shards_that_do_not_belong_to_the_others_are_named(tmp_path, photos, sha
     target = shards / (foreign.name if rename is None else FOLDERS[rename])
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(foreign, target)
-    with pytest.raises(ValueError, match=f"made differently: {message}.*{target.name}"):
+    with pytest.raises(ValueError, match=f"built with other settings: {message}.*{target.name}"):
         FeatureCache.open(shards)
 
 
@@ -126,7 +126,7 @@ def test_shards_from_the_command_line(tmp_path, capsys):
     features = ["features", "--data", "folder", "--data-dir", str(tmp_path / "mine"), "--encoder", "tiny"]
     features += ["--image-size", "16", "--encoder-weights", str(weights), "--cache-dir", str(tmp_path / "shards")]
     assert main([*features, "--shard", "3/2"]) == 2
-    assert "A shard is i/n" in capsys.readouterr().err
+    assert "shard i of n as i/n" in capsys.readouterr().err
     assert main([*features, "--shard", "1/2"]) == 0
     assert "shard-0001-of-0002: 5 photos, 2 x 2 x 66 each" in capsys.readouterr().out
     assert main([*features, "--shard", "2/2"]) == main(features) == 0

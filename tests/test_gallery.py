@@ -56,7 +56,7 @@ def test_what_is_hostile_is_escaped(tmp_path):
 
 def test_impossible_requests(tmp_path):
     for options, message in (
-        ({"names": ["one"]}, "one for each of 3 results. Received: 1 names"),
+        ({"names": ["one"]}, "Expected 3 names, one for each result. Received: 1"),
         ({"references": []}, "Received: 0 references"),
         ({"references": [["a dog"], "a cat", ["a bird"]]}, "a list of captions.*'a cat'"),
     ):
@@ -131,7 +131,7 @@ def test_words_find_photos(browser, tmp_path):
     field = page.find("[data-role=filter]")
     tree = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     named = {(node["role"]["value"], node.get("name", {}).get("value")) for node in tree if not node["ignored"]}
-    assert ("searchbox", "Only photos with the words") in named and ("main", "Photos 1 to 3 of 3") in named
+    assert ("searchbox", "Only photos with these words") in named and ("main", "Photos 1 to 3 of 3") in named
     for words, found in (
         ("snow", ["cats.jpg", "man.jpg"]),  # a caption; a reference too
         ("SNOW sleep", ["cats.jpg"]),  # each of the words

@@ -79,7 +79,7 @@ def test_each_word_class_has_its_own_figures(scenes):
     usual = ground(results, scenes)
     assert set(usual.word_classes) == {"colour", "shape"} and usual.word_classes["shape"].mass == pytest.approx(1)
     text = str(every)
-    assert all(name in text for name in (*every.word_classes, "all of these", "with cells around them: 1"))
+    assert all(name in text for name in (*every.word_classes, "all of these", "with 1 more cells"))
     shape_row = next(line for line in text.split("\n") if line.startswith("shape"))
     assert shape_row.split()[1:3] == [str(every.word_classes["shape"].num_words), "100.0"]
 

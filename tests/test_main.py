@@ -70,7 +70,7 @@ def test_features_of_the_bundled_encoder(tmp_path, capsys):
     assert main([*command, "efficientnet_lite0"]) == 0
     assert "2 photos, 2 x 2 x 1280 each" in capsys.readouterr().out
     assert main([*command, "efficientnet_lite0", "--grid", "4x4"]) == 2
-    assert "grid_shape [2, 2] there, [4, 4] here" in capsys.readouterr().err
+    assert "grid_shape [2, 2] instead of [4, 4]" in capsys.readouterr().err
     assert main([*command, "mobilenet_v2"]) == 2
     assert "bundled captioner's encoder, efficientnet_lite0" in capsys.readouterr().err
 
@@ -242,7 +242,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     (tmp_path / "empty").mkdir()
     for arguments, message in (
         ([str(pictures / "*.gif")], "No such file"),
-        ([str(tmp_path / "empty")], "no picture in this folder"),
+        ([str(tmp_path / "empty")], "this folder has no pictures"),
         ([both[0], "--plot", str(tmp_path / "taken")], "Is a directory"),
         ([both[0], "--model", "scens"], "Did you mean scenes?"),
         ([both[0], "--plot", both[0]], "would overwrite the picture"),

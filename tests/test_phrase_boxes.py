@@ -58,7 +58,7 @@ def test_phrases_and_boxes_that_do_not_fit_are_counted(tmp_path):
     with pytest.warns(UserWarning) as caught:
         boxes = read_boxes(folder, [GIRL, CaptionedImage("14", "14.jpg", ["A cat ."])])
     assert boxes.phrases["12_ab"] == [Phrase(1, 0, 2, ((0.75, 0.0, 1.0, 0.5),))]
-    counts = {"phrases that no caption of the photo has": 1, "boxes outside the photo": 2}
+    counts = {"phrases that are not in the photo's captions": 1, "boxes outside the photo": 2}
     assert all(f"{reason}: {count} (first: " in str(caught[0].message) for reason, count in counts.items())
 
 
@@ -71,7 +71,7 @@ def with_boxes(*boxes, caption="1"):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[]", "expected the folder of Flickr30k Entities"),
+        ("[]", "expected a folder of Flickr30k Entities"),
         ('{"12_ab.jpg": []}', "phrases with phrase, first_word and boxes"),
         (with_boxes("[1, 2]"), "four"),
         (with_boxes(caption="true"), "four"),
@@ -79,8 +79,8 @@ def with_boxes(*boxes, caption="1"):
         (with_boxes("[0, 0, 1, Infinity]"), "fractions"),
         (with_boxes("[0, 0, 1, 1" + 400 * "0" + "]"), "fractions"),
         (with_boxes(*["[0, 0, 1, 1]"] * 1001), "at most 1000 boxes"),
-        ('{"99.jpg": {"caption": 0, "phrases": []}}', "no phrase with boxes of these 1 photos"),
-        (with_boxes("[0.5, 0, 0.25, 1]"), "of these 1 photos; boxes outside the photo: 1"),
+        ('{"99.jpg": {"caption": 0, "phrases": []}}', "no phrase with boxes for these 1 photos"),
+        (with_boxes("[0.5, 0, 0.25, 1]"), "for these 1 photos; boxes outside the photo: 1"),
     ],
 )
 def test_json_without_boxes(tmp_path, content, message):
@@ -91,7 +91,7 @@ def test_json_without_boxes(tmp_path, content, message):
 
 
 def test_folders_without_annotations(tmp_path):
-    with pytest.raises(ValueError, match="Expected: the folder of Flickr30k Entities, with Annotations and Sentences"):
+    with pytest.raises(ValueError, match="Expected: a folder of Flickr30k Entities with Annotations and Sentences"):
         read_boxes(tmp_path, [GIRL])
     for objects, size in (([thing(0, 0, "many", 9)], "<width>2</width><height>1</height>"), ([thing(0, 0, 9, 9)], "")):
         folder = write_entities(tmp_path, objects, size=size)

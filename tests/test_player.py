@@ -127,7 +127,7 @@ def test_where_a_map_looks_in_words():
     middle[1, 1] = 1
     assert where(middle) == "looks most at the centre; one of 9 cells gets 100 %: 9.0 times the uniform weight."
     assert "at the top; one of 9 cells gets 60 %" in where(np.array([[0.1, 0.6, 0.1], [0, 0.1, 0], [0, 0.1, 0]]))
-    assert where(np.full((4, 4), 1 / 16)) == "looks everywhere alike."
+    assert where(np.full((4, 4), 1 / 16)) == "looks everywhere equally."
     assert where(np.array([[np.nan, 0.5]])) == "the attention is NaN."
     assert where(np.array([[0.3, 0.7]])).startswith("looks most at the right")
     assert where(9 * middle) == where(middle), "shares are of the map's own sum"

@@ -56,7 +56,7 @@ def test_a_list_is_checked():
         (3, "Received: 3"),
         ([CaptionedImage("a", "a.jpg", "a dog")], "list of captions"),
         ([CaptionedImage("a", "a.jpg", ["a dog", float("nan")])], "list of captions.*nan"),
-        ([CaptionedImage(391895, "a.jpg", ["a dog"])], "a text as id.*Received: .*image_id=391895"),
+        ([CaptionedImage(391895, "a.jpg", ["a dog"])], "a string id.*Received: .*image_id=391895"),
         ([photo("a", "val")], "train, dev, test or None. Received: .*split='val'"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -144,7 +144,7 @@ def test_a_score_is_a_function_and_a_line(monkeypatch, quick_meteor, tmp_path):
     assert compared.rows["toy_length"]["difference"] == pytest.approx(0.2)
     assert any(line.split()[:3] == ["Toy", "0.2000", "0.4000"] for line in str(compared).splitlines())
     older = ScoreTable.from_json(tmp_path / "before.json")  # a file from before the score was added
-    assert "same one: Toy" in str(compare(older, table)) and "-" in str(older)
+    assert "different kinds: Toy" in str(compare(older, table)) and "-" in str(older)
 
 
 def test_the_names_that_programs_read(quick_meteor, tmp_path):

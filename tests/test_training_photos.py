@@ -179,7 +179,7 @@ def test_one_photo_of_a_hundred_that_is_in_a_data_set_twice_is_only_warned_of(wh
 def test_a_photo_in_train_and_test_under_two_names_is_named(whole_training, tmp_path):
     images = photo_data(tmp_path / "mine", "train train test test")
     shutil.copy(images[1].image_path, images[3].image_path)
-    with pytest.warns(UserWarning, match=r"1 of the 2 photos in 'test' are in 'train', too.*\('mine3' is 'mine1'"):
+    with pytest.warns(UserWarning, match=r"1 of the 2 photos in 'test' are in 'train' too.*\('mine3' is 'mine1'"):
         keras_sat.evaluate(whole_training[1], images, **SEARCH)
 
 
@@ -188,7 +188,7 @@ def test_fit_names_photos_that_are_in_train_and_test_and_keeps_their_digests(tmp
     images = photo_data(tmp_path / "mine", "train train train train train dev test")
     photograph(2, (80, 90)).save(images[6].image_path, "JPEG")
     small = {"embedding_dim": 4, "hidden_dim": 4, "attention_dim": 4, "epochs": 1, "show_progress": False}
-    with pytest.warns(UserWarning, match=r"1 of the 2 photos of dev and test are in train, too.*\('mine6' is 'mine2'"):
+    with pytest.warns(UserWarning, match=r"1 of the 2 photos of dev and test are in train too.*\('mine6' is 'mine2'"):
         keras_sat.fit(images, encoder="tiny", output_dir=tmp_path / "run", num_beams=1, **small)
     record = Captioner.load(tmp_path / "run" / "model").training_photos
     assert len(record.names) == len(record.pixels) == 5

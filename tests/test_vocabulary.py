@@ -71,7 +71,7 @@ def test_errors(images):
     with pytest.raises(ValueError, match="split 'train'.*split_seed"):
         Vocabulary.build(images[2:])
     for odd in ("a", "", "<pad>", "big dog", MOST_LETTERS_IN_WORD * "a" + "a", "\0", None, ["a"]):
-        with pytest.raises(ValueError, match="Expected different words"):
+        with pytest.raises(ValueError, match="Expected distinct words"):
             Vocabulary(["a", odd])
     with pytest.raises(ValueError, match="Received: 99"):
         Vocabulary(["a"]).ids_to_words([99])
@@ -81,7 +81,7 @@ def test_errors(images):
 def test_a_word_has_no_blank_and_no_control_character_in_it(odd, tmp_path):
     path = tmp_path / "vocabulary.json"
     write_sealed_json(path, {"format": "vocabulary", "version": 1, "words": ["dog", odd]})
-    with pytest.raises(ValueError, match=r"vocabulary\.json: Expected different words") as caught:
+    with pytest.raises(ValueError, match=r"vocabulary\.json: Expected distinct words") as caught:
         Vocabulary.load(path)
     assert str(caught.value).isprintable()
     assert "d" in Vocabulary.build([CaptionedImage("1", "1.jpg", [f"a d{odd}g, {odd}"], "train")])

@@ -132,7 +132,7 @@ def describe_encoder(encoder, name, layer, image_size):
     if not callable(encoder) or image_size is None:
         raise ValueError(
             "Expected a keras.Model or a function from photos to grids, such as keras_sat.ENCODERS['vgg16'](). If "
-            f"its input size is not fixed, pass image_size, such as 224. Received: encoder={encoder!r}"
+            f"its input size is not fixed, pass a size, such as image_size=224. Received: encoder={encoder!r}"
         )
     output_shape = getattr(encoder, "output_shape", None)
     is_grid = isinstance(output_shape, tuple) and len(output_shape) == 4 and None not in output_shape[1:3]

@@ -1,1 +1,1 @@
-"""Where a captioner looked: panels, cartoons, pages, and the curves of a training."""
+"""Show where a captioner looked, in plots, GIFs and HTML pages, and plot training curves."""

@@ -1,22 +1,22 @@
-"""How bright a map is drawn: one rule for panels, cartoon and player.
+"""Compute how bright an attention map is drawn, in panels, GIFs and the player.
 
-Scaled to its own maximum, a nearly uniform map would look as sharp as one with all its weight in a single cell. So a
-cell has full light only from FULL_LIGHT times the uniform weight on, and a uniform map is grey. The map of a word that
-came from memory (`from_photo`) is dark.
+Scaled to its own maximum, a nearly uniform map would look as sharp as one with all its weight in a single cell.
+Therefore a cell needs at least FULL_LIGHT times the uniform weight to be fully bright, and a uniform map is grey. The
+map of a word that came from memory instead of the photo (`from_photo`) is dark.
 """
 
 import math
 
 import numpy as np
 
-FULL_LIGHT = 3  # times the uniform weight: what a cell must get at least to be drawn with full light
-NAN_COLOUR = (230, 0, 160)  # of a cell whose weight is NaN
+FULL_LIGHT = 3  # times the uniform weight: the minimum for a fully bright cell
+NAN_COLOUR = (230, 0, 160)  # for cells whose weight is NaN
 
 
 def full_light(attention_map, from_photo=1.0):
-    """Return the weight in a map (rows, columns) that is drawn with full light.
+    """Return the weight that is drawn fully bright in a map (rows, columns).
 
-    Where only the fraction `from_photo` of a word came from the photo, its map is darker by that factor.
+    If only the fraction `from_photo` of a word came from the photo, its map is darker by that factor.
 
     >>> full_light(np.full((2, 4), 1 / 8))
     0.375
@@ -28,7 +28,7 @@ def full_light(attention_map, from_photo=1.0):
 
 
 def times_uniform(attention_map):
-    """Return how many times the uniform weight the maximum of a map is; NaN for a map with NaN, or without weight.
+    """Return the maximum of a map as a multiple of the uniform weight; NaN if the map has NaN or no weight.
 
     >>> times_uniform(np.array([[0.25, 0.75], [0.25, 0.25]]))
     2.0

@@ -1,4 +1,4 @@
-"""The cartoon of attention: a GIF whose caption appears word by word, while the light moves over the photo."""
+"""Make a GIF of the attention: the caption appears word by word, while the bright area moves over the photo."""
 
 import io
 from itertools import pairwise
@@ -8,18 +8,18 @@ import numpy as np
 
 from keras_sat.pictures.brightness import NAN_COLOUR
 
-MOVES = 2  # frames between a word and the next
+MOVES = 2  # frames between one word and the next
 MOVE_SECONDS, LAST_SECONDS = 0.06, 2.0
 INK, SOFT = (27, 27, 31), (85, 85, 95)
 
 
 def cartoon(image, words, lights, notes, seconds_per_word, width, opacity):
-    """Return a GIF as bytes.
+    """Return the GIF of a caption as bytes.
 
     Args:
         image, words: see `AttentionDisplay`.
-        lights: for each word a map (height, width) of the photo's size: full light is 1; NaN is marked.
-        notes: a line below the caption for each word.
+        lights: for each word a map (height, width) of the photo's size: 1 is fully bright; NaN is marked.
+        notes: for each word a line of text below the caption.
         seconds_per_word, width, opacity: see `AttentionDisplay.animate`.
     """
     import matplotlib
@@ -27,7 +27,7 @@ def cartoon(image, words, lights, notes, seconds_per_word, width, opacity):
 
     photo = Image.fromarray(image)
     height = round(width * photo.height / photo.width)
-    font_file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"  # many alphabets
+    font_file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"  # covers many alphabets
     font = ImageFont.truetype(str(font_file), max(min(width, 2 * height) // 16, 10))
     margin, line = font.size // 2, round(1.5 * font.size)
     note_top = height + margin + line * len(_wrapped(words, font, width - 2 * margin).splitlines())
@@ -40,7 +40,7 @@ def cartoon(image, words, lights, notes, seconds_per_word, width, opacity):
         pen.multiline_text((margin, height + margin), caption, fill=INK, font=font, spacing=font.size // 2)
         pen.text((margin, note_top), note, fill=SOFT, font=font)
         palette = picture.quantize(256, Image.Quantize.FASTOCTREE)
-        # Without dither, fading light would show as rings.
+        # Without dithering, gradients of light would show as rings.
         return picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
 
     steps = [photo] + [_lit(photo, light, opacity) for light in lights]
@@ -56,7 +56,7 @@ def cartoon(image, words, lights, notes, seconds_per_word, width, opacity):
 
 
 def _lit(photo, light, opacity):
-    """Return the photo, bright where there is light; NaN is marked."""
+    """Return the photo, bright where the map is bright; NaN is marked."""
     from PIL import Image
 
     light = light[..., None]
@@ -65,7 +65,7 @@ def _lit(photo, light, opacity):
 
 
 def _wrapped(words, font, width):
-    """Return words as lines that fit; lines of the first words stay the same when others follow."""
+    """Wrap words into lines that fit; line breaks do not change when more words follow."""
     lines = [""]
     for word in words:
         longer = f"{lines[-1]} {word}".strip()

@@ -1,4 +1,4 @@
-"""Pictures of attention: the photo, and for each word of its caption where the model looked."""
+"""Plot a photo and, for each word of its caption, where the model looked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 STEEPEST_ASPECT = 5  # a longer panorama would be drawn as a line
 CURVES = {
-    "cross-entropy of a word": {"cross_entropy": "training", "val_cross_entropy": "dev"},
+    "cross-entropy per word": {"cross_entropy": "training", "val_cross_entropy": "dev"},
     "reward": {"reward": "training"},
     "BLEU on dev": {f"val_bleu_{n}": f"BLEU-{n}" for n in range(1, 5)},
     "CIDEr on dev": {"val_cider": "dev"},
@@ -33,14 +33,14 @@ CURVES = {
 
 @dataclass(frozen=True)
 class AttentionDisplay:
-    """A photo, its caption and the attention of each word, ready to be drawn. A notebook shows it as its player.
+    """A photo, its caption and the attention map of each word, ready to plot. Notebooks show it as a player.
 
     Attributes:
         image: the photo: a path, a PIL image or an array with values 0..255; kept as uint8 (height, width, 3), and
             shrunk if it is larger than 1024 pixels. A panorama is stretched to an aspect ratio of 5 or 1/5.
         words: list of the caption's words.
         attention_weights: (words, rows, columns), for a grid of any shape that covers the photo.
-        from_photo: of a sentinel: the fraction of each word that came from the photo, (words,); or None.
+        from_photo: with a sentinel, the fraction of each word that came from the photo, (words,); else None.
         confidence: the probability that the caption is right, or None; pages show it.
     """
 
@@ -52,12 +52,12 @@ class AttentionDisplay:
 
     def __post_init__(self):
         if self.image is None:
-            raise ValueError("Results made from features have no photo: pass it as `image`. Received: image=None")
+            raise ValueError("Results computed from features have no photo: pass it as `image`. Received: image=None")
         words, maps = list(self.words), np.asarray(self.attention_weights, dtype=float)
         num_fractions = len(words) if self.from_photo is None else len(self.from_photo)
         if maps.ndim != 3 or not len(maps) == len(words) == num_fractions:
             raise ValueError(
-                "Expected for each word one map (rows, columns), and with a sentinel one number. "
+                "Expected one map (rows, columns) for each word and, with a sentinel, one number. "
                 f"Received: {len(words)} words, attention_weights of shape {maps.shape}, {num_fractions} numbers"
             )
         for name, value in (("image", _as_photo(self.image)), ("words", words), ("attention_weights", maps)):
@@ -70,19 +70,19 @@ class AttentionDisplay:
         return cls(image, result.words, result.attention_weights, result.from_photo, result.confidence)
 
     def upsampled(self, position: int) -> np.ndarray:
-        """Return the map of the word at `position`, enlarged to (height, width) of the photo; NaN spreads a little."""
+        """Return the map of the word at `position`, resized to the photo's (height, width); NaN spreads a little."""
         from PIL import Image
 
         attention_map = Image.fromarray(self.attention_weights[position].astype(np.float32))
         return np.array(attention_map.resize(self.image.shape[1::-1], Image.Resampling.BICUBIC)).clip(min=0)
 
     def _light(self, position):
-        """Return the map of a word enlarged, with full light as 1."""
+        """Return the resized map of a word, where 1 is fully bright."""
         fraction = 1.0 if self.from_photo is None else float(self.from_photo[position])
         return self.upsampled(position) / full_light(self.attention_weights[position], fraction)
 
     def _note(self, position):
-        """Return the line below the map of a word."""
+        """Return the line of text below the map of a word."""
         note = f"{times_uniform(self.attention_weights[position]):.1f} × uniform"
         return note if self.from_photo is None else f"{100 * self.from_photo[position]:.0f} % photo, {note}"
 
@@ -93,15 +93,15 @@ class AttentionDisplay:
     ) -> Any:
         """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
 
-        Below a panel is the maximum of the map, as a multiple of the uniform weight, and, with a sentinel, how much of
-        the word came from the photo. Brightness follows `keras_sat.pictures.brightness`.
+        The text below a panel shows the maximum of the map as a multiple of the uniform weight and, with a sentinel,
+        how much of the word came from the photo. For the brightness see `keras_sat.pictures.brightness`.
 
         Args:
             ax: an array of axes, at least one more than there are words; None makes a new figure.
-            columns: panels side by side in a new figure; None takes 5.
+            columns: panels per row in a new figure; None uses 5.
             opacity: how dark a cell without attention becomes, from 0 to 1.
-            colour_map: one of matplotlib's or its name, such as "jet": its colours instead, transparent where the
-                model did not look; `opacity` is then that of the maximum.
+            colour_map: a matplotlib colour map or its name, such as "jet", instead of light; it is transparent where
+                the model did not look, and `opacity` applies to the maximum.
 
         Returns: the array of axes.
         """
@@ -117,7 +117,7 @@ class AttentionDisplay:
         panels[0].imshow(self.image)
         for position, (panel, word) in enumerate(zip(panels[1:], self.words)):
             self._draw_map(panel, self._light(position), opacity, colour_map)
-            panel.set_title(visible(word), parse_math=False)  # matplotlib's PDF fails on U+FEFF
+            panel.set_title(visible(word), parse_math=False)  # matplotlib's PDF backend fails on U+FEFF
             below = {"ha": "center", "va": "top", "fontsize": "small", "transform": panel.transAxes}
             panel.text(0.5, -0.03, self._note(position), **below)
         return ax
@@ -131,11 +131,11 @@ class AttentionDisplay:
         opacity: float = OPACITY,
         colour_map: Any = None,
     ) -> Any:
-        """Draw several captions, a row each, as the paper compares soft and hard attention.
+        """Draw several captions, one per row, as the paper compares soft and hard attention.
 
         Args:
             displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard, none].
-            names: list of a name for each row.
+            names: list of titles, one for each row.
             ax: an array of axes, a row for each display, with at least one more column than there are words; None makes
                 a new figure.
             opacity, colour_map: see `plot`.
@@ -158,7 +158,7 @@ class AttentionDisplay:
         return ax
 
     def save(self, path: str | os.PathLike, *, columns: int | None = None, **options: Any) -> None:
-        """Draw the same into a picture file, of the type that the name's ending says."""
+        """Save the drawing of `plot` as a picture file; the file extension sets the format."""
         from matplotlib.figure import Figure
 
         path = Path(path).expanduser()
@@ -189,7 +189,7 @@ class AttentionDisplay:
         height, width = self.image.shape[:2]
         return 2 * height / width + 0.6
 
-    # === The cartoon and the player ===
+    # === GIF and player ===
 
     def animate(
         self,
@@ -199,12 +199,12 @@ class AttentionDisplay:
         width: int | None = None,
         opacity: float = OPACITY,
     ) -> None:
-        """Write a GIF: the caption appears word by word, while the light moves over the photo as in `plot`.
+        """Write a GIF: the caption appears word by word, while the bright area moves over the photo.
 
         Args:
-            path: of the file, ending in .gif.
-            seconds_per_word: how long each word stays.
-            width: of the picture in pixels; None takes 240.
+            path: path of the file, ending in .gif.
+            seconds_per_word: how long each word is shown.
+            width: width of the picture in pixels; None uses 240.
             opacity: see `plot`.
         """
         from keras_sat.pictures.cartoon import cartoon
@@ -217,9 +217,9 @@ class AttentionDisplay:
         """Write the player: one HTML page that needs no other file and no network.
 
         Args:
-            path: of the file, ending in .html.
-            title: of the page; None takes the caption.
-            opacity: of the map at first, from 0 to 1.
+            path: path of the file, ending in .html.
+            title: title of the page; None uses the caption.
+            opacity: initial opacity of the map, from 0 to 1.
         """
         write_whole(_path_ending_in(".html", path), player_page(self, title=title, opacity=opacity))
 
@@ -228,12 +228,12 @@ class AttentionDisplay:
 
 
 def plot_history(history: Any, ax=None) -> Any:
-    """Draw the curves of a training: cross-entropy, the reward, and the scores of the dev split's captions.
+    """Plot training curves: cross-entropy, reward, and the scores of captions of the dev split.
 
     Args:
-        history: `captioner.history`, a trained captioner, a dict from a name to its value in each epoch, or the folder
-            of a training by `fit` (with its history.csv).
-        ax: an array of axes, one for each kind of figure; None makes a new figure.
+        history: `captioner.history`, a trained captioner, a dict from a name to its values per epoch, or the output
+            folder of `fit` (with history.csv).
+        ax: an array of axes, one for each kind of curve; None makes a new figure.
 
     Returns: the array of axes.
     """
@@ -251,7 +251,7 @@ def plot_history(history: Any, ax=None) -> Any:
     kinds = {title: names for title, names in kinds.items() if names}
     if not kinds:
         raise ValueError(
-            "Expected `captioner.history` after `fit`, or the folder of a training; a loaded captioner has no history. "
+            "Expected `captioner.history` after `fit`, or its output folder; a loaded captioner has no history. "
             f"Received: history with {', '.join(history) or 'nothing'}"
         )
     if ax is None:

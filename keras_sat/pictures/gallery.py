@@ -1,7 +1,7 @@
-"""The gallery: one page with a player for each photo, to search by words and, with references, to sort by scores.
+"""Write a gallery: one page with a player for each photo, searchable by words and sortable by scores.
 
-The page needs nothing else. Photos and maps wait in it as JSON and become players when the reader comes near: a
-thousand photos stay usable on a phone.
+The page needs no other file. Photos and maps are stored as JSON and become players when the reader scrolls near: even
+a thousand photos are usable on a phone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from keras_sat.search.result import CaptionResult
 
 TEMPLATE = Path(__file__).with_name("gallery.html")
-LARGEST_SIDE, QUALITY = 192, 70  # pixels, and of the JPEG: photos are small here
+LARGEST_SIDE, QUALITY = 192, 70  # in pixels, and of the JPEG: photos are small here
 CONFIDENCE = "confidence"  # of each photo's caption, shown with its scores
 SHOWN = 50  # photos at a time
 
@@ -45,25 +45,25 @@ def gallery(
     references: list[list[str]] | None = None,
     title: str = "Captions",
 ) -> Path:
-    """Write one page of players, 50 photos at a time, with a field that finds photos by words.
+    """Write one page of players that shows 50 photos at a time and can be searched by words.
 
-    Where all results have a `confidence`, each photo shows it, and the page can be sorted by it.
+    If all results have a `confidence`, each photo shows it, and the page can be sorted by it.
 
     Args:
         results: list of CaptionResult.
-        path: of the page, ending in .html, or a folder, which gets index.html.
-        images: list of the photos: paths, PIL images or arrays; None takes those that the results have.
-        names: list of what the photos are called; None numbers them.
-        references: list of a list of captions for each photo, that people wrote. With them each photo has its own
-            BLEU-4 and CIDEr, and the page can be sorted by them. BLEU-4 of a photo without four right words in a row is
-            0; CIDEr depends on how rare words are in all of these references.
-        title: of the page.
+        path: path of the page, ending in .html, or a folder, for index.html.
+        images: list of the photos: paths, PIL images or arrays; None uses those of the results.
+        names: list of titles of the photos; None numbers them.
+        references: list of lists of human captions, one list for each photo. With references, each photo shows its
+            BLEU-4 and CIDEr, and the page can be sorted by them. BLEU-4 is 0 without four matching words in a row;
+            CIDEr depends on how rare words are in all these references.
+        title: title of the page.
 
     Returns: the path of the page.
     """
     for name, values in (("images", images), ("names", names), ("references", references)):
         if values is not None and len(values) != len(results):
-            raise ValueError(f"Expected one for each of {len(results)} results. Received: {len(values)} {name}")
+            raise ValueError(f"Expected {len(results)} {name}, one for each result. Received: {len(values)}")
     path = Path(path).expanduser()
     path = path if path.suffix.lower() == ".html" else path / "index.html"
     scores = {}
@@ -73,7 +73,7 @@ def gallery(
         scores["cider"] = cider_of_photos(references, captions)
     if all(result.confidence is not None for result in results):
         scores[CONFIDENCE] = [result.confidence for result in results]
-    titles = {"order": "Own order", **columns(), CONFIDENCE: "Confidence"}
+    titles = {"order": "Original order", **columns(), CONFIDENCE: "Confidence"}
     sorted_by = ["order", *scores] if scores else []
     orders = [f'<button class="sat-control" data-sort="{name}">{titles[name]}</button>' for name in sorted_by]
     images = [result.image for result in results] if images is None else images
@@ -104,7 +104,7 @@ def _photo(number, name, display, references, scores):
     keys = "".join(f' data-{key}="{value:.6f}"' for key, value in {"order": number, **scores}.items())
     shown = [confidence_in_words(of) if key == CONFIDENCE else named(key, of) for key, of in scores.items()]
     listed = "".join(f"<li>{escaped(reference)}</li>" for reference in references)
-    listed = f'<ul aria-label="What people wrote">{listed}</ul>' if references else ""
+    listed = f'<ul aria-label="Human captions">{listed}</ul>' if references else ""
     return f"""<article{keys}>
 <h2>{escaped(name)}</h2>
 <p class="sat-scores">{", ".join(shown)}</p>

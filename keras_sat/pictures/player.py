@@ -1,7 +1,7 @@
-"""The player: photo, caption and attention as one HTML page that needs nothing else.
+"""Build the player: one HTML page with photo, caption and attention, which needs no other file.
 
-player.html has the page, its style and its script. Whatever is written into it is escaped: words and names as HTML,
-maps as JSON without "<". The page allows no other script, and no request.
+player.html has the page, its style and its script. All inserted values are escaped: words and names as HTML, maps as
+JSON without "<". The page allows no other script and no network request.
 """
 
 import base64
@@ -19,14 +19,14 @@ import numpy as np
 from keras_sat.pictures.brightness import full_light, times_uniform
 
 OPACITY = 0.75  # of the map over the photo, by default
-LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page, in pixels; of its JPEG
-SMALL_SIDE = 128  # pixels: what is smaller, a drawing, is kept as PNG
+LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page: in pixels, and of the JPEG
+SMALL_SIDE = 128  # in pixels; smaller images are drawings, and kept as PNG
 NAN_BYTE = 255
 TEMPLATE = Path(__file__).with_name("player.html")
 
 
 def player_page(display, *, title=None, opacity=OPACITY):
-    """Return the page of an AttentionDisplay, as text; see `AttentionDisplay.to_html`."""
+    """Return the HTML page of an AttentionDisplay; see `AttentionDisplay.to_html`."""
     data = figure_data(display)
     maps, words = data["maps"], data["words"]
     buttons = [f'<button type="button" data-step="{step}">{escaped(word)}</button>' for step, word in enumerate(words)]
@@ -38,7 +38,7 @@ def player_page(display, *, title=None, opacity=OPACITY):
 
 
 def player_frame(display):
-    """Return a player as an isolated element of another page, such as a notebook."""
+    """Return a player as an isolated <iframe> for another page, such as a notebook."""
     height, width = display.image.shape[:2]
     lines = sum(len(word) + 2 for word in display.words) // 45 + 1  # about, as buttons wrap
     style = f"width: 100%; max-width: 31rem; height: {448 * height // width + 41 * lines + 180}px; border: 0"
@@ -47,7 +47,7 @@ def player_frame(display):
 
 
 def figure_data(display, *, largest_side=LARGEST_SIDE, quality=QUALITY):
-    """Return what one player shows, unescaped: a dict for JSON; the sizes are those of `data_uri`."""
+    """Return the unescaped content of a player as a dict for JSON; for the options see `data_uri`."""
     image, words, from_photo = display.image, display.words, display.from_photo
     _, rows, columns = display.attention_weights.shape
     sure = "" if display.confidence is None else f"; {confidence_in_words(display.confidence)}"
@@ -75,7 +75,7 @@ def confidence_in_words(confidence):
 
 
 def encoded_maps(attention_weights, from_photo=None):
-    """Return maps (words, rows, columns) as base64: a byte for each cell, 254 for full light, 255 for NaN."""
+    """Return maps (words, rows, columns) as base64, a byte for each cell: 254 is fully bright, 255 is NaN."""
     fractions = np.ones(len(attention_weights)) if from_photo is None else from_photo
     cells = b""
     for attention_map, fraction in zip(attention_weights, fractions):
@@ -85,7 +85,7 @@ def encoded_maps(attention_weights, from_photo=None):
 
 
 def where(attention_map):
-    """Return in words where a map (rows, columns) has its maximum, for readers who cannot see it.
+    """Describe in words where a map (rows, columns) peaks, for readers who cannot see it.
 
     >>> where(np.array([[0.1, 0.0], [0.0, 0.9]]))
     'looks most at the bottom right; one of 4 cells gets 90 %: 3.6 times the uniform weight.'
@@ -94,7 +94,7 @@ def where(attention_map):
     if np.isnan(times):
         return "the attention is NaN."
     if times <= 1 + 1e-6:
-        return "looks everywhere alike."
+        return "looks everywhere equally."
     row, column = np.unravel_index(attention_map.argmax(), attention_map.shape)
     rows, columns = attention_map.shape
     vertical = ("top", "", "bottom")[int(3 * (row + 0.5) / rows)]
@@ -107,7 +107,7 @@ def where(attention_map):
 
 
 def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITY):
-    """Return a photo as a data URI, with no side above `largest_side`: as JPEG, or as PNG if it is a small drawing."""
+    """Return a photo as a data URI with sides up to `largest_side`, as JPEG, or as PNG for small drawings."""
     from PIL import Image
 
     picture, file = Image.fromarray(image), io.BytesIO()
@@ -127,13 +127,13 @@ def template(path=TEMPLATE):
 
 @functools.cache
 def template_part(name, path=TEMPLATE):
-    """Return a template's "style" or "script" without its tags, or its "figure" with them, to be filled."""
+    """Return a template's "style" or "script" without its tags, or its "figure" with them, as a template."""
     pattern = r"<figure\b.*?</figure>" if name == "figure" else rf"(?<=<{name}>).*?(?=</{name}>)"
     return re.search(pattern, template(path), re.DOTALL)[0]
 
 
 def fill(text, values):
-    """Return a template with each {{name}} replaced, once: values are not searched for names."""
+    """Replace each {{name}} in a template; inserted values are not searched for names."""
     return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], text)
 
 
@@ -154,5 +154,5 @@ def policy(script):
 
 
 def escaped(text):
-    """Return any text as HTML, for elements and attributes; undecodable bytes of file names become "?"."""
+    """Return text escaped as HTML, for elements and attributes; undecodable bytes of file names become "?"."""
     return html.escape(str(text).encode("utf-8", "replace").decode("utf-8"))

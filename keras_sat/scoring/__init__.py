@@ -1,1 +1,1 @@
-"""How good captions are, and whether attention meets what they name."""
+"""Score captions, and measure whether attention is on the objects they name."""

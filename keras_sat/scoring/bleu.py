@@ -6,14 +6,14 @@ import numpy as np
 
 from keras_sat.scoring.words import MAX_ORDER, as_words, ngram_counts
 
-_TINY, _SMALL = 1e-15, 1e-9  # coco-caption adds these against division by zero
+_TINY, _SMALL = 1e-15, 1e-9  # coco-caption adds these to avoid division by zero
 
 
 def bleu(references: list[list[str]], candidates: list[str]) -> dict[str, float]:
-    """Return the corpus's BLEU: dict with "bleu_1" to "bleu_4", and "bleu_1_no_penalty" to "bleu_4_no_penalty".
+    """Return corpus BLEU: a dict with "bleu_1" to "bleu_4", and "bleu_1_no_penalty" to "bleu_4_no_penalty".
 
     BLEU-n is the geometric mean of the clipped precisions of 1-grams to n-grams. The brevity penalty compares the
-    length of all candidates with that of the references closest in length. The paper's table is without the penalty.
+    length of all candidates with that of the references closest in length. The paper reports BLEU without the penalty.
 
     Args:
         references: list of lists of captions.
@@ -27,10 +27,10 @@ def bleu(references: list[list[str]], candidates: list[str]) -> dict[str, float]
 
 
 def bleu_counts(references, candidates):
-    """Return what each photo contributes to BLEU: integer counts (photos, 10).
+    """Return the contribution of each photo to BLEU: integer counts (photos, 10).
 
-    The columns: n-grams of 1 to 4 words that are in a reference, n-grams of 1 to 4 words, words of the candidate, and
-    words of the reference closest in length.
+    The columns are the matched n-grams for n = 1 to 4, all n-grams for n = 1 to 4, the length of the candidate, and
+    the length of the closest reference, in words.
     """
     counts = []
     for photo_references, candidate in zip(*as_words(references, candidates)):
@@ -48,7 +48,7 @@ def bleu_counts(references, candidates):
 
 
 def bleu_of_counts(counts):
-    """Return BLEU from the sum of the `bleu_counts` of some photos, (..., 10): a dict of numbers or of arrays."""
+    """Return BLEU as a dict of numbers or arrays, from `bleu_counts` summed over photos, (..., 10)."""
     counts = np.asarray(counts, dtype=float)
     matches, guesses = counts[..., :MAX_ORDER], counts[..., MAX_ORDER : 2 * MAX_ORDER]
     candidate_length, reference_length = counts[..., -2], counts[..., -1]

@@ -9,24 +9,24 @@ import numpy as np
 
 from keras_sat.scoring.words import MAX_ORDER, as_words, ngram_counts, words_of
 
-CIDER_SIGMA = 6.0  # in words: a difference in length lowers the score
+CIDER_SIGMA = 6.0  # in words; a difference in length lowers the score
 
 
 def cider(
     references: list[list[str]], candidates: list[str], frequencies: DocumentFrequencies | None = None
 ) -> dict[str, float]:
-    """Return {"cider": ..}, CIDEr-D. With a single photo no n-gram is rarer than another, and the score is 0.
+    """Return {"cider": ..}, the CIDEr-D score. It is 0 for a single photo: all n-grams are equally rare.
 
     Args:
         references: list of lists of captions.
         candidates: list of captions.
-        frequencies: DocumentFrequencies; None takes those of the references, as in coco-caption.
+        frequencies: DocumentFrequencies; None uses those of the references, as in coco-caption.
     """
     return {"cider": float(cider_of_photos(references, candidates, frequencies).mean())}
 
 
 def cider_of_photos(references, candidates, frequencies=None):
-    """Return CIDEr of each photo, (photos,): 10 times a mean cosine of n-gram vectors. See `cider`."""
+    """Return the CIDEr-D of each photo, (photos,): 10 times the mean cosine of n-gram vectors; see `cider`."""
     references, candidates = as_words(references, candidates)
     frequencies = frequencies or DocumentFrequencies(references)
     scores = []
@@ -37,13 +37,13 @@ def cider_of_photos(references, candidates, frequencies=None):
 
 
 def cider_of_vectors(candidate, references):
-    """Return CIDEr of one caption, from its `DocumentFrequencies.vectors` and those of its references."""
+    """Return the CIDEr-D of a caption, from its `DocumentFrequencies.vectors` and those of its references."""
     total = sum(_cider_similarity(candidate, reference) for reference in references)
-    return 10 * total / max(len(references), 1)  # none in a share without photos, see make_batches
+    return 10 * total / max(len(references), 1)  # an empty share has no references, see make_batches
 
 
 class DocumentFrequencies:
-    """The number of photos in whose references each n-gram occurs.
+    """Count, for each n-gram, the photos whose references contain it.
 
     Args:
         references: list of lists of captions.
@@ -58,7 +58,7 @@ class DocumentFrequencies:
         self.log_num_photos = math.log(max(num_photos, 1))
 
     def vectors(self, words):
-        """Return a caption as n-gram vectors, count times inverse document frequency: dicts, norms, number of pairs."""
+        """Return the tf-idf vectors of a caption's n-grams as dicts, their norms, and the number of word pairs."""
         weights, squares = [{} for _ in range(MAX_ORDER)], [0.0] * MAX_ORDER
         for ngram, count in ngram_counts(words).items():
             weight = count * (self.log_num_photos - math.log(max(self.counts[ngram], 1)))
@@ -68,7 +68,7 @@ class DocumentFrequencies:
 
 
 def _cider_similarity(guess, reference):
-    """Return the mean over n of the clipped cosine of two captions, less for captions of different length."""
+    """Return the clipped cosine of two captions, averaged over n and reduced for different lengths."""
     (guess_weights, guess_norms, guess_pairs), (weights, norms, pairs) = guess, reference
     total = 0.0
     for n in range(MAX_ORDER):

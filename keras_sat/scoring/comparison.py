@@ -1,4 +1,4 @@
-"""Is one captioner better than another, or was it chance? Differences of scores, with bootstrap intervals."""
+"""Compare two captioners by score differences with bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ NUM_RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of two captioners on the same photos. Printed, it is a table.
+    """The scores of two captioners on the same photos. It prints as a table.
 
     Attributes:
-        names: of the two.
-        num_photos: photos that both have captioned.
-        num_seeds: trainings of each.
+        names: names of the two captioners.
+        num_photos: number of photos that both captioned.
+        num_seeds: number of training runs of each.
         rows: dict from the name of a score to a dict of "first" and "second" (one score for each seed), "difference"
-            (second minus first, of the means over seeds) and "interval" (low, high): 95 % of the differences on
-            resampled photos and seeds.
+            (second minus first, averaged over seeds) and "interval" (low, high): the 95 % interval over resampled
+            photos and seeds.
     """
 
     names: tuple
@@ -49,21 +49,21 @@ class Comparison:
         if "meteor" in self.rows:
             lines.append("METEOR is the mean over photos here; `evaluate` prints that of the whole corpus.")
         if "mass" in self.rows:
-            lines.append("On boxes, peak: attention in people's captions; small: boxes below a quarter of the photo.")
+            lines.append("On boxes, peak: attention on human captions; small: boxes below a quarter of the photo.")
         left_out = [title for name, title in columns().items() if name not in self.rows]
-        lines += [f"Left out, since not all have the same one: {', '.join(left_out)}"] if left_out else []
+        lines += [f"Left out, missing or of different kinds: {', '.join(left_out)}"] if left_out else []
         return "\n".join(lines)
 
 
 def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed: int = 0) -> Comparison:
-    """Return the Comparison of two captioners, each scored once or once for each seed.
+    """Return the Comparison of two captioners, each scored once or once per seed.
 
-    The interval is a paired bootstrap over photos, and over seeds where there are several.
+    The interval is from a paired bootstrap over photos, and over seeds if there are several.
 
     Args:
-        first, second: each a ScoreTable, the path of one that `to_json` wrote, a pattern of such paths
-            ("runs/soft-*.json"), or a list of these: one for each seed.
-        num_resamples, seed: of the bootstrap.
+        first, second: a ScoreTable, the path of a file that `to_json` wrote, a pattern of such paths
+            ("runs/soft-*.json"), or a list of these, one per seed.
+        num_resamples, seed: number of resamples and random seed of the bootstrap.
     """
     sides = [_tables(first), _tables(second)]
     _check_same_photos([*sides[0], *sides[1]])
@@ -76,7 +76,7 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
     for name in columns() | (GROUNDING.columns if _have_same_phrases([*sides[0], *sides[1]]) else {}):
         kinds = {table.scores.get(f"{name}_kind") for tables in sides for table in tables}
         if any(name not in scores for side in scored for scores in side) or len(kinds) > 1:
-            continue  # METEOR, where one of them has none or another one
+            continue  # METEOR, if a table lacks it or has another kind
         one, two = (np.stack([scores[name] for scores in side]) for side in scored)  # (seeds, 1 + resamples)
         differences = _mean_of_seeds(two, rng) - _mean_of_seeds(one, rng)
         rows[name] = {
@@ -97,7 +97,7 @@ def _have_same_phrases(tables):
 
 
 def _mean_of_seeds(scores, rng):
-    """Return the mean over seeds, (1 + resamples,), of scores (seeds, 1 + resamples): the first of all seeds."""
+    """Average scores (seeds, 1 + resamples) over resampled seeds; the first column uses each seed once."""
     num_seeds, num_columns = scores.shape
     chosen = rng.integers(num_seeds, size=(num_seeds, num_columns))
     chosen[:, 0] = np.arange(num_seeds)
@@ -105,7 +105,7 @@ def _mean_of_seeds(scores, rng):
 
 
 def _scores_of_draws(photos, counts):
-    """Return the scores of each draw; counts (draws, photos) is how often it has each photo."""
+    """Return the scores of each draw; `counts` (draws, photos) says how often a draw has each photo."""
     scores = {}
     for score in (*SCORES.values(), GROUNDING):
         contributions = photos.get(score.contributions)
@@ -130,7 +130,7 @@ def _tables(source):
 
 
 def _check_same_photos(tables):
-    """Raise ValueError for scores of different photos, or of photos in another order."""
+    """Raise ValueError if the scores are of different photos, or of photos in another order."""
     for name in ("data", "split", "split_seed", "tokenisation", "photos"):
         values = [
             [entry["image_id"] for entry in table.captions] if name == "photos" else table.settings.get(name)
@@ -138,10 +138,10 @@ def _check_same_photos(tables):
         ]
         for other in values:
             if other != values[0]:
-                raise ValueError(f"The scores are of different {name}. Received: {brief(values[0])} and {brief(other)}")
+                raise ValueError(f"The scores differ in {name}. Received: {brief(values[0])} and {brief(other)}")
 
 
 def mean_and_deviation(values, digits, deviation_digits):
-    """Return the mean of an array as text, "22.2 ± 0.4", and of several values their deviation."""
+    """Format the mean of an array, with the standard deviation of several values: "22.2 ± 0.4"."""
     mean = f"{values.mean():.{digits}f}"
     return mean if len(values) == 1 else f"{mean} ± {values.std(ddof=1):.{deviation_digits}f}"

@@ -1,4 +1,4 @@
-"""How good are the captions? Caption the photos of a split, free-running, and score the captions."""
+"""Caption the photos of a split, free-running, and score the captions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from data_utils.captions import CaptionedImage
 
 TOKENISATION = "data_utils.tokenise"
-NUM_REFERENCES = 5  # COCO has more for some photos; the paper cuts them
-MOST_ALIKE = 0.01  # fraction of a split that may be in a data set twice, as one of Flickr8k's 7,000 photos is
+NUM_REFERENCES = 5  # COCO has more for some photos; the paper drops the rest
+MOST_ALIKE = 0.01  # fraction of a split that may be duplicates in the data set; Flickr8k has one in 7,000 photos
 
 
 # === Scoring a captioner, or captions ===
@@ -52,25 +52,25 @@ def evaluate(
     show_progress: bool = True,
     **options,
 ) -> ScoreTable:
-    """Return the ScoreTable of a captioner on the photos of one split.
+    """Return the scores of a captioner on the photos of one split, as a ScoreTable.
 
     Args:
         captioner: Captioner or Ensemble.
         data: a name in DATASETS, or a list of CaptionedImage.
         data_dir: the folder of the data set.
         split: "train", "dev" or "test".
-        split_seed: draw a split of 80/10/10 by photo with this seed; the same as in training.
+        split_seed: if given, split the photos 80/10/10 at random with this seed; use the seed of the training.
         cache: FeatureCache with the photos' features, or its folder; None encodes the photos.
         batch_size: photos captioned at a time.
-        skip_unreadable: leave out photos that cannot be read, with a warning that counts them. Those that the cache
-            lists as unreadable always are.
-        allow_training_photos: score photos of dev or test that the captioner was trained on, with a warning. They are
-            rejected otherwise, under other names and in other sizes too. If all have other names, and are at most 1 of
-            100, there is only a warning.
-        beside: what to print below: "paper", its rows for this data set; "human", the first reference of each photo,
-            scored against the others.
-        boxes: measure whether attention meets what words name: Boxes, or the path that
-            `data_utils.datasets.phrase_boxes.read_boxes` takes.
+        skip_unreadable: skip unreadable photos, with a warning that counts them. Photos that the cache lists as
+            unreadable are always skipped.
+        allow_training_photos: score dev or test photos that the captioner was trained on, with a warning. By default
+            they are rejected, even if renamed or resized; but if all have other names, and are at most 1 % of the
+            photos, there is only a warning.
+        beside: rows to print below the scores: "paper", the paper's scores for this data set; "human", the first
+            reference of each photo, scored against its other references.
+        boxes: boxes of what the words name, to measure attention: Boxes, or a path that
+            `data_utils.datasets.phrase_boxes.read_boxes` accepts.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
         show_progress: show progress on standard error.
         **options: see `keras_sat.options.BeamSearchOptions`.
@@ -94,13 +94,13 @@ def evaluate(
     else:
         unreadable = [image.image_id for image in images if image.image_id in cache.unreadable]
         if unreadable:
-            found = f"{len(unreadable)} photos that the cache lists as unreadable are left out: {unreadable[0]}"
+            found = f"{len(unreadable)} photos that the cache lists as unreadable are skipped: {unreadable[0]}"
             warnings.warn(found, stacklevel=3)
         images = [image for image in images if image.image_id not in cache.unreadable]
         cache.reject_changed([image.image_id for image in images], [image.image_path for image in images])
         digests = cache.noted_of([image.image_id for image in every])
     way_out = (
-        "Pass the split_seed (--split-seed) of the training, or choose other photos. allow_training_photos=True "
+        "Pass the split_seed (--split-seed) used in training, or choose other photos. allow_training_photos=True "
         f"(--allow-training-photos) scores them anyway. Received: split={split!r}"
     )
     is_allowed = allow_training_photos or split == "train"
@@ -141,11 +141,11 @@ def evaluate_captions(
     beside: str | tuple[str, ...] | list[str] = (),
     show_progress: bool = True,
 ) -> ScoreTable:
-    """Return the ScoreTable of captions from any system.
+    """Return the scores of captions from any system, as a ScoreTable.
 
     Args:
-        captions: one for each photo of the split: the path of a JSON file, as `keras-sat evaluate --json` or
-            `--coco-results` writes it, or a list of dicts of image_id and caption.
+        captions: one caption for each photo of the split: the path of a JSON file from `keras-sat evaluate --json` or
+            `--coco-results`, or a list of dicts with image_id and caption.
         data, data_dir, split, split_seed, beside, show_progress: see `evaluate`.
     """
     source = captions if isinstance(captions, (str, Path)) else "captions"
@@ -159,15 +159,15 @@ def evaluate_captions(
     if missing or foreign:
         raise ValueError(
             f"{source}: Expected one caption for each photo of the split {split!r}. "
-            f"Received: no caption for {len(missing)} of its {len(keys)} photos, {len(foreign)} captions of others "
-            f"(the first: {brief([*missing, *foreign][0])})"
+            f"Received: no caption for {len(missing)} of its {len(keys)} photos, {len(foreign)} of other photos "
+            f"(first: {brief([*missing, *foreign][0])})"
         )
     settings = _settings(data, split, split_seed)
     return _score_table(images, [texts[key] for key in keys], settings, every, rows)
 
 
 def _settings(data, split, split_seed, encoder=None, search=None):
-    """Return the settings of a table, with those options of the search, a dict, that are not the defaults."""
+    """Return the settings of a table, with the search options that differ from their defaults."""
     search, defaults = search or {}, BeamSearchOptions.defaults()
     num_beams = search.get("num_beams")
     length_penalty = None if num_beams == 1 else search.get("length_penalty")  # greedy search has none
@@ -202,7 +202,7 @@ def _score_table(images, captions, settings, every_image, rows):
 
 
 def _scores(references, candidates):
-    """Return the dict of all scores, and what each photo contributes, of captions as lists of words."""
+    """Return a dict of all scores, and one of the contributions of each photo, for captions as lists of words."""
     scores, photos = {}, {}
     for score in SCORES.values():
         figures, contributions = score.measure(references, candidates)
@@ -211,18 +211,18 @@ def _scores(references, candidates):
     return scores, photos
 
 
-# === Photos of the training ===
+# === Training photos ===
 
 
 def check_training_photos(captioner, images, digests, called, way_out, *, is_allowed=False):
-    """Reject photos that a captioner was trained on, or warn of them; return their number, None where it is unknown.
+    """Reject photos that a captioner was trained on, or warn; return their number, or None if it is unknown.
 
-    If all have other names, and are at most MOST_ALIKE of the photos, there is only a warning.
+    If all have other names, and are at most the fraction MOST_ALIKE of the photos, there is only a warning.
 
     Args:
         captioner, images: see `evaluate`.
-        digests: dict from ids to elements of `data_utils.photo_digests.PHOTO`, to recognise photos under other names.
-        called: the photos in words, such as "in 'test'".
+        digests: dict from image ids to elements of `data_utils.photo_digests.PHOTO`, to recognise renamed photos.
+        called: a description of the photos for the message, such as "in 'test'".
         way_out: the end of the error.
         is_allowed: only warn.
     """
@@ -233,7 +233,7 @@ def check_training_photos(captioner, images, digests, called, way_out, *, is_all
     if seen:
         found = (
             f"The captioner was trained on {len(seen)} of the {len(images)} photos {called}, or on copies of them "
-            f"({seen[0]!r}, for example): they do not show how good it is on other photos."
+            f"({seen[0]!r}, for example): their scores do not show how good it is on other photos."
         )
         is_mistake = len(seen) <= MOST_ALIKE * len(images) and not seen_in_training(ids, record)
         if not is_allowed and not is_mistake:
@@ -243,23 +243,23 @@ def check_training_photos(captioner, images, digests, called, way_out, *, is_all
 
 
 def _warn_of_copies(images, train, split, digests):
-    """Warn of photos of a split that are training photos too; training photos with the size of one are read."""
+    """Warn about photos of a split that are also training photos; only files of equal size are read."""
     sizes = {int(digests[image.image_id]["size"]) for image in images if image.image_id in digests} - {0}
     others = [image for image in train if image.image_id not in digests and size_of(image.image_path) in sizes]
     digests = digests | {image.image_id: photo_of(image.image_path) for image in others}
-    therefore = "a captioner that was trained on this data knows them"
+    therefore = "a captioner trained on this data has seen them"
     warn_of_copies(train, images, digests, f"in {split!r} are in 'train'", therefore, stacklevel=3)
 
 
-# === Rows of the paper and of people ===
+# === Rows for the paper and for humans ===
 
 
 def _other_rows(beside, data, images):
-    """Return the rows of the paper and of a person, where they are asked for: a dict from labels to scores."""
+    """Return the requested rows for the paper and for humans, as a dict from labels to scores."""
     possible = ("human", "paper") if _name(data) in PUBLISHED else ("human",)
     if not set(beside) <= set(possible):
         raise ValueError(
-            f"Expected a list of: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}. "
+            f"Expected a list with any of: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}. "
             f"Received: beside={beside!r} with data={_name(data)!r}"
         )
     rows = dict(PUBLISHED[data]) if "paper" in beside else {}
@@ -278,7 +278,7 @@ def _name(data):
 
 
 def _read_captions(captions, source):
-    """Return the dict from photo to caption that a file or a list holds; `source` is its name in messages."""
+    """Read captions from a file or list into a dict by photo; `source` is its name for error messages."""
     if isinstance(captions, (str, Path)):
         captions = read_json(Path(captions).expanduser(), "a list of objects with image_id and caption")
         captions = captions.get("captions") if isinstance(captions, dict) else captions
@@ -299,7 +299,7 @@ def _read_captions(captions, source):
 
 
 def _caption_key(image_id):
-    """Return one form for all spellings of an image id: with its ending or without, or COCO's number."""
+    """Return the same key for all spellings of an image id: with or without extension, or COCO's number."""
     return str(coco_image_id(image_id_of(str(image_id))))
 
 
@@ -307,7 +307,7 @@ def _caption_key(image_id):
 
 
 def caption_photos(captioner, captioned_images, cache=None, *, batch_size=64, show_progress=False, **search_options):
-    """Return the CaptionResult of each CaptionedImage of a list; the options are those of `Captioner.caption_each`."""
+    """Return a CaptionResult for each CaptionedImage; the options are those of `Captioner.caption_each`."""
     results = []
     options = {"cache": cache, "batch_size": batch_size, **search_options}
     with Progress(len(captioned_images), label="captions", unit="photos", show=show_progress) as progress:

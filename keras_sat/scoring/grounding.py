@@ -1,7 +1,7 @@
-"""Does the model look where the word is? On the built-in scenes the box of every word is known.
+"""Measure whether attention is on the object that a word names, for data with a box for every word.
 
-The paper shows it in pictures; here it is a number. Two baselines do not depend on the photo: a uniform map, and a map
-with its maximum in the middle, where most photos have their subject.
+The paper shows this in pictures; here it is measured, on the built-in scenes. Two baselines do not depend on the photo:
+a uniform map, and a map with its maximum in the middle, where most photos have their subject.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import numpy as np
 if TYPE_CHECKING:
     from keras_sat.search.result import CaptionResult
 
-CENTRE_WIDTH = 0.25  # standard deviation of the map in the middle, as a fraction of the photo's sides
+CENTRE_WIDTH = 0.25  # standard deviation of the centred map, as a fraction of the photo's sides
 FIGURES = ("mass", "pointing", "uniform_mass", "uniform_pointing", "centre_mass", "centre_pointing")
 
 
 @dataclass(frozen=True)
 class Grounding:
-    """How well the attention meets the objects, averaged over words. Printed, it is a table of the word classes.
+    """How much attention is on the named objects, averaged over words. It prints as a table of word classes.
 
     Attributes:
         mass: the fraction of the attention on the objects' cells.
-        pointing: the fraction of words whose attention has its maximum in one of the objects' cells; see `meets`.
-        uniform_mass, uniform_pointing: the same of a uniform map.
-        centre_mass, centre_pointing: the same of a map with its maximum in the middle.
-        num_words: how many words were measured.
-        enlarge: how many cells around an object were counted as part of it.
+        pointing: the fraction of words whose attention peaks in one of the objects' cells; see `meets`.
+        uniform_mass, uniform_pointing: the same for a uniform map.
+        centre_mass, centre_pointing: the same for a map with its maximum in the middle.
+        num_words: number of measured words.
+        enlarge: number of cells around an object that count as part of it.
         word_classes: dict from a word class to its own Grounding.
     """
 
@@ -44,14 +44,14 @@ class Grounding:
     word_classes: dict = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all figures as a dict for JSON: None where there was no word to measure."""
+        """Return all figures as a dict for JSON; they are None if no word was measured."""
         figures = {name: None if value != value else value for name, value in vars(self).items()}  # NaN
         return figures | {"word_classes": {name: row.to_dict() for name, row in self.word_classes.items()}}
 
     def __str__(self):
         rows = self.word_classes if len(self.word_classes) == 1 else {**self.word_classes, "all of these": self}
         table = table_of([(name, row.num_words, vars(row)) for name, row in rows.items()], "words")
-        return f"{table}\nOn the boxes of what the words name, with cells around them: {self.enlarge}."
+        return f"{table}\nOn the boxes of the named objects, with {self.enlarge} more cells on each side."
 
 
 def ground(
@@ -61,14 +61,14 @@ def ground(
     word_classes: tuple[str, ...] | None = ("colour", "shape"),
     enlarge: int = 1,
 ) -> Grounding:
-    """Return the Grounding of captions, from the boxes of what their words name.
+    """Return the Grounding of captions, from the boxes of the objects that their words name.
 
     Args:
         results: list of CaptionResult.
-        places: one for each result: a Scene, or for other data a list of data_utils.scenes.WordPlace. Captions of
-            scenes that are not true have none, and do not count.
-        word_classes: those that count: of scenes "colour", "shape", "size", "relation", "number". None takes all.
-        enlarge: count so many cells around an object as part of it: features of a cell depend on its neighbours.
+        places: a list with one entry per result: a Scene, or for other data a list of data_utils.scenes.WordPlace.
+            False captions of scenes have no boxes, and are not counted.
+        word_classes: the word classes to measure, in scenes "colour", "shape", "size", "relation", "number"; None: all.
+        enlarge: number of cells around an object that count as part of it: features depend on neighbouring cells.
 
     Returns: Grounding.
     """
@@ -86,9 +86,9 @@ def ground(
 
 
 def ground_scenes(images, results, **options):
-    """Return the Grounding of captions of the data set "scenes", whose scenes are drawn again for their boxes.
+    """Return the Grounding of captions for the data set "scenes", which is drawn again to get the boxes.
 
-    `images` is a list of CaptionedImage of that data set, as it is drawn by default; for the others see `ground`.
+    `images` is a list of CaptionedImage from that data set, drawn with the defaults; for the rest see `ground`.
     """
     from data_utils.scenes import draw_scenes
 
@@ -98,13 +98,13 @@ def ground_scenes(images, results, **options):
 
 
 def figures_of_map(attention_map, covered):
-    """Return FIGURES of a map, with the fraction of each cell that is covered, both (rows, columns)."""
+    """Return the FIGURES of an attention map; `covered` is the fraction of each cell that boxes cover."""
     return *meets(attention_map, covered), *_baselines(covered.tobytes(), covered.shape)
 
 
 @functools.lru_cache(maxsize=10_000)
 def _baselines(covered, shape):
-    """Return (mass, pointing) of the uniform map, and of the one with its maximum in the middle."""
+    """Return (mass, pointing) of the uniform map, then of the map with its maximum in the middle."""
     covered = np.frombuffer(covered).reshape(shape)
     return *meets(np.full(shape, 1 / covered.size), covered), *meets(centred_map(shape), covered)
 
@@ -117,16 +117,16 @@ def centred_map(grid_shape):
 
 
 def meets(attention_map, covered):
-    """Return (mass, pointing) of a map, with the fraction of each cell that is covered, both (rows, columns).
+    """Return (mass, pointing) of an attention map; `covered` is the fraction of each cell that boxes cover.
 
-    Pointing is whether the cell with the greatest weight is covered by half or more; of several such cells, the mean.
+    Pointing is 1 if at least half of the cell with the greatest weight is covered, else 0; ties are averaged.
     """
-    peaks = attention_map >= attention_map.max() * (1 - 1e-9)  # of NaN, none is
+    peaks = attention_map >= attention_map.max() * (1 - 1e-9)  # none for a map with NaN
     return (attention_map * covered).sum(), (covered[peaks] >= 0.5).mean() if peaks.any() else np.nan
 
 
 def table_of(rows, counted):
-    """Return a table as text, in percent, from a list of (title, number of what is counted, dict of FIGURES)."""
+    """Format a table in percent, from a list of (title, count, dict of FIGURES)."""
     lines = [
         f"{'percent':24}{counted:>8}{'attention on the boxes':>27}{'peak on the boxes':>27}",
         " " * 32 + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 2,

@@ -1,8 +1,8 @@
-"""METEOR: words aligned with those of a reference, by spelling, stem, synonym and, in METEOR 1.5, paraphrase.
+"""METEOR: align words with a reference by spelling, stem, synonym and, in METEOR 1.5, paraphrase.
 
-METEOR 1.5 is a Java program. It is used, as in coco-caption, where Java and the package pycocoevalcap (the extra
-`coco`) are installed. Otherwise nltk's METEOR is used with the weights of METEOR 1.5: with its own, scores would be
-about twice as high. It needs WordNet's data. `Meteor.kind` says which one a score is.
+METEOR 1.5 is a Java program. It is used, as in coco-caption, if Java and the package pycocoevalcap (the extra `coco`)
+are installed. Otherwise NLTK's METEOR is used with the weights of METEOR 1.5: with NLTK's default weights, scores would
+be about twice as high. It needs WordNet's data. `Meteor.kind` says which METEOR was used.
 """
 
 import importlib.util
@@ -26,9 +26,9 @@ NLTK_WEIGHTS = {"alpha": 0.85, "beta": 0.2, "gamma": 0.6}  # those of METEOR 1.5
 
 
 class Meteor(NamedTuple):
-    """METEOR of captions: METEOR_JAVA, METEOR_NLTK or NO_METEOR, and the scores of the corpus and of photos (photos,).
+    """METEOR scores: the kind (METEOR_JAVA, METEOR_NLTK or NO_METEOR), the corpus score, and those of photos (photos,).
 
-    Without METEOR both are None. METEOR 1.5 of a corpus is not the mean over its photos.
+    Without METEOR both scores are None. The corpus score of METEOR 1.5 is not the mean over photos.
     """
 
     kind: str
@@ -37,19 +37,19 @@ class Meteor(NamedTuple):
 
 
 def score_meteor(references, candidates):
-    """Return the Meteor of captions as lists of words, by the best program that is installed."""
+    """Return the Meteor of captions (lists of words), from the best program that is installed."""
     jar, java = meteor_jar(), shutil.which("java")
     if jar and java:
         try:
             return meteor_of_java(references, candidates, jar, java)
         except (OSError, ValueError) as error:
-            warnings.warn(f"METEOR 1.5 failed, nltk's is used instead: {error}", stacklevel=2)
+            warnings.warn(f"METEOR 1.5 failed, NLTK's METEOR is used instead: {error}", stacklevel=2)
     try:
         return meteor_of_nltk(references, candidates)
-    except LookupError:  # it has no WordNet
+    except LookupError:  # WordNet is not installed
         pass
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        warnings.warn(f"nltk cannot read its WordNet, there is no METEOR: {error}", stacklevel=2)
+        warnings.warn(f"NLTK cannot read WordNet, METEOR is not computed: {error}", stacklevel=2)
     return Meteor(NO_METEOR, None, None)
 
 
@@ -65,9 +65,9 @@ def meteor_jar():
 
 
 def meteor_of_java(references, candidates, jar, java="java"):
-    """Return the Meteor that the Java program computes, which needs about 1 GB of memory.
+    """Compute the Meteor with the Java program, which needs about 1 GB of memory.
 
-    It answers each caption with its statistics, and all statistics with a score for each and one for the corpus.
+    The program returns statistics for each caption, then, from these, one score per caption and one for the corpus.
     """
     command = [java, "-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-jar", str(jar)]
     command += ["-", "-", "-stdio", "-l", "en", "-norm"]
@@ -83,7 +83,7 @@ def meteor_of_java(references, candidates, jar, java="java"):
                 process.kill()
                 process.wait()
                 errors.seek(0)
-                raise ValueError(" ".join(errors.read().splitlines()[-1:]) or "it ended without a message")
+                raise ValueError(" ".join(errors.read().splitlines()[-1:]) or "the program ended without a message")
             return said
 
         try:
@@ -106,7 +106,7 @@ def _line(words):
 
 
 def meteor_of_nltk(references, candidates):
-    """Return the Meteor that nltk computes: without paraphrases, and with the same weight for all words."""
+    """Compute the Meteor with NLTK, without paraphrases, and with the same weight for all words."""
     from nltk.translate.meteor_score import meteor_score
 
     pairs = zip(references, candidates)

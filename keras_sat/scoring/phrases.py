@@ -1,8 +1,8 @@
-"""Does the model look where the phrase is? Measured on photos with boxes that people drew for the phrases of captions.
+"""Measure whether attention is on the boxes that annotators drew for caption phrases.
 
-For each phrase the map of its last content word is compared with the boxes of the phrase. Mass is the fraction of the
-map on them (a cell counts by the fraction of it that they cover). Pointing is whether they cover half or more of the
-cell with the greatest weight. Two baselines never saw the photo: a uniform map, and one with its maximum in the middle.
+For each phrase, the attention map of its last content word is compared with the boxes. Mass is the fraction of the map
+on the boxes (partly covered cells count in part). Pointing is whether the boxes cover at least half of the cell with
+the greatest weight. Two baselines do not depend on the photo: a uniform map, and a map with its maximum in the middle.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from data_utils.progress import Progress
 from keras_sat.scoring.grounding import FIGURES, figures_of_map, table_of
 from keras_sat.scoring.scores import Score
 
-SMALL = 0.25  # of the photo: boxes that cover less are counted separately too
+SMALL = 0.25  # fraction of the photo; boxes that cover less are also reported separately
 
 
 def figures_of(of_photos) -> dict[str, Any]:
-    """Return {"num_phrases": .., "mass": .., .., "small": {the same}}; None where there is no phrase.
+    """Return {"num_phrases": .., "mass": .., .., "small": {the same}}, with None if there are no phrases.
 
-    `of_photos` is (photos, 2, 7): for all phrases and for those with small boxes, their number and sums of FIGURES.
+    `of_photos` is (photos, 2, 7): for all phrases and for those with small boxes, their count and sums of FIGURES.
     """
     every, small = (_means(sums) for sums in of_photos.sum(axis=0))
     return {**every, "small": small}
 
 
 def as_table(rows):
-    """Return a table as text, from a dict from a title to the figures that `figures_of` returns."""
+    """Format a table from a dict of titles to the figures that `figures_of` returns."""
     lines = []
     for title, figures in rows.items():
         for name, row in ((title, figures), (f"  boxes below {100 * SMALL:.0f} %", figures["small"])):
@@ -44,16 +44,16 @@ def _means(sums):
     return {"num_phrases": round(number), **means}
 
 
-# === Captions that people wrote, and its own ===
+# === Human and generated captions ===
 
 
 def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False) -> np.ndarray:
-    """Return what each photo contributes to `figures_of` captions that people wrote, which the captioner reads.
+    """Return each photo's contribution to `figures_of`, for human captions read with teacher forcing.
 
-    Photos of unknown aspect ratio are not measured. For the arguments see `evaluate`; `boxes` is a Boxes.
+    Photos of unknown aspect ratio are not measured. For the arguments see `evaluate`; `boxes` must be Boxes.
     """
     of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
-    read = []  # (number of the photo, its phrases in one of its captions)
+    read = []  # (index of the photo, the phrases of one of its captions)
     for number, image in enumerate(images):
         phrases = _measured(boxes, image)
         for caption in dict.fromkeys(phrase.caption for phrase in phrases):
@@ -72,10 +72,10 @@ def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_
 
 
 def ground_captions(results, images, boxes) -> np.ndarray:
-    """Return what each photo contributes to `figures_of` captions that a captioner wrote.
+    """Return each photo's contribution to `figures_of`, for captions that a captioner generated.
 
-    A word counts if it is the last content word of a phrase that people wrote of the photo. It is compared with the
-    boxes of all phrases that end with it.
+    A word counts if it is the last content word of an annotated phrase of the photo. Its map is compared with the
+    boxes of all phrases that end with this word.
     """
     of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
     for sums, result, image in zip(of_photos, results, images):
@@ -95,30 +95,30 @@ def _measured(boxes, image):
 
 
 def _last_content_word(words, phrase):
-    """Return the number of a phrase's last content word among a caption's words, or None."""
+    """Return the index of a phrase's last content word in a caption, or None."""
     return max(phrase.naming_words(words), default=None)
 
 
 def _add(sums, attention_map, boxes):
-    """Add the figures of a map to the sums (2, 7) of its photo."""
+    """Add the figures of an attention map to the sums (2, 7) of its photo."""
     covered = covered_fraction(boxes, attention_map.shape)
     figures = [1.0, *figures_of_map(np.asarray(attention_map, float), covered)]
     sums[: 2 if covered.mean() < SMALL else 1] += figures
 
 
-# === Compared ===
+# === Comparison ===
 
 COLUMNS = {"mass": "on boxes", "pointing": "peak", "small_mass": "small: on boxes", "small_pointing": "small: peak"}
 
 
 def _of_sums(sums, num_photos):
-    """Return the figures that are compared, from sums (..., 2, 7)."""
+    """Return the figures for `compare`, from sums (..., 2, 7)."""
     counts = np.maximum(sums[..., :1], 1)
     means = sums[..., 1:3] / counts  # (..., all or small, mass or pointing)
     return {name: means[..., number // 2, number % 2] for number, name in enumerate(COLUMNS)}
 
 
-# `compare` compares it where both have it. It is not among SCORES, since it needs more than captions.
+# `compare` uses it if both tables have it. It is not in SCORES because it needs more than captions.
 GROUNDING = Score(
     columns=COLUMNS,
     measure=None,

@@ -1,7 +1,7 @@
 """The scores of the paper's table 1 (Xu et al. 2015), for comparison.
 
-PUBLISHED: for each data set, BLEU without brevity penalty and METEOR, on the test split. The paper has neither ROUGE-L
-nor CIDEr.
+PUBLISHED contains BLEU without brevity penalty, and METEOR, on the test split of each data set. The paper reports
+neither ROUGE-L nor CIDEr.
 """
 
 

@@ -8,7 +8,7 @@ ROUGE_BETA = 1.2  # recall counts this many times as much as precision
 
 
 def rouge_l(references: list[list[str]], candidates: list[str]) -> dict[str, float]:
-    """Return {"rouge_l": ..}: the longest common subsequence of candidate and reference, as an F score, on average.
+    """Return {"rouge_l": ..}: the mean F score of the longest common subsequence of candidate and reference.
 
     Args:
         references: list of lists of captions.
@@ -21,7 +21,7 @@ def rouge_l(references: list[list[str]], candidates: list[str]) -> dict[str, flo
 
 
 def rouge_l_of_photos(references, candidates):
-    """Return ROUGE-L of each photo: best precision and best recall over its references, as an F score; (photos,)."""
+    """Return the ROUGE-L of each photo, (photos,): the F score of the best precision and recall over references."""
     scores = []
     for photo_references, candidate in zip(*as_words(references, candidates)):
         common = [_longest_common_subsequence(reference, candidate) for reference in photo_references]

@@ -1,8 +1,8 @@
-"""SCORES: every score that `evaluate` measures, tables and files show, and `compare` compares.
+"""Define SCORES, all scores that `evaluate` and `compare` use.
 
-They are computed as in coco-caption, in plain Python; METEOR runs its own program. To add a score, write a function of
-`references`, one list of captions for each photo, and `candidates`, one caption for each photo, both as lists of words.
-It returns a number for each photo, (photos,). Then add a line to SCORES:
+The scores are computed as in coco-caption, in plain Python; METEOR runs an external program. To add a score, write a
+function of `references`, a list of captions for each photo, and `candidates`, one caption for each photo. Captions are
+lists of words. The function returns a number for each photo, (photos,). Then add a line to SCORES:
 
     "length": mean_over_photos("length", "Length", length_of_photos),
 """
@@ -22,18 +22,18 @@ from keras_sat.scoring.words import MAX_ORDER, as_words
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A way of scoring captions. Called with references and candidates, it returns a dict of its figures.
+    """A metric for captions. Call it with references and candidates to get a dict of its figures.
 
     Attributes:
-        columns: dict from the name of a figure to its title in tables; a score may have several, as BLEU has.
-        measure: function of references and candidates, as lists of words. It returns a dict of figures, None where
-            they cannot be computed, and what each photo contributes to them: (photos, *shape), or None. None for
-            `GROUNDING`, which is measured on maps.
-        of_sums: function that returns a dict of figures, (...), from the sums of what some photos contribute,
-            (..., *shape), and from how many photos these are, (...).
-        contributions: the name under which `ScoreTable.photos` has what each photo contributes.
-        shape: of what one photo contributes.
-        unit, digits: a figure is shown times `unit`, with so many digits.
+        columns: dict from the name of a figure to its title in tables; a score such as BLEU has several.
+        measure: function of references and candidates, as lists of words. It returns a dict of figures, None if they
+            cannot be computed, and the contribution of each photo, (photos, *shape), or None. `GROUNDING` has None
+            instead of a function: it is measured on attention maps.
+        of_sums: function that returns a dict of figures, (...), from contributions summed over photos, (..., *shape),
+            and the number of these photos, (...).
+        contributions: the key of the contributions in `ScoreTable.photos`.
+        shape: shape of the contribution of one photo.
+        unit, digits: a figure is multiplied by `unit` and shown with `digits` decimals.
     """
 
     columns: dict
@@ -49,7 +49,7 @@ class Score:
 
 
 def mean_over_photos(name, title, of_photos, **shown):
-    """Return the Score with the mean of what `of_photos(references, candidates)` returns, (photos,); see `Score`."""
+    """Return a Score that averages `of_photos(references, candidates)`, (photos,); for the rest see `Score`."""
 
     def measure(references, candidates):
         values = np.asarray(of_photos(references, candidates), dtype=float)
@@ -66,7 +66,7 @@ def _mean_of(name):
 
 
 def meteor(references: list[list[str]], candidates: list[str]) -> dict[str, Any]:
-    """Return {"meteor": .., "meteor_kind": ..} of lists of captions and a list of captions, see `scoring.meteor`."""
+    """Return {"meteor": .., "meteor_kind": ..} for references and candidates, see `scoring.meteor`."""
     return _measure_meteor(*as_words(references, candidates))[0]
 
 
@@ -88,7 +88,7 @@ SCORES = {
         contributions="bleu_counts",
         shape=(2 * MAX_ORDER + 2,),
     ),
-    "meteor": Score(  # METEOR 1.5 has a figure for all captions that is not the mean over photos
+    "meteor": Score(  # the corpus score of METEOR 1.5 is not the mean over photos
         columns={"meteor": "METEOR"},
         measure=_measure_meteor,
         of_sums=_mean_of("meteor"),
@@ -99,7 +99,7 @@ SCORES = {
 }
 
 
-# === How they are shown ===
+# === Display ===
 
 
 def columns():
@@ -108,7 +108,7 @@ def columns():
 
 
 def unit_and_digits(name):
-    """Return the factor and the digits with which a figure is shown; (1, 3) for what is not a score.
+    """Return the factor and decimals for showing a figure; (1, 3) if it is not a score.
 
     >>> unit_and_digits("cider"), unit_and_digits("bleu_4")
     ((1, 3), (100, 1))
@@ -123,6 +123,6 @@ def shown(name, value):
 
 
 def named(name, value):
-    """Return a figure with its title: "BLEU-4 21.3 %" of the fraction .213, or "CIDEr 0.520"."""
+    """Return a figure with its title: "BLEU-4 21.3 %" for the fraction 0.213, or "CIDEr 0.520"."""
     unit, _ = unit_and_digits(name)
     return f"{columns().get(name, name)} {shown(name, value)}{' %' if unit == 100 else ''}"

@@ -1,4 +1,4 @@
-"""The table of scores: printed, drawn, written and read again."""
+"""Print, plot, save and load tables of scores."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ PERSON = "a person"
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Scores, and everything they depend on. Printed, it is a table.
+    """Scores, with the settings and captions that they depend on. It prints as a table.
 
     Attributes:
-        scores: dict from the name of a score to its value, as a fraction; CIDEr as coco-caption prints it. "meteor" is
-            None where it cannot be computed, and "meteor_kind" says which METEOR it is.
-        settings: dict: data, split, encoder, num_beams, length_penalty, tokenisation; None where captions came from a
-            file. Also max_length and split_seed, where they are not the default, and models, how many an Ensemble has.
+        scores: dict from the name of a score to its value, as a fraction; CIDEr as in coco-caption. "meteor" is None if
+            it cannot be computed, and "meteor_kind" says which METEOR was used.
+        settings: dict: data, split, encoder, num_beams, length_penalty, tokenisation; None for captions from a file.
+            Also max_length and split_seed, if not the default, and models, the number of captioners in an Ensemble.
         statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used; seen_in_training, the fraction of
-            captions that are a training caption word for word (None without a training split); training_photos, how
-            many of the photos the captioner was trained on (None where unknown); and of scenes with `keras-sat evaluate
+            captions that occur in the training split (None without a training split); training_photos, the number of
+            photos that the captioner was trained on (None if unknown); and for scenes with `keras-sat evaluate
             --grounding` grounding, see `Grounding.to_dict`.
         captions: list with a dict of image_id and caption for each photo.
-        photos: what each photo contributes to each of SCORES: dict of lists, "bleu_counts" (see `bleu.bleu_counts`),
-            "rouge_l", "cider" and "meteor" (None where it cannot be computed), and "grounding" where it was measured.
-        grounding, grounding_generated: with boxes, `phrases.figures_of` captions that people wrote, and these captions.
-        beside: dict from a label to scores of others, which are printed below.
+        photos: the contribution of each photo to each of SCORES: dict of lists, "bleu_counts" (see `bleu.bleu_counts`),
+            "rouge_l", "cider" and "meteor" (None if it cannot be computed), and "grounding" if it was measured.
+        grounding, grounding_generated: with boxes, `phrases.figures_of` for human captions and for these captions.
+        beside: dict from a label to other scores, which are printed below.
         images, results: list of CaptionedImage and list of CaptionResult (without the photo); empty unless `evaluate`
-            was asked to keep them. Files do not have them.
+            was called with keep_results=True. They are not saved.
     """
 
     scores: dict
@@ -66,7 +66,7 @@ class ScoreTable:
         if self.beside.keys() - {PERSON}:
             lines.append("The paper's BLEU is without brevity penalty.")
         if PERSON in self.beside:
-            lines.append("A person's caption has one reference less.")
+            lines.append("Human captions have one reference fewer.")
         kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
         lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
         counts = (
@@ -75,7 +75,7 @@ class ScoreTable:
         settings = (f"{name} {visible(value)}" for name, value in self.settings.items() if value is not None)
         lines += [", ".join(counts), ", ".join(settings)]
         if self.grounding is not None:
-            grounded = {"captions of people": self.grounding, "these captions": self.grounding_generated}
+            grounded = {"human captions": self.grounding, "these captions": self.grounding_generated}
             lines += ["", as_table(grounded)]
         return "\n".join(lines)
 
@@ -88,9 +88,9 @@ class ScoreTable:
         return rows
 
     def plot(self, ax=None) -> Any:
-        """Draw a bar for each score, and those of `beside`, or of the paper where it has this data set.
+        """Draw the scores as bars, next to those of `beside` or, if there are none, of the paper.
 
-        All are in hundredths, CIDEr too. The paper's BLEU is without brevity penalty; ours is shown both ways.
+        All scores are multiplied by 100, CIDEr too. The paper's BLEU has no brevity penalty; ours is shown both ways.
 
         Args:
             ax: matplotlib axes; None makes a new figure.
@@ -109,18 +109,18 @@ class ScoreTable:
             ax.bar_label(bars, ["" if math.isnan(height) else f"{height:.1f}" for height in heights], fontsize=6)
         ax.set_xticks(range(len(titles)), titles.values())
         ax.set_xlim(-0.5, len(titles) - 0.5)
-        ax.set_ylabel("hundredths")
+        ax.set_ylabel("score × 100")
         ax.legend(fontsize="small")
         return ax
 
     def to_json(self, path: str | os.PathLike) -> None:
-        """Write scores, settings, statistics, captions, and what each photo contributes, as JSON; not `beside`."""
+        """Write everything except `beside`, `images` and `results` as JSON."""
         grounded = {name: getattr(self, name) for name in _GROUNDED if getattr(self, name) is not None}
         write_json(path, {name: getattr(self, name) for name in _PARTS} | grounded)
 
     @classmethod
     def from_json(cls, path: str | os.PathLike) -> ScoreTable:
-        """Return the table that `to_json` wrote."""
+        """Load a table that `to_json` wrote."""
         parts = read_json(path, "the scores that `keras-sat evaluate --json` wrote")
         try:
             grounded = {name: parts[name] for name in _GROUNDED if name in parts}
@@ -133,19 +133,19 @@ class ScoreTable:
             str(table), [entry["image_id"] for entry in table.captions]
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             raise ValueError(
-                f"{path}: expected an object with {', '.join(_PARTS)}, as `keras-sat evaluate --json` writes it."
+                f"{path}: expected an object with {', '.join(_PARTS)}, from `keras-sat evaluate --json`."
             ) from None
         return table
 
     def to_coco_results(self, path: str | os.PathLike) -> None:
-        """Write the captions as coco-caption reads them: a list of image_id and caption; numbers for COCO's photos."""
+        """Write the captions in coco-caption's JSON format, with numbers as image_id for COCO's photos."""
         entries = [{**entry, "image_id": coco_image_id(entry["image_id"])} for entry in self.captions]
         write_json(path, entries)
 
     def to_csv(self, path: str | os.PathLike) -> None:
-        """Write a line for each photo: its caption and its own scores.
+        """Write a CSV file with the caption and scores of each photo.
 
-        An apostrophe precedes what a spreadsheet would take for a formula, see `data_utils.datasets.tables`.
+        An apostrophe is put before text that a spreadsheet would read as a formula, see `data_utils.datasets.tables`.
         """
         text, figures = io.StringIO(), {}
         for score in SCORES.values():
@@ -164,6 +164,6 @@ _GROUNDED = ("grounding", "grounding_generated")
 
 
 def coco_image_id(image_id):
-    """Return the number in a name of COCO's, such as COCO_val2014_000000391895 or 000000391895, else the id itself."""
+    """Return the number in a COCO name such as COCO_val2014_000000391895 or 000000391895; other ids unchanged."""
     number = re.fullmatch(r"(?:COCO_\w+_)?(\d{12})", image_id)
     return int(number[1]) if number else image_id

@@ -1,4 +1,4 @@
-"""What all scores share: captions as words, and the sequences of words in them."""
+"""Split captions into words and n-grams for all scores."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ MAX_ORDER = 4  # of the n-grams of BLEU and CIDEr
 
 
 def as_words(references, candidates):
-    """Return both as lists of words; a ValueError for what cannot be scored."""
+    """Return references and candidates as lists of words; raise ValueError if they cannot be scored."""
     references, candidates = list(references), list(candidates)
     if len(references) != len(candidates) or not candidates:
         raise ValueError(

@@ -13,7 +13,7 @@ function lightOf(map, fromPhoto = 1) {
 // Return in words where a map has its maximum, for screen readers.
 function whereOf(map, rows, columns) {
   const peak = Math.max(...map), least = Math.min(...map);
-  if (peak - least <= 1e-6 * peak) return "looks everywhere alike.";
+  if (peak - least <= 1e-6 * peak) return "looks everywhere equally.";
   const place = map.indexOf(peak), row = Math.floor(place / columns), column = place % columns;
   const vertical = ["top", "", "bottom"][Math.floor((3 * (row + 0.5)) / rows)];
   const horizontal = ["left", "", "right"][Math.floor((3 * (column + 0.5)) / columns)];
