@@ -112,7 +112,7 @@ def test_imagenet_that_cannot_be_downloaded_says_what_to_fetch_and_where_to_put_
     with pytest.raises(ValueError) as error:
         ENCODERS["vgg16"]()
     message = str(error.value)
-    assert "Fetch https://example.org/models/vgg16_notop.h5 with" in message
+    assert "Download https://example.org/models/vgg16_notop.h5 with" in message
     assert str(tmp_path / "models") in message and "Pass its path as `weights`. Received" in message
 
 
