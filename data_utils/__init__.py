@@ -1,6 +1,6 @@
-"""From photos and captions to the batches that a captioner trains on.
+"""Prepare photos and captions as training batches for a captioner.
 
-Everything here works without keras_sat. Names are imported on first use: only code that needs TensorFlow loads it.
+This package does not need keras_sat. Names are imported on first use: TensorFlow is loaded only when needed.
 """
 
 import os
@@ -8,7 +8,7 @@ import os
 from data_utils.lazy_imports import attach_lazily
 from data_utils.tf_logging import LOG_LEVEL, QUIET
 
-os.environ.setdefault(LOG_LEVEL, QUIET)  # before anything imports TensorFlow, which looks at it only then
+os.environ.setdefault(LOG_LEVEL, QUIET)  # must be set before TensorFlow is imported, which reads it only once
 
 __getattr__, __dir__, __all__ = attach_lazily(
     __name__,

@@ -1,4 +1,4 @@
-"""Write files whole or not at all, one process at a time, and read no more than fits into memory."""
+"""Write files atomically, one process at a time, and reject files that are too large to read into memory."""
 
 import contextlib
 import errno
@@ -14,17 +14,17 @@ from pathlib import Path
 
 import filelock
 
-MOST_TEXT_BYTES = 500_000_000  # of a file that is read into memory as text
-# JSON takes up to 100 bytes of memory for each of these signs. The largest file that is read here, Karpathy's
-# dataset_coco.json, has about 150 MB and 14.5 million of them, and takes 1 GB; the worst that is accepted takes 2.3 GB.
+MOST_TEXT_BYTES = 500_000_000  # of the largest file that is read into memory as text
+# Parsed JSON takes up to 100 bytes of memory for each of these characters. The largest file expected here, Karpathy's
+# dataset_coco.json (150 MB, 14.5 million such characters), takes 1 GB; the largest file accepted takes 2.3 GB.
 MOST_JSON_BYTES, MOST_JSON_SIGNS = 180_000_000, 17_000_000
 JSON_SIGNS = (b"{", b"[", b",", b":")
 
 
 def write_whole(path, content):
-    """Write text or bytes: a reader finds the old file or the new one, never a part of it.
+    """Write text or bytes atomically: readers see either the old file or the new one.
 
-    The content is written under a temporary name and renamed once it is on the disk. A device or a pipe is written to.
+    The content goes to a temporary file, which is renamed once it is on disk. Devices and pipes are written directly.
     """
     path = Path(os.path.expanduser(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def write_whole(path, content):
     except BaseException as error:
         with contextlib.suppress(OSError):
             os.remove(temporary)
-        if isinstance(error, OSError):  # names the file that the caller knows
+        if isinstance(error, OSError):  # report the caller's path, not the temporary one
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
@@ -69,10 +69,10 @@ def _temporary(path):
 
 
 def clear_half_written(*paths):
-    """Remove the leftovers of killed calls of `write_whole` or `whole_folder`; other processes must not write them."""
+    """Remove temporary files of killed calls of `write_whole` or `whole_folder`; no other process may be writing."""
     for path in map(Path, paths):
         for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
-            with contextlib.suppress(OSError):  # it does no harm
+            with contextlib.suppress(OSError):  # a leftover does no harm
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
@@ -82,11 +82,11 @@ def check_is_file(path, kind="file"):
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     if not stat.S_ISREG(mode):
-        raise ValueError(f"{path}: this is not a {kind} that can be read, but a pipe or a device.")
+        raise ValueError(f"{path}: this is a pipe or a device. Expected: a {kind}.")
 
 
 def read_bytes(path, most=MOST_TEXT_BYTES):
-    """Return the bytes of a file; one that is not a file, or has more than `most` bytes, is an error."""
+    """Return the bytes of a file; raise an error if it has more than `most` bytes or is not a regular file."""
     path = Path(os.path.expanduser(path))
     check_is_file(path)
     if (size := path.stat().st_size) > most:
@@ -96,44 +96,44 @@ def read_bytes(path, most=MOST_TEXT_BYTES):
 
 
 def expectation(expected, way_out):
-    """Return the end of a message about a file: its expected content ("COCO's annotations"), and a sentence."""
+    """Return the end of an error message: the expected content ("COCO's annotations") and the way out."""
     return f"Expected: {expected}.{way_out and ' '}{way_out}"
 
 
 def write_json(path, value):
-    """Write `value` as readable JSON, whole or not at all."""
+    """Write `value` as indented JSON, atomically."""
     text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
-    write_whole(path, text.encode("utf-8", "backslashreplace"))  # file names may hold bytes that are not UTF-8
+    write_whole(path, text.encode("utf-8", "backslashreplace"))  # file names may contain bytes that are not UTF-8
 
 
 def read_json(path, expected="JSON", way_out=""):
-    """Return the content of a JSON file; ValueError, with `expectation`, where it is damaged or too large."""
+    """Return the content of a JSON file; raise ValueError, with `expectation`, if it is damaged or too large."""
     content = read_bytes(path, MOST_JSON_BYTES)
     hint = expectation(expected, way_out)
     if (num_signs := sum(map(content.count, JSON_SIGNS))) > MOST_JSON_SIGNS:
         raise ValueError(
-            f"{path}: this JSON holds too many values. {hint} Received: {num_signs:,} brackets, commas and colons "
-            f"(at most {MOST_JSON_SIGNS:,} are read)"
+            f"{path}: this file has too many JSON values. {hint} Received: {num_signs:,} brackets, commas and colons "
+            f"(the limit is {MOST_JSON_SIGNS:,})"
         )
     try:
         content = content.decode("utf-8-sig")  # frees the bytes
         return json.loads(content)
-    except (RecursionError, ValueError) as error:  # also a number of thousands of digits
+    except (RecursionError, ValueError) as error:  # also for a number with thousands of digits
         line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise ValueError(f"{path}{line}: this is not valid JSON ({error}). {hint}") from None
 
 
 def write_sealed_json(path, value):
-    """Write a dict as JSON with a digest of it."""
+    """Write a dict as JSON, with a digest of its content."""
     write_json(path, {**value, "digest": _digest(value)})
 
 
 def read_sealed_json(path, expected, way_out=""):
-    """Return the dict that `write_sealed_json` wrote, as `read_json` does."""
+    """Return a dict that `write_sealed_json` wrote; the arguments are those of `read_json`."""
     value = read_json(path, expected, way_out)
     hint = expectation(expected, way_out)
     if not isinstance(value, dict) or value.pop("digest", None) != _digest(value):
-        raise ValueError(f"{path}: the file is damaged, or something else. {hint}")
+        raise ValueError(f"{path}: the file is damaged or of another kind. {hint}")
     return value
 
 
@@ -143,19 +143,19 @@ def _digest(value):
 
 @contextlib.contextmanager
 def exclusive_lock(path, holder_does, *, wait_s=0):
-    """Hold the lock file `path` while the block runs; a ValueError if another process holds it.
+    """Hold the lock file `path` while the block runs; raise ValueError if another process holds it.
 
-    The operating system frees its lock when the process dies. On a network folder it works between computers where the
-    file system can lock, as NFS and SMB can.
+    The operating system releases the lock when the process dies. On a network folder, the lock works across computers
+    if the file system supports locks, as NFS and SMB do.
 
     Args:
-        path: the lock file; it is created, and stays, empty.
-        holder_does: for the message: "is building the features in ...".
-        wait_s: seconds to wait for the other holder, which is said on standard error.
+        path: the lock file; it is created empty and kept.
+        holder_does: what the other process does, for the message: "is building the features in ...".
+        wait_s: seconds to wait for the other process; a message on standard error says so.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # No fallback to a file that a killed process would leave; preserve_lock_file does on Windows as elsewhere.
+    # Soft locks would outlive a killed process. preserve_lock_file makes Windows behave like other systems.
     lock = filelock.FileLock(path, blocking=False, fallback_to_soft=False, preserve_lock_file=True)
     try:
         if path.is_file() and path.stat().st_size:  # some versions of filelock would empty it
@@ -164,14 +164,14 @@ def exclusive_lock(path, holder_does, *, wait_s=0):
             lock.acquire()
         except filelock.Timeout:
             if wait_s:
-                print(f"Another process {holder_does}: waiting for it, {wait_s} s at most.", file=sys.stderr)
+                print(f"Another process {holder_does}: waiting for up to {wait_s} s.", file=sys.stderr)
             lock.acquire(timeout=wait_s, blocking=True)
     except filelock.Timeout:
-        raise ValueError(f"Another process {holder_does}. Wait for its end, or stop it. Received: {path}") from None
+        raise ValueError(f"Another process {holder_does}. Wait until it ends, or stop it. Received: {path}") from None
     except (OSError, ValueError) as error:
         raise ValueError(
             f"{path}: the lock file cannot be used ({getattr(error, 'strerror', None) or error}). Remove it, or choose "
-            "a folder that can be written to, on a file system with locks."
+            "a writable folder on a file system that supports locks."
         ) from None
     try:
         yield

@@ -1,4 +1,4 @@
-"""Batches for training: the one place where captions are shifted, padded, weighted and grouped.
+"""Make training batches: shift, pad, weight and group the captions.
 
 A batch is ((features, input_ids), target_ids, token_weights). For "a dog runs":
 
@@ -6,8 +6,8 @@ A batch is ((features, input_ids), target_ids, token_weights). For "a dog runs":
     target_ids     a        dog  runs  <end>
     token_weights  1        1    1     1
 
-Each word is predicted from those before it, and the model learns when to stop. In a batch with captions of several
-lengths, the shorter ones are padded with `<pad>`, whose weight is 0.
+Each word is predicted from the words before it, and `<end>` teaches the model when to stop. In a batch with captions of
+several lengths, shorter captions are padded with `<pad>`, which has weight 0.
 """
 
 from __future__ import annotations
@@ -56,35 +56,35 @@ def make_batches(
 ) -> tf.data.Dataset:
     """Return a tf.data.Dataset of ((features, input_ids), target_ids, token_weights).
 
-    Every caption appears once in an epoch. Each pass over the dataset is the next epoch, in another order, which
-    depends on the seed and the number of the epoch alone.
+    Every caption appears once per epoch. Each pass over the dataset is one epoch; its order depends only on the seed
+    and the epoch number.
 
     Args:
         captioned_images: list of CaptionedImage.
         vocabulary: Vocabulary.
-        cache: FeatureCache with the features of the photos. Captions of photos that it lists as unreadable are left
-            out, with a warning that counts them. With a list of caches, each of another view of the photos (see
-            `data_utils.views`), one is chosen at random each time a photo is shown. None: the batches hold the photos
-            themselves, uint8 (batch, height, width, 3), for an encoder that is trained too.
-        batch_size: captions in a batch.
-        split: take only the photos of this split, "train", "dev" or "test"; None takes all.
-        group_by: "length" makes batches of captions of one length, as the paper does: features (batch, regions,
-            feature_dim), the others (batch, time), no padding. "image" keeps all captions of a photo together, and the
-            model projects its features once: features (photos, regions, feature_dim), the others (photos, captions,
-            time); as many whole photos as have `batch_size` captions, at least one.
-        image_size: without a cache, the size that photos are stretched to: a side, or (height, width).
+        cache: FeatureCache with the features of the photos. Captions of photos that the cache lists as unreadable are
+            skipped; a warning counts them. With a list of caches, each built from a different view of the photos (see
+            `data_utils.views`), one is chosen at random each time a photo is used. None: batches contain the photos
+            themselves, uint8 (batch, height, width, 3), for training the encoder too.
+        batch_size: captions per batch.
+        split: use only the photos of this split, "train", "dev" or "test"; None uses all.
+        group_by: "length" makes batches of captions of equal length, as in the paper: features (batch, regions,
+            feature_dim), the other arrays (batch, time), no padding. "image" keeps all captions of a photo in one
+            batch, and the model projects its features once: features (photos, regions, feature_dim), the other arrays
+            (photos, captions, time). A batch has whole photos, with at most `batch_size` captions or a single photo.
+        image_size: without a cache, the size of the photos: the side of a square, or (height, width).
         keep_images: without a cache, decode each photo once and keep it in memory.
-        num_views: without a cache, choose one of so many views at random each time a photo is shown.
+        num_views: without a cache, the number of views; one is chosen at random each time a photo is used.
         jitter: without a cache, the strength of photo augmentation, from 0 to 1: see `data_utils.photo_augmentation`.
-        shuffle: False keeps one order, by length, in every epoch.
-        seed: of the shuffling.
-        first_epoch: the number of the first pass, to resume a training.
-        shares: for several devices, (numbers, count): cut each batch into `count` shares, one for each device, and
-            yield those of these numbers. An empty share has a row of weight 0. None: whole batches.
+        shuffle: False keeps the same order, by length, in every epoch.
+        seed: random seed of the order, the views and the augmentation.
+        first_epoch: the epoch number of the first pass, for resuming a training.
+        shares: for several devices, (numbers, count): split each batch into `count` parts, one for each device, and
+            yield the parts with these numbers. An empty part has one row of weight 0. None: whole batches.
         boxes: Boxes of phrases, see `data_utils.datasets.phrase_boxes.read_boxes`. Batches are then ((features,
-            input_ids, covered), target_ids, token_weights): covered is the fraction of each region that the boxes of
-            each target word cover, (.., time, regions), 0 where it has none.
-        grid_shape: with `boxes`, (rows, columns) of these regions.
+            input_ids, covered), target_ids, token_weights): covered, (.., time, regions), is the fraction of each
+            region that is covered by the boxes of each target word; 0 for words without boxes.
+        grid_shape: (rows, columns) of the regions; only with `boxes`.
     """
     tf = import_tensorflow()
 
@@ -93,15 +93,15 @@ def make_batches(
     views = cache if isinstance(cache, (list, tuple)) else [] if cache is None else [cache]
     if bool(views) != (image_size is None) or views and (jitter or num_views > 1):
         raise ValueError(
-            "Pass either `cache`, a FeatureCache or a list of one for each view, or `image_size`, and perhaps "
-            "`num_views` and `jitter`, to get the photos themselves. "
+            "Pass either `cache`, for batches of features, or `image_size`, for batches of photos. `num_views` and "
+            "`jitter` need photos. "
             f"Received: cache={cache}, image_size={image_size}, num_views={num_views}, jitter={jitter}"
         )
     numbers, count = ([0], 1) if shares is None else shares
     images = [image for image in captioned_images if split is None or image.split == split]
     images, captions = _captions_as_ids(images, vocabulary, views)
     if not images:
-        raise ValueError(f"There is no caption to make a batch of. Received: split={split!r}")
+        raise ValueError(f"There are no captions to train on. Received: split={split!r}")
     source = _CachedFeatures(views, images) if image_size is None else _Photos(images, image_size, keep_images)
     num_views = len(views) or num_views
     grouping = GROUPINGS[group_by](captions, batch_size)
@@ -121,7 +121,7 @@ def make_batches(
         longest = max(len(captions[image][caption]) for image, caption in filter(None, itertools.chain(*places)))
         rows = np.array_split(np.arange(len(members)), count)[number]
         weight = np.float32(len(rows) > 0)
-        rows = rows if weight else [-1]  # an empty share has the last row, of weight 0
+        rows = rows if weight else [-1]  # an empty share repeats the last row, with weight 0
         every = list(itertools.chain(*(places[row] for row in rows)))
         ids = [place and captions[place[0]][place[1]] for place in every]
         input_ids, target_ids, token_weights = inputs_and_targets(ids, vocabulary, longest)
@@ -137,7 +137,7 @@ def make_batches(
             photos = np.stack([jittered(photo, of_photo, jitter) for photo, of_photo in zip(photos, chance)])
         return photos, *of_words
 
-    of_words = (None, *(None for _ in grouping.captions), None)  # their shape
+    of_words = (None, *(None for _ in grouping.captions), None)  # shape of these arrays
     specs = [((None, *source.shape), source.dtype), (of_words, "int32"), (of_words, "int32"), (of_words, "float32")]
     if boxes is not None:
         specs.append(((*of_words, grid_shape[0] * grid_shape[1]), "float32"))
@@ -162,8 +162,8 @@ def inputs_and_targets(captions, vocabulary, longest=None):
     """Return input_ids, target_ids (int32) and token_weights (float32), each (captions, longest caption + 1).
 
     Args:
-        captions: list of lists of word ids, without special tokens; None is a row of `<pad>` of weight 0.
-        longest: pad to so many words; None: to the longest of these captions.
+        captions: list of lists of word ids, without special tokens; None gives a row of `<pad>` with weight 0.
+        longest: number of words to pad to; None pads to the longest of these captions.
     """
     time = (max(map(len, filter(None, captions)), default=0) if longest is None else longest) + 1
     input_ids = np.full((len(captions), time), vocabulary.pad_token_id, dtype=np.int32)
@@ -178,12 +178,12 @@ def inputs_and_targets(captions, vocabulary, longest=None):
 
 
 def _captions_as_ids(images, vocabulary, views):
-    """Return the images that have captions to train on, and for each a dict from numbers of captions to word ids."""
+    """Return the images with usable captions, and for each image a dict from caption index to word ids."""
     skipped, kept, captions = Skipped(), [], []
     unreadable = set().union(*(view.unreadable for view in views))
     for image in images:
         if image.image_id in unreadable:
-            skipped.add("captions of photos that cannot be read left out", image.image_id, len(image.captions))
+            skipped.add("captions of unreadable photos left out", image.image_id, len(image.captions))
             continue
         ids = {number: words for number, words in enumerate(map(vocabulary.caption_to_ids, image.captions)) if words}
         skipped.add("captions without a word left out", image.image_id, len(image.captions) - len(ids))
@@ -198,9 +198,9 @@ def _captions_as_ids(images, vocabulary, views):
 
 
 class _OneLength:
-    """Batches of captions of one length: `members` are numbers of captions."""
+    """Group captions of equal length into batches; `members` are caption indices."""
 
-    captions = ()  # of a row
+    captions = ()  # axis of captions in a row: none
 
     def __init__(self, captions, batch_size):
         self.every = [(image, number) for image, of_image in enumerate(captions) for number in of_image]
@@ -209,7 +209,7 @@ class _OneLength:
         self.batch_size = batch_size
 
     def plan(self, rng):
-        """Return the list of batches of an epoch; rng None leaves everything in order."""
+        """Return the list of batches of one epoch; rng None keeps a fixed order."""
         batches = []
         for members in self.same_length:
             members = members if rng is None else rng.permutation(members)
@@ -217,15 +217,15 @@ class _OneLength:
         return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
     def places(self, members):
-        """Return for each row of a batch the list of its captions, as (number of the photo, number of the caption)."""
+        """Return a list of (photo index, caption index) for each row of a batch."""
         return [[self.every[member]] for member in members]
 
 
 class _WholeImages:
-    """Batches of photos with all their captions: `members` are numbers of photos.
+    """Group photos with all their captions into batches; `members` are photo indices.
 
-    Photos with captions of similar length are batched together, which keeps the padding small. The captions of a photo
-    come longest first: a decoder can leave out those that have ended.
+    Photos with captions of similar length are batched together to reduce padding. The captions of a photo are sorted
+    from longest to shortest: a decoder can skip those that have ended.
     """
 
     captions = (-1,)
@@ -239,8 +239,8 @@ class _WholeImages:
         self.batch_size = batch_size
 
     def plan(self, rng):
-        """Return the list of batches of an epoch; rng None leaves everything in order."""
-        # Sorted by number of captions first: every epoch has as many batches. The noise mixes them over 8 words.
+        """Return the list of batches of one epoch; rng None keeps a fixed order."""
+        # Sorting by number of captions first makes every epoch have as many batches; the noise mixes similar lengths.
         noise = 0.0 if rng is None else rng.uniform(0, 8, len(self.order))
         batches, batch, size = [], [], 0
         for number in np.lexsort((self.num_words + noise, self.longest, self.num_captions)):
@@ -253,7 +253,7 @@ class _WholeImages:
         return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
     def places(self, members):
-        """Return the same as `_OneLength.places`, with None where a photo has fewer captions than others."""
+        """Return the same as `_OneLength.places`, padded with None for photos with fewer captions."""
         most = self.num_captions[members].max()
         of_photos = [[(member, number) for number in self.order[member]] for member in members]
         return [captions + [None] * (most - len(captions)) for captions in of_photos]

@@ -1,6 +1,6 @@
-"""Captions: read them, clean them, cut them into words, save them.
+"""Read, clean, tokenise and save captions.
 
-The steps are load_document, load_descriptions, clean_descriptions, vocabulary_words and save_descriptions.
+Call load_document, load_descriptions, clean_descriptions, vocabulary_words and save_descriptions, in this order.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Any
 from data_utils.atomic_files import read_bytes, write_whole
 from data_utils.foreign_text import brief, shortened
 
-MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may hold several captions
-MOST_LETTERS_IN_CAPTION = 10_000  # a longer one would take hours, and all memory
+MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may contain several captions
+MOST_LETTERS_IN_CAPTION = 10_000  # a longer caption would take hours and all memory
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 IMAGE_ENDINGS += (".heic", ".heif", ".avif")
 
 
 @dataclass(frozen=True)
 class CaptionedImage:
-    """One photo and what people wrote about it.
+    """A photo with its human captions.
 
     Attributes:
-        image_id: the file's name without folder and ending.
-        image_path: the path of the file, as a string; or the picture, an array (height, width, 3), RGB 0..255.
-        captions: list of captions as they were written.
-        split: "train", "dev", "test", or None for a photo that is on no list.
+        image_id: the file name without folder and extension.
+        image_path: the path of the file, as a string, or the picture as an array (height, width, 3), RGB 0..255.
+        captions: list of the original captions.
+        split: "train", "dev", "test", or None for a photo without a split.
     """
 
     image_id: str
@@ -44,7 +44,7 @@ class CaptionedImage:
 
 
 class Skipped:
-    """Counts what a reader leaves out, by reason, and warns of it once."""
+    """Count skipped items by reason, and warn about them once."""
 
     def __init__(self):
         self.counts = Counter()
@@ -56,7 +56,7 @@ class Skipped:
             self.first_seen.setdefault(reason, shortened(str(where)))
 
     def warn(self, source):
-        """Warn of what was skipped, if anything was."""
+        """Issue one warning with all counts, if anything was skipped."""
         if self.counts:
             parts = [f"{reason}: {n} (first: {self.first_seen[reason]})" for reason, n in self.counts.items()]
             frame, level = sys._getframe(1), 2
@@ -69,10 +69,10 @@ class Skipped:
 
 
 def load_document(path: str | os.PathLike) -> str:
-    """Return a text file's content as one string, lines ended by "\\n".
+    """Return the content of a text file as one string, with "\\n" as the line ending.
 
-    Byte order marks, UTF-16 and the line ends of any system are handled. Bytes that are not UTF-8 are read
-    as Windows-1252, with a warning. A file, or a line, that is far too long for captions is rejected.
+    Byte order marks, UTF-16 and the line endings of any system are handled. Bytes that are not UTF-8 are read
+    as Windows-1252, with a warning. A file or line that is too long for captions is rejected.
     """
     path = Path(path).expanduser()
     content = read_bytes(path)
@@ -88,17 +88,17 @@ def load_document(path: str | os.PathLike) -> str:
     longest = max(map(len, document.split("\n")))
     if longest > MOST_LETTERS_IN_LINE:
         raise ValueError(
-            f"{path}: a line is too long. Expected: at most {MOST_LETTERS_IN_LINE} letters. Received: {longest}"
+            f"{path}: a line is too long. Expected: at most {MOST_LETTERS_IN_LINE} characters. Received: {longest}"
         )
     return document
 
 
 def reject_long_caption(text, image_id, source):
-    """Raise ValueError if a caption is far too long; `source` names its file."""
+    """Raise ValueError if a caption is too long; `source` is its file, for the message."""
     if len(text) > MOST_LETTERS_IN_CAPTION:
         raise ValueError(
-            f"{source}: a caption is too long. Expected: at most {MOST_LETTERS_IN_CAPTION} letters. "
-            f"Received: {len(text)} letters for image_id={brief(image_id)}"
+            f"{source}: a caption is too long. Expected: at most {MOST_LETTERS_IN_CAPTION} characters. "
+            f"Received: {len(text)} characters for image_id={brief(image_id)}"
         )
 
 
@@ -110,9 +110,9 @@ codecs.register_error("windows-1252", _as_windows_1252)
 
 
 def pictures_by_folder(folder):
-    """Yield the paths of a folder's pictures, sorted, and then a list for each of its subfolders.
+    """Yield a sorted list of the pictures in a folder, then one list for each subfolder.
 
-    Links to folders and hidden subfolders are left out.
+    Links to folders and hidden subfolders are skipped.
     """
 
     def reject(error):
@@ -120,13 +120,13 @@ def pictures_by_folder(folder):
 
     for parent, subfolders, names in os.walk(folder, onerror=reject):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        # macOS leaves files ._NAME, which are not pictures
+        # macOS adds files named ._NAME, which are not pictures
         names = [name for name in names if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith("._")]
         yield sorted(os.path.join(parent, name) for name in names)
 
 
 def image_id_of(name):
-    """Return the image id of a file name: the name without folder and ending.
+    """Return the image id of a file name: the name without folder and extension.
 
     >>> image_id_of("Flicker8k_Dataset/1000268201_693b08cb0e.jpg")
     '1000268201_693b08cb0e'
@@ -137,11 +137,11 @@ def image_id_of(name):
 
 
 def reject_outside(name, where):
-    """Raise ValueError for a name in a file that leads out of the data folder; `where` names the file and the line."""
-    path = PureWindowsPath(name)  # knows drives, / and \\: a table means the same on every system
+    """Raise ValueError for a path that leads outside the data folder; `where` is its file and line, for the message."""
+    path = PureWindowsPath(name)  # handles drives, / and \\: a table is read the same way on every system
     if path.drive or path.root or ".." in path.parts:
         raise ValueError(
-            f"{where}: this would lead out of the data folder. Expected: a path from that folder, without '..'. "
+            f"{where}: this path leads outside the data folder. Expected: a path relative to it, without '..'. "
             f"Received: {brief(name)}"
         )
 
@@ -150,15 +150,15 @@ _NUMBERED_NAME = re.compile(r"^(\S.*?)#\d+$")
 
 
 def load_descriptions(document: str, *, source: str = "the document") -> dict[str, list[str]]:
-    """Return the map from image id to list of descriptions that a document holds.
+    """Parse a document into a dict from image ids to lists of descriptions.
 
     Each line is `name.jpg#0<TAB>description`, as in Flickr8k.token.txt and Flickr30k's .token, or
-    `image_id<TAB>description`, as `save_descriptions` writes it. In a document without tabs a blank separates. Lines
-    without a description are left out, and counted in one warning.
+    `image_id<TAB>description`, as `save_descriptions` writes it. A document without tabs uses spaces. Lines without a
+    description are skipped, and counted in one warning.
 
     Args:
         document: the text, from `load_document`.
-        source: the document's name in a warning.
+        source: the document's name, for the warning.
     """
     descriptions: dict[str, list[str]] = {}
     skipped = Skipped()
@@ -178,9 +178,9 @@ def load_descriptions(document: str, *, source: str = "the document") -> dict[st
 
 
 def clean_descriptions(descriptions: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return the same map with every description cut into words by `tokenise`, and joined by single blanks.
+    """Return the same dict, with the words of each description, from `tokenise`, joined by single spaces.
 
-    Descriptions without a word are dropped, with their photo if it has no other, and counted in a warning.
+    Descriptions without a word are dropped, and counted in a warning; so are photos without any other description.
     """
     cleaned = {}
     skipped = Skipped()
@@ -194,14 +194,14 @@ def clean_descriptions(descriptions: dict[str, list[str]]) -> dict[str, list[str
 
 
 def vocabulary_words(descriptions: dict[str, list[str]]) -> set[str]:
-    """Return the set of all words in a map of cleaned descriptions."""
+    """Return the set of all words in a dict of cleaned descriptions."""
     return {word for texts in descriptions.values() for text in texts for word in text.split()}
 
 
 def save_descriptions(descriptions: dict[str, list[str]], path: str | os.PathLike) -> None:
-    """Save a map of descriptions, one a line: `image_id<TAB>description`.
+    """Save a dict of descriptions, one per line: `image_id<TAB>description`.
 
-    `load_descriptions(load_document(path))` returns the same map where `clean_descriptions` made it.
+    `load_descriptions(load_document(path))` returns the same dict if it came from `clean_descriptions`.
     """
     lines = (f"{image_id}\t{text}\n" for image_id, texts in descriptions.items() for text in texts)
     write_whole(Path(path).expanduser(), "".join(lines))
@@ -214,7 +214,7 @@ _STRAIGHT_QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"'
 
 @functools.cache
 def _token_pattern():
-    # \w knows letters and digits of every alphabet, but not the combining marks of Devanagari, Thai or Arabic.
+    # \w matches letters and digits of every alphabet, but not the combining marks of Devanagari, Thai or Arabic.
     marks = "".join(chr(code) for code in range(0x300, 0xFE30) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
     letter = rf"[\w{marks}\u200c\u200d]"
     contraction = r"(?:n't|'(?:s|m|d|re|ve|ll))"
@@ -224,21 +224,21 @@ def _token_pattern():
         | \b(?:mr|mrs|ms|dr|st|jr|sr|vs|mt)\.                  # mr.
         | {contraction}(?!{letter})                            # the second half of dog's, isn't
         | 'n'                                                  # rock 'n' roll
-        | can(?=not\b)|(?:gon|wan)(?=na\b)|got(?=ta\b)         # PTB cuts these in two
+        | can(?=not\b)|(?:gon|wan)(?=na\b)|got(?=ta\b)         # the PTB splits these in two
         | {letter}+?(?=n't(?!{letter}))                        # the first half of isn't
         | \d+(?:[.,:/]\d+)+                                    # 3.50, 1,000, 5:30, 1/2
         | {letter}+(?:(?!{contraction}(?!{letter}))[-/@.']{letter}+)*   # snow-covered, o'clock
-        | [$%&\#@*+=]                                          # signs that are read aloud
+        | [$%&\#@*+=]                                          # symbols that are read aloud
         """,
         re.VERBOSE,
     )
 
 
 def tokenise(text: str) -> list[str]:
-    """Cut a caption into words: the one tokeniser for training text, references and candidates.
+    """Split a caption into words, in the same way for training, references and candidates.
 
-    Lower case, without punctuation; words, numbers and the letters of any alphabet are kept. Contractions are cut as in
-    the Penn Treebank, as caption scores count words.
+    The words are in lower case, without punctuation; letters and digits of any alphabet are kept. Contractions are
+    split as in the Penn Treebank, which caption scores expect too.
 
     >>> tokenise("A man's snow-covered dog isn't here .")
     ['a', 'man', "'s", 'snow-covered', 'dog', 'is', "n't", 'here']
@@ -249,13 +249,13 @@ def tokenise(text: str) -> list[str]:
 
 
 def words_of_captions(captions, num_images):
-    """Return the words of captions, a list or one text for all, for each of `num_images` images."""
+    """Return the words of each image's caption; `captions` is a list, or one string for all `num_images` images."""
     captions = [captions] * num_images if isinstance(captions, str) else captions
     is_list = isinstance(captions, (list, tuple)) and all(isinstance(caption, str) for caption in captions)
     words = [tokenise(caption) for caption in captions] if is_list else []
     if len(words) != num_images or not all(words):
         raise ValueError(
-            f"Expected one caption, a text with a word in it, for each of {num_images} images. "
+            f"Expected one caption (a string with at least one word) for each of {num_images} images. "
             f"Received: captions={brief(captions)}"
         )
     return words

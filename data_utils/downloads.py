@@ -1,4 +1,4 @@
-"""Fetch a data set once, resumably and safely."""
+"""Download data sets, resume interrupted downloads, and verify the files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from data_utils.atomic_files import exclusive_lock, read_json, write_json
 from data_utils.captions import IMAGE_ENDINGS
 from data_utils.progress import Progress
 
-MOST_EXPANSION = 100  # a zip that unpacks to more times its size was made to fill the disk
-SMALL_BYTES = 100_000_000  # so much is harmless, however small the zip
+MOST_EXPANSION = 100  # a zip that expands by a larger factor was made to fill the disk
+SMALL_BYTES = 100_000_000  # unpacking this much is harmless, however small the zip
 TIMEOUT_SECONDS = 60
 
 
 class DataSource(NamedTuple):
-    """The zips of a data set, names with MD5 (None accepts any content), and their photos; or how to get it by hand."""
+    """The source of a data set: `files` maps zips to their MD5 (None accepts any), or `by_hand` has instructions."""
 
     url: str = ""
     files: dict = {}
@@ -37,28 +37,28 @@ DOWNLOADS = {
         num_photos=8091,
     ),
     "flickr30k": DataSource(
-        by_hand="Flickr30k is behind a form: https://shannon.cs.illinois.edu/DenotationGraph/ . Put the photos into "
+        by_hand="Request Flickr30k at https://shannon.cs.illinois.edu/DenotationGraph/ . Put the photos into "
         "{data_dir}/flickr30k-images, and results_20130124.token and Karpathy's dataset_flickr30k.json, which has the "
         "splits (https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip), into {data_dir}."
     ),
     "coco": DataSource(
-        by_hand="COCO is at https://cocodataset.org/#download (20 GB). Unpack train2014.zip, val2014.zip and "
-        "annotations_trainval2014.zip into {data_dir}. A test split also needs Karpathy's dataset_coco.json there "
+        by_hand="Download COCO from https://cocodataset.org/#download (20 GB). Unpack train2014.zip, val2014.zip and "
+        "annotations_trainval2014.zip into {data_dir}. The test split also needs Karpathy's dataset_coco.json there "
         "(https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip)."
     ),
 }
 
 
 def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = None, show_progress: bool = True) -> Path:
-    """Fetch a data set into a folder, unless it is there already.
+    """Download a data set into a folder, unless it is already there.
 
     An interrupted download resumes where it stopped. The checksum of each zip is verified before it is unpacked, and
     the photos are counted afterwards.
 
     Args:
         name: a name in DOWNLOADS.
-        data_dir: the folder; made if it is not there. Zips that were put there by hand are used.
-        mirror: address of a folder with the same files to fetch from instead.
+        data_dir: the folder, created if missing. Zips that you have put there yourself are used.
+        mirror: URL of another folder with the same files.
         show_progress: show progress on standard error.
 
     Returns: the folder as a Path.
@@ -82,7 +82,7 @@ def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = Non
         num_photos = _count_photos(data_dir)
         if num_photos < source.num_photos:
             raise ValueError(
-                f"{name} is not complete: {num_photos} photos of {source.num_photos} are there. Remove "
+                f"{name} is incomplete: {num_photos} of {source.num_photos} photos were found. Remove "
                 f"{', '.join(source.files)} from {data_dir} and download again."
             )
         write_json(marker, is_finished)
@@ -97,11 +97,11 @@ def _count_photos(data_dir):
 
 
 def fetch(url, path, *, md5=None, show_progress=True):
-    """Fetch a file with pooch, unless it is there with the right checksum; at the end it is complete or not there.
+    """Download a file with pooch, completely or not at all, unless it exists with the right checksum.
 
     Raises:
-        ConnectionError: the file did not arrive, or could not be written; run again to resume.
-        ValueError: it has another checksum than `md5` (None accepts any).
+        ConnectionError: the download failed, or the file could not be written; run again to resume.
+        ValueError: the checksum is not `md5` (None accepts any).
     """
     import pooch
 
@@ -116,14 +116,14 @@ def fetch(url, path, *, md5=None, show_progress=True):
     pooch.get_logger().setLevel("WARNING")
     try:
         pooch.retrieve(url, md5 and f"md5:{md5}", path.name, path.parent, downloader=resume)
-    except OSError as error:  # the errors of requests among them
-        raise ConnectionError(f"{url} could not be fetched: {error}. Run again to resume.") from None
+    except OSError as error:  # including those of requests
+        raise ConnectionError(f"{url} could not be downloaded: {error}. Run again to resume.") from None
     except ValueError:
-        raise ValueError(f"{url} is not the published file: its checksum differs. It was removed; run again.") from None
+        raise ValueError(f"{url}: the checksum is not that of the published file. It was removed; run again.") from None
 
 
 def _append_rest(url, part, show_progress):
-    """Append the rest of a file, which pooch cannot; return whether it is whole. No progress raises the error."""
+    """Download the rest of a file, which pooch cannot; return whether it is complete. Raise if nothing arrived."""
     import requests
 
     start = before = part.stat().st_size if part.exists() else 0
@@ -131,7 +131,7 @@ def _append_rest(url, part, show_progress):
     try:
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as response:
             if start and response.status_code == requests.codes.range_not_satisfiable:
-                return True  # there is no more; the checksum decides
+                return True  # nothing is left to download; the checksum decides
             response.raise_for_status()
             if response.status_code != requests.codes.partial_content:
                 start = 0  # a server without ranges sends the whole file
@@ -152,16 +152,16 @@ def _append_rest(url, part, show_progress):
 
 
 def extract(archive, data_dir, *, show_progress=True):
-    """Unpack a zip, of up to MOST_EXPANSION times its size, into a folder, without the files that macOS adds.
+    """Unpack a zip into a folder, without the files that macOS adds; reject more than MOST_EXPANSION times its size.
 
-    zipfile keeps every path inside the folder, makes no links, and checks the CRC of each file.
+    zipfile keeps every path inside the folder, creates no links, and checks the CRC of each file.
     """
     try:
         with zipfile.ZipFile(archive) as zip_file:
             entries = [entry for entry in zip_file.infolist() if not re.search(r"(^|/)(__MACOSX/|\._)", entry.filename)]
             size, packed_size = sum(entry.file_size for entry in entries), os.path.getsize(archive)
             if size > max(MOST_EXPANSION * packed_size, SMALL_BYTES):
-                raise zipfile.BadZipFile(f"{packed_size} bytes that unpack to {size} are not a data set")
+                raise zipfile.BadZipFile(f"{packed_size} bytes would unpack to {size}, too many for a data set")
             with Progress(len(entries), label=Path(archive).name, unit="files", show=show_progress) as progress:
                 for entry in entries:
                     zip_file.extract(entry, data_dir)

@@ -1,10 +1,10 @@
-"""Make untrusted text, such as file names and words, safe to print: visible, and not too long."""
+"""Make untrusted text, such as file names and words, safe to print: escape and shorten it."""
 
 import re
 
-MOST_SHOWN = 200  # letters of one value in a message
-# Control characters, line ends, lone surrogates, and invisible characters such as U+202E, which reverses the text that
-# follows. U+200C and U+200D are left: words of many languages have them.
+MOST_SHOWN = 200  # characters of one value in a message
+# Control characters, line breaks, lone surrogates, and invisible characters such as U+202E, which reverses the text
+# that follows. U+200C and U+200D are kept: words of many languages contain them.
 UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -12,7 +12,7 @@ UNSEEN = re.compile(
 
 
 def visible(text):
-    """Return a text with escapes for line breaks, control characters and invisible characters.
+    """Return text with line breaks, control characters and invisible characters escaped.
 
     >>> visible("c\\u202egnp.exe")
     'c\\\\u202egnp.exe'
@@ -21,7 +21,7 @@ def visible(text):
 
 
 def visible_json(text):
-    """Return the same JSON with escapes for these characters.
+    """Return JSON text with the same characters as in `visible` escaped.
 
     >>> visible_json('"c\\u202egnp.exe\\x7f"')
     '"c\\\\u202egnp.exe\\\\u007f"'
@@ -30,10 +30,10 @@ def visible_json(text):
 
 
 def brief(value):
-    """Return the repr of a value for a message, `shortened`."""
+    """Return the repr of a value, `shortened`, for a message."""
     return shortened(repr(value))
 
 
 def shortened(text):
-    """Return a text cut at MOST_SHOWN letters, saying how many there are."""
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} letters)"
+    """Return text cut to MOST_SHOWN characters, followed by its full length if it is longer."""
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} characters)"

@@ -1,4 +1,4 @@
-"""Read pictures of the common formats, of any orientation and any mode, as RGB."""
+"""Read pictures in the common formats as upright RGB arrays."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from data_utils.captions import CaptionedImage, pictures_by_folder
 from data_utils.photo_digests import photo_of, pixel_digest
 from data_utils.progress import Progress
 
-# What Pillow reads by itself. Its other formats are rare, and one of them (EPS) would start another program.
+# The accepted formats. Pillow's other formats are rare, and one of them (EPS) would start an external program.
 FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "HEIF", "JPEG2000", "PPM", "TGA", "ICO"]
-MOST_BYTES = 2**30  # of memory for one picture
-MANY_BYTES = 200_000_000  # pictures that take more are decoded one at a time, however many threads read
-# Measured while a picture is decoded and made RGB.
+MOST_BYTES = 2**30  # memory limit for one picture
+MANY_BYTES = 200_000_000  # pictures that need more memory are decoded one at a time, however many threads read
+# Measured while a picture is decoded and converted to RGB.
 BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 16}
-BLOCK_BYTES = 2**26  # above 2**25, memory goes back to the system at once
+BLOCK_BYTES = 2**26  # above 2**25, memory is returned to the system at once
 _one_at_a_time = threading.Lock()
 
 
 def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> np.ndarray:
     """Return a picture as a uint8 array (height, width, 3), RGB 0..255.
 
-    It is turned upright by its EXIF data. Transparent parts become white. Of an animation the first frame is taken. 16
-    bits become 8. With `image_size` it is stretched, not cropped.
+    EXIF rotation is applied, transparent pixels become white, and 16 bits become 8. Only the first frame of an
+    animation is read. `image_size` stretches the picture instead of cropping it.
 
     Args:
         image: a path, a PIL image, or an array or tensor (height, width, 3) or (height, width) with values 0..255.
-        image_size: the side of a square, or (height, width); None keeps the picture's own size.
+        image_size: the side of a square, or (height, width); None keeps the original size.
 
     Raises:
         ValueError: the file cannot be read as a picture.
-        FileNotFoundError, IsADirectoryError: there is no such file, or it is a folder.
+        FileNotFoundError, IsADirectoryError: the file does not exist, or is a folder.
     """
     from PIL import Image
 
@@ -60,16 +60,16 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
 
 
 def height_and_width(size):
-    """Return (height, width) of a size: the side of a square, or these two."""
+    """Return (height, width) for a size: the side of a square, or (height, width)."""
     return (size, size) if isinstance(size, numbers.Integral) else tuple(size)
 
 
 def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
-    """Return the paths of the pictures that files, folders and patterns stand for, each of them once.
+    """Expand files, folders and glob patterns into a list of picture paths without duplicates.
 
-    A folder stands for its pictures, sorted by name, and with `recursive` for those of its subfolders after them. A
-    pattern such as "photos/*.jpg" stands for the files that it matches. Links to folders and hidden folders are not
-    followed. A missing path, and a folder without a picture, are returned as they are: opening them fails.
+    A folder is replaced by its pictures, sorted by name, and with `recursive` by those of its subfolders too. A
+    pattern such as "photos/*.jpg" is replaced by the matching files. Links to folders and hidden folders are
+    skipped. A missing path, or a folder without pictures, is returned unchanged; opening it will fail.
 
     Args:
         paths: a path, or a list of paths: files, folders and patterns.
@@ -92,11 +92,11 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
 
 
 def photos_of(images, *, recursive=False):
-    """Return a list of what `load_image` takes, and whether many photos were asked for.
+    """Return a list of inputs for `load_image`, and whether `images` is a collection, folder or pattern.
 
     Args:
-        images: a picture, as `load_image` takes it, or a CaptionedImage. Or many: a list, an iterator, an array of four
-            axes, a folder or a pattern, see `find_pictures`.
+        images: a picture that `load_image` accepts, or a CaptionedImage. Or several: a list, an iterator, an array with
+            four axes, a folder or a pattern, see `find_pictures`.
         recursive: descend into subfolders.
     """
     is_list = isinstance(images, (list, tuple)) or hasattr(images, "__next__") or getattr(images, "ndim", 3) == 4
@@ -104,13 +104,13 @@ def photos_of(images, *, recursive=False):
     for image in images if is_list else [images]:
         found = find_pictures(image, recursive=recursive) if stands_for_many(image) else [image]
         if isinstance(found[0], str) and os.path.isdir(found[0]):
-            raise ValueError(f"{found[0]}: there is no picture in this folder. Received: images={os.fspath(image)!r}")
+            raise ValueError(f"{found[0]}: this folder has no pictures. Received: images={os.fspath(image)!r}")
         photos += found
     return photos, many
 
 
 def stands_for_many(path):
-    """Return whether something is a folder, or a pattern that is not the name of a file."""
+    """Return whether a path is a folder, or a glob pattern that is not the name of an existing file."""
     if not isinstance(path, (str, os.PathLike)):
         return False
     path = os.path.expanduser(os.fspath(path))
@@ -124,9 +124,9 @@ def readable_photos(
 
     Args:
         captioned_images: list of CaptionedImage.
-        skip: leave out those that cannot be read, with a warning that counts them. False raises at the first.
+        skip: skip unreadable photos, with a warning that counts them. False raises an error at the first.
         show_progress: show progress on standard error.
-        noted: a dict to fill with the record of each photo by its id, see `data_utils.photo_digests`.
+        noted: a dict that is filled with the record of each photo by its id, see `data_utils.photo_digests`.
     """
     readable, reasons = [], []
     show = show_progress and len(captioned_images) >= 1000  # fewer take a second or two
@@ -134,7 +134,7 @@ def readable_photos(
         for image in captioned_images:
             try:
                 photo = None if noted is None else photo_of(image.image_path)
-                picture = load_image(image.image_path, 32)  # small, so that large JPEGs are only decoded in part
+                picture = load_image(image.image_path, 32)  # small: large JPEGs are then decoded at a reduced size
                 readable.append(image)
                 if noted is not None:
                     photo["pixels"] = pixel_digest(picture)
@@ -145,12 +145,12 @@ def readable_photos(
                     raise ValueError(f"{error} (skip_unreadable=True, --skip-unreadable, skips such photos)") from None
             progress.advance(1)
     if reasons:
-        warnings.warn(f"{len(reasons)} photos that cannot be read are left out: {reasons[0]}", stacklevel=2)
+        warnings.warn(f"{len(reasons)} unreadable photos are skipped (first: {reasons[0]})", stacklevel=2)
     return readable
 
 
 def _decoded(image, size, name):
-    """Return a PIL image, or the picture in an open file, as `load_image` does; `name` is for errors."""
+    """Decode a PIL image or an open file, as `load_image` does; `name` is for error messages."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -159,12 +159,12 @@ def _decoded(image, size, name):
         needed_bytes = _prepared(image, size)
         if needed_bytes > MOST_BYTES:
             raise ValueError(
-                f"it is too large: {width} x {height} pixels take {needed_bytes / 1e9:.1f} GB of memory, and at most "
-                f"{MOST_BYTES / 1e9:.1f} GB are allowed. Save it with fewer pixels, or a JPEG as not progressive"
+                f"it is too large: {width} x {height} pixels take {needed_bytes / 1e9:.1f} GB of memory; the limit is "
+                f"{MOST_BYTES / 1e9:.1f} GB. Save it with fewer pixels, or as a JPEG that is not progressive"
             )
         if needed_bytes <= MANY_BYTES:
             return _upright_rgb(image, size)
-        # The C library would keep memory in smaller blocks for itself, for each thread.
+        # The C library would never return smaller blocks to the system, in any thread.
         with _one_at_a_time:
             before = Image.core.get_block_size()
             Image.core.set_block_size(BLOCK_BYTES)
@@ -174,14 +174,14 @@ def _decoded(image, size, name):
                 Image.core.set_block_size(before)
     except UnidentifiedImageError:
         raise ValueError(
-            f"{name}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, GIF, BMP or TIFF."
+            f"{name}: this is not a readable picture. Expected: JPEG, PNG, WebP, GIF, BMP or TIFF."
         ) from None
-    except Exception as error:  # Pillow's readers of damaged files raise errors of many kinds
+    except Exception as error:  # Pillow raises many kinds of errors for damaged files
         raise ValueError(f"{name}: the picture cannot be read ({error}).") from None
 
 
 def _prepared(image, size):
-    """Prepare a PIL image for decoding; return how many bytes of memory that takes, 0 where it is decoded already."""
+    """Prepare a PIL image for decoding; return the bytes of memory that decoding needs, 0 if it is already decoded."""
     if image.format is None:
         return 0
     # All coefficients of a progressive JPEG, 16 bits each, stay in memory until its last scan has been read.
@@ -202,14 +202,14 @@ def _as_uint8(array):
     if array.dtype != np.uint8:
         low, high = array.min(), array.max()
         is_scaled = array.dtype.kind in "bf" and 0 < high <= 1
-        if is_scaled or not (low >= 0 and high <= 255):  # NaN neither
-            raise ValueError(f"An image array must hold values 0..255, not 0..1 or -1..1. Received: {low} to {high}")
+        if is_scaled or not (low >= 0 and high <= 255):  # also rejects NaN
+            raise ValueError(f"Image arrays must have values 0..255, not 0..1 or -1..1. Received: {low} to {high}")
         array = np.rint(array).astype(np.uint8)
     return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
 
 
 def _identified(file):
-    """Return the PIL image in an open file without decoding it yet."""
+    """Open a file object as a PIL image, without decoding it yet."""
     from PIL import Image
 
     start = file.read(16)
@@ -220,24 +220,24 @@ def _identified(file):
         except ImportError:
             raise ValueError('it is HEIC: run `pip install "keras_sat[heif]"`, or save it as JPEG') from None
         pillow_heif.register_heif_opener()
-    with warnings.catch_warnings(action="ignore"):  # Pillow warns of large pictures first, and rejects twice that size
+    with warnings.catch_warnings(action="ignore"):  # Pillow warns about large pictures, and rejects twice the size
         Image.init()
         return Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
 
 
 def _upright_rgb(image, size):
-    """Decode a PIL image; return it as an array: upright, RGB, over white, resized."""
+    """Decode a PIL image into an upright RGB array on white, resized to `size`."""
     from PIL import ExifTags, Image, ImageOps
 
-    with warnings.catch_warnings(action="ignore"):  # Pillow warns of odd metadata
+    with warnings.catch_warnings(action="ignore"):  # Pillow warns about odd metadata
         image.load()
         try:
             orientation = image.getexif().get(ExifTags.Base.Orientation)
-        except Exception:  # metadata may be damaged where the pixels are not
+        except Exception:  # metadata may be damaged even if the pixels are not
             orientation = None
         if orientation in range(2, 9):
             image = ImageOps.exif_transpose(image)
-    if image.mode == "F":  # floating-point numbers
+    if image.mode == "F":  # floating-point pixels
         image = Image.fromarray(_as_uint8(np.array(image)))
     if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
         image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
@@ -246,7 +246,7 @@ def _upright_rgb(image, size):
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     image = image if image.mode == "RGB" else image.convert("RGB")
     if size is not None:
-        # In one call, Pillow takes the sides in an order that depends on its version, and so do the last bits.
+        # In a single call, the order of the two sides depends on Pillow's version, and it changes the last bits.
         for shape in ((size[1], image.height), size[::-1]):
             image = image if image.size == shape else image.resize(shape, Image.Resampling.BILINEAR)
     return np.array(image)

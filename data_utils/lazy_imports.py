@@ -10,7 +10,7 @@ from data_utils.tf_logging import without_startup_log
 
 
 def attach_lazily(package_name, names_by_module):
-    """Return `__getattr__`, `__dir__` and `__all__` for a package, from a dict of its modules' public names."""
+    """Return `__getattr__`, `__dir__` and `__all__` for a package, from a dict of module names to public names."""
     module_of = {name: module for module, names in names_by_module.items() for name in names}
 
     def __getattr__(name):

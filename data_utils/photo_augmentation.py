@@ -1,20 +1,20 @@
-"""Photo augmentation: scale, light and noise. Nothing moves; `data_utils.views` has the geometric changes."""
+"""Augment photos in resolution, light and noise; `data_utils.views` has the geometric changes."""
 
 import numpy as np
 from PIL import Image
 
-SMALLEST = 0.5  # fraction of its size to which a photo is shrunk before it is enlarged again
+SMALLEST = 0.5  # smallest fraction of its size to which a photo is shrunk before it is enlarged again
 FILTERS = (Image.Resampling.BOX, Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.LANCZOS)
-MOST_NOISE = 5.0  # standard deviation, of 255 grey levels
-MOST_LIGHT = 0.15  # change of brightness, of each colour, and of contrast
+MOST_NOISE = 5.0  # standard deviation, in grey levels 0..255
+MOST_LIGHT = 0.15  # relative change of brightness, colour channels and contrast
 
 
 def jittered(photo, chance, strength=1.0):
-    """Return a photo, uint8 (height, width, 3), with less detail, in another light, and with noise.
+    """Return a photo, uint8 (height, width, 3), with random blur, lighting changes and noise.
 
     Args:
         chance: numpy.random.Generator.
-        strength: 0 leaves the photo as it is.
+        strength: 0 leaves the photo unchanged.
     """
     height, width, _ = photo.shape
     fraction = 1 - strength * (1 - SMALLEST) * chance.uniform()

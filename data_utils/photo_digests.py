@@ -1,11 +1,11 @@
-"""Tell whether a photo has changed, and whether two photos are the same, from digests of bytes and of pixels.
+"""Detect changed photos and duplicates by digests of their bytes and pixels.
 
-A photo has changed if its file has another size or time, and other bytes: a copy has another time.
+A photo has changed if its file differs in size or modification time, and in bytes: a mere copy has a new time.
 
-The digest of the pixels, the same for other sizes and file types, has the signs of the 64 lowest frequencies of the
-brightness (a discrete cosine transform of 32 x 32 pixels). Of 7,000 photos of Flickr8k saved in other sizes, qualities
-and file types, 99.8 % keep all but MOST_OTHER_BITS of its bits; of the 24 million pairs of these photos one is as near,
-which is the same photo twice, and the next differs in 8 bits.
+The pixel digest hardly depends on size and file type: it has the signs of the 64 lowest frequencies of the brightness
+(a discrete cosine transform of 32 x 32 pixels). In 99.8 % of 7,000 Flickr8k photos saved in other sizes, qualities and
+file types, at most MOST_OTHER_BITS bits change. Of the 24 million pairs of these photos, one pair is that close, which
+is a duplicate; the next pair differs in 8 bits.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ from PIL import Image
 from data_utils.atomic_files import check_is_file
 from data_utils.progress import Progress
 
-# Size in bytes, time in nanoseconds and digest of the file, 0 for a picture in memory; digest of the pixels, or 0.
+# The file's size in bytes, time in nanoseconds and digest (0 for a picture in memory), and the pixel digest (or 0).
 PHOTO = np.dtype([("size", "<i8"), ("mtime_ns", "<i8"), ("digest", "<u8"), ("pixels", "<u8")])
-MOST_OTHER_BITS = 4  # of two digests of the pixels of one photo
-MOST_FLAT = 0.75  # fraction of equal neighbouring pixels; drawings and black pages, which look alike, have more
+MOST_OTHER_BITS = 4  # between two pixel digests of the same photo
+MOST_FLAT = 0.75  # fraction of equal neighbouring pixels; drawings and black pages have more, and similar digests
 
 _SIDE = 32
 _WAVES = np.cos(np.pi / _SIDE * np.outer(np.arange(11), np.arange(_SIDE) + 0.5))
@@ -29,9 +29,9 @@ _FREQUENCIES = sorted(((i, j) for i in range(11) for j in range(11) if i + j), k
 
 
 def photo_of(path):
-    """Return the record of a photo's file, as PHOTO; zeros for a picture in memory or an unreadable file.
+    """Return the PHOTO record of a file; zeros for a picture in memory or an unreadable file.
 
-    Call it before the photo is decoded: if the file is replaced meanwhile, the next comparison notices.
+    Call it before decoding the photo: if the file is replaced in between, the next comparison detects it.
     """
     photo = np.zeros((), PHOTO)
     with contextlib.suppress(OSError, TypeError, ValueError):
@@ -52,13 +52,13 @@ def size_of(path):
 
 
 def find_changes(photos, paths, *, verify=False, show_progress=False):
-    """Return the numbers of the photos that have changed, and `photos` with the current times.
+    """Return the indices of changed photos, and `photos` with the current modification times.
 
     Args:
-        photos: (photos,) of PHOTO. Those without a digest are skipped.
-        paths: their files. A missing file has not changed.
-        verify: compare the bytes of all files, not only of those with another size or time.
-        show_progress: show progress on standard error where many are read.
+        photos: array (photos,) of PHOTO. Records without a digest are skipped.
+        paths: paths of the photos. A missing file counts as unchanged.
+        verify: compare the bytes of all files, not only of files whose size or time differs.
+        show_progress: show progress on standard error if many files are read.
     """
     photos, changed, to_read = photos.copy(), [], []
     for number in np.flatnonzero(photos["digest"]):
@@ -79,7 +79,7 @@ def find_changes(photos, paths, *, verify=False, show_progress=False):
 
 
 def pixel_digest(image):
-    """Return the digest of the pixels of a photo, stretched to a square, as an int; 0 for one that is too flat."""
+    """Return the pixel digest of a photo as an int; 0 for a photo with too little detail."""
     grey = Image.fromarray(image).convert("L").resize((_SIDE, _SIDE), Image.Resampling.BILINEAR)
     grey = np.asarray(grey, dtype=np.float64)
     if (np.abs(np.diff(grey)) <= 1).mean() > MOST_FLAT:
@@ -89,12 +89,12 @@ def pixel_digest(image):
 
 
 def looks_like(digests, known):
-    """Return for each digest of pixels whether a known one is of the same photo, a bool array."""
+    """Return a bool array: whether each pixel digest matches one of the known digests."""
     return np.array([_is_near(known, digest).any() for digest in digests], dtype=bool)
 
 
 def is_same_photo(photos, photo):
-    """Return which of some photos, an array of PHOTO, have the same bytes as another, or nearly the same pixels."""
+    """Return a bool array: which of `photos` have the same bytes as `photo`, or nearly the same pixels."""
     return (photos["digest"] == photo["digest"]) & (photo["digest"] > 0) | _is_near(photos["pixels"], photo["pixels"])
 
 

@@ -1,4 +1,4 @@
-"""Show the progress of long work: a bar on a terminal or in a notebook, plain lines elsewhere."""
+"""Show progress as a bar on a terminal or in a notebook, and as plain lines elsewhere."""
 
 import sys
 import time
@@ -7,16 +7,16 @@ PLAIN_LINE = "{desc}: {n_fmt}/{total_fmt}{unit} ({percentage:.0f} %), {rate_fmt}
 
 
 class Progress:
-    """Counts steps of work and shows them on standard error.
+    """Count steps of work and show the progress on standard error.
 
-    On a terminal and in a notebook that is tqdm's bar, in a file or a pipe a line for each tenth of the work.
+    A terminal or notebook shows a tqdm bar; a file or pipe gets one line for each tenth of the work.
 
     Args:
         total: the number of steps.
         label: the kind of work, for example "features".
         unit: the kind of step, for example "photos".
-        show: False keeps it silent.
-        delay: nothing is shown for so many seconds.
+        show: False shows nothing.
+        delay: seconds before anything is shown.
         stream, clock: for tests.
     """
 
@@ -36,23 +36,23 @@ class Progress:
             self._bar.close()
 
     def skip(self, steps):
-        """Count steps that an earlier run did: they do not enter the speed."""
+        """Count steps done by an earlier run; they do not affect the displayed speed."""
         self.done += steps
         self._skipped += steps
 
     def advance(self, steps):
-        """Count steps that were just done, and show them from time to time."""
+        """Count steps that were just done, and update the display."""
         self.done += steps
         seconds = self.clock() - self._started
         if not self.show or seconds < self.delay:
             return
-        from tqdm import tqdm  # only where something is shown: the first caption should not wait for it
+        from tqdm import tqdm  # imported only if needed: the first caption should not wait for it
 
         shown = {"total": self.total, "unit": f" {self.unit}", "initial": self._skipped}
         if self.rewrites:
             if self._bar is None:
                 self._bar = tqdm(desc=self.label, file=self.stream, dynamic_ncols=True, miniters=1, **shown)
-                self._bar.start_t = self._bar.last_print_t = self._bar.start_t - seconds  # the work started before it
+                self._bar.start_t = self._bar.last_print_t = self._bar.start_t - seconds  # the work started earlier
             self._bar.update(self.done - self._bar.n)
         elif self.total and 10 * self.done // self.total > self._tenths_shown:
             self._tenths_shown = 10 * self.done // self.total

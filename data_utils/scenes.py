@@ -1,12 +1,12 @@
-"""The built-in data set: drawn scenes, true captions of them, and the place of every word.
+"""Draw the built-in data set: scenes with true captions and the box of every word.
 
-A scene has one or two coloured shapes (three as an option) on a soft background. Its captions come from a small
-grammar. For every sentence of it we know whether it is true, and which pixels each word refers to:
+A scene has one or two coloured shapes (optionally three) on a soft background. Its captions come from the grammar
+below. For every sentence of the grammar we know whether it is true, and which pixels each word refers to:
 
     caption := [INTRO] object                                  of one object
              | [INTRO] object ["is"] RELATION object           of two different objects
              | [INTRO] "two" [SIZE] COLOUR SHAPE"s"            of twins, which differ only in their position
-             | [INTRO] object "and" ("another" | ARTICLE) [SIZE] COLOUR SHAPE    of twins likewise
+             | [INTRO] object "and" ("another" | ARTICLE) [SIZE] COLOUR SHAPE    of twins, too
              | [INTRO] object ["is"] RELATION object "and" RELATION object       of three objects
     object  := ARTICLE [SIZE] COLOUR SHAPE
 """
@@ -53,7 +53,7 @@ _BACKGROUNDS = ((236, 240, 247), (247, 241, 230), (233, 244, 236), (245, 235, 24
 
 @dataclass(frozen=True)
 class SceneObject:
-    """A shape in a scene; `box` is (left, top, right, bottom) in pixels, right and bottom outside."""
+    """A shape in a scene; `box` is (left, top, right, bottom) in pixels, right and bottom exclusive."""
 
     shape: str
     colour: str
@@ -67,10 +67,10 @@ class SceneObject:
 
 @dataclass(frozen=True)
 class WordPlace:
-    """The place in the picture that a word of a caption refers to.
+    """The part of the picture that a word of a caption refers to.
 
     Attributes:
-        position: the word's index in the caption's words.
+        position: the index of the word in the caption.
         word: the word.
         word_class: "colour", "shape", "size", "relation" or "number".
         boxes: the boxes of the objects that it refers to, each (left, top, right, bottom) in pixels.
@@ -84,9 +84,9 @@ class WordPlace:
     image_size: tuple
 
     def cells(self, grid_shape: tuple[int, int], *, enlarge: int = 0) -> np.ndarray:
-        """Return a bool array of `grid_shape`, (rows, columns): the cells that the boxes touch.
+        """Return the cells that the boxes touch, as a bool array of `grid_shape`, (rows, columns).
 
-        With `enlarge`, so many cells on each side of these too.
+        `enlarge` adds that many cells on each side.
         """
         rows, columns = grid_shape
         height, width = self.image_size
@@ -100,7 +100,7 @@ class WordPlace:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A drawn picture and what is known about it.
+    """A drawn picture with its objects and true captions.
 
     Attributes:
         image_id: "scene-SEED-NUMBER".
@@ -117,7 +117,7 @@ class Scene:
     split: str
 
     def places(self, caption: str) -> list[WordPlace]:
-        """Return a WordPlace for each content word of a caption that is true of the scene; see `word_places`."""
+        """Return a WordPlace for each content word of a true caption; see `word_places`."""
         return word_places(self, caption)
 
     def png(self) -> bytes:
@@ -132,12 +132,12 @@ class Scene:
 def draw_scenes(
     num_scenes: int, seed: int = 0, image_size=64, *, max_objects: int = 2, twin_share: float = 0.1
 ) -> list[Scene]:
-    """Draw scenes with true captions: the same seed gives the same pixels and the same captions.
+    """Draw scenes with true captions; the same seed gives the same pixels and captions.
 
     Scene number i does not depend on `num_scenes`: a longer list starts with the shorter one.
 
     Args:
-        num_scenes: how many.
+        num_scenes: the number of scenes.
         seed: an int.
         image_size: the side of the square pictures in pixels, or (height, width).
         max_objects: 1, 2 or 3; each number of objects is equally frequent.
@@ -148,14 +148,14 @@ def draw_scenes(
     height, width = height_and_width(image_size)
     if min(height, width) < 32 or not 1 <= max_objects <= 3:
         raise ValueError(
-            "Scenes need at least 32 pixels each way, and have 1 to 3 objects. "
+            "Scenes need sides of at least 32 pixels, and 1 to 3 objects. "
             f"Received: image_size={image_size}, max_objects={max_objects}"
         )
     looks = list(itertools.product(SIZES, COLOURS, SHAPES))
     scenes = []
     for index in range(num_scenes):
         image_id = f"scene-{seed}-{index:06d}"
-        rng = random.Random(f"{image_id} {height}x{width}")  # a text gives the same stream on every machine
+        rng = random.Random(f"{image_id} {height}x{width}")  # a string seed gives the same stream on every machine
         objects = _place_objects(rng, looks, rng.randint(1, max_objects), twin_share, height, width)
         split = {8: "dev", 9: "test"}.get(index % 10, "train")
         scenes.append(Scene(image_id, _draw(rng, objects, height, width), objects, _captions(rng, objects), split))
@@ -166,7 +166,7 @@ def draw_scenes(
 
 
 def _place_objects(rng, looks, num_objects, twin_share, height, width):
-    """Return objects that are apart, two of them on one axis only: exactly one relation holds."""
+    """Draw objects with gaps between them; if there are two, exactly one relation holds."""
     side = min(height, width)
     gap = side // 12
     while True:  # rejection sampling
@@ -185,18 +185,18 @@ def _place_objects(rng, looks, num_objects, twin_share, height, width):
 
 
 def _relations(first, second, gap=0):
-    """Return the set of relations of the first object to the second; on each axis they must not overlap."""
+    """Return the set of relations of the first object to the second, with at least `gap` pixels between them."""
     (left, top, right, bottom), other = first.box, second.box
     spaces = {"left": other[0] - right, "right": left - other[2], "above": other[1] - bottom, "below": top - other[3]}
     return {relation for relation, space in spaces.items() if space >= gap}
 
 
 _STAR = [(50, 0), (62, 36), (100, 38), (70, 61), (81, 98), (50, 76), (19, 98), (30, 61), (0, 38), (38, 36)]
-_SMOOTHING = 4  # shapes are drawn so many times larger, and averaged
+_SMOOTHING = 4  # shapes are drawn this many times larger, and averaged
 
 
 def _draw(rng, objects, height, width):
-    """Return the picture: a soft gradient, and each object with a faint shadow, in integers only."""
+    """Draw a soft gradient, and each object with a faint shadow, using integer arithmetic only."""
     from PIL import Image
 
     first, second = (np.array(colour) for colour in rng.sample(_BACKGROUNDS, 2))
@@ -216,7 +216,7 @@ def _draw(rng, objects, height, width):
 
 @functools.cache
 def _shape_mask(shape, extent):
-    """Return the smooth mask (mode L) of a shape that fills a square of `extent` pixels."""
+    """Return the antialiased mask (mode L) of a shape that fills a square of `extent` pixels."""
     from PIL import Image, ImageDraw
 
     end = extent * _SMOOTHING - 1
@@ -248,14 +248,14 @@ def _sentence(rng, objects):
     introduction = rng.choices(INTRODUCTIONS, weights=_INTRODUCTION_WEIGHTS)[0].split()
     if len(objects) == 1:
         return introduction + _noun_phrase(rng, objects[0])
-    # Attention must find the first object before a word names it. With equally likely orders it could only guess.
+    # Attention must find the first object before a word names it. If both orders were equally likely, it would guess.
     order = sorted(objects, key=lambda item: [*COLOURS].index(item.colour))
     order = order if rng.random() < 0.8 else order[::-1]
     if len(objects) == 2 and order[0].looks == order[1].looks:
         return introduction + _twin_phrase(rng, order[0], introduction)
-    # "there is a red circle is left of ..." is not a sentence: only a bare one takes the verb
+    # "there is a red circle is left of ..." is wrong: "is" needs a sentence without an introduction
     verb = [] if introduction else ["is"]
-    kinds = [item.looks[1:] for item in objects]  # where two are equal, their sizes tell them apart
+    kinds = [item.looks[1:] for item in objects]  # if two are equal, their sizes differ
     words = introduction + _noun_phrase(rng, order[0], sized=kinds.count(order[0].looks[1:]) > 1) + verb
     for number, other in enumerate(order[1:]):
         phrase = rng.choice(RELATIONS[rng.choice(sorted(_relations(order[0], other)))])
@@ -298,7 +298,7 @@ def _relation(number):
 
 
 _INTRODUCTION = f"(?P<introduction>(?:{'|'.join(INTRODUCTIONS[1:])}) )?"
-_SENTENCES = [  # "is" follows only where there is no introduction
+_SENTENCES = [  # "is" is allowed only without an introduction
     re.compile(f"{_INTRODUCTION}(?P<number0>two) {_looks(0)}s"),
     re.compile(f"{_INTRODUCTION}{_object(0)}(?: and {_object(1, [*ARTICLES, 'another'])})?"),
     re.compile(f"{_INTRODUCTION}{_object(0)}(?(introduction)|(?: is)?) {_relation(1)}(?: and {_relation(2)})?"),
@@ -306,7 +306,7 @@ _SENTENCES = [  # "is" follows only where there is no introduction
 
 
 def _parsed(caption):
-    """Return the words of a caption as a match of one of the grammar's sentences, or None."""
+    """Return the regular expression match of a caption with a sentence of the grammar, or None."""
     text = " ".join(tokenise(caption))
     return next(filter(None, (sentence.fullmatch(text) for sentence in _SENTENCES)), None)
 
@@ -334,7 +334,7 @@ def _assignments(scene, said):
 
 
 def is_true(scene: Scene, caption: str) -> bool | None:
-    """Return whether a caption is true of a scene: True, False, or None if it is not a sentence of the grammar.
+    """Return whether a caption is true of a scene: True, False, or None if it does not follow the grammar.
 
     "a red circle" is true of a scene with a red circle and something else; "two red circles" needs exactly two; "a red
     circle and a red circle" needs two different ones.
@@ -344,10 +344,10 @@ def is_true(scene: Scene, caption: str) -> bool | None:
 
 
 def word_places(scene: Scene, caption: str) -> list[WordPlace]:
-    """Return a WordPlace for each content word of a caption that is true of the scene, in their order.
+    """Return a WordPlace for each content word of a true caption, in order.
 
-    Words for colour, shape and size refer to their object, words for a relation to both its objects, "two" to both.
-    For a caption that is not true, or is not a sentence of the grammar, the list is empty.
+    Words for colour, shape and size refer to one object; words for a relation, and "two", refer to both objects.
+    The list is empty for a caption that is false or does not follow the grammar.
     """
     said = _parsed(caption)
     assignments = _assignments(scene, said) if said else []

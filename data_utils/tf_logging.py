@@ -1,4 +1,4 @@
-"""Hide TensorFlow's startup log, and all but the first line of its errors."""
+"""Hide TensorFlow's startup log, and shorten its errors to one line."""
 
 import contextlib
 import importlib
@@ -8,21 +8,21 @@ import sys
 import threading
 
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-QUIET = "3"  # only what ends the process
-_STANDARD_ERROR = threading.RLock()  # one of two threads would restore the other's redirection
+QUIET = "3"  # only fatal errors
+_STANDARD_ERROR = threading.RLock()  # without it, one thread could restore the other's redirection
 
 
 def import_tensorflow():
-    """Return the module tensorflow, imported without its startup log."""
+    """Import TensorFlow without its startup log, and return the module."""
     with without_startup_log():
         return importlib.import_module("tensorflow")
 
 
 @contextlib.contextmanager
 def without_startup_log():
-    """Keep TensorFlow quiet while it is imported inside the block, unless TF_CPP_MIN_LOG_LEVEL is 0, 1 or 2.
+    """Silence the import of TensorFlow inside the block, unless TF_CPP_MIN_LOG_LEVEL is 0, 1 or 2.
 
-    It writes from C++ about processor and GPU drivers, in part before it reads that variable.
+    Its C++ code logs messages about the processor and GPU drivers, some of them before it reads that variable.
     """
     is_heard = os.environ.setdefault(LOG_LEVEL, QUIET) != QUIET or "tensorflow" in sys.modules
     with contextlib.nullcontext() if is_heard else nothing_on_standard_error():
@@ -31,7 +31,7 @@ def without_startup_log():
 
 @contextlib.contextmanager
 def nothing_on_standard_error():
-    """Discard everything on standard error inside the block, from C++ too."""
+    """Discard all output on standard error inside the block, including output from C++."""
     with _STANDARD_ERROR, contextlib.ExitStack() as restored:
         with contextlib.suppress(AttributeError, ValueError, OSError):  # a program may have no standard error
             sys.stderr.flush()
@@ -44,7 +44,7 @@ def nothing_on_standard_error():
 
 
 def reason_of(error):
-    """Return the first line of TensorFlow's error that says what happened."""
+    """Return the line of a TensorFlow error that describes the cause."""
     around = ("Graph execution error:", "Detected at ", "  File ")
     lines = [line for line in str(error).split("\n") if line.strip() and not line.startswith(around)]
     return re.sub(r"\{\{.*?\}\} *| *\[Op:.*", "", lines[0] if lines else str(error))

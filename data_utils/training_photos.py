@@ -1,9 +1,9 @@
-"""Recognise the training photos of a captioner by digests of their names and pixels, which are saved with it.
+"""Recognise a captioner's training photos by digests of their names and pixels.
 
-A digest of a name has 40 bits: 6,000 photos take 40 kB of text in config.json. Two names have the same one by chance
-once in 10^12 pairs: comparing 5,000 photos with 100,000 training photos gives one false match in 2,000 comparisons.
-Photos of other data sets with the same names ("1.jpg") are taken for the same. The digests of the pixels, see
-`data_utils.photo_digests`, recognise a photo under another name.
+The digests are saved with the captioner. A name digest has 40 bits: 6,000 photos take 40 kB of text in config.json. Two
+names collide once in 10^12 pairs: comparing 5,000 photos with 100,000 training photos gives a false match once in 2,000
+times. Photos of other data sets with the same name ("1.jpg") count as the same photo. Pixel digests (see
+`data_utils.photo_digests`) recognise renamed photos.
 """
 
 import base64
@@ -18,36 +18,36 @@ from data_utils.captions import IMAGE_ENDINGS
 from data_utils.foreign_text import brief
 from data_utils.photo_digests import PHOTO, is_same_photo, looks_like
 
-NAME_BYTES = 5  # of a digest
-SETTINGS = {"training_photos": NAME_BYTES, "training_pixels": 8}  # in a captioner's config.json: bytes of a digest
-_OF_FLICKR = re.compile(r"(\d{6,})_[0-9a-f]{10}")  # Flickr8k's name of a photo; Flickr30k has the number alone
+NAME_BYTES = 5  # per digest
+SETTINGS = {"training_photos": NAME_BYTES, "training_pixels": 8}  # in a captioner's config.json: bytes per digest
+_OF_FLICKR = re.compile(r"(\d{6,})_[0-9a-f]{10}")  # a photo's name in Flickr8k; Flickr30k has only the number
 
 
 class SeenPhotos(NamedTuple):
-    """Training photos of a captioner: sorted digests, (photos,) of uint64, of their ids and of their pixels."""
+    """A captioner's training photos: sorted uint64 digests (photos,) of ids and of pixels."""
 
     names: np.ndarray
     pixels: np.ndarray  # drawings have none
 
 
 def digests_of(image_ids, records=None):
-    """Return the SeenPhotos of a list of ids.
+    """Return the SeenPhotos for a list of image ids.
 
     Args:
-        records: dict from ids to elements of PHOTO (see `data_utils.photo_digests`), perhaps not of all.
+        records: dict from ids to elements of PHOTO (see `data_utils.photo_digests`); ids may be missing.
     """
     pixels = _pixel_digests(image_ids, records)
     return SeenPhotos(np.unique(_name_digests(image_ids)), np.unique(pixels[pixels > 0]))
 
 
 def union(several):
-    """Return the union of SeenPhotos; a captioner whose photos are not known has None."""
+    """Return the union of several SeenPhotos; None (unknown training photos) is ignored."""
     known = [seen for seen in several if seen is not None]
     return SeenPhotos(*map(np.unique, map(np.concatenate, zip(*known)))) if known else None
 
 
 def seen_in_training(image_ids, seen, records=None):
-    """Return the ids of a list that are in SeenPhotos (or None), by name or by pixels; see `digests_of`."""
+    """Return the image ids that match SeenPhotos by name or by pixels; an empty list if `seen` is None."""
     if seen is None:
         return []
     found = np.isin(_name_digests(image_ids), seen.names) | looks_like(_pixel_digests(image_ids, records), seen.pixels)
@@ -55,7 +55,7 @@ def seen_in_training(image_ids, seen, records=None):
 
 
 def warn_of_copies(train, others, records, called, therefore, stacklevel):
-    """Warn of photos that are in the training split, too, under other names.
+    """Warn about photos that are also in the training split under other names.
 
     Args:
         train, others: lists of CaptionedImage.
@@ -69,7 +69,7 @@ def warn_of_copies(train, others, records, called, therefore, stacklevel):
         copies += [(image_id, names[found[0]])] if found.size else []
     if copies:
         warnings.warn(
-            f"{len(copies)} of the {len(others)} photos {called}, too, under another name "
+            f"{len(copies)} of the {len(others)} photos {called} too, under another name "
             f"({copies[0][0]!r} is {copies[0][1]!r}, for example): {therefore}.",
             stacklevel=stacklevel + 1,
         )
@@ -81,7 +81,7 @@ def _name_digests(image_ids):
 
 
 def _name(image_id):
-    """Return the part of an id that other ids of the same photo share.
+    """Return the part of an image id that is the same in all ids of a photo.
 
     >>> _name("1000268201_693b08cb0e"), _name("1000268201.JPG"), _name("Beach 1.jpg")
     ('1000268201', '1000268201', 'beach 1')
@@ -98,7 +98,7 @@ def _pixel_digests(image_ids, records):
 
 
 def as_settings(seen):
-    """Return SeenPhotos as a dict of two base64 texts."""
+    """Return SeenPhotos as a dict of two base64 strings."""
     return {
         name: base64.b64encode(b"".join(int(digest).to_bytes(num_bytes, "big") for digest in digests)).decode("ascii")
         for (name, num_bytes), digests in zip(SETTINGS.items(), seen)
@@ -106,7 +106,7 @@ def as_settings(seen):
 
 
 def from_settings(settings):
-    """Return the SeenPhotos in a dict with `as_settings`, or None; a ValueError where they are damaged."""
+    """Return the SeenPhotos from a dict with `as_settings`, or None; raise ValueError if they are damaged."""
     if "training_photos" not in settings:
         return None
     seen = []
@@ -114,7 +114,7 @@ def from_settings(settings):
         text = settings.get(name, "")
         try:
             rows = np.frombuffer(base64.b64decode(text, validate=True), np.uint8).reshape(-1, num_bytes)
-        except (TypeError, ValueError):  # no text, no base64, or not whole digests
+        except (TypeError, ValueError):  # not a string, not base64, or incomplete digests
             raise ValueError(f"the record of the training photos is damaged. Received: {name}={brief(text)}") from None
         seen.append(np.pad(rows, ((0, 0), (8 - num_bytes, 0))).view(">u8").ravel().astype(np.uint64))
     return SeenPhotos(*seen)

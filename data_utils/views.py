@@ -1,7 +1,7 @@
-"""Views of a photo: mirrored and random crops, as data augmentation whose features can be cached.
+"""Make views of photos (mirrored and random crops): augmentation whose features can be cached.
 
-View 0 is the photo itself. Odd views are mirrored. From view 2 on, a part of the photo is cropped and stretched to its
-size. The crop depends only on the photo's id and the number of the view.
+View 0 is the photo itself. Odd views are mirrored. From view 2 on, a crop is stretched to the size of the photo. The
+crop depends only on the image id and the view number.
 """
 
 import zlib
@@ -9,8 +9,8 @@ import zlib
 import numpy as np
 from PIL import Image
 
-MIN_AREA = 0.5  # of the photo that a view shows
-MAX_ASPECT = 4 / 3  # of the crop, relative to the photo's
+MIN_AREA = 0.5  # of a crop, as a fraction of the photo
+MAX_ASPECT = 4 / 3  # aspect ratio of a crop, relative to the photo's
 
 
 def view_of(image, view, image_id):
@@ -23,7 +23,7 @@ def view_of(image, view, image_id):
 
 
 def boxes_in_view(boxes, view, image_id):
-    """Return the boxes that a view of a photo shows: a tuple of (left, top, right, bottom), fractions of its sides.
+    """Return the boxes visible in a view, as a tuple of (left, top, right, bottom) in fractions of its sides.
 
     Args:
         boxes: list of (left, top, right, bottom), as fractions of the photo's sides.

@@ -1,4 +1,4 @@
-"""The vocabulary: words to ids and back, built from the training split alone."""
+"""Map words to ids and back, with a vocabulary built from the training split only."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from data_utils.foreign_text import UNSEEN, brief
 
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 FORMAT_VERSION = 1
-MOST_LETTERS_IN_WORD = 1_000  # a longer one would not fit into any picture
+MOST_LETTERS_IN_WORD = 1_000  # a longer word would not fit into any plot
 
 
 class Vocabulary:
-    """Words and their ids. The four special tokens come first, `<pad>` is 0.
+    """The words of a captioner and their ids; the four special tokens come first, and `<pad>` is 0.
 
     Args:
         words: the words without the special tokens, in the order of their ids.
 
     Attributes:
-        words: the same.
+        words: the words without the special tokens.
         tokens: the special tokens and the words; the id is the index in this list.
         pad_token_id, start_token_id, end_token_id, unk_token_id: the ids of the special tokens.
     """
@@ -40,8 +40,8 @@ class Vocabulary:
         odd = odd or [word for word, times in Counter(words).items() if times > 1]
         if odd:
             raise ValueError(
-                "Expected different words without blanks, line breaks and control characters, of at most "
-                f"{MOST_LETTERS_IN_WORD} letters, and none of {', '.join(SPECIAL_TOKENS)}. Received: {brief(odd[0])}"
+                "Expected distinct words without whitespace or control characters, of at most "
+                f"{MOST_LETTERS_IN_WORD} characters, and none of {', '.join(SPECIAL_TOKENS)}. Received: {brief(odd[0])}"
             )
         self.words = words
         self.tokens = [*SPECIAL_TOKENS, *words]
@@ -52,15 +52,15 @@ class Vocabulary:
     def build(
         cls, captioned_images: list[CaptionedImage], *, min_count: int = 1, max_size: int | None = 10_000
     ) -> Vocabulary:
-        """Count the words of the training captions, and keep the most frequent.
+        """Build a vocabulary of the most frequent words in the training captions.
 
         Args:
             captioned_images: list of CaptionedImage; only those of the split "train" are counted.
             min_count: a word must occur at least this often.
-            max_size: keep at most so many words (the special tokens not counted); None keeps all.
+            max_size: the maximum number of words, not counting special tokens; None keeps all.
 
         Words of equal frequency are in alphabetical order. Words of more than MOST_LETTERS_IN_WORD
-        letters are left out.
+        characters are skipped.
         """
         counts = Counter(
             word
@@ -74,8 +74,8 @@ class Vocabulary:
         words = [word for word, count in ordered if count >= min_count][:max_size]
         if not words:
             raise ValueError(
-                "No photo with the split 'train' has a word in its captions that occurs so often. `read_data` draws a "
-                f"split by photo with split_seed=0. Received: min_count={min_count}"
+                "No word occurs at least `min_count` times in the captions of the split 'train'. To draw a split, pass "
+                f"split_seed=0 to `read_data`. Received: min_count={min_count}"
             )
         return cls(words)
 
@@ -97,7 +97,7 @@ class Vocabulary:
         """Return the ids of a caption's words, without `<start>` and `<end>`; unknown words become `<unk>`.
 
         Args:
-            caption: the text, or the list of words that `tokenise` made of it.
+            caption: a string, or the list of its words from `tokenise`.
         """
         words = tokenise(caption) if isinstance(caption, str) else caption
         return [self._ids.get(word, self.unk_token_id) for word in words]
@@ -115,23 +115,23 @@ class Vocabulary:
         return words
 
     def ids_to_caption(self, token_ids: Any) -> str:
-        """Return the caption that token ids spell: the words of `ids_to_words` joined by blanks."""
+        """Return the caption for token ids: the words of `ids_to_words`, joined by spaces."""
         return " ".join(self.ids_to_words(token_ids))
 
     def unknown_share(self, captions: list[str]) -> float:
-        """Return the fraction of the captions' words that are not in the vocabulary, 0 where there are no words."""
+        """Return the fraction of the captions' words that are not in the vocabulary; 0 if there are no words."""
         ids = [token_id for caption in captions for token_id in self.caption_to_ids(caption)]
         return ids.count(self.unk_token_id) / len(ids) if ids else 0.0
 
     def save(self, path: str | os.PathLike) -> None:
-        """Save as JSON, whole or not at all."""
+        """Save the vocabulary as JSON, atomically."""
         write_sealed_json(path, {"format": "vocabulary", "version": FORMAT_VERSION, "words": self.words})
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Vocabulary:
-        """Load what `save` wrote."""
+        """Load a vocabulary that `save` wrote."""
         expected = "a vocabulary that Vocabulary.save wrote"
-        content = read_sealed_json(path, expected, "Copy it again, or build it again from the captions.")
+        content = read_sealed_json(path, expected, "Copy the file again, or rebuild it from the captions.")
         try:
             if (content.get("format"), content.get("version")) != ("vocabulary", FORMAT_VERSION):
                 raise ValueError(f"This is not a vocabulary of version {FORMAT_VERSION}.")

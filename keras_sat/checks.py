@@ -1,4 +1,4 @@
-"""Checks of arguments that several modules share, and the error that names an argument."""
+"""Argument checks shared by several modules, and the error that names an argument."""
 
 import contextlib
 import difflib
@@ -9,7 +9,7 @@ STOPPED_EARLY = "Stopped before the first epoch was complete: no epoch is kept."
 
 
 class ArgumentError(ValueError):
-    """A ValueError about arguments, which can be shown with other names for them, such as --num-beams.
+    """A ValueError about arguments whose names can be replaced in the message, for example by --num-beams.
 
     Args:
         problem: what is wrong, in a sentence.
@@ -26,7 +26,7 @@ class ArgumentError(ValueError):
         return self.text({})
 
     def text(self, names):
-        """Return the message; `names` is a dict from arguments to the names to show for them."""
+        """Return the message; `names` is a dict from arguments to the names to show instead."""
         called = [names.get(name, name) for name in self.received]
         parts = [self.problem] if self.problem else []
         parts += [f"`{called[0]}` must be {self.expected}."] if self.expected else []
@@ -37,7 +37,7 @@ class ArgumentError(ValueError):
 
 @contextlib.contextmanager
 def argument_called(name, shown):
-    """Within the block, an ArgumentError about the argument `name` is about the argument `shown`."""
+    """Rename the argument `name` to `shown` in an ArgumentError raised inside the block."""
     try:
         yield
     except ArgumentError as error:
@@ -46,24 +46,24 @@ def argument_called(name, shown):
 
 
 def near_name(name, known):
-    """Return " Did you mean num_beams?" for a misspelt name, or "" where no known one is close to it."""
+    """Return " Did you mean num_beams?" for a misspelt name, or "" if no known name is similar."""
     near = difflib.get_close_matches(name, sorted(known), n=1)
     return f" Did you mean {near[0]}?" if near else ""
 
 
 def check_no_keras_distribution():
-    """Raise ValueError for Keras' own distributions, which do nothing on TensorFlow."""
+    """Raise ValueError if a keras.distribution is set, which has no effect on TensorFlow."""
     import keras
 
     if (found := keras.distribution.distribution()) is not None:
         raise ValueError(
-            "Keras' own distributions do nothing on TensorFlow. Pass one of tf.distribute to keras_sat.fit, and call "
+            "keras.distribution has no effect on TensorFlow. Pass a tf.distribute strategy to keras_sat.fit, and call "
             f"keras.distribution.set_distribution(None). Received: {found!r}"
         )
 
 
 def check_strategy_of_fit(strategy):
-    """Raise ValueError where Keras' `fit` cannot train: on several hosts, and with Keras' own distributions."""
+    """Raise ValueError if Keras' `fit` cannot train: on several hosts, or with a keras.distribution."""
     import tensorflow as tf
 
     check_no_keras_distribution()
@@ -72,8 +72,8 @@ def check_strategy_of_fit(strategy):
 
 
 def check_batches(name, batches):
-    """Raise ValueError for arrays where batches are expected; `validation_data` may be None."""
+    """Raise ValueError for arrays in place of batches; `validation_data` may be None."""
     import numpy as np
 
     if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
-        raise ValueError(f"Expected batches of make_batches. Received: {name} of type {type(batches).__name__}")
+        raise ValueError(f"Expected batches from make_batches. Received: {name} of type {type(batches).__name__}")

@@ -1,4 +1,4 @@
-"""The equations of Show, Attend and Tell (Xu et al., 2015), one pure function each: no weights, no state.
+"""The equations of Show, Attend and Tell (Xu et al., 2015), as pure functions without weights or state.
 
 Words in shapes: `photos`, `regions` (L in the paper), `feature_dim` (D), `hidden_dim` (n), `embedding_dim` (m),
 `vocabulary` (K), `time` (C), and `rows`. A row is one caption. A photo may have several adjacent rows (captions, beams,
@@ -13,7 +13,7 @@ SMALLEST = 1e-30  # keeps logarithms finite where a probability has rounded to 0
 
 
 def mean_annotation(features):
-    """Return the mean annotation vector (photos, feature_dim), from which h_0 and c_0 are made."""
+    """Return the mean annotation vector, (photos, feature_dim), from which h_0 and c_0 are computed."""
     return ops.mean(features, axis=1)
 
 
@@ -33,8 +33,8 @@ def gru(projected_inputs, projected_state, hidden_state):
     """Return h_t of a gated recurrent unit, which has no cell state.
 
     Args:
-        projected_inputs: of the word and the context, (rows, 3 * hidden_dim): reset, update, candidate.
-        projected_state: of h_{t-1}, in the same order.
+        projected_inputs: sum for word and context, (rows, 3 * hidden_dim): reset, update, candidate.
+        projected_state: projection of h_{t-1}, in the same order.
         hidden_state: h_{t-1}, (rows, hidden_dim).
     """
     reset_input, update_input, candidate_input = ops.split(projected_inputs, 3, axis=-1)
@@ -83,7 +83,7 @@ def attention_weights(attention_scores):
 
 
 def sample_locations(attention_weights, noise):
-    """Draw s_t ~ Multinoulli(alpha_t), equation (8), as one-hot vectors; all three are (rows, regions).
+    """Draw s_t ~ Multinoulli(alpha_t), equation (8), as one-hot vectors, (rows, regions).
 
     With standard Gumbel noise, argmax_i(log alpha_ti + noise_i) is a sample.
     """
@@ -168,7 +168,7 @@ def hard_attention_surrogate(
 ):
     """Return a surrogate (rows,), to be maximised, with the gradient of equation (12).
 
-    It is log p(y | s, a) + lambda_r (log p(y | s, a) - b) log p(s | a) + lambda_e H[s], with a constant (...).
+    It is log p(y | s, a) + lambda_r (log p(y | s, a) - b) log p(s | a) + lambda_e H[s], where (...) is a constant.
 
     Args:
         log_prob: log p(y | s, a), (rows,).
@@ -194,7 +194,7 @@ def detected(cell_logits):
 
 
 def detection_loss(cell_logits, is_there):
-    """Return the cross-entropy of `detected` with `is_there`, 1 for words in captions of the photo: (photos, words)."""
+    """Return the cross-entropy of `detected` with `is_there`, 1 for words in the captions: (photos, words)."""
     minus_log_absence = ops.sum(ops.softplus(cell_logits), axis=1)  # no product of many numbers that could underflow
     log_presence = ops.log(ops.maximum(-ops.expm1(-minus_log_absence), SMALLEST))
     return (1 - is_there) * minus_log_absence - is_there * log_presence
@@ -206,12 +206,12 @@ def detector_maps(cell_logits):
 
 
 def map_cross_entropy(target_maps, attention_weights):
-    """Return -sum_i m_ti log alpha_ti, minimal if attention equals the map m_t: one axis less than both."""
+    """Return -sum_i m_ti log alpha_ti, minimal if attention equals the map m_t: one axis less than the inputs."""
     return -ops.sum(target_maps * ops.log(ops.maximum(attention_weights, SMALLEST)), axis=-1)
 
 
 def box_loss(attention_weights, covered):
-    """Return -log sum_i alpha_ti c_ti, the cost of attention outside boxes that cover c_ti: one axis less than both."""
+    """Return -log sum_i alpha_ti c_ti, where boxes cover the fraction c_ti of a region: one axis less than both."""
     return -ops.log(ops.maximum(ops.sum(attention_weights * covered, axis=-1), SMALLEST))
 
 

@@ -421,7 +421,11 @@ def test_an_own_encoder_is_never_taken_for_another(eight, training, tmp_path):
     captioner = Captioner(eight[1], encoder=encoder, encoder_training=training, **SMALL)
     result = captioner.caption(eight[0][0].image_path)
     captioner.save(tmp_path / "model")
+<<<<<<< HEAD
     with pytest.raises(ValueError, match=r"trained a custom encoder|only be given features"):
+=======
+    with pytest.raises(ValueError, match=r"keras_sat does not know|accepts only features"):
+>>>>>>> main
         Captioner.load(tmp_path / "model").caption(eight[0][0].image_path)
     other = bn_encoder() if training == "fine-tuned" else encoder
     loaded = Captioner.load(tmp_path / "model", encoder=other)
@@ -603,7 +607,7 @@ def test_the_grid_shape_is_kept(tmp_path):
     assert loaded.get_config() == captioner.get_config()
     for_features = Captioner(["dog"], encoder=None, grid_shape=(6, 2), **SMALL)
     assert for_features.caption_features(np.zeros((1, 12, 6)))[0].attention_weights.shape[1:] == (6, 2)
-    with pytest.raises(ValueError, match=r"does not have 10 regions. Received: grid_shape=\(6, 2\)"):
+    with pytest.raises(ValueError, match=r"must have 10 regions.* Received: grid_shape=\(6, 2\)"):
         Captioner(["dog"], encoder=None, grid_shape=(6, 2), **SMALL).caption_features(np.zeros((1, 10, 6)))
 
 
@@ -637,15 +641,15 @@ def test_impossible_requests(eight, tmp_path):
     assert captioner.caption_features(features, num_beams=np.int64(1), temperature=np.float32(0.5))
     with pytest.raises(ValueError, match=r"Pass only one of them. Received: temperature=1.0, num_beams=2"):
         captioner.caption_features(features, temperature=1.0, num_beams=2)
-    with pytest.raises(ValueError, match=r"only be given features.*Received: encoder=None"):
+    with pytest.raises(ValueError, match=r"accepts only features.*Received: encoder=None"):
         captioner.caption(eight[0][0].image_path)
     with pytest.raises(ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"):
         captioner.caption_features(features[:, :, :5])
-    with pytest.raises(ValueError, match=r"Expected batches of make_batches.*Received: x of type"):
+    with pytest.raises(ValueError, match=r"Expected batches from make_batches.*Received: x of type"):
         captioner.fit(eight[0])
     with pytest.raises(ValueError, match=r"Received: validation_data of type list"):
         captioner.fit(make_batches(*eight), validation_data=eight[0])
-    with pytest.raises(ValueError, match=r"photos of 16 x 16 pixels.*same image_size.*32 x 32"):
+    with pytest.raises(ValueError, match=r"photos of 16 x 16 pixels.*same image_size .*32 x 32"):
         own = Captioner(eight[1], encoder=bn_encoder(), **SMALL)
         own.fit(make_batches(*eight[:2], image_size=32))
     with pytest.raises(ValueError, match=r"own loss and metrics"):

@@ -101,9 +101,9 @@ def test_weights_that_do_not_fit_are_rejected(network, tmp_path):
     (tmp_path / "torn.npz").write_bytes((tmp_path / "small.npz").read_bytes()[:3000])
     np.savez(tmp_path / "objects.npz", **{"_fc.weight": np.array([{"an": "object"}], dtype=object)})
     for name in ("small.npz", "torn.npz", "objects.npz"):
-        with pytest.raises(ValueError, match=rf"does not hold the weights of efficientnet_lite0.*\.pth file.*{name}"):
+        with pytest.raises(ValueError, match=rf"not contain the weights of efficientnet_lite0.*\.pth file.*{name}"):
             ENCODERS["efficientnet_lite0"](weights=tmp_path / name, image_size=64)
-    with pytest.raises(ValueError, match="does not hold the weights of tiny.*for EfficientNet-Lite.*small.npz"):
+    with pytest.raises(ValueError, match="does not contain the weights of tiny.*for EfficientNet-Lite.*small.npz"):
         ENCODERS["tiny"](weights=tmp_path / "small.npz", image_size=64)
 
 

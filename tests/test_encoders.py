@@ -91,7 +91,7 @@ def test_weights_of_something_else_are_rejected(tmp_path):
     (tmp_path / "torn.weights.h5").write_bytes((tmp_path / "mobilenet.weights.h5").read_bytes()[:5000])
     (tmp_path / "text.h5").write_text("no weights")
     for name in ("mobilenet.weights.h5", "mobilenet.h5", "torn.weights.h5", "text.h5"):
-        with pytest.raises(ValueError, match=f"does not hold the weights of vgg16.*{name}"):
+        with pytest.raises(ValueError, match=f"does not contain the weights of vgg16.*{name}"):
             ENCODERS["vgg16"](weights=tmp_path / name, image_size=64)
     tiny = ENCODERS["tiny"]()
     tiny.set_weights([np.full_like(array, np.nan) for array in tiny.get_weights()])

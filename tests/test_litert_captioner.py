@@ -90,7 +90,7 @@ def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures, capsys):
     greedy = load_litert(folder)
     expected = captioner.caption(pictures / "02.png", num_beams=1)
     assert greedy.caption(pictures / "02.png").caption == expected.caption and not greedy.has_confidence
-    with pytest.raises(ValueError, match="cannot read a caption"):
+    with pytest.raises(ValueError, match="cannot read a given caption"):
         greedy.attend(pictures / "02.png", "a circle")
     (folder / "vocabulary.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match="vocabulary.txt: the file is damaged.*Export the captioner again"):
@@ -279,7 +279,7 @@ def test_they_wait_for_the_one_that_makes_the_file(again, monkeypatch):
 
         said = []
         monkeypatch.setattr("builtins.print", say)
-        with pytest.raises(ValueError, match="Another process is making a file"):
+        with pytest.raises(ValueError, match="Another process is making a LiteRT file"):
             litert_captioner.make_file("scenes")
         assert load_litert("scenes").vocabulary and again == []
-    assert len(said) == 1 and "Another process is making a file for LiteRT" in said[0] and "600 s" in said[0]
+    assert len(said) == 1 and "Another process is making a LiteRT file" in said[0] and "600 s" in said[0]

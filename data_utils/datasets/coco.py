@@ -1,4 +1,4 @@
-"""MS COCO, from its own files or from Karpathy's."""
+"""Read MS COCO from its original files or from Karpathy's JSON."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def coco(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[
     """Return MS COCO as a list of CaptionedImage, in the order of the caption file.
 
     Args:
-        data_dir: the folder that holds train2014 and val2014 (or 2017; perhaps in a folder `images`) and either
-            Karpathy's dataset_coco.json, whose "restval" is train, or COCO's own captions_*.json (perhaps in a folder
-            `annotations`), where captions_train* is train and captions_val* is dev.
-        split_seed: draw a split of 80/10/10 by photo with this seed instead.
+        data_dir: the folder with train2014 and val2014 (or 2017; optionally in a folder `images`) and either Karpathy's
+            dataset_coco.json, where "restval" counts as train, or COCO's original captions_*.json (optionally in a
+            folder `annotations`), where captions_train* is train and captions_val* is dev.
+        split_seed: if given, split the photos 80/10/10 at random with this seed instead.
     """
     data_dir, skipped = Path(data_dir).expanduser(), Skipped()
     karpathy = find_file(data_dir, ["dataset_coco.json"], ("", "annotations"))
     files = sorted(data_dir.glob("captions_*.json")) + sorted(data_dir.glob("annotations/captions_*.json"))
     if not karpathy and not files:
-        expected = "dataset_coco.json, or captions_train*.json and captions_val*.json, perhaps in a folder annotations"
+        expected = "dataset_coco.json, or captions_train*.json and captions_val*.json, optionally in annotations"
         raise no_caption_file(data_dir, expected)
     captions, splits, folders = read_karpathy(karpathy, skipped) if karpathy else _read_coco_files(files, skipped)
     photos = {}
@@ -36,7 +36,7 @@ def coco(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[
 
 
 def _read_coco_files(paths, skipped):
-    """Read COCO's own captions_*.json files; the split is in the file's name."""
+    """Read COCO's original captions_*.json files; the file name contains the split."""
     captions, splits, folders = {}, {}, []
     for path in paths:
         name = path.stem.removeprefix("captions_")

@@ -1,4 +1,4 @@
-"""Flickr8k and Flickr30k, from the files as they circulate."""
+"""Read Flickr8k and Flickr30k from the published files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def flickr8k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> l
     """Return Flickr8k as a list of CaptionedImage, in the order of the caption file.
 
     Args:
-        data_dir: the folder that holds the photos (a folder Flicker8k_Dataset or Images, or the photos themselves) and
-            one of: Flickr8k.token.txt; captions.txt, the copy with the header "image,caption"; Karpathy's
-            dataset_flickr8k.json. The splits are the official lists Flickr_8k.trainImages.txt and so on, or those of
-            Karpathy's JSON; without either every photo has the split None.
-        split_seed: draw a split of 80/10/10 by photo with this seed instead.
+        data_dir: the folder with the photos (directly, or in a folder Flicker8k_Dataset or Images) and one of:
+            Flickr8k.token.txt; captions.txt, the version with the header "image,caption"; Karpathy's
+            dataset_flickr8k.json. The splits come from the official lists Flickr_8k.trainImages.txt and so on, or from
+            Karpathy's JSON; without either, every photo has the split None.
+        split_seed: if given, split the photos 80/10/10 at random with this seed instead.
     """
     return _read_flickr(
         data_dir,
@@ -38,11 +38,11 @@ def flickr30k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> 
     """Return Flickr30k as a list of CaptionedImage, in the order of the caption file.
 
     Args:
-        data_dir: the folder that holds the photos (a folder flickr30k-images, flickr30k_images or Images, or the
-            photos themselves) and one of: results_20130124.token; results.csv, the copy with "|"; Karpathy's
-            dataset_flickr30k.json. The splits are the lists train.txt, val.txt and test.txt, or those of Karpathy's
-            JSON; without either every photo has the split None.
-        split_seed: draw a split of 80/10/10 by photo with this seed instead.
+        data_dir: the folder with the photos (directly, or in a folder flickr30k-images, flickr30k_images or Images) and
+            one of: results_20130124.token; results.csv, the version with "|"; Karpathy's dataset_flickr30k.json. The
+            splits come from the lists train.txt, val.txt and test.txt, or from Karpathy's JSON; without either, every
+            photo has the split None.
+        split_seed: if given, split the photos 80/10/10 at random with this seed instead.
     """
     return _read_flickr(
         data_dir,
@@ -87,12 +87,12 @@ def _read_caption_table(path, skipped):
 
 
 def _read_bar_table(path, skipped):
-    """Read Flickr30k's results.csv: "image_name| comment_number| comment", never quoted."""
+    """Read Flickr30k's results.csv: "image_name| comment_number| comment", without quotes."""
     captions = {}
     for number, line in enumerate(load_document(path).split("\n"), start=1):
         if not line.strip() or (number == 1 and line.lower().startswith("image")):
             continue
-        # The file that circulates lacks the second bar in one line: "2199200615.jpg| 4   A dog runs ...".
+        # The published file lacks the second bar in one line: "2199200615.jpg| 4   A dog runs ...".
         match = re.match(r"\s*(.+?)\s*\|\s*\d+\s*(?:\||\s)\s*(.*)", line + " ")
         name, caption = match.groups() if match else ("", "")
         add_caption(captions, image_id_of(name), caption, skipped, f"{path.name}, line {number}")

@@ -1,4 +1,4 @@
-"""A folder of your own pictures."""
+"""Read a folder of your own pictures."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
     """Return your own pictures as a list of CaptionedImage, in the order of the caption file.
 
     Args:
-        data_dir: a folder with the pictures and captions.csv (columns image and caption, one caption a row) or
-            captions.jsonl (an object with image and caption, or captions, a line). `image` is a path from that folder.
-            A column split may have train, dev or test; without it every photo has the split None.
-        split_seed: draw a split of 80/10/10 by photo with this seed.
+        data_dir: a folder with the pictures and either captions.csv (columns image and caption, one caption per row) or
+            captions.jsonl (one object per line, with image and caption or captions). `image` is relative to the folder.
+            The optional column split contains train, dev or test; without it, every photo has the split None.
+        split_seed: if given, split the photos 80/10/10 at random with this seed.
     """
     data_dir, skipped = Path(data_dir).expanduser(), Skipped()
     table = find_file(data_dir, ("captions.csv", "captions.jsonl"))
@@ -36,8 +36,8 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
             continue
         if photos.setdefault(image_id, path) != path:
             raise ValueError(
-                f"{where}: two pictures share the image id {brief(image_id)} (the file's name without folder and "
-                f"ending): {shortened(photos[image_id])} and {shortened(path)}. Rename one of them."
+                f"{where}: two pictures have the same image id {brief(image_id)} (the file name without folder and "
+                f"extension): {shortened(photos[image_id])} and {shortened(path)}. Rename one of them."
             )
         if split:
             add_split(splits, image_id, split, where)

@@ -1,4 +1,4 @@
-"""Karpathy's JSON files, which hold the captions and splits that most papers use."""
+"""Read Karpathy's JSON files, with the captions and splits that most papers use."""
 
 from data_utils.atomic_files import read_json
 from data_utils.captions import image_id_of, reject_outside
@@ -7,7 +7,7 @@ from data_utils.datasets.splits import add_split
 
 
 def read_karpathy(path, skipped):
-    """Read a dataset_*.json of Karpathy's: captions, splits, and the folders that it names (COCO)."""
+    """Return the captions, splits and (for COCO) photo folders from one of Karpathy's dataset_*.json files."""
     captions, splits, folders = {}, {}, []
     expected = "Karpathy's JSON with images, each with filename, split and sentences"
     with expecting(path, expected):
@@ -15,7 +15,7 @@ def read_karpathy(path, skipped):
             where = f"{path.name}, image {number}"
             image_id = image_id_of(image["filename"])
             add_split(splits, image_id, image["split"], where)
-            folders.append(image.get("filepath", "") + "")  # must be text
+            folders.append(image.get("filepath", "") + "")  # must be a string
             reject_outside(folders[-1], where)
             for sentence in image["sentences"]:
                 add_caption(captions, image_id, sentence["raw"], skipped, where)

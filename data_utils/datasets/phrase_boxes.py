@@ -1,12 +1,12 @@
-"""Boxes that people drew for the phrases of captions, on photos of Flickr30k and Flickr8k.
+"""Read boxes that annotators drew for caption phrases, on photos of Flickr30k and Flickr8k.
 
 Flickr30k Entities (Plummer et al., 2015) is a folder with Sentences/NUMBER.txt, where phrases are marked in captions,
 
     [/EN#1/people A girl] holds [/EN#2/other a kite] .
 
-and Annotations/NUMBER.xml with the boxes of each number after EN. It has photos of Flickr8k too: the first number of
-their names is Flickr30k's name. The other form is one JSON object, {file name: {"caption": number of the caption,
-"size_known": whether the photo's aspect ratio is known, "phrases": [{"phrase": words, "first_word": number of its first
+and Annotations/NUMBER.xml with the boxes for each number after EN#. It also has photos of Flickr8k: the first number in
+their names is the Flickr30k name. The other format is one JSON object, {file name: {"caption": index of the caption,
+"size_known": whether the photo's aspect ratio is known, "phrases": [{"phrase": words, "first_word": index of its first
 word, "boxes": [[left, top, right, bottom] as fractions of width and height]}]}}.
 """
 
@@ -26,10 +26,10 @@ from data_utils.datasets.assemble import expecting
 from data_utils.foreign_text import brief, shortened
 from data_utils.views import boxes_in_view
 
-# Words of a phrase that name nothing: attention is not measured at them.
+# Words of a phrase that name no object: attention is not measured on them.
 NAMELESS = {"a", "an", "the", "his", "her", "their", "its", "some", "this", "that", "another", "other", "many"}
 NAMELESS |= {"several", "one", "two", "three", "four", "five"}
-# Function words: attention is not supervised at them.
+# Function words: attention is not supervised on them.
 _SMALL_WORDS = """
     these those each every all both few more and or but while as if then than so of in on at by to from with without
     for into onto over under near next through across along around behind between among against above below inside
@@ -38,18 +38,18 @@ _SMALL_WORDS = """
     whom whose which what where when there here not no it's
 """
 PLACELESS = NAMELESS | {*_SMALL_WORDS.split()}
-EXPECTED = "the folder of Flickr30k Entities, with Annotations and Sentences in it, or a JSON file of boxes"
-MOST_BOXES = 1_000  # of a photo: people draw fewer than fifty
+EXPECTED = "a folder of Flickr30k Entities with Annotations and Sentences, or a JSON file of boxes"
+MOST_BOXES = 1_000  # per photo; annotators draw fewer than fifty
 _MARKED = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A phrase of a caption, and where on the photo it is.
+    """A phrase of a caption, with its boxes on the photo.
 
     Attributes:
-        caption: the number of the caption among those of its photo.
-        first_word, num_words: which words of the caption it is, as `tokenise` counts them.
+        caption: the index of the caption among those of its photo.
+        first_word, num_words: index of its first word and number of words, as `tokenise` counts them.
         boxes: tuple of (left, top, right, bottom), as fractions of the photo's width and height.
     """
 
@@ -59,14 +59,14 @@ class Phrase:
     boxes: tuple
 
     def naming_words(self, words):
-        """Return the numbers of the phrase's content words among a caption's words, a list."""
+        """Return a list of the indices of the phrase's content words in a caption."""
         of_phrase = range(self.first_word, self.first_word + self.num_words)
         return [number for number in of_phrase if words[number] not in NAMELESS]
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """The phrases of photos and their boxes.
+    """The phrases of photos, with their boxes.
 
     Attributes:
         phrases: dict from an image id to a list of Phrase, in the order of captions and words.
@@ -78,10 +78,10 @@ class Boxes:
 
 
 def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) -> Boxes:
-    """Return the Boxes of photos; phrases and boxes that do not fit are left out and counted in a warning.
+    """Return the Boxes of photos; phrases and boxes that do not match are skipped and counted in a warning.
 
     Args:
-        path: the folder of Flickr30k Entities, or a JSON file; or Boxes, which are returned.
+        path: the folder of Flickr30k Entities, or a JSON file; or Boxes, which are returned unchanged.
         images: list of CaptionedImage.
     """
     if isinstance(path, Boxes):
@@ -103,7 +103,7 @@ def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) ->
             phrases[image.image_id] = sorted(found, key=lambda phrase: (phrase.caption, phrase.first_word))
     if not phrases:
         counted = "".join(f"; {reason}: {count}" for reason, count in skipped.counts.items())
-        raise ValueError(f"{path}: no phrase with boxes of these {len(images)} photos{counted}. Expected: {EXPECTED}.")
+        raise ValueError(f"{path}: no phrase with boxes for these {len(images)} photos{counted}. Expected: {EXPECTED}.")
     skipped.warn(path)
     return Boxes(phrases, frozenset(unsure))
 
@@ -112,9 +112,9 @@ def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) ->
 
 
 def _phrases_of(image, marked, skipped):
-    """Yield a Phrase for each (caption, words, first piece, boxes) that a caption of the photo has.
+    """Yield a Phrase for each marked (caption, words, first piece, boxes) that is found in the photo's captions.
 
-    `caption` is its number, or the list of its pieces. A piece is a part of a word: annotators cut "t-shirt" into two.
+    `caption` is its index, or the list of its pieces. A piece is a part of a word: annotators split "t-shirt" in two.
     """
     captions = [_pieces_of(tokenise(caption)) for caption in image.captions]
     texts = [[piece for piece, _ in pieces] for pieces in captions]
@@ -125,7 +125,7 @@ def _phrases_of(image, marked, skipped):
         pieces = texts[caption] if caption is not None and caption < len(texts) else []
         places = [n for n in range(len(pieces) - len(wanted) + 1) if pieces[n : n + len(wanted)] == wanted]
         if not wanted or not places:
-            skipped.add("phrases that no caption of the photo has", f"{brief(words)}, photo {image.image_id}")
+            skipped.add("phrases that are not in the photo's captions", f"{brief(words)}, photo {image.image_id}")
             continue
         clipped = [tuple(np.clip(np.asarray(box, float), 0, 1).tolist()) for box in boxes]
         fitting = tuple(box for box in clipped if box[0] < box[2] and box[1] < box[3])
@@ -137,16 +137,16 @@ def _phrases_of(image, marked, skipped):
 
 
 def _pieces_of(words):
-    """Return a list of (piece, number of its word)."""
+    """Return a list of (piece, index of its word)."""
     return [(piece, number) for number, word in enumerate(words) for piece in re.findall(r"\w+", word)]
 
 
-# === The two forms ===
+# === The two formats ===
 
 
 def _read_json(path, images):
-    """Yield (image, list of what `_phrases_of` takes, whether its aspect ratio is known) from the JSON form."""
-    expected = "caption, and phrases with phrase, first_word and boxes of four fractions of the sides, not pixels"
+    """Yield (image, marked phrases, whether the aspect ratio is known) from the JSON format."""
+    expected = "caption, and phrases with phrase, first_word and boxes (four fractions of the sides, not pixels)"
     with expecting(path, EXPECTED):
         by_id = {image_id_of(name): entry for name, entry in read_json(path, EXPECTED).items()}
     for image in images:
@@ -161,7 +161,7 @@ def _read_json(path, images):
 
 
 def _is_sound(caption, words, first_word, boxes):
-    """Return whether these are numbers and texts, and boxes of fractions, perhaps a little outside the photo."""
+    """Return whether the types are right, and the boxes are fractions, with a margin around the photo."""
     sides = [side for box in boxes for side in box]
     are_boxes = all(len(box) == 4 for box in boxes) and all(type(side) in (int, float) for side in sides)
     is_phrase = type(caption) is type(first_word) is int and caption >= 0 and isinstance(words, str)
@@ -169,7 +169,7 @@ def _is_sound(caption, words, first_word, boxes):
 
 
 def _read_entities(path, images):
-    """Yield the same from the files of Flickr30k Entities."""
+    """Yield the same tuples as `_read_json` from the files of Flickr30k Entities."""
     for image in images:
         number = image.image_id.partition("_")[0]
         sentences, annotations = path / "Sentences" / f"{number}.txt", path / "Annotations" / f"{number}.xml"
@@ -186,9 +186,9 @@ def _read_entities(path, images):
 
 
 def _boxes_in(path):
-    """Return a dict from the numbers in an annotation file to their boxes."""
+    """Return a dict from phrase numbers to boxes, from an annotation file."""
     document = load_document(path)
-    if "<!" in document:  # entities could make a small file fill the memory
+    if "<!" in document:  # XML entities could make a small file fill the memory
         raise ValueError(f"{path}: expected plain XML, without declarations. Received: '<!'")
     try:
         root, boxes = ElementTree.fromstring(document), {}
@@ -209,7 +209,7 @@ def _boxes_in(path):
 
 
 def covered_fraction(boxes, grid_shape):
-    """Return the fraction of each cell of a grid that boxes cover, an array (rows, columns).
+    """Return the fraction of each grid cell that is covered by boxes, as an array (rows, columns).
 
     >>> covered_fraction([(0.0, 0.0, 0.5, 0.25)], (2, 2)).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
@@ -225,10 +225,10 @@ def covered_fraction(boxes, grid_shape):
 
 
 def covered_cells(rows, views, boxes, grid_shape, shape):
-    """Return the fraction of each region that the boxes of each word cover: float32 (rows, time, regions).
+    """Return the fraction of each region covered by the boxes of each word, float32 (rows, time, regions).
 
-    A row is (CaptionedImage, number of one of its captions), or None; `shape` is (rows, time). `views` has the number
-    of the view of each photo, see `data_utils.views`.
+    A row is (CaptionedImage, index of one of its captions) or None; `shape` is (rows, time). `views` has the view
+    number of each photo, see `data_utils.views`.
     """
     covered = np.zeros((*shape, grid_shape[0] * grid_shape[1]), np.float32)
     for of_row, row, view in zip(covered, rows, views):

@@ -1,4 +1,4 @@
-"""Read a data set by its name, and download it first where possible."""
+"""Read a data set by name, and download it first if possible."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def read_data(
 
     Args:
         data: a name in DATASETS, or a list of CaptionedImage, which is checked and returned.
-        data_dir: the folder of the data set. Where it is new or empty, the data set is downloaded if possible.
-        split_seed: draw a split of 80/10/10 by photo with this seed.
+        data_dir: the folder of the data set. If it is new or empty, the data set is downloaded if possible.
+        split_seed: if given, split the photos 80/10/10 at random with this seed.
         show_progress: show the progress of a download.
     """
     if not isinstance(data, str):
@@ -44,21 +44,21 @@ def read_data(
 
 
 def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[CaptionedImage]:
-    """Return the photos of one split; a ValueError where it has none."""
+    """Return the photos of one split; raise ValueError if it has none."""
     photos = [image for image in captioned_images if image.split == split]
     if photos:
         return photos
     counts = Counter(repr(image.split) for image in captioned_images)
     raise ValueError(
-        f"There is no photo in this split. Expected one of: {', '.join(SPLITS)}. The data has: "
+        f"There are no photos in this split. Expected one of: {', '.join(SPLITS)}. The data set has: "
         f"{', '.join(f'{number} in {name}' for name, number in counts.items())}. Add the data set's split lists to its "
-        "folder, or pass split_seed=0 (--split-seed 0) to draw a split, which takes at least 3 photos. "
+        "folder, or pass split_seed=0 (--split-seed 0) to draw a split of at least 3 photos. "
         f"Received: split={split!r}"
     )
 
 
 def _is_to_be_downloaded(data_dir):
-    """Return whether the folder has nothing, or only zips, or an unfinished download."""
+    """Return whether the folder is missing or empty, or has only zips or an unfinished download."""
     if not data_dir.is_dir() or all(path.suffix in (".zip", ".part") for path in data_dir.iterdir()):
         return True
     return (data_dir / "download.lock").exists() and not (data_dir / "download.json").exists()
@@ -71,12 +71,12 @@ def _checked(images, split_seed):
         texts = (image.image_id, *image.captions) if is_one else (None,)
         if not all(isinstance(text, str) for text in texts) or image.split not in (*SPLITS, None):
             raise ValueError(
-                f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage: a text as id, a list of "
-                f"captions, and a split of {', '.join(SPLITS)} or None. Received: {brief(image)}"
+                f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage: a string id, a list of "
+                f"captions, and one of the splits {', '.join(SPLITS)} or None. Received: {brief(image)}"
             )
     num_ids = len({image.image_id for image in images})
     if not images or num_ids < len(images):
-        raise ValueError(f"Expected photos, each with its own id. Received: {len(images)} photos, {num_ids} ids")
+        raise ValueError(f"Expected photos with unique ids. Received: {len(images)} photos, {num_ids} ids")
     if split_seed is not None:
         splits = draw_split([image.image_id for image in images], split_seed)
         images = [dataclasses.replace(image, split=splits[image.image_id]) for image in images]

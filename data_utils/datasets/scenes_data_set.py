@@ -1,4 +1,4 @@
-"""The built-in scenes as a data set."""
+"""Provide the built-in scenes as a data set."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ def scenes(data_dir, *, num_scenes=2000, seed=0, image_size=64, max_objects=2):
     """Draw the built-in data set, into a folder or into memory, and return it as a list of CaptionedImage.
 
     Args:
-        data_dir: where the pictures go, as PNG; those that are there already are kept. None keeps them in memory:
-            `image_path` is the picture itself.
+        data_dir: the folder for the pictures, as PNG; existing files are kept. None keeps them in memory:
+            `image_path` is then the picture itself.
         num_scenes, seed, image_size, max_objects: as in `draw_scenes`.
     """
     from data_utils.scenes import draw_scenes

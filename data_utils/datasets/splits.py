@@ -1,4 +1,4 @@
-"""Splits: train, dev (validation) and test."""
+"""Read and draw splits: train, dev (validation) and test."""
 
 import random
 
@@ -18,19 +18,19 @@ SPLIT_NAMES = {
 
 
 def add_split(splits, image_id, name, where):
-    """Add a photo to a dict of splits, under a name of its split; a ValueError if it is in another split already."""
+    """Add a photo to a dict of splits; raise ValueError for an unknown split, or if it is in another split already."""
     split = SPLIT_NAMES.get(str(name).strip().lower())
     if split is None:
         raise ValueError(f"{where}: unknown split. Expected: train, dev or test. Received: split={brief(name)}")
     if splits.setdefault(image_id, split) != split:
         raise ValueError(
-            f"{where}: the photo {brief(image_id)} is in the split {split!r} here, and in {splits[image_id]!r} before. "
-            "A photo belongs to one split."
+            f"{where}: the photo {brief(image_id)} is in the split {split!r}, but was in {splits[image_id]!r} before. "
+            "Put each photo into one split."
         )
 
 
 def draw_split(image_ids, seed):
-    """Return a map from image id to split: a tenth each (rounded up) is dev and test, the rest train."""
+    """Return a random split as a dict from image ids: a tenth each (rounded up) is dev and test, the rest train."""
     shuffled = sorted(image_ids)
     random.Random(seed).shuffle(shuffled)
     tenth = -(-len(shuffled) // 10)
@@ -38,7 +38,7 @@ def draw_split(image_ids, seed):
 
 
 def read_split_lists(lists):
-    """Return image id -> split, from a dict of the paths of lists of file names, or None, for each split."""
+    """Return a dict from image ids to splits; `lists` maps each split to a file of image names, or None."""
     splits = {}
     for split, path in lists.items():
         for number, line in enumerate(load_document(path).split("\n") if path else [], start=1):

@@ -1,4 +1,4 @@
-"""Captions in tables: CSV from spreadsheets, and JSON lines."""
+"""Read captions from tables: CSV from spreadsheets, and JSON lines."""
 
 import csv
 import io
@@ -7,15 +7,15 @@ import re
 
 from data_utils.captions import load_document
 
-# Spreadsheets take text that starts with one of these for a formula. In some locales ; or a tab separates cells.
+# Spreadsheets treat text that starts with one of these as a formula. In some locales ; or a tab separates cells.
 _TO_BE_QUOTED = re.compile(r"\A(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])(?='*[=+\-@＝＋－＠])")
 _QUOTED = re.compile(r"\A'(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])'(?='*[=+\-@＝＋－＠])")
 
 
 def cell_of(text):
-    """Return a text as a cell for spreadsheets: with an apostrophe before a formula.
+    """Return text as a spreadsheet cell, with an apostrophe before a formula.
 
-    This is OWASP's advice (https://owasp.org/www-community/attacks/CSV_Injection). `text_of` reverts it.
+    This is OWASP's advice (https://owasp.org/www-community/attacks/CSV_Injection). `text_of` undoes it.
 
     >>> cell_of("=1+1"), cell_of("'=1+1"), cell_of("a dog; a cat's tail")
     ("'=1+1", "''=1+1", "a dog; a cat's tail")
@@ -24,12 +24,12 @@ def cell_of(text):
 
 
 def text_of(cell):
-    """Return the text that `cell_of` made a cell of."""
+    """Return the text of a cell, without the apostrophes that `cell_of` added."""
     return _QUOTED.sub("", cell)
 
 
 def read_csv(path):
-    """Yield (line, image, caption, split) from a table with a header; commas, semicolons or tabs separate."""
+    """Yield (line, image, caption, split) from a table with a header, separated by commas, semicolons or tabs."""
     document = load_document(path)
     header_line = document.split("\n", 1)[0]
     delimiter = max(",;\t", key=header_line.count)
@@ -38,7 +38,7 @@ def read_csv(path):
         header = [column.strip().lower() for column in next(rows, [])]
         if "image" not in header or "caption" not in header:
             raise ValueError(
-                f"{path}, line 1: the header must name the columns image and caption. Received: {header_line[:80]!r}"
+                f"{path}, line 1: the header must have the columns image and caption. Received: {header_line[:80]!r}"
             )
         image, caption = header.index("image"), header.index("caption")
         split = header.index("split") if "split" in header else None
@@ -48,18 +48,18 @@ def read_csv(path):
             if caption == len(header) - 1:
                 row[caption:] = [delimiter.join(row[caption:])]  # commas in a caption that was not quoted
             if len(row) != len(header):
-                raise csv.Error(f"{len(row)} columns where the header has {len(header)}")
+                raise csv.Error(f"{len(row)} columns, but the header has {len(header)}")
             its_split = None if split is None else row[split].strip()
             yield rows.line_num, text_of(row[image]).strip(), " ".join(text_of(row[caption]).split()), its_split
     except csv.Error as error:
         raise ValueError(
-            f"{path}, line {rows.line_num}: {error}. A caption with a comma or a quote in it needs quotes, doubled "
-            'inside: "a ""big"" dog, running".'
+            f"{path}, line {rows.line_num}: {error}. A caption with a comma or quote must be quoted, and its quotes "
+            'doubled: "a ""big"" dog, running".'
         ) from None
 
 
 def read_jsonl(path):
-    """Yield (line, image, caption, split) from one JSON object a line."""
+    """Yield (line, image, caption, split) from a file with one JSON object per line."""
     for number, line in enumerate(load_document(path).split("\n"), start=1):
         if not line.strip():
             continue

@@ -1,1 +1,1 @@
-"""The features of many photos, built once and read from the disk."""
+"""The feature cache: photos are encoded once, and their features are read from disk."""

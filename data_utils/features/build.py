@@ -1,7 +1,7 @@
-"""Encode the photos that a folder of features lacks.
+"""Build a feature cache: encode the photos whose features are missing.
 
-A row is marked as done after it has reached the disk: a build that was killed at any moment resumes there, and ends
-with the same files.
+A row is marked as done once it is on disk: a build that was killed at any moment can be resumed, and ends with the same
+files.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ NUM_READERS = 2
 
 
 def build_features(directory, description, photos, encoder, batch_size, errors, verify, show_progress):
-    """Encode the photos that a folder lacks, whose rows are damaged, or whose files have changed.
+    """Encode the photos whose features are missing or damaged, or whose files have changed.
 
-    If there are none, the folder is not locked, and may be read-only.
+    If there is nothing to encode, the folder is not locked, and may be read-only.
 
-    Args: see FeatureCache.build; and
-        description: dict that the manifest must contain.
+    Args: see FeatureCache.build, plus
+        description: dict of entries that the manifest must contain.
         photos: dict from ids to paths.
     """
     options = (photos, description, errors, verify, show_progress)
@@ -39,7 +39,7 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
         if not is_started(directory):
             shape = encode(np.zeros((1, *description["image_size"], 3), dtype=np.uint8)).shape
             if len(shape) != 4:
-                raise ValueError(f"The encoder must give grids (batch, rows, columns, feature_dim). Received: {shape=}")
+                raise ValueError(f"Encoders must return grids (batch, rows, columns, feature_dim). Received: {shape=}")
             grid = {"grid_shape": list(shape[1:3]), "feature_dim": shape[3]}
             start_cache(directory, description | grid, list(photos))
         files = FeatureFiles(directory)
@@ -49,13 +49,13 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
 
 
 def _rows_to_encode(files, photos, description, errors, verify, show_progress):
-    """Return the sorted rows to encode, as an array; photos that are still unreadable are left out."""
+    """Return the sorted rows to encode, as an array; photos that are still unreadable are excluded."""
     reject_differences(files.manifest, description, files.directory)
     new = [image_id for image_id in photos if image_id not in files.row_of]
     if new:
         raise ValueError(
-            f"The cache was started with {len(files.rows)} photos, without {len(new)} of these {len(photos)} (first: "
-            f"{new[0]!r}). Build these into another folder. Received: directory={str(files.directory)!r}"
+            f"The cache was started with {len(files.rows)} photos and lacks {len(new)} of these {len(photos)} (first: "
+            f"{new[0]!r}). Build into another folder. Received: directory={str(files.directory)!r}"
         )
     to_encode = {*files.changed_rows(photos, verify=verify, show_progress=show_progress)}
     for image_id, path in photos.items():
@@ -68,18 +68,18 @@ def _rows_to_encode(files, photos, description, errors, verify, show_progress):
 
 
 def _encode_rows(files, rows, photos, encode, batch_size, errors, show_progress):
-    """Encode rows in blocks: the photos of the next block are read, and those of the last one written, meanwhile."""
+    """Encode rows in blocks, while other threads read the next block and write the last one."""
     needed_bytes, free_bytes = len(rows) * files.features[:1].nbytes, shutil.disk_usage(files.directory).free
     if needed_bytes > free_bytes:
         raise ValueError(
-            f"The disk is too small for the features: they need {needed_bytes / 1e9:.1f} GB more, and "
+            f"There is not enough disk space: the features need {needed_bytes / 1e9:.1f} GB more, and "
             f"{free_bytes / 1e9:.1f} GB are free. Received: directory={str(files.directory)!r}"
         )
     image_size, view = files.manifest["image_size"], files.manifest["view"]
 
     def read(row):
         image_id = files.image_ids[row]
-        photo = photo_of(photos[image_id])  # after that, the system has the file in its memory
+        photo = photo_of(photos[image_id])  # afterwards the file is in the system's file cache
         image, reason = _try_to_load(photos[image_id], image_size, errors)
         photo["pixels"] = pixel_digest(image)
         return view_of(image, view, image_id), reason, photo
@@ -99,7 +99,7 @@ def _encode_rows(files, rows, photos, encode, batch_size, errors, show_progress)
             is_finite = np.isfinite(features).all(axis=(1, 2, 3))
             if not is_finite.all():
                 raise ValueError(
-                    f"The features of the photo {files.image_ids[block[np.argmin(is_finite)]]!r} do not fit into "
+                    f"The features of the photo {files.image_ids[block[np.argmin(is_finite)]]!r} exceed the range of "
                     f"{features.dtype}. Build with dtype='float32'."
                 )
             if writing is not None:
@@ -112,13 +112,13 @@ def _encode_rows(files, rows, photos, encode, batch_size, errors, show_progress)
 
 
 def _try_to_load(path, image_size, errors):
-    """Return (image, ""), or (zeros, the reason) for an unreadable one; ValueError if `errors` is "raise"."""
+    """Return (image, ""), or (zeros, reason) for an unreadable photo; raise ValueError if `errors` is "raise"."""
     try:
         return load_image(path, tuple(image_size)), ""
     except (OSError, ValueError) as error:
         reason = f"{path}: there is no such file." if isinstance(error, FileNotFoundError) else str(error)
         if errors == "raise":
-            way_out = "Repair or remove it, or leave such photos out with errors='skip' (--skip-unreadable)."
+            way_out = "Repair or remove it, or skip such photos with errors='skip' (--skip-unreadable)."
             raise ValueError(f"{reason} {way_out}") from None
         return np.zeros((*image_size, 3), dtype=np.uint8), reason
 
@@ -127,12 +127,12 @@ def _try_to_load(path, image_size, errors):
 
 
 def describe_encoder(encoder, name, layer, image_size):
-    """Return the manifest's entries about an encoder: caches with equal ones have equal features."""
+    """Return the manifest entries for an encoder; equal entries mean equal features."""
     image_size = image_size or fixed_size(encoder)
     if not callable(encoder) or image_size is None:
         raise ValueError(
-            "Expected a keras.Model or a function from photos to grids, such as keras_sat.ENCODERS['vgg16'](). One for "
-            f"photos of any size needs image_size=224, say. Received: encoder={encoder!r}"
+            "Expected a keras.Model or a function from photos to grids, such as keras_sat.ENCODERS['vgg16'](). If "
+            f"its input size is not fixed, pass image_size, such as 224. Received: encoder={encoder!r}"
         )
     output_shape = getattr(encoder, "output_shape", None)
     is_grid = isinstance(output_shape, tuple) and len(output_shape) == 4 and None not in output_shape[1:3]
@@ -147,7 +147,7 @@ def describe_encoder(encoder, name, layer, image_size):
 
 
 def fixed_size(encoder):
-    """Return the (height, width) of the photos that an encoder takes; None if it does not say or takes any."""
+    """Return the input size (height, width) of an encoder; None if it is unknown or not fixed."""
     input_shape = getattr(encoder, "input_shape", None)
     return input_shape[1:3] if isinstance(input_shape, tuple) and None not in input_shape[1:3] else None
 
@@ -185,8 +185,8 @@ def _encoding_function(encoder, dtype):
 
 
 def reading_options():
-    """Return the tf.data options for datasets whose work is done in NumPy and Pillow."""
+    """Return the tf.data options for datasets that run NumPy and Pillow code."""
     options = import_tensorflow().data.Options()
     options.threading.private_threadpool_size = NUM_READERS  # leave TensorFlow's own threads to the model
-    options.autotune.enabled = False  # nothing to tune, and its thread can hold up the end of an epoch for 10 s
+    options.autotune.enabled = False  # there is nothing to tune, and its thread can delay an epoch's end by 10 s
     return options

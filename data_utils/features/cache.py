@@ -1,4 +1,4 @@
-"""The features of photos on disk, in a folder (`data_utils.features.cache_layout`) or in shards of one."""
+"""Build and read photo features on disk, in one folder (`data_utils.features.cache_layout`) or in shards."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from data_utils.foreign_text import brief
 
 
 class FeatureCache:
-    """The features of many photos, opened for reading. Make one with `build` or `open`.
+    """Photo features on disk, opened for reading. Create one with `build` or `open`.
 
-    The shards of a folder are opened as one cache; they must be complete, and belong to each other.
+    The shards in a folder are opened as one cache; they must be complete and built from the same photos.
 
     Attributes:
         directory: the folder, as a Path.
         image_ids: list of the photos' ids, in the order of the rows.
         grid_shape: (rows, columns) of the encoder's grid.
         feature_dim: length of each annotation vector.
-        manifest: dict of the settings that made the features.
+        manifest: dict of the settings that the features were built with.
         unreadable: dict from the id of each photo that could not be read to the reason.
-        photos: (photos,), size, time and digests of each photo's file, see `data_utils.photo_digests`.
+        photos: array (photos,) of size, time and digests of each file, see `data_utils.photo_digests`.
     """
 
     directory: Path
@@ -38,7 +38,7 @@ class FeatureCache:
     photos: np.ndarray
 
     def __init__(self, directory: str | os.PathLike):
-        """Open a folder, see `open`."""
+        """Open the cache in a folder, see `open`."""
         self.directory = Path(directory).expanduser()
         self._folders = open_folders(self.directory)
         self.manifest = {name: value for name, value in self._folders[0].manifest.items() if name not in ENTRIES}
@@ -58,8 +58,8 @@ class FeatureCache:
 
         Args:
             directory: the folder that `build` made.
-            encoder: if given, a cache of another encoder, or of another view than the photos themselves, is rejected
-                with both values named.
+            encoder: if given, a cache of another encoder, or of another view than view 0, is rejected with an error
+                that shows both values.
         """
         cache = cls(directory)
         if encoder is not None:
@@ -87,31 +87,31 @@ class FeatureCache:
         verify: bool = False,
         show_progress: bool = True,
     ) -> Self:
-        """Encode the photos that are not in the cache yet or have changed, and open it; shards must be complete.
+        """Encode photos that are missing or have changed, and open the cache; its shards must be complete.
 
         Args:
-            directory: the folder of the cache; made if it is not there.
+            directory: the folder of the cache, created if missing.
             image_ids, image_paths: the photos, one row each, in this order. Ids are strings; a picture in memory may
-                be given instead of its path.
+                replace its path.
             encoder: a `keras.Model` or any function from float32 RGB 0..255 (batch, height, width, 3) to
                 (batch, rows, columns, feature_dim).
-            image_size: side of the square that photos are stretched to, or (height, width); None asks the model.
-            encoder_name, encoder_layer: what to call them in the manifest; None asks the model.
+            image_size: size of the stretched photos: the side of a square, or (height, width); None asks the model.
+            encoder_name, encoder_layer: their names in the manifest; None asks the model.
             batch_size: number of photos that are encoded at a time.
-            dtype: of the features on the disk, "float16" or "float32".
-            view: which view of the photos is encoded, see `data_utils.views`; 0 is the photos themselves.
-            shard: "2/4" encodes the second of four parts of the photos into a folder within `directory`, and opens
-                that. Other machines can encode the others, from the same list of photos.
-            errors: "raise" stops at a photo that cannot be read; "skip" leaves it out and lists it in `unreadable`.
-            verify: read every row and every photo again, and encode again what is damaged or has changed. Without it,
-                only photos whose files have another size or time are read.
+            dtype: dtype of the features on disk, "float16" or "float32".
+            view: number of the view to encode, see `data_utils.views`; view 0 is the photo itself.
+            shard: "2/4" encodes the second of four parts of the photos into a subfolder of `directory`, and opens
+                it. Other machines can encode the other parts, from the same list of photos.
+            errors: "raise" stops at an unreadable photo; "skip" skips it and lists it in `unreadable`.
+            verify: check every row and every photo, and re-encode those that are damaged or have changed. Without it,
+                only photos whose file size or time differs are read.
             show_progress: show progress on standard error.
         """
         directory, image_ids = Path(directory).expanduser(), list(image_ids)
         photos = dict(zip(image_ids, image_paths))
         if not 0 < len(photos) == len(image_ids) == len(image_paths):
             raise ValueError(
-                "Expected photos whose ids differ, and one path for each id. "
+                "Expected photos with unique ids, and one path for each id. "
                 f"Received: {len(image_ids)} image_ids, {len(image_paths)} image_paths, {len(photos)} different photos"
             )
         for name, value, allowed in (("dtype", dtype, ("float16", "float32")), ("errors", errors, ("raise", "skip"))):
@@ -141,12 +141,12 @@ class FeatureCache:
         return image_id in self._row_of and bool(self._is_done[self._row_of[image_id]])
 
     def rows_of(self, image_ids: list[str]) -> np.ndarray:
-        """Return the row number of each photo, as an int64 array; a photo without features is a ValueError."""
+        """Return the row of each photo, as an int64 array; raise ValueError for a photo without features."""
         for image_id in image_ids:
             if image_id not in self:
-                reason = self.unreadable.get(image_id, "Run FeatureCache.build with it.")
+                reason = self.unreadable.get(image_id, "Run FeatureCache.build with this photo.")
                 raise ValueError(
-                    f"The cache has no features of the photo {brief(image_id)}. {reason} "
+                    f"The cache has no features for the photo {brief(image_id)}. {reason} "
                     f"Received: directory={str(self.directory)!r}"
                 )
         return np.array([self._row_of[image_id] for image_id in image_ids], dtype=np.int64)
@@ -170,16 +170,16 @@ class FeatureCache:
         return features
 
     def noted_of(self, image_ids: list[str]) -> dict[str, Any]:
-        """Return the elements of `photos` of those photos that the cache has, as a dict from their ids."""
+        """Return a dict from image ids to elements of `photos`, for the photos that the cache has."""
         return {image_id: self.photos[self._row_of[image_id]] for image_id in image_ids if image_id in self}
 
     def reject_changed(self, image_ids: list[str], image_paths: list) -> None:
-        """Raise ValueError for a photo whose file has changed since it was encoded; others are skipped."""
+        """Raise ValueError if the file of a photo has changed since it was encoded; unknown photos are skipped."""
         photos = dict(zip(image_ids, image_paths))
         for files in self._folders:
             for row in files.changed_rows(photos):
                 image_id = files.image_ids[row]
                 raise ValueError(
-                    f"The photo {brief(image_id)} has changed since its features were built: {photos[image_id]} has "
-                    f"other bytes. Build the features again. Received: directory={str(self.directory)!r}"
+                    f"The photo {brief(image_id)} has changed since its features were built: {photos[image_id]} is "
+                    f"different. Build the features again. Received: directory={str(self.directory)!r}"
                 )

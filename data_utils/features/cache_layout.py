@@ -1,11 +1,11 @@
-"""One folder of features: its files, how they are opened, and how rows are written into them.
+"""Open and write the files of a folder of features.
 
-    manifest.json    encoder, layer, digest of its weights, image size, dtype, grid, view; ids of the photos in the
-                     order of the rows; why some of them cannot be read
+    manifest.json    encoder, layer, digest of its weights, image size, dtype, grid, view; image ids in the order of
+                     the rows; the reasons why photos cannot be read
     features.npy     (photos, regions, feature_dim), a memory map that NumPy alone can open too
-    rows.npy         for each row: is it done, its CRC-32, and the size, time and digests of its photo
+    rows.npy         for each row: whether it is done, its CRC-32, and the size, time and digests of its photo
 
-A row is marked as done after its features have reached the disk. rows.npy is made last: it marks a folder as a cache.
+A row is marked as done once its features are on disk. rows.npy is created last: it marks the folder as a cache.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ from data_utils.foreign_text import brief
 from data_utils.photo_digests import PHOTO, find_changes
 
 FORMAT_VERSION = 3
-WAY_OUT = "Build with verify=True (--verify) to encode damaged rows again; if that does not help, remove the folder."
+WAY_OUT = "Build with verify=True (--verify) to re-encode damaged rows; if that does not help, remove the folder."
 ROW = np.dtype([("done", "u1"), ("checksum", "<u4"), ("photo", PHOTO)])
 
 
 class FeatureFiles:
-    """The files of a folder (a Path) of features, opened.
+    """The open files of a folder of features.
 
     Attributes:
-        manifest: dict of the settings that made the features.
-        image_ids: list, in the order of the rows; row_of: dict from them to the rows.
-        unreadable: dict from ids to the reasons.
+        manifest: dict of the settings that the features were built with.
+        image_ids: list, in the order of the rows; row_of: dict from image ids to rows.
+        unreadable: dict from image ids to reasons.
         features: (photos, regions, feature_dim), a memory map.
         rows: (photos,) of ROW.
     """
@@ -38,7 +38,7 @@ class FeatureFiles:
     def __init__(self, directory):
         self.directory = directory
         if not is_started(directory):
-            raise ValueError(f"There is no feature cache here: run FeatureCache.build. Received: {str(directory)!r}")
+            raise ValueError(f"No feature cache found: run FeatureCache.build. Received: {str(directory)!r}")
         self.manifest = _read_manifest(directory)
         self.image_ids, unreadable = self.manifest.pop("image_ids"), self.manifest.pop("unreadable")
         self.row_of = {image_id: row for row, image_id in enumerate(self.image_ids)}
@@ -54,20 +54,20 @@ class FeatureFiles:
         path = self.directory / f"{name}.npy"
         try:
             array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-        except Exception as error:  # numpy's parser of a damaged header raises errors of many kinds
+        except Exception as error:  # NumPy raises many kinds of errors for a damaged header
             raise ValueError(f"{path}: the file is missing or damaged ({error}). {WAY_OUT}") from None
         if array.shape != shape or array.dtype != dtype:
-            raise ValueError(f"{path}: the file is damaged: it holds {array.dtype} {array.shape}. {WAY_OUT}")
-        return np.asarray(array)  # a row of a plain array costs less than one of np.memmap
+            raise ValueError(f"{path}: the file is damaged: it contains {array.dtype} {array.shape}. {WAY_OUT}")
+        return np.asarray(array)  # indexing a plain array is faster than indexing np.memmap
 
     def is_whole(self, row, features):
-        """Return whether the features of a row are those that were written."""
+        """Return whether a row is done and its features match their checksum."""
         return self.rows["done"][row] and zlib.crc32(features) == self.rows["checksum"][row]
 
     def changed_rows(self, photos, *, verify=False, show_progress=False):
         """Return a list of the rows whose photos have changed since they were encoded; see `find_changes`.
 
-        The new times of copied files are stored, unless the cache is locked or read-only: they are read once.
+        The new times of copied files are saved, unless the cache is locked or read-only: each copy is read once.
 
         Args:
             photos: dict from ids to paths.
@@ -88,12 +88,12 @@ class FeatureFiles:
         self._write("rows", rows, self.rows[rows])
 
     def record_unreadable(self, reasons):
-        """Add a dict from ids to reasons to the manifest."""
+        """Add unreadable photos, a dict from image ids to reasons, to the manifest."""
         self.unreadable |= reasons
         _write_manifest(self.directory, self.manifest, self.image_ids, self.unreadable)
 
     def write(self, rows, features, photos):
-        """Write rows of features (rows, regions, feature_dim) and of photos (rows,) of PHOTO; mark them as done."""
+        """Write features (rows, regions, feature_dim) and PHOTO records (rows,), and mark the rows as done."""
         self.rows["checksum"][rows], self.rows["photo"][rows] = list(map(zlib.crc32, features)), photos
         self.rows["done"][rows] = 1
         try:
@@ -104,7 +104,7 @@ class FeatureFiles:
             raise OSError(f"{self.directory}: the features could not be written ({error}). {way_out}") from None
 
     def _write(self, name, rows, values):
-        """Write rows of an array in place; they have reached the disk when this returns."""
+        """Write rows of an array in place, and wait until they are on disk."""
         with open(self.directory / f"{name}.npy", "r+b") as file:
             header_bytes = os.fstat(file.fileno()).st_size - len(self.rows) * getattr(self, name)[:1].nbytes
             for row, value in zip(rows, values):
@@ -115,18 +115,18 @@ class FeatureFiles:
 
 
 def is_started(directory):
-    """Return whether a folder holds a cache, perhaps one without features yet."""
+    """Return whether a folder contains a cache, even one without features yet."""
     return (directory / "rows.npy").exists()
 
 
 def start_cache(directory, manifest, image_ids):
-    """Make the files of a cache in which no row is done."""
+    """Create the files of a new cache, without any finished row."""
     if (directory / "features.npy").exists() and not (directory / "manifest.json").exists():
-        raise ValueError(f"{directory} holds a features.npy but no manifest.json. Build into another folder.")
+        raise ValueError(f"{directory} contains features.npy without manifest.json. Build into another folder.")
     _write_manifest(directory, {"version": FORMAT_VERSION, **manifest}, image_ids, {})
     rows, columns = manifest["grid_shape"]
     shape = (len(image_ids), rows * columns, manifest["feature_dim"])
-    # Zeros: most systems keep them as a hole that takes no space.
+    # Zeros: most file systems store them as a hole, without using disk space.
     np.lib.format.open_memmap(directory / "features.npy", "w+", manifest["dtype"], shape).flush()
     content = io.BytesIO()
     np.save(content, np.zeros(len(image_ids), ROW))
@@ -138,7 +138,7 @@ def _write_manifest(directory, manifest, image_ids, unreadable):
 
 
 def _read_manifest(directory):
-    """Return the manifest of a folder; ValueError where it is damaged or incomplete."""
+    """Return the manifest of a folder; raise ValueError if it is damaged or incomplete."""
     path = directory / "manifest.json"
     way_out = f"Remove {directory}, and build the features again."
     manifest = read_sealed_json(path, "the manifest of a feature cache", way_out)
@@ -152,19 +152,19 @@ def _read_manifest(directory):
         and manifest.get("dtype") in ("float16", "float32")
         and isinstance(manifest.get("unreadable"), dict)
     ):
-        raise ValueError(f"{path}: this is not the manifest of a cache of version {FORMAT_VERSION}. {way_out}")
+        raise ValueError(f"{path}: this is not the manifest of a feature cache of version {FORMAT_VERSION}. {way_out}")
     return manifest
 
 
 def reject_differences(manifest, description, directory):
-    """Raise ValueError where the manifest of a cache does not have the entries of a description."""
+    """Raise ValueError if the manifest of a cache differs from a description."""
     differences = "; ".join(
-        f"{name} {brief(manifest.get(name))} there, {brief(value)} here"
+        f"{name} {brief(manifest.get(name))} instead of {brief(value)}"
         for name, value in description.items()
         if manifest.get(name) != value
     )
     if differences:
         raise ValueError(
-            f"The cache was made differently: {differences}. Use another folder for these features: `cache_dir` "
+            f"The cache was built with other settings: {differences}. Use another folder: `cache_dir` "
             f"(--cache-dir). Received: directory={str(directory)!r}"
         )

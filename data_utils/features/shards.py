@@ -1,9 +1,9 @@
-"""Features that several machines build: each builds a shard, a folder of features, and all shards are one cache.
+"""Build features on several machines: each builds one shard, a folder, and all shards form one cache.
 
     shard-0001-of-0004/    the photos numbered 1, 5, 9, ... in the sorted list of ids
     shard-0002-of-0004/    those numbered 2, 6, 10, ...
 
-So machines with the same list of photos agree without asking each other. The manifest of a shard has a digest of it.
+Machines with the same list of photos agree without communication. Each manifest has a digest of the list.
 """
 
 import hashlib
@@ -12,23 +12,23 @@ import re
 
 from data_utils.features.cache_layout import FeatureFiles, is_started, reject_differences
 
-MOST_SHARDS = 200  # each keeps a file open, and some systems allow a process 256 of them
+MOST_SHARDS = 200  # each keeps a file open, and some systems limit a process to 256 open files
 ENTRIES = ("shard", "shards", "photos", "photos_digest")  # of a shard's manifest
 
 
 def parse_shard(text):
-    """Return (number, number of shards) of a shard: "2/4" is the second of four."""
+    """Parse the name of a shard: "2/4", the second of four, becomes (2, 4)."""
     found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text)
     if found is None or not 1 <= int(found[1]) <= int(found[2]) <= MOST_SHARDS:
         raise ValueError(
-            f"A shard is i/n, with i from 1 to n: '1/4' is the first of four. At most {MOST_SHARDS} make a cache. "
+            f"Expected: shard i of n as i/n, such as '1/4' for the first of four, with n up to {MOST_SHARDS}. "
             f"Received: shard={text!r}"
         )
     return int(found[1]), int(found[2])
 
 
 def describe_shard(text, image_ids):
-    """Return the folder name, the sorted ids and the ENTRIES of a shard of a list of photos."""
+    """Return the folder name, the sorted image ids and the manifest ENTRIES of a shard."""
     number, num_shards = parse_shard(text)
     image_ids = sorted(image_ids)
     if num_shards > len(image_ids):
@@ -39,13 +39,13 @@ def describe_shard(text, image_ids):
 
 
 def shard_folders(directory):
-    """Return the sorted folders of the shards that were started in a folder, which is not a cache itself."""
+    """Return the sorted shard folders in a folder; an empty list if the folder itself is a cache."""
     found = directory.glob(f"shard-{'[0-9]' * 4}-of-{'[0-9]' * 4}")
     return [] if is_started(directory) else sorted(filter(is_started, found))
 
 
 def open_folders(directory):
-    """Return FeatureFiles of a folder, or of each shard in it; ValueError unless the shards make one complete cache."""
+    """Open a folder, or each shard in it, as FeatureFiles; raise ValueError if shards are missing or do not match."""
     folders = shard_folders(directory)[: MOST_SHARDS + 1]
     if not folders:
         return [FeatureFiles(directory)]
@@ -57,7 +57,7 @@ def open_folders(directory):
     missing = [str(number) for number in numbers if number not in opened or not opened[number].is_complete]
     if missing:
         raise ValueError(
-            f"Missing or incomplete shards: {','.join(missing)} of {num_shards}. Build them with shard (--shard), "
-            f"'{missing[0]}/{num_shards}' first. Received: directory={str(directory)!r}"
+            f"Missing or incomplete shards: {','.join(missing)} of {num_shards}. Build them, the first with "
+            f"shard='{missing[0]}/{num_shards}' (--shard). Received: directory={str(directory)!r}"
         )
     return list(opened.values())

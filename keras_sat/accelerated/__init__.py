@@ -1,1 +1,1 @@
-"""Fast twins of plain code: same values, same gradients. `install` puts them in."""
+"""Fast versions ("twins") of plain code, with the same values and gradients; `install` enables them."""

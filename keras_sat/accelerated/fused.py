@@ -1,15 +1,15 @@
-"""A fast twin of `equations.additive_scores` that hardly touches memory.
+"""A fast version of `equations.additive_scores` that needs little memory traffic.
 
-At each step, tanh(W_a a_i + b + W_h h_{t-1}) is a tensor (photos, captions, regions, attention_dim): 25 million bytes
-for 64 captions of the paper's sizes. It does not fit into a processor's cache, and reading and writing it takes longer
-than computing it. Here it is never stored: XLA computes each value where it is needed and adds it up at once.
+At each step, tanh(W_a a_i + b + W_h h_{t-1}) is a tensor (photos, captions, regions, attention_dim): 25 MB for 64
+captions at the paper's sizes. It does not fit into a processor's cache, and reading and writing it takes longer than
+computing it. Here it is never stored: XLA computes each value where it is needed and adds it to its sum immediately.
 
 The computation is cheap. With a and b for the two summands, x = e^(2a) and y = e^(2b),
 
     tanh(a + b) = 1 - 2 r,    1 - tanh^2(a + b) = 4 (r - r^2),    r = 1 / (1 + x y).
 
-x is computed once for each photo and y once for each state. Each pair of them then takes a product, a sum and a
-quotient. XLA compiles each combination of photos and captions once, in a third of a second.
+x is computed once per photo and y once per state. Each pair then needs a product, a sum and a quotient. XLA compiles
+the code once for each number of photos and captions, in a third of a second.
 """
 
 import functools
@@ -23,20 +23,20 @@ from keras_sat.accelerated.switch import fast_twins_are_on, has_xla
 
 SMALL = 2**14  # values for each caption; below this, all captions of a batch fit into the cache
 LARGEST = 40.0  # |a| and |b| are clipped to this, to keep x y from being 0 times infinity; see `additive_scores`
-MOST_PARTS, FEWEST_PARTS = 32, 4  # of a sum that is unrolled
+MOST_PARTS, FEWEST_PARTS = 32, 4  # of an unrolled sum
 
 
 class Projected(NamedTuple):
-    """W_a a_i + b, (photos, regions, attention_dim), and x, float32, without gradient."""
+    """The projection W_a a_i + b, (photos, regions, attention_dim), and its exponential x, without gradient."""
 
     projection: Any
     exponential: Any
 
 
 def prepare(projected_features):
-    """Return Projected for W_a a_i + b, (photos, regions, attention_dim), or the tensor itself.
+    """Return Projected for the tensor W_a a_i + b if fusion pays off, otherwise the tensor itself.
 
-    It returns the tensor if it is small, or if one of its sizes, such as a prime, has no equal parts.
+    Fusion does not pay off if the tensor is small, or an axis, such as one of prime length, has no equal parts.
     """
     _, regions, attention_dim = projected_features.shape
     can_be_cut = min(len(_parts(regions, shortest=1)), len(_parts(attention_dim, shortest=16))) >= FEWEST_PARTS
@@ -48,7 +48,7 @@ def prepare(projected_features):
 def additive_scores(projected_features, projected_state, score_vector):
     """Return e_ti = v . tanh(W_a a_i + b + W_h h_{t-1}), (rows, regions); see `equations.additive_scores`.
 
-    `projected_features` is the output of `prepare`. Values are those of the equation unless both summands are beyond 30
+    `projected_features` is the output of `prepare`. Values equal those of the equation unless both summands exceed 30
     and cancel. In a trained network the second summand is far smaller: h is between -1 and 1, and weights are small.
     """
     if not isinstance(projected_features, Projected):
@@ -57,15 +57,15 @@ def additive_scores(projected_features, projected_state, score_vector):
 
 
 def _exponential(x):
-    """Return e^(2x), of x clipped to LARGEST."""
+    """Return e^(2x), with |x| clipped to LARGEST."""
     return ops.exp(2 * ops.clip(ops.cast(x, "float32"), -LARGEST, LARGEST))
 
 
 def _parts(size, shortest):
-    """Return slices that cut an axis into equal parts, at most MOST_PARTS if its length allows.
+    """Return slices that cut an axis into equal parts, at most MOST_PARTS if possible.
 
-    XLA's own reductions are slow on processors. A sum of parts that is written out becomes one loop over the positions
-    of a part, each of which accumulates in a register.
+    XLA's own reductions are slow on processors. An unrolled sum of parts becomes one loop over the positions of a part,
+    each of which accumulates in a register.
     """
     least = max(shortest, -(-size // MOST_PARTS))
     length = next(length for length in range(min(least, size), size + 1) if size % length == 0)
@@ -89,7 +89,7 @@ def _fused_scores(projection, exponential, projected_state, score_vector):
         of_vector = ops.sum(of_scores) - 2 * ops.sum(first, axis=(0, 1))
         return (
             ops.cast(of_features, projection.dtype),
-            None,  # the exponential is made of the projection
+            None,  # the exponential is computed from the projection
             ops.cast(of_state, projected_state.dtype),
             ops.cast(of_vector, score_vector.dtype),
         )
@@ -117,7 +117,7 @@ def _gradient_of_features(exponential, projected_state, score_vector, of_scores)
 
 @_compiled
 def _sums_over_regions(exponential, projected_state, of_scores):
-    """Return sum_i de_ti r and sum_i de_ti r^2 before their last sum: (2, photos, captions, part, dim)."""
+    """Return sum_i de_ti r and sum_i de_ti r^2 as partial sums: (2, photos, captions, part, dim)."""
     x, y = _x_and_y(exponential, projected_state)
     first, second = 0.0, 0.0
     for part in _parts(x.shape[2], shortest=1):

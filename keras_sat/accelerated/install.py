@@ -1,4 +1,4 @@
-"""Replace plain methods of a decoder by their fast twins."""
+"""Replace plain methods of a decoder with fast versions."""
 
 from keras import ops
 
@@ -9,9 +9,9 @@ from keras_sat.model.decoder import CaptionDecoder
 
 
 def accelerate(decoder, num_regions):
-    """Install the fast twins of a CaptionDecoder, except where a subclass overrides the plain methods.
+    """Install the fast methods of a CaptionDecoder, unless a subclass overrides the plain ones.
 
-    That of the scores is for many regions only: with few of them it would gain nothing.
+    Fast scores are installed only for many regions: with few regions they gain nothing.
     """
     attention, plain = decoder.attention_layer, decoder.read_words
     if type(decoder).read_words is CaptionDecoder.read_words:

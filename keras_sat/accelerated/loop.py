@@ -1,8 +1,8 @@
 """A loop over time for TensorFlow that computes the gradients of its dense layers after the loop.
 
-The gradient of a matrix W in a loop is a sum over steps of x_t^T dy_t. Accumulated step by step, that is a small
+The gradient of a matrix W in a loop is a sum over steps of x_t^T dy_t. Accumulated step by step, it takes a small
 product and a sum of large matrices at each step; after the loop it is one product of all x_t with all dy_t, several
-times as fast. Inside the loop W is therefore constant, and zeros from outside are added to y_t = x_t W: their gradient
+times faster. Inside the loop W is therefore constant, and zeros from outside are added to y_t = x_t W: their gradient
 is dy_t, which gives the gradient of W.
 """
 
@@ -13,28 +13,28 @@ from keras import ops
 def loop_over_time(
     step, state, inputs, output_specs, *, dense_layers=(), summed_layers=(), token_weights=None, photos=None
 ):
-    """Return the outputs of `step` for all times, stacked: tensors (time, rows, dim).
+    """Run `step` in a loop; return its outputs at all times, stacked as tensors (time, rows, dim).
 
-    It is TensorFlow's own loop: one graph for captions of any length, with a gradient that XLA can compile. On
+    It uses TensorFlow's own loop: one graph for captions of any length, with a gradient that XLA can compile. On
     TensorFlow, `keras.ops.scan` needs outputs of the state's shape, and XLA cannot compile its gradient.
 
     Args:
         step: function of (state, *inputs at one time) that returns the next state and a tuple of outputs (rows, dim).
         state: the state before the first step, a nest of tensors (rows, dim).
-        inputs: tuple of tensors (time, rows, dim), or None, which is passed on.
+        inputs: tuple of tensors (time, rows, dim); None is passed on to `step`.
         output_specs: length and dtype of each output at one time.
         dense_layers: every LoopDense that `step` calls, each exactly once.
         summed_layers: those whose outputs `step` only adds to the first input: dy_t is the gradient of that input, and
             they need no zeros.
         token_weights: (rows, time), 0 for padding. With it, captions leave the loop when they have ended: at each time
-            `step` gets the first n captions of each photo, where n is the largest number that still has words in any
-            photo. The outputs of the others are 0. This saves work if the captions of a photo are sorted longest first.
+            `step` gets the first n captions of each photo, where n is the last position of an unfinished caption in
+            any photo. Outputs of the others are 0. This saves work if the captions of a photo are sorted longest first.
         photos: number of photos; rows is a multiple of it.
     """
     captions = _CaptionsInLoop(token_weights, photos)
 
     def in_turn(x):
-        """Return a function from a time, and the number of captions left, to x at that time."""
+        """Return a function of time and the number of remaining captions that returns x at that time."""
         if x is None:
             return lambda t, left: None
         x = captions.stored(x)
@@ -66,7 +66,7 @@ def loop_over_time(
         for product, of_layer in zip(late, given):
             if len(of_layer) != 1:
                 raise ValueError(
-                    "A LoopDense in the loop must be called exactly once in each step. Use keras.layers.Dense instead. "
+                    "A LoopDense must be called exactly once in each step of the loop. Use keras.layers.Dense instead. "
                     f"Received: {len(of_layer)} calls of layer={product.layer.path!r}"
                 )
         state = tf.nest.map_structure(lambda x: captions.filled_up(x, left), state)
@@ -89,7 +89,7 @@ def loop_over_time(
 
 
 class _CaptionsInLoop:
-    """The captions in the loop, which leave it when they have ended; without token weights they all stay."""
+    """The captions in the loop. They leave it when they have ended; without token weights, all stay."""
 
     def __init__(self, token_weights, photos):
         self.all_stay = token_weights is None
@@ -112,11 +112,11 @@ class _CaptionsInLoop:
         return ops.reshape(x, (*ops.shape(x)[:-2], self.photos, self.captions, x.shape[-1]))
 
     def num_left(self, t):
-        """Return the number of captions of each photo that are left at a time."""
+        """Return the number of remaining captions per photo at time t."""
         return None if self.all_stay else self.captions_left[t]
 
     def those_left(self, x, num_left):
-        """Return the rows of the captions that are left, (rows, dim), from (photos, captions, dim)."""
+        """Return the rows of the remaining captions, (rows, dim), from (photos, captions, dim)."""
         return x if self.all_stay else tf.reshape(tf.slice(x, (0, 0, 0), (-1, num_left, -1)), (-1, x.shape[-1]))
 
     def filled_up(self, x, num_left):
@@ -128,12 +128,12 @@ class _CaptionsInLoop:
 
 
 class _LateProduct:
-    """The product of one LoopDense in a loop, and the gradient of its matrix after the loop."""
+    """The product of a LoopDense in a loop; the gradient of its matrix is computed after the loop."""
 
     def __init__(self, layer):
         self.layer, self.inputs = layer, None  # all inputs, (time, rows, input_dim), are known after the loop
         kernel = tf.stop_gradient(tf.cast(ops.convert_to_tensor(layer.kernel), layer.compute_dtype))
-        transposed = tf.transpose(kernel)  # once, not at each step back
+        transposed = tf.transpose(kernel)  # once, not at each step of the backward pass
 
         @tf.custom_gradient
         def product(x):
@@ -142,7 +142,7 @@ class _LateProduct:
         self._product = product
 
     def with_gradient(self, summand):
-        """Return `summand` (time, rows, units) of the layer's outputs; its gradient gives that of the matrix."""
+        """Return `summand`, (time, rows, units), unchanged; its gradient yields the gradient of the matrix."""
 
         @tf.custom_gradient
         def unchanged(summand, kernel):

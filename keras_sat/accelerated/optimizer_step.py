@@ -1,8 +1,8 @@
-"""A fast twin of `optimizer.apply`: one step, compiled by XLA.
+"""A fast version of `optimizer.apply`: one step, compiled by XLA.
 
-An optimizer such as Adam is a dozen small operations on each weight, and in TensorFlow each of them is a pass through
-memory. XLA needs a few passes. This pays off where the weights are larger than the cache. Optimizers that are not
-Keras' own are not compiled, since XLA may not support them.
+An optimizer such as Adam applies a dozen small operations to each weight. TensorFlow passes through memory once for
+each operation; XLA needs only a few passes. This pays off if the weights are larger than the cache. Optimizers from
+outside Keras are not compiled, since XLA may not support them.
 """
 
 import math
@@ -17,7 +17,7 @@ NOT_COMPILED = (keras.optimizers.LossScaleOptimizer,)  # it checks first whether
 
 
 def apply_gradients(optimizer, gradients, weights):
-    """Take one step of a Keras optimizer that is built already; gradients and weights are lists."""
+    """Take one step of a built Keras optimizer, with lists of gradients and weights."""
     is_large = sum(math.prod(weight.shape) for weight in weights) >= SMALL
     is_plain = type(optimizer).__module__.startswith("keras.") and type(optimizer) not in NOT_COMPILED
     in_graph = not tf.executing_eagerly() and not tf.distribute.has_strategy()  # `apply` sums over its replicas

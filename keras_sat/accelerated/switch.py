@@ -1,4 +1,4 @@
-"""The switch between the fast twins and the plain code that they are tested against."""
+"""Switch between the fast versions and the plain code that they are tested against."""
 
 import contextlib
 import contextvars
@@ -11,9 +11,9 @@ _are_on = contextvars.ContextVar("fast_twins_are_on", default=True)
 
 @contextlib.contextmanager
 def without_fast_twins():
-    """Inside this block the plain equations and the plain loop over the words are used.
+    """Use the plain equations and the plain loop over words inside the block.
 
-    Values are equal up to rounding. Graphs traced inside the block stay plain, and run without XLA, such as in
+    Values are equal up to rounding. Graphs traced inside the block stay plain and run without XLA, for example in
     TensorFlow Serving. In a graph, the plain loop needs captions of known length: train with
     `compile(..., run_eagerly=True)`.
 
@@ -29,7 +29,7 @@ def without_fast_twins():
 
 
 def fast_twins_are_on():
-    """Return whether code that is traced now may use the fast twins."""
+    """Return whether code that is traced now may use the fast versions."""
     return _are_on.get()
 
 

@@ -1,7 +1,7 @@
-"""A fast twin of `CaptionDecoder.read_words`: the loop over whole captions, as TensorFlow's own loop.
+"""A fast version of `CaptionDecoder.read_words`: the loop over captions as a TensorFlow while loop.
 
-Work that is the same at every step stays outside; captions leave the loop when they have ended; and the gradients of
-its matrices are computed after it, see `loop`.
+Work that is the same at every step stays outside the loop, captions leave it when they have ended, and the gradients
+of its matrices are computed afterwards, see `loop`.
 """
 
 import keras
@@ -14,7 +14,7 @@ from keras_sat.model.states import DecoderState
 
 
 def read_words(decoder, projected_words, state, features, projected_features, noise, sampled, token_weights):
-    """Return h_t and the parts of Attended, each (time, rows, dim); see `CaptionDecoder.read_words`."""
+    """Return h_t and the fields of Attended, each (time, rows, dim); see `CaptionDecoder.read_words`."""
     time, rows = ops.shape(projected_words)[:2]
     of_state = (decoder.hidden_dim, decoder.compute_dtype)
     dense_layers, first = _dense_layers_of_step(decoder), decoder.cells[0]
@@ -51,9 +51,9 @@ def read_words(decoder, projected_words, state, features, projected_features, no
 
 
 def _attend_at_all_times(decoder, top_states, features, projected_features, noise, sampled):
-    """Return Attended for all steps of whole captions at once: its parts are (time, rows, dim).
+    """Return Attended for all steps at once, with fields (time, rows, dim).
 
-    `top_states` are h_t of the top layer and, for cells that have one, c_t: tensors (time, rows, hidden_dim).
+    `top_states` are h_t of the top layer and, for cells with a cell state, c_t: tensors (time, rows, hidden_dim).
     """
     time, rows = ops.shape(top_states[0])[:2]
 
@@ -69,7 +69,7 @@ def _attend_at_all_times(decoder, top_states, features, projected_features, nois
 
 
 def _dense_layers_of_step(decoder):
-    """Return the LoopDense layers that each step calls: those of the decoder, or of its cells alone."""
+    """Return the LoopDense layers that each step calls: those of the decoder, or only those of its cells."""
     outside = [decoder.cells[0].input_projection]  # applied to all words at once
     outside += [] if decoder.cells_read_context else [decoder.cells[0].context_projection]
     parts = [decoder] if decoder.cells_read_context else decoder.cells

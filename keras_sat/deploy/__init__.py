@@ -1,1 +1,1 @@
-"""What runs without keras_sat or without TensorFlow: the SavedModel, the file for LiteRT, and the page for browsers."""
+"""Exports of a captioner: a SavedModel, a LiteRT file that runs without TensorFlow, and a web page."""

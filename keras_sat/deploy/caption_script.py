@@ -1,7 +1,7 @@
-"""Caption pictures without TensorFlow: `python caption.py photo.jpg`, with numpy, Pillow and ai-edge-litert.
+"""Caption photos without TensorFlow: `python caption.py photo.jpg`. Needs numpy, Pillow and ai-edge-litert.
 
-It needs model.tflite (or model.tflite.gz), vocabulary.txt and litert.json in its own folder. It reads pictures as
-`data_utils.load_image` does, bit for bit, and the first frame of animations.
+model.tflite (or model.tflite.gz), vocabulary.txt and litert.json must be in the same folder as this script. Images are
+decoded exactly as by `data_utils.load_image`. Of an animation, the first frame is used.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ import numpy as np
 from PIL import Image, ImageOps
 
 HERE = Path(__file__).parent
-# What Pillow reads by itself: for EPS it would start another program.
+# Formats that Pillow decodes itself: for EPS it would start another program.
 FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "JPEG2000", "PPM", "TGA", "ICO"]
 
 
 def load():
-    """Return the interpreter of the model, and its words."""
+    """Return the LiteRT interpreter and the list of tokens."""
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError:
@@ -33,33 +33,33 @@ def load():
         damaged = [name for name, content in files.items() if hashlib.sha256(content).hexdigest() != digests[name]]
     except (OSError, ValueError, LookupError, TypeError) as error:
         damaged = [f"litert.json ({error})"]
-    if damaged:  # LiteRT would crash, or give other captions
+    if damaged:  # LiteRT would crash or return wrong captions
         sys.exit(f"{HERE}: damaged: {damaged[0]}. Copy the folder again, or export the captioner again.")
     content = gzip.decompress(files[model]) if model.endswith(".gz") else files[model]
     return Interpreter(model_content=content), files["vocabulary.txt"].decode().split("\n")
 
 
 def read_photo(path, height, width):
-    """Return a picture as the model sees it, uint8 (1, height, width, 3)."""
+    """Return an image as input for the model, uint8 (1, height, width, 3)."""
     Image.init()
     with Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN]) as image:
-        if image.format == "JPEG":  # large ones are decoded at a fraction of their size
+        if image.format == "JPEG":  # large ones are decoded at reduced size
             image.draft(None, (2 * max(height, width),) * 2)
         image.load()
-        with contextlib.suppress(Exception):  # of damaged metadata: the pixels are whole
+        with contextlib.suppress(Exception):  # damaged metadata: the pixels are intact
             image = ImageOps.exif_transpose(image)
         if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
             image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
-        if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):  # over white
+        if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):  # onto white
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
         image = image.convert("RGB")
-        for size in ((width, image.height), (width, height)):  # Pillow's order of the sides depends on its version
+        for size in ((width, image.height), (width, height)):  # Pillow's order of axes depends on its version
             image = image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)
         return np.asarray(image)[None]
 
 
 def caption(interpreter, words, photo):
-    """Return the best caption: of beam search where the model has it, else of greedy search."""
+    """Return the caption from beam search if the model supports it, otherwise from greedy search."""
     run = interpreter.get_signature_runner
     if "beams" in interpreter.get_signature_list():
         found = run("beams")(features=run("encode")(images=photo)["features"])
@@ -71,7 +71,7 @@ def caption(interpreter, words, photo):
 def main(paths):
     if not paths:
         sys.exit("usage: python caption.py PICTURE ...")
-    warnings.simplefilter("ignore")  # of odd metadata
+    warnings.simplefilter("ignore")  # about odd metadata
     interpreter, words = load()
     details = interpreter.get_signature_runner("serving_default").get_input_details()
     _, height, width, _ = details["images"]["shape"]
@@ -79,7 +79,7 @@ def main(paths):
     for path in paths:
         try:
             photo = read_photo(path, height, width)
-        except Exception as error:  # Pillow's readers of damaged files raise errors of many kinds
+        except Exception as error:  # Pillow raises many kinds of errors for damaged files
             status = 2
             print(f"{path}: cannot be read as a picture ({error})", file=sys.stderr)
         else:

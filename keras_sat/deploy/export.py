@@ -1,12 +1,12 @@
-"""A captioner for places where keras_sat is not installed: a SavedModel, and a file for LiteRT (TensorFlow Lite).
+"""Export a captioner for use without keras_sat: as a SavedModel or a LiteRT (TensorFlow Lite) file.
 
     DIRECTORY/1/saved_model.pb, variables/    for TensorFlow Serving and `tf.saved_model.load`
     DIRECTORY/1/model.tflite                  for LiteRT: greedy search, one photo of the encoder's size
-    DIRECTORY/1/caption.py                    captions pictures with model.tflite, without TensorFlow
+    DIRECTORY/1/caption.py                    captions images with model.tflite, without TensorFlow
     DIRECTORY/1/vocabulary.txt, litert.json   see `litert_folder`
 
-Both hold encoder and search as a graph. The next export is DIRECTORY/2: TensorFlow Serving serves the highest number.
-The empty file .lock lets one process export at a time.
+Both contain the encoder and the search as a graph. The next export is DIRECTORY/2; TensorFlow Serving serves the
+highest number. An empty file .lock ensures that only one process exports at a time.
 """
 
 from pathlib import Path
@@ -24,21 +24,21 @@ CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
 
 
 def export(captioner, directory, formats, **options):
-    """Write a captioner for programs without keras_sat; return the path of the new folder, DIRECTORY/NUMBER.
+    """Export a captioner for programs without keras_sat; return the path of the new folder, DIRECTORY/NUMBER.
 
     Args:
         captioner: Captioner.
-        directory: of exports; it is made if necessary.
-        formats: "tf_saved_model": a SavedModel as TensorFlow Serving expects it. "litert": model.tflite, which takes
-            one photo of the encoder's size, searches greedily, and gives token ids. A list: both.
+        directory: folder for exports; created if necessary.
+        formats: "tf_saved_model" writes a SavedModel for TensorFlow Serving. "litert" writes model.tflite, which takes
+            one photo of the encoder's input size, searches greedily, and returns token ids. A list writes both.
         **options: see `keras_sat.options.BeamSearchOptions`.
 
-    Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any size:
-    they are stretched to the encoder's. "serving_jpeg" takes `image_bytes`, (photos,), JPEG or PNG files; it ignores
-    EXIF orientation and transparency. Both give `captions` (photos,); `words` (photos, max_length), padded with "";
-    `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos, max_length, rows, columns); with a
-    sentinel `from_photo` (photos, max_length). model.tflite gives `token_ids` and `word_probs` (1, max_length) instead
-    of words.
+    Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any size;
+    they are resized to the encoder's input size. "serving_jpeg" takes `image_bytes`, (photos,), JPEG or PNG files; it
+    ignores EXIF orientation and transparency. Both return `captions` (photos,); `words` (photos, max_length), padded
+    with ""; `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos, max_length, rows,
+    columns); and, with a sentinel, `from_photo` (photos, max_length). model.tflite returns `token_ids` and `word_probs`
+    (1, max_length) instead of words.
     """
     formats = formats if isinstance(formats, (list, tuple)) else [formats]
     for name in formats:
@@ -46,7 +46,7 @@ def export(captioner, directory, formats, **options):
     greedy, beams = search_arguments(captioner, **options)
     check_captioner(captioner, for_litert="litert" in formats)
     directory = Path(directory).expanduser()
-    _next_version(directory)  # rejects any other folder before anything is written into it
+    _next_version(directory)  # rejects an unsuitable folder before writing anything into it
     with exclusive_lock(directory / ".lock", f"is exporting into {directory}"):
         folder = _next_version(directory)
         clear_half_written(folder)
@@ -61,9 +61,9 @@ def export(captioner, directory, formats, **options):
 
 
 def search_arguments(captioner, **options):
-    """Return the arguments of `CaptionGenerator.search`, dicts: for greedy search, and with all beams as results.
+    """Return the arguments of `CaptionGenerator.search` as two dicts: for greedy search and for beam search.
 
-    The options are BeamSearchOptions, which are checked here.
+    The beam search returns all beams. The options are checked as BeamSearchOptions.
     """
     search = BeamSearchOptions.of("export", options)
     widths = ({"num_beams": beams, "num_results": beams} for beams in (1, search.beams))
@@ -73,22 +73,22 @@ def search_arguments(captioner, **options):
 def check_captioner(captioner, *, for_litert):
     """Reject a captioner that cannot be exported."""
     reject_unbuilt(captioner, "export")
-    _ = captioner.encoder_model  # a captioner without one says so
+    _ = captioner.encoder_model  # raises an error if there is none
     dtype = captioner.decoder.compute_dtype
     if for_litert and dtype != "float32":
-        raise ValueError(f"LiteRT computes in float32: load the captioner under that dtype policy. Received: {dtype}")
+        raise ValueError(f"LiteRT computes in float32: load the captioner with this dtype policy. Received: {dtype}")
 
 
 def _next_version(directory):
-    """Return the path of the next number in a folder of exports."""
+    """Return the path of the next numbered export in a folder."""
     versions = [0]
     for path in directory.iterdir() if directory.exists() else ():
         if path.name.isdecimal() and path.is_dir():
             versions.append(int(path.name))
         elif not path.name.startswith("."):
             raise ValueError(
-                "A captioner is exported into a folder of its own, which holds nothing but exports: 1, 2 and so on. "
-                f"Received: directory={str(directory)!r}, with {path.name} in it"
+                "The export folder may contain only exports, named 1, 2 and so on. Choose a new folder. "
+                f"Received: directory={str(directory)!r}, which contains {path.name}"
             )
     return directory / str(max(versions) + 1)
 
@@ -97,21 +97,21 @@ def _next_version(directory):
 
 
 def _stretched(photos, size):
-    """Return photos of any size as `load_image` stretches them, bit for bit: one side first, then the other.
+    """Resize photos exactly as `load_image` does, one axis after the other.
 
-    `tf.image.resize`, rounded after each side, was off by one in 1 % of the pixels and changed 2 of 100 captions.
+    `tf.image.resize`, rounded after each axis, was off by one in 1 % of the pixels and changed 2 of 100 captions.
     """
     height, width = size
-    photos = tf.transpose(photos, (2, 0, 1, 3))  # the side that is stretched comes first
+    photos = tf.transpose(photos, (2, 0, 1, 3))  # the axis to resize comes first
     photos = tf.transpose(_stretched_to(photos, width), (2, 1, 0, 3))
     return tf.transpose(_stretched_to(photos, height), (1, 0, 2, 3))
 
 
 def _stretched_to(photos, length):
-    """Return photos stretched along their first axis, uint8, by Pillow's bilinear filter: its weights have 22 bits."""
+    """Resize photos along their first axis with Pillow's bilinear filter and its 22-bit weights; return uint8."""
     before = tf.shape(photos)[0]
     scale = tf.cast(before, tf.float64) / length
-    reach = tf.maximum(scale, 1.0)  # with fewer pixels afterwards, each is a mean of many
+    reach = tf.maximum(scale, 1.0)  # when downsampling, each pixel is a mean of many
     centres = (tf.range(length, dtype=tf.float64) + 0.5) * scale
     distances = tf.cast(tf.range(before), tf.float64) - centres[:, None] + 0.5
     weights = tf.maximum(1.0 - tf.abs(distances / reach), 0.0)
@@ -123,10 +123,10 @@ def _stretched_to(photos, length):
 
 
 def _decoded(content, size):
-    """Return the photo of a JPEG or PNG file, (height, width, 3), decoded as by `load_image`.
+    """Decode a JPEG or PNG file as `load_image` does; return the photo, (height, width, 3).
 
-    Large JPEGs are decoded at a fraction of their size, and all with the exact transform: TensorFlow's default, which
-    is faster, changed 18 of 100 captions.
+    Large JPEGs are decoded at reduced size, and all JPEGs with the accurate DCT: TensorFlow's faster default changed
+    18 of 100 captions.
     """
 
     def at(ratio):

@@ -1,13 +1,13 @@
-"""A captioner as a file for LiteRT (TensorFlow Lite): for phones, browsers, and Python without TensorFlow.
+"""Convert a captioner to LiteRT (TensorFlow Lite), for phones, browsers, and Python without TensorFlow.
 
-Each signature of the file is for one photo:
+Each signature of the file processes one photo:
 
     serving_default   images                 -> the caption of greedy search
     encode            images                 -> features
     beams             features               -> the captions of beam search, best first
-    attend            features, token_ids    -> the attention while a given caption is read
+    attend            features, token_ids    -> a given caption with its attention maps
 
-They are the captioner's own search as a graph, in operations that LiteRT has built in, and share their weights.
+They are the captioner's search as a graph of built-in LiteRT operations, and share their weights.
 """
 
 import tempfile
@@ -20,12 +20,12 @@ SIGNATURES = ("serving_default", "encode", "beams", "attend")
 
 
 def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
-    """Return the content of a file for LiteRT, bytes.
+    """Convert a captioner to a LiteRT file; return its content, bytes.
 
     Args:
         captioner: Captioner.
         greedy, beams: see `search_arguments`.
-        signatures: names out of SIGNATURES.
+        signatures: names from SIGNATURES.
     """
 
     def of_one_photo(found):
@@ -62,7 +62,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
 
 
 def outputs_of(captioner, found):
-    """Return the outputs for a SearchResult of (captions, ...): a dict of tensors that are 0 after the last word."""
+    """Return the tensors of a SearchResult as a dict of outputs, with 0 after the last word."""
     num_words = found.lengths - tf.cast(found.is_finished, tf.int32)
     is_word = tf.sequence_mask(num_words, found.token_ids.shape[1], tf.float32)
     maps = found.attention_weights * is_word[:, :, None]
@@ -77,14 +77,14 @@ def outputs_of(captioner, found):
 
 
 def as_function(function, *specs):
-    """Return a tf.function with one graph, for inputs of these specs."""
+    """Return a tf.function with a single graph for these input specs."""
     return tf.function(function, input_signature=specs, autograph=False)
 
 
 def save(directory, signatures):
-    """Write a SavedModel with the weights that its signatures use, and nothing of an optimizer.
+    """Write a SavedModel that contains only the weights that its signatures use.
 
-    The signatures, a dict of functions by `as_function`, are methods of it too, under the names of the functions.
+    `signatures` is a dict of functions from `as_function`. They are also methods of the model, under their own names.
     """
     module = tf.Module()
     for function in signatures.values():

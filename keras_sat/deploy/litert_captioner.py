@@ -1,12 +1,12 @@
-"""Captions without TensorFlow: a captioner's file for LiteRT, run by the package ai-edge-litert.
+"""Caption photos without TensorFlow: run a captioner's LiteRT file with the package ai-edge-litert.
 
-Loading it and captioning a photo take less time than importing TensorFlow. An export has such a file (`keras-sat export
---tflite` or `--web`). For saved and bundled captioners TensorFlow makes it once, with float32 weights:
+Loading the file and captioning a photo take less time than importing TensorFlow. `keras-sat export --tflite` and
+`--web` write such a file. Saved and bundled captioners are converted once by TensorFlow, with float32 weights:
 
     KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`
 
-DIGEST is that of config.json, which holds the digests of the other files of a saved captioner. A folder with
-config.json is a saved captioner: a file for LiteRT in it is never run.
+DIGEST is the digest of config.json, which contains the digests of the captioner's other files. A folder with
+config.json is a saved captioner: a LiteRT file in it is never run.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from keras_sat.options import EXTRAS
 from keras_sat.search.result import CaptionResult
 from keras_sat.weight_paths import keras_home
 
-PATIENCE = 600  # seconds to wait for another process that makes a file, which takes about ten
+PATIENCE = 600  # seconds to wait for another process to convert a captioner, which takes about ten
 
 
 def is_installed() -> bool:
-    """Return whether the package that runs files for LiteRT is installed."""
+    """Return whether the package that runs LiteRT files is installed."""
     return importlib.util.find_spec("ai_edge_litert") is not None
 
 
 def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | None = None) -> LiteRTCaptioner:
-    """Return a captioner that needs no TensorFlow, for programs that caption a photo now and then, and for servers.
+    """Return a captioner that runs without TensorFlow, for short scripts and for servers.
 
     Args:
-        model: a folder that `Captioner.save` wrote, a bundled name, or the folder of an export that has a file for
-            LiteRT. For the first two that file is made once, which takes TensorFlow and some seconds; other processes
-            wait for it. None: the bundled captioner of photos, even where the current folder has one of its name.
-        num_threads: for each photo; None takes one for each processor core that the process may use.
+        model: a folder that `Captioner.save` wrote, a bundled name, or an export folder with a LiteRT file. The first
+            two are converted once, which needs TensorFlow and some seconds; other processes wait for it. None: the
+            bundled captioner of photos, even if the current folder contains a model of that name.
+        num_threads: for each photo; None uses one thread per processor core that the process may use.
 
     Raises:
         ValueError: the package ai-edge-litert is missing, there is no such model, or an export is damaged.
@@ -60,7 +60,7 @@ def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | No
 
 
 def ready_captioner(model, *, num_threads=None):
-    """Return the LiteRTCaptioner of a model; None if its file is not made yet, or does not run."""
+    """Return the LiteRTCaptioner of a model, or None if its LiteRT file does not exist yet or does not run."""
     exported = export_folder(model)
     folder = exported or made_folder(model)
     try:
@@ -72,7 +72,7 @@ def ready_captioner(model, *, num_threads=None):
 
 
 def export_folder(model):
-    """Return the folder of an export for LiteRT, or that of the captioner in a page; None for a saved captioner."""
+    """Return the folder with the LiteRT file of an export or a web page; None for a saved captioner."""
     given = model_directory(model)
     for folder in (given, given / "photo") if (given / "page.json").is_file() else (given,):
         if os.path.lexists(folder / "config.json"):
@@ -83,13 +83,13 @@ def export_folder(model):
 
 
 def made_folder(model):
-    """Return the folder of the file that is made from a saved captioner."""
+    """Return the folder for the LiteRT file of a saved captioner."""
     digest = hashlib.sha256(read_bytes(model_directory(model) / "config.json")).hexdigest()
     return keras_home() / "keras_sat" / f"litert-{digest[:32]}"
 
 
 def is_made(model):
-    """Return whether the file of a saved captioner is there, undamaged."""
+    """Return whether the LiteRT file of a saved captioner exists and is intact."""
     try:
         return bool(read_litert(made_folder(model)))
     except (OSError, ValueError):
@@ -97,13 +97,13 @@ def is_made(model):
 
 
 def make_file(model, *, wait_s=0):
-    """Make the file of a saved captioner with TensorFlow, unless it is there; return its folder.
+    """Convert a saved captioner to LiteRT with TensorFlow, unless already done; return the folder of the file.
 
-    Another process that makes one is waited for, at most `wait_s` seconds.
+    Wait at most `wait_s` seconds for another process that is converting one.
     """
     folder = made_folder(model)
     lock = folder.with_name(".litert.lock")
-    with exclusive_lock(lock, f"is making a file for LiteRT in {folder.parent}", wait_s=wait_s):
+    with exclusive_lock(lock, f"is making a LiteRT file in {folder.parent}", wait_s=wait_s):
         if not is_made(model):
             clear_half_written(folder)
             shutil.rmtree(folder, ignore_errors=True)
@@ -114,37 +114,37 @@ def make_file(model, *, wait_s=0):
 
 
 def _converted(directory):
-    """Return the network of a saved captioner for LiteRT, bytes, and its Vocabulary; this takes TensorFlow."""
+    """Return the LiteRT file (bytes) and the Vocabulary of a saved captioner; this needs TensorFlow."""
     from keras_sat.captioner import Captioner
     from keras_sat.deploy.export import check_captioner, search_arguments
     from keras_sat.deploy.litert import litert_file
 
-    captioner = Captioner.load(directory)  # which checks its files
+    captioner = Captioner.load(directory)  # checks the files
     check_captioner(captioner, for_litert=True)
     return litert_file(captioner, *search_arguments(captioner)), captioner.vocabulary
 
 
 class LiteRTCaptioner:
-    """A captioner that LiteRT runs: it captions photos as `Captioner` does, one at a time.
+    """A captioner that runs on LiteRT: it captions photos as `Captioner` does, one at a time.
 
-    Threads may share it: they read photos at the same time, and caption them in turn, with all cores for one photo.
+    Threads may share it: they read photos in parallel and caption them in turn, with all cores for one photo.
 
     Attributes:
         vocabulary: Vocabulary.
-        photo_size: (height, width) that `load_image` gives to its photos.
+        photo_size: (height, width) to which photos are resized.
         has_confidence: whether its captions have a confidence.
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
-        """Load the file in a folder with litert.json, after its digests were checked; see `load_litert`.
+        """Check the digests in litert.json and load the LiteRT file of a folder; see `load_litert`.
 
-        LiteRT's parser is not made for hostile files: load only those of people whom you trust.
+        LiteRT's parser is not hardened against malicious files: load only files from people you trust.
         """
         from ai_edge_litert.interpreter import Interpreter
 
         self._folder = Path(directory).expanduser()
         content, self.vocabulary = read_litert(self._folder)
-        self._lock = threading.Lock()  # threads that run the interpreter at the same time would get wrong captions
+        self._lock = threading.Lock()  # concurrent use of the interpreter would give wrong captions
         self._greeted = set()
         num_threads = num_threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
         with self._interpreting():
@@ -159,7 +159,7 @@ class LiteRTCaptioner:
 
     @contextlib.contextmanager
     def _interpreting(self):
-        """Hold the interpreter inside the block, and make one kind of error of those that its file causes."""
+        """Lock the interpreter inside the block, and turn its errors into ValueError."""
         with self._lock:
             try:
                 yield
@@ -170,25 +170,25 @@ class LiteRTCaptioner:
                 ) from None
 
     def caption(self, images: Any, *, recursive: bool = False) -> Any:
-        """Return the CaptionResult of a photo, or the list of them for many.
+        """Return the CaptionResult of a photo, or a list of results for several photos.
 
-        The file fixes the options of the search, mostly 3 beams. The other beams are `alternatives`.
+        The search options are fixed in the file, usually 3 beams. The other beams are in `alternatives`.
 
         Args:
-            images: a path, a PIL image or an array with values 0..255, a list of such, a folder, or a pattern such as
+            images: a path, a PIL image or an array with values 0..255, a list of these, a folder, or a pattern such as
                 "photos/*.jpg".
-            recursive: descend into the subfolders of folders.
+            recursive: include photos in subfolders.
         """
         photos, many = photos_of(images, recursive=recursive)
         results = [result for _, result in self.caption_each(photos)]
         return results if many else results[0]
 
     def caption_each(self, images: Any, *, errors: str = "raise") -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult) for each of many photos.
+        """Yield (image, CaptionResult) for each photo.
 
         Args:
             images: list of paths, PIL images or arrays.
-            errors: what to do with the error of a photo that cannot be read: "raise" it, or "yield" (image, error).
+            errors: what to do if a photo cannot be read: "raise" the error, or "yield" (image, error).
         """
 
         def caption(photo):
@@ -204,17 +204,17 @@ class LiteRTCaptioner:
         return self._each(images, errors, caption)
 
     def attend(self, image: Any, caption: str) -> CaptionResult:
-        """Return the CaptionResult of a given caption, with the attention while it is read."""
+        """Return the CaptionResult of a given caption, with its attention maps."""
         return next(result for _, result in self.attend_each([image], caption))
 
     def attend_each(self, images: Any, caption: str, *, errors: str = "raise") -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult of the given caption) for each of many photos; see `caption_each`."""
+        """Yield (image, CaptionResult of the given caption) for each photo; see `caption_each`."""
         words = tokenise(caption)
         if not 0 < len(words) < self._most_ids:
             raise ValueError(
                 f"Expected a caption of 1 to {self._most_ids - 1} words. Received: caption={caption!r}"
                 if self._most_ids
-                else "A file of `export --tflite` cannot read a caption. That of `export --web` can."
+                else "A LiteRT file from `export --tflite` cannot read a given caption. Use one from `export --web`."
             )
         ids = np.zeros((1, self._most_ids), np.int32)  # padded with `<pad>`
         ids[0, : len(words) + 1] = [*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id]
@@ -244,7 +244,7 @@ class LiteRTCaptioner:
             return self._runners[name](**inputs)
 
     def _result(self, found, number, photo, words=None):
-        """Return the CaptionResult of one of the captions in the outputs of a signature."""
+        """Return the CaptionResult of one caption from the outputs of a signature."""
         count, ids = int(found["num_words"][number]), found["token_ids"][number]
         words = words or [self.vocabulary.tokens[token] for token in ids[:count]]
         return CaptionResult(

@@ -1,10 +1,10 @@
-"""The files of a captioner for LiteRT: the network, its words, and a manifest with a digest of each.
+"""The files of a LiteRT captioner: the network, its vocabulary, and a manifest with their digests.
 
     model.tflite or model.tflite.gz    the network
     vocabulary.txt                     one token per line; the line number, from 0, is its id
     litert.json                        the manifest
 
-LiteRT's parser trusts its input: a damaged file can crash it or silently change captions. So it only gets bytes whose
+LiteRT's parser trusts its input: a damaged file can crash it or silently change captions. So it only reads bytes whose
 digest was checked. Digests detect damage, not malice: whoever can write the file can write the manifest.
 """
 
@@ -17,11 +17,11 @@ from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
 FORMAT_VERSION = 1
 MANIFEST, MODEL, PACKED, WORDS = "litert.json", "model.tflite", "model.tflite.gz", "vocabulary.txt"
 MOST_BYTES = 1_000_000_000
-HINT = ("the files for LiteRT that keras-sat export --tflite or --web wrote", "Export the captioner again.")
+HINT = ("the LiteRT files that keras-sat export --tflite or --web wrote", "Export the captioner again.")
 
 
 def write_litert(folder, content, vocabulary, *, packed=False):
-    """Write the network (bytes), packed as model.tflite.gz or not, and its Vocabulary into a folder."""
+    """Write a LiteRT network (bytes) and its Vocabulary into a folder; `packed` compresses the network with gzip."""
     model = {PACKED: gzip.compress(content, mtime=0)} if packed else {MODEL: content}
     files = {**model, WORDS: "".join(f"{token}\n" for token in vocabulary.tokens).encode()}
     for name, file in files.items():
@@ -31,12 +31,12 @@ def write_litert(folder, content, vocabulary, *, packed=False):
 
 
 def read_litert(folder):
-    """Return the network, bytes, and the Vocabulary in a folder; a damaged file is a ValueError."""
+    """Return the network (bytes) and the Vocabulary in a folder; raise ValueError for a damaged file."""
     manifest = read_sealed_json(folder / MANIFEST, *HINT)
     digests = manifest.get("sha256")
     is_ours = manifest.get("format") == "litert" and manifest.get("version") == FORMAT_VERSION
     if not is_ours or not isinstance(digests, dict) or set(digests) not in ({MODEL, WORDS}, {PACKED, WORDS}):
-        raise ValueError(f"{folder / MANIFEST}: this is another kind of file. {expectation(*HINT)}")
+        raise ValueError(f"{folder / MANIFEST}: this is not the manifest of a LiteRT captioner. {expectation(*HINT)}")
     files = {name: read_bytes(folder / name, MOST_BYTES) for name in digests}
     for name, content in files.items():
         if hashlib.sha256(content).hexdigest() != digests[name]:

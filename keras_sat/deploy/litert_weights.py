@@ -1,30 +1,30 @@
-"""A LiteRT file made small: weights are stored rounded, and arithmetic stays in float32.
+"""Make a LiteRT file smaller by quantising its weights; arithmetic stays in float32.
 
-Each column of a matrix gets 8 bits and a scale, as in a captioner that was saved with "int8". The kernels of
-convolutions get 16: in 8 bits 36 of 200 photos got another caption. LiteRT turns them back into float32 once, when the
-file is loaded. Its own converter has nothing for this: "dynamic range" also rounds the inputs of a layer, so captions
-change, and "float16" makes a file that is half as large again.
+Matrices are stored in 8 bits with a scale per column, as in a captioner that was saved with "int8". Convolution kernels
+are stored in 16 bits: in 8 bits, 36 of 200 captions changed. LiteRT converts weights back to float32 once, when the
+file is loaded. Its own converter cannot do this: "dynamic range" also rounds the inputs of layers, which changes
+captions, and "float16" makes the file 50 % larger.
 """
 
 import numpy as np
 from tensorflow.lite.python import schema_py_generated as schema
 from tensorflow.lite.tools import flatbuffer_utils
 
-SMALLEST = 1024  # numbers: a smaller weight stays as it is
-MANY = 32_768  # numbers: a kernel with more of them loses another bit, which packs better
+SMALLEST = 1024  # values: smaller weights are not quantised
+MANY = 32_768  # values: larger kernels lose another bit, which compresses better
 OPERATOR = schema.BuiltinOperator
 
 
 def rounded(content):
-    """Return the content of a LiteRT file, bytes, with its weights rounded."""
+    """Return the content of a LiteRT file (bytes) with quantised weights."""
     model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
     to_float32 = schema.OperatorCodeT()
     to_float32.builtinCode = to_float32.deprecatedBuiltinCode = OPERATOR.DEQUANTIZE
     to_float32.version = 3
     model.operatorCodes.append(to_float32)
-    kinds = {}  # from the number of a buffer to the type and scales of its rounded content: signatures share weights
+    kinds = {}  # from buffer index to the type and scales of its quantised content: signatures share weights
     for graph in model.subgraphs:
-        first_use = {}  # from the number of a tensor to the first operator that takes it
+        first_use = {}  # from tensor index to the first operator that reads it
         for step in graph.operators:
             for number in step.inputs:
                 first_use.setdefault(int(number), model.operatorCodes[step.opcodeIndex].builtinCode)
@@ -51,14 +51,14 @@ def rounded(content):
 
 
 def _round(buffer, shape, operator):
-    """Round the content of a buffer; return its new type and its scales."""
+    """Quantise the content of a buffer; return its new type and scales."""
     values = np.frombuffer(bytes(buffer.data), np.float32).reshape(shape)
     if operator in (OPERATOR.CONV_2D, OPERATOR.DEPTHWISE_CONV_2D):
         if values.size >= MANY:
             values = ((values.view(np.int32) + (1 << 13)) >> 14 << 14).view(np.float32)  # 9 bits of mantissa, rounded
         buffer.data = np.frombuffer(values.astype(np.float16).tobytes(), np.uint8)
         return schema.TensorType.FLOAT16, None
-    axis = values.ndim - 1 if operator == OPERATOR.GATHER else 0  # matrices are transposed; a table of words is not
+    axis = values.ndim - 1 if operator == OPERATOR.GATHER else 0  # matrices are transposed, embeddings are not
     others = tuple(other for other in range(values.ndim) if other != axis)
     scales = np.maximum(np.abs(values).max(axis=others, keepdims=True), np.finfo(np.float32).tiny) / np.float32(127)
     buffer.data = np.frombuffer(np.rint(values / scales).astype(np.int8).tobytes(), np.uint8)

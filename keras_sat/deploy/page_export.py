@@ -1,13 +1,13 @@
-"""A captioner as a page: a folder for any static host.
+"""Export a captioner as a web page: a folder for any static host.
 
     DIRECTORY/index.html, *.js, *.css    the page
-    DIRECTORY/page.json                  which captioners it shows
+    DIRECTORY/page.json                  list of the captioners on the page
     DIRECTORY/photo/                     the captioner: see `litert_folder`, with model.json and caption.py
     DIRECTORY/scenes.../                 the bundled captioners of drawn scenes, for the playground
     DIRECTORY/runtime/                   LiteRT.js, see `keras_sat.deploy.page_runtime`
 
-The next export replaces the page. Other files in the folder, such as those of a repository, are left alone. The empty
-file .lock lets one process write at a time.
+The next export replaces the page. Other files in the folder, such as those of a repository, are kept. An empty file
+.lock ensures that only one process writes at a time.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from keras_sat.pictures.player import empty_figure, fill, template_part
 
 PAGE = Path(__file__).parent / "page"
 MARK, PHOTO, LOCK = "page.json", "photo", ".lock"
-SIDE = 64  # pixels of the pictures that the captioners of scenes see
+SIDE = 64  # height and width of a scene in pixels
 SCENES = [
     {"folder": "scenes", "label": "With soft attention"},
     {"folder": "scenes-hard", "label": "With hard attention"},
@@ -37,17 +37,17 @@ SCENES = [
 
 
 def write_page(captioner, directory, *, name="The model", scenes=True, precision="int8", runtime=None, **search):
-    """Write a page that captions photos with a captioner, for any static host; return its folder.
+    """Write a web page that captions photos, for any static host; return its folder.
 
     Args:
         captioner: Captioner.
-        directory: made if necessary. A page in it is replaced. A folder with files and no page is rejected.
-        name: of the captioner, for readers.
-        scenes: put the playground of drawn scenes on the page too.
-        precision: of the weights: "float32", or "int8", which rounds them, see `keras_sat.deploy.litert_weights`.
-        runtime: a folder into which npm has installed @litertjs/core; None: it is fetched once. Where it cannot be
-            fetched, a page that is replaced keeps its own, and a new one is written without, with a warning.
-        **search: options of the search, see `search_arguments`. The page offers as many captions as there are beams.
+        directory: created if necessary. A page in it is replaced. A folder with files but no page is rejected.
+        name: name of the captioner shown on the page.
+        scenes: also include the playground of drawn scenes.
+        precision: of the weights: "float32", or "int8" to quantise them, see `keras_sat.deploy.litert_weights`.
+        runtime: a folder into which npm has installed @litertjs/core. None fetches it once; if that fails, a replaced
+            page keeps its copy, and a new page is written without it, with a warning.
+        **search: search options, see `search_arguments`. The page offers as many captions as there are beams.
     """
     one_of("float32", "int8").check("precision", precision)
     search_arguments(captioner, **search)
@@ -63,13 +63,13 @@ def write_page(captioner, directory, *, name="The model", scenes=True, precision
         if not _has_runtime(directory):
             warnings.warn(f"The page lacks LiteRT.js, which runs the network in a browser. {error}", stacklevel=2)
     page = {"photo": {"folder": PHOTO, "name": name}, "scenes": SCENES if scenes else []}
-    # Nothing is written before all networks are made.
+    # Nothing is written before all networks are converted.
     captioners = {PHOTO: _converted(captioner, search, precision)}
     for bundled in (scene["folder"] for scene in page["scenes"]):
         of_scenes = type(captioner).from_pretrained(bundled)
         captioners[bundled] = _converted(of_scenes, {**search, "num_beams": 1}, precision)
     with exclusive_lock(directory / LOCK, f"is writing the page {directory}"):
-        write_json(directory / MARK, page)  # first: if this is killed, the next export replaces the folder's page
+        write_json(directory / MARK, page)  # first: the next export can then replace a half-written page
         for folder, (content, vocabulary, settings) in captioners.items():
             write_litert(directory / folder, content, vocabulary, packed=True)
             write_json(directory / folder / "model.json", settings)
@@ -81,7 +81,7 @@ def write_page(captioner, directory, *, name="The model", scenes=True, precision
 
 
 def is_page(directory):
-    """Return whether a folder holds a page that was written here."""
+    """Return whether a folder contains a page written by `write_page`."""
     with contextlib.suppress(OSError, ValueError):
         page = read_json(Path(directory) / MARK)
         return isinstance(page, dict) and page.keys() >= {"photo", "scenes"}
@@ -89,7 +89,7 @@ def is_page(directory):
 
 
 def add_runtime(directory, runtime=None):
-    """Put LiteRT.js into a page that lacks it, or another copy, `runtime`; see `runtime_files`."""
+    """Add LiteRT.js to a page that lacks it, or replace it with the copy in `runtime`; see `runtime_files`."""
     if runtime is not None or not _has_runtime(directory):
         _write_runtime(directory, runtime_files(runtime))
 
@@ -107,13 +107,13 @@ def _reject_foreign(directory):
     others = [path.name for path in directory.iterdir() if path.name != LOCK] if directory.exists() else []
     if others and not is_page(directory):
         raise ValueError(
-            f"A page needs a folder of its own, and {min(others)!r} is in this one. Name an empty folder or one with a "
-            f"page. Received: directory={str(directory)!r}"
+            f"A page needs a folder of its own, but this one contains {min(others)!r}. Choose an empty folder or one "
+            f"with a page. Received: directory={str(directory)!r}"
         )
 
 
 def _converted(captioner, search, precision):
-    """Return the network of a captioner, bytes, its vocabulary, and what the page must know of it."""
+    """Return a captioner's LiteRT network (bytes), its Vocabulary, and its settings for the page."""
     greedy, beams = search_arguments(captioner, **search)
     content = litert_file(captioner, greedy, beams)
     settings = {
@@ -126,10 +126,10 @@ def _converted(captioner, search, precision):
 
 
 def _page_files():
-    """Return the files of the page itself, some made from Python's player and scenes: a dict from names to contents."""
+    """Return the files of the page itself as a dict from names to contents; some are made from the Python player."""
     looks = {"COLOURS": COLOURS, "SHAPES": SHAPES, "SIDE": SIDE}
     looks["SIZES"] = {name: round(SIDE * fraction) for name, fraction in SIZES.items()}
-    # The script sets the aspect ratio; the page's policy allows no such attribute.
+    # The script sets the aspect ratio: the page's security policy forbids style attributes.
     figure = empty_figure().replace(' style="--aspect: "', "")
     return {path.name: path.read_bytes() for path in PAGE.glob("*.*s")} | {
         "index.html": fill((PAGE / "index.html").read_text(encoding="utf-8"), {"figure": figure}),

@@ -1,7 +1,7 @@
-"""LiteRT.js, the script with which a browser runs the network: from an npm folder, or fetched once from npm's registry.
+"""LiteRT.js, which runs the network in a browser: from an npm folder, or fetched once from the npm registry.
 
-It has 19 MB, so this package does not ship it. The registry's two archives, of a pinned version and with checked
-digests, are kept where Keras keeps its downloads.
+It is 19 MB, so this package does not ship it. Two archives, of a pinned version and with checked digests, are kept in
+Keras' download folder.
 """
 
 import base64
@@ -20,23 +20,23 @@ DIGESTS = {
     "core": "PlGmbMOq9WitX7FO0jhbdJw9GthatsyuCQXjTt/wJZo0FLaw48q4tz8IwqgqCIkviYGr9OFDL1kCnN4nzWoyJQ==",
     "wasm-utils": "4fJiw6tBQnIs+0jH/OQ16nYOiSl8/+zZnn5h2ul8aTKHi05sVqZW580Tmk78pC2kT39A9OYBVdFawteZ/sI1kQ==",
 }
-# The file in the folder @litertjs, and its name in the page's folder runtime.
+# From paths in the folder @litertjs to file names in the page's folder runtime.
 WASM = ("litert_wasm_internal", "litert_wasm_compat_internal")  # the second for browsers without relaxed SIMD
 FILES = {"core/dist/index.js": "index.js", "wasm-utils/dist/index.js": "wasm-utils.js"} | {
     f"core/wasm/{name}.{ending}": f"{name}.{ending}" for name in WASM for ending in ("js", "wasm")
 }
-WAY_OUT = f"Run `npm install @litertjs/core@{VERSION}` and pass --runtime node_modules, in Python runtime=..."
+WAY_OUT = f"Run `npm install @litertjs/core@{VERSION}` and pass --runtime node_modules (in Python, runtime=...)."
 
 
 def runtime_files(folder=None):
     """Return a dict from the names of the runtime's files to their contents.
 
     Args:
-        folder: into which npm has installed @litertjs/core: node_modules, or the folder that holds it. None: the
-            archives that were fetched before, or are fetched from npm's registry now.
+        folder: where npm has installed @litertjs/core: node_modules, or its parent. None: the archives in Keras'
+            download folder, fetched from the npm registry if necessary.
     """
     files = _fetched() if folder is None else _installed(Path(folder).expanduser())
-    # A page has no list of packages in which a browser could look up the second one.
+    # Browsers cannot resolve the bare name of an npm package.
     files["index.js"] = files["index.js"].replace(b'"@litertjs/wasm-utils"', b'"./wasm-utils.js"')
     return files
 
@@ -46,7 +46,7 @@ def _installed(folder):
         package = place / "core" / "package.json"
         if package.is_file() and read_json(package).get("version") == VERSION:
             return {name: (place / source).read_bytes() for source, name in FILES.items()}
-    raise ValueError(f"LiteRT.js {VERSION} is not in this folder. {WAY_OUT} Received: runtime={str(folder)!r}")
+    raise ValueError(f"This folder does not contain LiteRT.js {VERSION}. {WAY_OUT} Received: runtime={str(folder)!r}")
 
 
 def _fetched():
@@ -57,10 +57,10 @@ def _fetched():
         try:
             fetch(f"{registry}/@litertjs/{package}/-/{package}-{VERSION}.tgz", archive)
         except (OSError, ValueError) as error:
-            raise ValueError(f"LiteRT.js cannot be fetched: {error} Without a network: {WAY_OUT}") from None
+            raise ValueError(f"LiteRT.js could not be fetched: {error} Without a network: {WAY_OUT}") from None
         if base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() != digest:
             archive.unlink()
-            raise ValueError(f"The archive from {registry} is not @litertjs/{package} {VERSION} as npm published it.")
+            raise ValueError(f"The archive of @litertjs/{package} {VERSION} from {registry} has the wrong digest.")
         with tarfile.open(archive) as packed:
             for source, name in FILES.items():
                 if source.startswith(f"{package}/"):

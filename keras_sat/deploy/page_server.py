@@ -1,4 +1,4 @@
-"""Serve a page on this computer: one folder, read-only, on the loopback address unless told otherwise."""
+"""Serve a page on this computer: one folder, read-only, on the loopback address by default."""
 
 import contextlib
 import functools
@@ -14,33 +14,33 @@ TYPES = {".wasm": "application/wasm", ".js": "text/javascript", ".gz": "applicat
 
 
 class _Server(http.server.ThreadingHTTPServer):
-    allow_reuse_address = os.name != "nt"  # on Windows that would give one port to two programs
+    allow_reuse_address = os.name != "nt"  # on Windows two programs could then share a port
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    """Sends the files of one folder, with their types, and never a list of files."""
+    """Serve the files of one folder with their MIME types, without directory listings."""
 
     extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, **TYPES}
     protocol_version = "HTTP/1.1"
-    timeout = 30  # seconds without a byte, in the middle of a request too
+    timeout = 30  # seconds without a byte, also within a request
 
     def send_head(self):
         if not self._is_asked_for_by_name():
             return self.send_error(403)
-        with contextlib.suppress(ValueError):  # not an address, or no name that a file can have: NUL, half a surrogate
+        with contextlib.suppress(ValueError):  # an invalid address or file name: NUL, a lone surrogate
             if self._is_public(self.translate_path(self.path)):
                 return super().send_head()
         return self.send_error(404)
 
     def _is_public(self, path):
-        """Return False for a file that is hidden, missing, or outside the folder, where a link may lead."""
+        """Return False for a file that is hidden, missing or, after resolving links, outside the folder."""
         path = os.path.join(path, "index.html") if os.path.isdir(path) else path
         path, folder = Path(os.path.realpath(path)), Path(os.path.realpath(self.directory))
         is_inside = os.path.isfile(path) and path.is_relative_to(folder)
         return is_inside and not any(part.startswith(".") for part in path.relative_to(folder).parts)
 
     def _is_asked_for_by_name(self):
-        """Return False for a foreign page whose host name resolves to this computer (DNS rebinding)."""
+        """Return False for requests to a foreign host name that resolves to this computer (DNS rebinding)."""
         address = self.server.server_address[0]
         if not ipaddress.ip_address(address).is_loopback:
             return True
@@ -56,18 +56,18 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         pass
 
     def handle(self):
-        with contextlib.suppress(OSError):  # a browser that was closed, or a network that is gone
+        with contextlib.suppress(OSError):  # the browser was closed, or the network failed
             super().handle()
 
 
 def page_server(directory, host="127.0.0.1", port=0):
-    """Return a server of a folder, bound to an address; `serve` starts it. Port 0 takes a free one."""
+    """Return an HTTP server for a folder, bound to an address; `serve` starts it. Port 0 picks a free port."""
     try:
         return _Server((host, port), functools.partial(_Handler, directory=str(directory)))
     except (OSError, OverflowError) as error:  # the second for a port above 65535
         raise ValueError(
             f"The page cannot be served there ({getattr(error, 'strerror', None) or error}). Choose another address "
-            f"or port; 0 takes a free one. Received: host={host!r}, port={port}"
+            f"or port; port 0 picks a free one. Received: host={host!r}, port={port}"
         ) from None
 
 

@@ -1,1 +1,1 @@
-"""The captioner's network: encoders, attention, decoder, and the loss that it is trained with."""
+"""The captioner's network: encoders, attention, decoder and training objective."""

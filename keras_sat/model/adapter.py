@@ -1,4 +1,4 @@
-"""Between encoder and decoder: annotation vectors are adapted to a small data set."""
+"""Adapt annotation vectors to a small data set, between encoder and decoder."""
 
 import keras
 from keras import layers, ops
@@ -6,16 +6,16 @@ from keras import layers, ops
 
 @keras.saving.register_keras_serializable("keras_sat")
 class FeatureAdapter(layers.Layer):
-    """Finish, normalise, project and drop out annotation vectors; without options, leave them as they are.
+    """Adapt annotation vectors: last encoder layers, normalisation, projection and dropout, all optional.
 
-    The features of a frozen encoder are long and never change: on a few thousand photos a decoder overfits to them.
-    This is not in the paper.
+    The features of a frozen encoder are long and never change: with a few thousand photos, a decoder overfits to them.
+    This layer is not in the paper.
 
     Args:
-        network: the trained last layers of the encoder, a `keras.Model` from grid to grid (see `make_encoder_top`),
-            never in training mode, to keep its batch statistics; or None.
-        normalise: give each vector mean 0 and variance 1: the features of all encoders get the same scale.
-        projection_dim: map each vector to one of this length, by one matrix for all regions; None does not.
+        network: the trained last layers of the encoder, a `keras.Model` from grid to grid (see `make_encoder_top`), or
+            None. It is never in training mode, to keep its batch statistics.
+        normalise: scale each vector to mean 0 and variance 1, to give the features of all encoders the same scale.
+        projection_dim: project each vector to this length, with one matrix for all regions; None: no projection.
         activation: of the projected vectors, such as "relu"; None: linear.
         dropout, seed: dropout rate of the vectors in training, and its seed.
 

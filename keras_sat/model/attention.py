@@ -1,6 +1,6 @@
-"""The attention layer with the paper's additive scores. Selections of regions and other scores have their own files.
+"""Attention with the paper's additive scores. Selections and other scorings have their own files.
 
-keras_sat/accelerated/install.py replaces additive scores of many regions by a fast twin.
+keras_sat/accelerated/install.py replaces additive scores of many regions with a fast version.
 """
 
 import keras
@@ -13,16 +13,16 @@ from keras_sat.model.states import Attended
 
 
 class Attention(keras.layers.Layer):
-    """The base class of all attention: scores, weights, selection, context. Subclasses define `score`.
+    """The base class of attention layers: scores, weights, selection, context. Subclasses define `score`.
 
     Args:
-        attention_dim: length of a hidden vector, where the scoring has one.
+        attention_dim: length of the hidden vectors, if the scoring has any.
         selection: a name in ATTENTIONS.
 
     Call arguments:
         hidden_state: the top layer's state, (rows, hidden_dim): in the paper h_{t-1}, the one BEFORE this step.
         features: the annotation vectors a_i, (photos, regions, feature_dim); rows is a multiple of photos.
-        projected_features: the output of `project`; None computes it. Pass it when there are many steps.
+        projected_features: the output of `project`; None computes it. Pass it if there are many steps.
         noise, sampled: see `selections.hard`.
 
     Returns: Attended.
@@ -38,7 +38,7 @@ class Attention(keras.layers.Layer):
         """Create the weights of the scoring. The base class has none."""
 
     def project(self, features):
-        """Return the part of the scores that is the same at every step, computed once for each photo."""
+        """Return the part of the scores that is the same at every step, computed once per photo."""
         return ops.cast(features, self.compute_dtype)
 
     def project_state(self, hidden_state):
@@ -55,7 +55,7 @@ class Attention(keras.layers.Layer):
         return self.look(self.score(query, projected_features), features, noise, sampled)
 
     def look(self, attention_scores, features, noise=None, sampled=None):
-        """Return Attended from the scores e_ti, (rows, regions): equations (5), (8) or (13), and the context."""
+        """Return Attended from the scores e_ti, (rows, regions), by equations (5), and (8) or (13)."""
         attention_weights = equations.attention_weights(attention_scores)
         selection = ATTENTIONS[self.selection].select(attention_weights, noise, sampled)
         context = equations.attended_features(selection, ops.cast(features, self.compute_dtype))

@@ -1,7 +1,7 @@
-"""Moving averages of the weights during training: captions written with them score better.
+"""Moving averages of the weights during training, which give better captions.
 
-Keras' own (`use_ema` of an optimizer, with SwapEMAWeights) averages inside the optimizer's step, before `encoder_rate`
-shortens that of the encoder, and its momentum is the same from the first step on, when the weights are still random.
+Keras' own averages (`use_ema` of an optimizer, with SwapEMAWeights) are updated before `encoder_rate` shortens the
+encoder's step, and use the full momentum from the first step, when the weights are still random.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ class WeightAverages:
     """The moving averages of a model's trained weights.
 
     Args:
-        momentum: the fraction of the average that is kept at each step, less in the first steps; None: no averages.
+        momentum: fraction of the average kept at each step, smaller in the first steps; None: no averages.
 
     Attributes:
-        variables: list of a variable for each trained weight; empty before the first training.
-        are_kept: whether a training updates them.
+        variables: one variable for each trained weight; empty before the first training.
+        are_kept: whether training is updating them.
     """
 
     def __init__(self, momentum=None):
@@ -28,7 +28,7 @@ class WeightAverages:
         self.are_kept = False
 
     def start(self, weights):
-        """Start the averages from the values of the weights, if they have not started; return their variables."""
+        """Initialise the averages with the weights, unless already started; return their variables."""
         if self.momentum is not None and not self.are_kept:
             with tf.init_scope():
                 self.variables = self.variables or [
@@ -40,7 +40,7 @@ class WeightAverages:
         return self.variables
 
     def update(self, weights, iterations):
-        """Move the averages towards the weights, after a step of the optimizer; early steps move them further."""
+        """Move the averages towards the weights after an optimizer step, faster in early steps."""
         if self.variables:
             steps = ops.cast(iterations, "float32")
             momentum = ops.minimum(self.momentum, steps / (steps + 10))
@@ -49,7 +49,7 @@ class WeightAverages:
 
     @contextlib.contextmanager
     def in_place_of(self, weights):
-        """Give the weights the values of their averages inside the block, while a training updates these."""
+        """Replace the weights with their averages inside the block, if training is updating the averages."""
         if not self.are_kept:
             yield
             return
@@ -61,7 +61,7 @@ class WeightAverages:
             _assign(weights, before)
 
     def finish(self, weights):
-        """Give the weights the values of their averages for good, at the end of a training that updated these."""
+        """Replace the weights with their averages permanently, at the end of training."""
         if self.are_kept:
             _assign(weights, self.variables)
             self.are_kept = False

@@ -1,6 +1,6 @@
-"""Recurrent cells, LSTM and GRU, and the dense layer that they consist of.
+"""Recurrent cells, LSTM and GRU, and the dense layer that they use.
 
-To add a cell, write a subclass of RecurrentCell and name it in CELLS.
+To add a cell, write a subclass of RecurrentCell and add it to CELLS.
 """
 
 import keras
@@ -11,7 +11,7 @@ from keras_sat import equations
 
 @keras.saving.register_keras_serializable("keras_sat")
 class LoopDense(layers.Dense):
-    """A dense layer inside the loop over the words."""
+    """A dense layer inside the loop over words."""
 
     late_product = None  # or a function that replaces x -> x W inside an accelerated loop
 
@@ -25,12 +25,12 @@ class LoopDense(layers.Dense):
 class RecurrentCell(layers.Layer):
     """One layer of the recurrent network.
 
-    `input_projection` is for the word (or the layer below), `context_projection` for z_t. Both are called from outside,
-    since the words of a whole caption can be projected at once.
+    `input_projection` projects the word (or the output of the layer below), `context_projection` projects z_t. The
+    decoder calls both, since the words of a whole caption can be projected at once.
 
     Call arguments:
         projected_inputs: the sum of the projections of all inputs, (rows, num_gates * hidden_dim).
-        hidden_state, cell_state: (rows, hidden_dim); cell_state is None for a cell that has none.
+        hidden_state, cell_state: (rows, hidden_dim); cell_state is None for a cell without one.
 
     Returns: (hidden_state, cell_state), or (hidden_state,) for a cell without cell state.
     """
@@ -64,13 +64,13 @@ class RecurrentCell(layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_sat")
 class LSTMCell(RecurrentCell):
-    """Equations (1) to (3)."""
+    """The LSTM cell of equations (1) to (3)."""
 
     num_gates = 4
     has_cell_state = True
 
     def initial_bias(self, shape, dtype=None):
-        """1 for the forget gate, 0 elsewhere: start by remembering."""
+        """Return the initial bias: 1 for the forget gate, to remember at first, and 0 for the others."""
         return ops.concatenate([ops.full((self.hidden_dim,), bias, dtype) for bias in (0.0, 1.0, 0.0, 0.0)])
 
     def call(self, projected_inputs, hidden_state, cell_state):

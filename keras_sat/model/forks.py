@@ -1,4 +1,4 @@
-"""An error instead of a deadlock: a forked process has no threads of its parent's TensorFlow, which waits for them."""
+"""Reject forked processes: TensorFlow would wait forever for its threads, which a fork does not copy."""
 
 import functools
 import os
@@ -11,10 +11,10 @@ def _first_process():
 
 
 def reject_fork():
-    """Raise ValueError in a fork of the first process that called this, which runs TensorFlow."""
+    """Raise ValueError in a process forked from the first one that called this function."""
     if _first_process() != os.getpid():
         raise ValueError(
             "This process was forked from one that has used TensorFlow, and would hang. Start processes with "
-            'multiprocessing.get_context("spawn"), or create the first captioner after the fork. Captioners of '
+            'multiprocessing.get_context("spawn"), or create the first captioner after the fork. Captioners from '
             f"keras_sat.load_litert can be forked. Received: process {os.getpid()}, forked from {_first_process()}"
         )

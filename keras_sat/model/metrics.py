@@ -1,4 +1,4 @@
-"""The value of an objective for a batch, and its metrics: means over an epoch and all devices."""
+"""The value of an objective for a batch, and its metrics, averaged over an epoch and all devices."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,11 +18,11 @@ class Objective(NamedTuple):
 
     Attributes:
         mean: the value to minimise: the mean over the captions of all replicas.
-        figures: the values and weights of each metric.
+        figures: dict from each metric to its values and weights.
         log_prob: log p(y | s, a) of each row (a caption, or one sample of its attention).
         sampled: 1 for each row in which attention sampled regions, else 0.
-        after_step: called when the weights have been updated.
-        variables: variables shown as metrics too, with their values after the step.
+        after_step: function to call after the weights are updated.
+        variables: variables that are also shown as metrics, with their values after the step.
     """
 
     mean: Any
@@ -34,13 +34,13 @@ class Objective(NamedTuple):
 
 
 class Means:
-    """The means of an objective's metrics over the batches of an epoch, by name."""
+    """The running means of an objective's metrics over an epoch, by name."""
 
     def __init__(self):
         self.by_name = {name: keras.metrics.Mean(name=name) for name in NAMES}
 
     def update(self, objective):
-        """Add the metrics of a batch; return the means so far, by caption or by word."""
+        """Add the metrics of a batch; return the means so far, per caption or per word."""
         figures = objective.figures
         sums = ops.stack([ops.sum(x) for values, weights in figures.values() for x in (values * weights, weights)])
         sums = ops.unstack(sum_over_replicas(sums), num=2 * len(figures))

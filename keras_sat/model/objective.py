@@ -1,7 +1,7 @@
 """The training objective: the paper's loss for a batch, equations (12) and (14).
 
 An objective is a function of captioner and batch that returns an Objective; `Captioner.compile(training_objective=)`
-takes any. Extensions are terms added to `PaperObjective`, see `keras_sat.beyond`.
+accepts any. Extensions are terms added to `PaperObjective`, see `keras_sat.beyond`.
 """
 
 import functools
@@ -16,13 +16,13 @@ from keras_sat.model.teacher_forcing import as_rows
 
 
 class PaperObjective:
-    """The paper's objective: equation (14), or (12) where attention samples regions.
+    """The paper's objective: equation (14), or (12) if attention samples regions.
 
     Args:
-        add_weight: the captioner's method of that name: the objective's state is part of the captioner.
+        add_weight: the captioner's method `add_weight`; the objective's state is part of the captioner.
         seed_generator: `keras.random.SeedGenerator` for sampled attention.
         options: CaptionerOptions.
-        terms: costs to add, see `keras_sat.beyond.hook.Term`.
+        terms: loss terms to add, see `keras_sat.beyond.hook.Term`.
 
     Attributes:
         baseline: b, the moving average of log p, a weight.
@@ -37,7 +37,7 @@ class PaperObjective:
         self.expectation_share.assign(options.expectation_probability)
 
     def __call__(self, captioner, batch, training=True):
-        """Return the Objective of ((features, input_ids, inputs of terms), target_ids, token_weights).
+        """Return the Objective of a batch, ((features, input_ids, inputs of terms), target_ids, token_weights).
 
         Without `training`, attention uses its expectation and there is no dropout.
         """
@@ -56,7 +56,7 @@ class PaperObjective:
         word_log_probs = read.unpack_words(read.log_probs)
         log_prob = equations.caption_log_prob(word_log_probs, read.token_weights)
         penalty = equations.attention_penalty(read.attention_weights, read.token_weights)
-        penalty = penalty if chooses else ops.zeros_like(penalty)  # there was no choice to penalise
+        penalty = penalty if chooses else ops.zeros_like(penalty)  # without attention there is nothing to penalise
         entropy = equations.attention_entropy(read.attention_weights)
         gain = self._surrogate(log_prob, entropy, read, chance["sampled"]) if draws else log_prob
         weighted_penalty = self.options.attention_penalty_weight * penalty
@@ -82,7 +82,7 @@ class PaperObjective:
         return Objective(mean, figures, log_prob, sampled, move_baseline, {"baseline": self.baseline})
 
     def _chance(self, captioner, is_photo, input_ids):
-        """Return the randomness of attention: noise (rows, time, regions), and which rows are sampled (rows,)."""
+        """Return the random inputs of attention: `noise`, (rows, time, regions), and `sampled`, (rows,)."""
         photos, (rows, time) = ops.shape(is_photo)[0], ops.shape(input_ids)
         shape = (rows // photos, time, captioner.num_regions)
         uniform = ops.reshape(draw_for_photos(is_photo, shape, self.seed_generator), (rows, *shape[1:]))
@@ -93,7 +93,7 @@ class PaperObjective:
         return {"noise": equations.gumbel(uniform), "sampled": sampled}
 
     def _surrogate(self, log_prob, entropy, read, sampled):
-        """Return a value for each row whose gradient is that of equation (12)."""
+        """Return a value for each row with the gradient of equation (12)."""
         reward = log_prob - self.baseline if self.options.use_baseline else log_prob
         location = equations.location_log_prob(read.attention_weights, read.selection, read.token_weights)
         entropy = ops.sum(entropy * read.token_weights, axis=-1)
@@ -101,6 +101,6 @@ class PaperObjective:
         return equations.hard_attention_surrogate(log_prob, location, entropy, reward=reward, sampled=sampled, **kind)
 
     def _move_baseline(self, log_prob, sampled):
-        """Update the baseline b with log p of the sampled rows, after its use; without such rows it is unchanged."""
+        """Update the baseline b with the mean log p of the sampled rows, if there are any."""
         moved = equations.next_baseline(self.baseline, sum_over_replicas(share_of_mean(log_prob, sampled)))
         self.baseline.assign(ops.where(sum_over_replicas(ops.sum(sampled)) > 0, moved, self.baseline))

@@ -1,4 +1,4 @@
-"""The dtype policy of `dtype="auto"`: mixed bfloat16 where the device is fast at it."""
+"""The dtype policy for `dtype="auto"`: mixed bfloat16 on devices with bfloat16 instructions."""
 
 import re
 from pathlib import Path
@@ -12,8 +12,8 @@ GPU_CAPABILITY = (8, 0)  # of NVIDIA GPUs with bfloat16
 def resolved_dtype(dtype):
     """Return a dtype or policy, with "auto" resolved for this device.
 
-    "auto" is "mixed_bfloat16" where the device has bfloat16 instructions: matrix products take half the time; weights
-    and saved files remain float32. Elsewhere it is "float32".
+    "auto" is "mixed_bfloat16" on devices with bfloat16 instructions: matrix products take half the time; weights
+    and saved files remain float32. On other devices it is "float32".
     """
     if dtype != "auto":
         return dtype

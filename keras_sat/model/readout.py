@@ -1,4 +1,4 @@
-"""The readout: the logits of the next word from word, state and context, equation (7)."""
+"""The readout, equation (7): logits of the next word from the previous word, state and context."""
 
 import keras
 from keras import layers, ops
@@ -8,18 +8,18 @@ from keras_sat import equations
 
 @keras.saving.register_keras_serializable("keras_sat")
 class Readout(layers.Layer):
-    """Deep output, p(y_t) ∝ exp(L_o(E y_{t-1} + L_h h_t + L_z z_t)).
+    """The deep output layer, p(y_t) ∝ exp(L_o(E y_{t-1} + L_h h_t + L_z z_t)).
 
     Args:
         vocabulary_size: number of tokens.
         embedding_dim: length of a word vector, m in the paper, and of the readout.
-        deep_output: False: one dense layer on the concatenation of state and context.
+        deep_output: if False, one dense layer on the concatenation of state and context.
         activation: of the readout.
         dropouts, seed: dropout rates of h_t, and of the readout before L_o, and their seed.
 
     Call arguments:
         embedded, hidden_state, context: E y_{t-1}, h_t and z_t of one step or of many, (..., dim).
-        drop: two functions (x, training=) that replace the dropout before and after.
+        drop: two functions (x, training=) that replace the dropout of h_t and of the readout.
 
     Returns: logits (..., vocabulary_size), float32.
     """

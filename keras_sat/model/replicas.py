@@ -1,4 +1,4 @@
-"""Sums, means and noise over all replicas (devices) of a training, see `keras_sat.training.distributed`."""
+"""Sums, means and random noise across all replicas (devices), see `keras_sat.training.distributed`."""
 
 import keras
 import tensorflow as tf
@@ -17,10 +17,10 @@ def sum_over_replicas(x):
 
 
 def sums_on_first_replica(gradients):
-    """Return the sums of gradients over all replicas on the first one, and zeros on the others.
+    """On the first replica, return gradients summed over all replicas; on the others, return zeros.
 
-    Keras' optimizers clip the gradients of each replica, and then add them up. But the sum must be clipped: the first
-    replica passes the whole sum, and the others zeros.
+    Keras' optimizers clip the gradients of each replica and then add them, but the sum must be clipped. The first
+    replica therefore passes the whole sum, and the others pass zeros.
     """
     if num_replicas() == 1:
         return gradients
@@ -29,19 +29,19 @@ def sums_on_first_replica(gradients):
 
 
 def photos_with_words(token_weights, photos):
-    """Return 1 for each of the photos that has a word, 0 for padding at the end of a replica's part: (photos,)."""
+    """Return 1 for photos with words and 0 for padding at the end of a replica's batch, (photos,)."""
     return ops.cast(ops.any(ops.reshape(token_weights > 0, (photos, -1)), axis=-1), "float32")
 
 
 def share_of_mean(values, weights):
-    """Return this replica's summand of the mean of values (rows,) over all replicas, 0 where all weights are 0."""
+    """Return this replica's contribution to the weighted mean of values, (rows,), over all replicas."""
     return ops.sum(values * weights) / ops.maximum(sum_over_replicas(ops.sum(weights)), 1.0)
 
 
 def draw_for_photos(is_photo, shape, seed_generator):
     """Return uniform noise (photos, *shape) that does not depend on how a batch is split over replicas.
 
-    Each replica draws for the photos of the whole batch, with the same seed, and takes the part for its own.
+    Each replica draws noise for the whole batch with the same seed, and uses the part for its own photos.
     `is_photo` comes from `photos_with_words`; `shape` is that of the noise for each photo.
     """
     photos = ops.shape(is_photo)[0]

@@ -1,6 +1,6 @@
-"""The scorings, from features and state to a score for each region, and the attention without any.
+"""Scorings give each region an attention score; NoAttention uses none.
 
-To add one, write a subclass of `Attention` with a `score` method, and name it in SCORINGS.
+To add one, write a subclass of `Attention` with a `score` method, and add it to SCORINGS.
 """
 
 import keras
@@ -15,14 +15,14 @@ from keras_sat.model.states import Attended
 
 @keras.saving.register_keras_serializable("keras_sat")
 class DotAttention(Attention):
-    """e_ti = a_i . h_{t-1}, without weights: feature_dim and hidden_dim must be equal."""
+    """Dot attention, e_ti = a_i . h_{t-1}, without weights: feature_dim and hidden_dim must be equal."""
 
     def build(self, hidden_state_shape, features_shape, **_):
         hidden_dim, feature_dim = hidden_state_shape[-1], features_shape[-1]
         if hidden_dim != feature_dim:
             raise ValueError(
-                "Dot attention needs features and hidden states of the same length. Set `hidden_dim` to it, or use "
-                "scoring='bilinear', which has a matrix between the two. "
+                "Dot attention needs features and hidden states of the same length. Set `hidden_dim` to "
+                "feature_dim, or use scoring='bilinear', which adds a matrix. "
                 f"Received: feature_dim={feature_dim}, hidden_dim={hidden_dim}"
             )
 
@@ -32,7 +32,7 @@ class DotAttention(Attention):
 
 @keras.saving.register_keras_serializable("keras_sat")
 class BilinearAttention(Attention):
-    """e_ti = a_i . W h_{t-1}. Computing W h_{t-1} at each step is less work than multiplying all a_i by W."""
+    """Bilinear attention, e_ti = a_i . W h_{t-1}: projecting the state is cheaper than projecting all a_i."""
 
     def build(self, hidden_state_shape, features_shape, **_):
         # Dot products of long vectors are large: with the default W, attention would be sharp before any training.
@@ -53,7 +53,7 @@ SCORINGS = {"additive": BahdanauAttention, "dot": DotAttention, "bilinear": Bili
 
 @keras.saving.register_keras_serializable("keras_sat")
 class NoAttention(Attention):
-    """The vanilla encoder-decoder: every region has the weight 1 / regions; the context is the mean feature."""
+    """No attention, as in a vanilla encoder-decoder: all weights are equal, and the context is the mean feature."""
 
     def project(self, features):
         features = ops.cast(features, self.compute_dtype)
@@ -68,6 +68,6 @@ class NoAttention(Attention):
 
 
 def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):
-    """Return the attention layer for a name in ATTENTIONS and, if that one chooses, a name in SCORINGS."""
+    """Return the attention layer for a name in ATTENTIONS and a name in SCORINGS, unused without attention."""
     kind = SCORINGS[scoring] if ATTENTIONS[attention].chooses else NoAttention
     return kind(attention_dim=attention_dim, selection=attention, **kwargs)

@@ -1,6 +1,6 @@
-"""Selections: from attention weights to the weights in the context, soft or sampled.
+"""Selections turn attention weights into the weights of the context: soft or sampled.
 
-To add one, write a function of (attention_weights, noise, sampled), and add a `Selection` of it to ATTENTIONS.
+To add one, write a function of (attention_weights, noise, sampled), and add a `Selection` with it to ATTENTIONS.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from keras_sat import equations
 
 
 def soft(attention_weights, noise, sampled):
-    """Return alpha_t itself: the context is the expectation of equation (13)."""
+    """Return alpha_t unchanged: the context is the expectation of equation (13)."""
     return attention_weights
 
 
 def hard(attention_weights, noise, sampled):
-    """Return one region sampled from alpha_t; without noise, or in rows that are not `sampled`, the expectation.
+    """Return a region sampled from alpha_t, or alpha_t itself without noise and in rows that are not `sampled`.
 
     Args:
         attention_weights: (rows, regions).
@@ -31,7 +31,7 @@ def hard(attention_weights, noise, sampled):
 
 
 class Selection(NamedTuple):
-    """An entry of ATTENTIONS. Code that depends on the kind of attention reads these, never its name.
+    """An entry of ATTENTIONS. Code that depends on the kind of attention reads these fields, not its name.
 
     Attributes:
         select: function of (attention_weights, noise, sampled), see `hard`; returns (rows, regions).

@@ -1,6 +1,6 @@
-"""The outputs of attention and decoder: named tuples of tensors.
+"""Named tuples of tensors: the outputs of attention and decoder.
 
-Each ends with `extras`, a dict of other outputs by name, see `CaptionDecoder.extra_dims`; the paper has none.
+Most end with `extras`, a dict of other outputs by name, see `CaptionDecoder.extra_dims`; the paper's model has none.
 """
 
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ class Attended(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One step of the decoder; see Attended.
+    """The output of one step of the decoder; see also Attended.
 
     Attributes:
         logits: (rows, vocabulary), float32; their softmax is p(y_t | a, y_1 .. y_{t-1}), equation (7).
@@ -56,7 +56,7 @@ class Unrolled(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The output for whole captions: logits (rows, time, vocabulary), maps (rows, time, regions), extras."""
+    """The decoder's output for captions: logits (rows, time, vocabulary), maps (rows, time, regions), extras."""
 
     logits: Any
     attention_weights: Any

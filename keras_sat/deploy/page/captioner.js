@@ -3,7 +3,7 @@
 // An error whose message is a sentence for the reader of the page.
 export class Problem extends Error {}
 
-// Return a sentence about any error.
+// Return a sentence that describes any error.
 export function sentenceOf(error) {
   if (error instanceof Problem) return error.message;
   const text = String(error?.message || error).replace(/\.$/, "");
@@ -18,25 +18,25 @@ async function loadRuntime() {
     await litert.loadLiteRt(new URL("runtime/", import.meta.url).href);
     return litert;
   } catch (error) {
-    throw new Problem(`LiteRT, which runs the network, is missing or cannot run in this browser: ${error?.message || error}. \`keras-sat app FOLDER\` puts it into the folder of this page.`);
+    throw new Problem(`LiteRT, which runs the network, is missing or cannot run in this browser: ${error?.message || error}. \`keras-sat app FOLDER\` adds it to the folder of this page.`);
   }
 }
 
 // Fetch a file of the page.
 export async function fetchPart(name) {
   const response = await fetch(new URL(name, import.meta.url));
-  if (!response.ok) throw new Problem(`A part of this page, ${name}, is missing: the server answers ${response.status}.`);
+  if (!response.ok) throw new Problem(`A file of this page, ${name}, is missing: the server answered ${response.status}.`);
   return response;
 }
 
-// Return a packed network, which some servers unpack on the way.
+// Return a network that is stored as gzip, which some servers decompress.
 async function fetchNetwork(name) {
   const packed = await (await fetchPart(name)).blob();
   const isPacked = new Uint8Array(await packed.slice(0, 2).arrayBuffer()).join() === "31,139";
   const stream = isPacked ? packed.stream().pipeThrough(new DecompressionStream("gzip")) : packed.stream();
   const content = new Uint8Array(await new Response(stream).arrayBuffer().catch(() => []));
   if (String.fromCharCode(...content.subarray(4, 8)) === "TFL3") return content;
-  throw new Problem(`A part of this page, ${name}, is not a network: the file is damaged, or the server sends another one.`);
+  throw new Problem(`A file of this page, ${name}, is not a network: it is damaged, or the server sent a different file.`);
 }
 
 // Load the captioner in a folder of this page.
@@ -90,7 +90,7 @@ class Captioner {
     return this.resultsOf(await this.run("serving_default", { images: [pixels, this.photoShape] }))[0];
   }
 
-  // Return the result of given words. Unknown ones are read as <unk>.
+  // Return the result for given words. Unknown words are read as <unk>.
   async attend(features, words) {
     const ids = new Int32Array(this.settings.max_length);
     ids.set([...words.map((word) => this.ids.get(word) ?? this.ids.get("<unk>")), this.ids.get("<end>")]);

@@ -32,7 +32,7 @@ export class LivePlayer {
     Object.assign(this, { place, picture, label, canvas, words: null });
   }
 
-  // Show another result. The buttons stay where the words are the same; the chosen position stays.
+  // Show another result. The buttons are kept if the words are the same, and so is the chosen position.
   show(result) {
     const shown = shownOf(result, 1), words = result.words.join(" ");
     if (words === this.words) {

@@ -40,7 +40,7 @@ class View {
 
 const views = { photo: new View(), scenes: new View() };
 
-// What loads and starts each tab. That of photos returns a function that captions a file.
+// Functions that load and start the tabs. The one for photos returns a function that captions a file.
 const start = {
   photo: async (view) => {
     const look = startPhotoTab(find, view, await loadCaptioner(settings.photo.folder));
@@ -55,7 +55,7 @@ const start = {
 };
 const started = {};
 
-// Show the tab that the address names. It is started when it is first shown, and keeps what it has loaded.
+// Show the tab in the address. A tab starts when it is first shown, and keeps the files that it has loaded.
 function show() {
   const name = shown = location.hash === "#scenes" && settings.scenes.length ? "scenes" : "photo";
   for (const tab of TABS) {
@@ -103,7 +103,7 @@ function listen() {
 }
 
 try {
-  if (!self.DecompressionStream) throw new Problem("This browser is too old for the page: it needs one of 2023 or later.");
+  if (!self.DecompressionStream) throw new Problem("This browser is too old for the page, which needs one from 2023 or later.");
   settings = await (await fetchPart("page.json")).json();
   find("#tab-scenes").hidden = !settings.scenes.length;
   listen();

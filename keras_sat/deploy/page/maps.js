@@ -1,4 +1,4 @@
-// Maps as light and as words, by the rules of brightness.py and player.py.
+// Attention maps as brightness and as text, by the rules of brightness.py and player.py.
 
 const FULL_LIGHT = 3; // times the uniform weight: the least weight that is drawn with full light
 
@@ -22,7 +22,7 @@ function whereOf(map, rows, columns) {
   return `looks most at the ${corner}; one of ${map.length} cells gets ${((100 * times) / map.length).toFixed(0)} %: ${times.toFixed(1)} times the uniform weight.`;
 }
 
-// Return what the player shows of a result, see `fillPlayer` and `startPlayer`. `aspect` is width over height.
+// Return the values of a result for the player, see `fillPlayer` and `startPlayer`. `aspect` is width over height.
 export function shownOf({ words, maps, rows, columns, fromPhoto, confidence }, aspect, photo = null) {
   const percents = fromPhoto?.map((fraction) => Math.round(100 * fraction));
   const sure = confidence === null ? "" : `; ${confidenceIn(confidence)}`;

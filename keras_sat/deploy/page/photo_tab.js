@@ -12,9 +12,9 @@ const WORD_TIME = 90; // milliseconds for each word of a caption that appears
 export function startPhotoTab(find, view, captioner) {
   const input = find('[data-role="photo"]'), result = find('[data-role="result"]'), list = find('[data-role="several"]');
   let photo = null; // the one that is shown: { address, width, height, features }
-  let last = 0; // the number of the last action, which the page shows
+  let last = 0; // the number of the latest action, whose result the page shows
 
-  // Run a slow action. A later one takes its place: then `isCurrent` is false, and this one shows nothing.
+  // Run a slow action. When a later action replaces it, `isCurrent` becomes false, and this one shows nothing.
   async function attempt(message, action) {
     const mine = ++last, isCurrent = () => mine === last;
     view.set({ state: "busy", message });
@@ -27,7 +27,7 @@ export function startPhotoTab(find, view, captioner) {
   }
 
   const look = (file) => attempt("Looking at the photo …", async (isCurrent) => {
-    result.hidden = true; // it is that of another photo
+    result.hidden = true; // it belongs to the previous photo
     view.set({ caption: "" });
     const { pixels, width, height } = await readPhoto(file, captioner.settings.photo_size);
     if (!isCurrent()) return null;

@@ -1,7 +1,7 @@
 // Drawn scenes as `data_utils.draw_scenes` draws them: shapes with a faint shadow on a soft background.
 
 import { element } from "./figure.js";
-import { COLOURS, SHAPES, SIDE, SIZES } from "./looks.js"; // made of the constants of data_utils/scenes.py
+import { COLOURS, SHAPES, SIDE, SIZES } from "./looks.js"; // made from the constants in data_utils/scenes.py
 import { reduced } from "./stretch.js";
 
 const SCALE = 4; // drawn this many times larger, and averaged for the network
@@ -40,14 +40,14 @@ export class Scene {
     }
   }
 
-  // Return what the network sees: RGB pixels (64 * 64 * 3).
+  // Return the input of the network: RGB pixels (64 * 64 * 3).
   pixels() {
     const width = SIDE * SCALE;
     const rgba = reduced(this.brush.getImageData(0, 0, width, width).data, width, width, SCALE);
     return Uint8Array.from(rgba.filter((_, i) => i % 4 < 3));
   }
 
-  // Return the number of the uppermost shape at a place, or -1.
+  // Return the index of the topmost shape at a point, or -1.
   at(x, y) {
     return this.shapes.findLastIndex(({ size, left, top }) => x >= left && y >= top && x < left + SIZES[size] && y < top + SIZES[size]);
   }

@@ -13,7 +13,7 @@ const FIRST = [
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const LOOKS = { shape: SHAPES, colour: Object.keys(COLOURS), size: Object.keys(SIZES) };
 
-// Start the tab. `captioners` is a list of [label, Captioner]; `count` is called after each caption of all of them.
+// Start the tab. `captioners` is a list of [label, Captioner]; `count` is called whenever all of them have captioned the scene.
 export function startScenesTab(find, view, captioners, count) {
   const canvas = find('[data-role="scene"]'), help = find('[data-role="scene-help"]');
   const scene = new Scene(), brush = canvas.getContext("2d");

@@ -1,11 +1,11 @@
-// Stretch pictures as Python's Pillow does, bit for bit, since captions depend on single bits: one side first, then the
-// other, with weights of 22 bits and rounded to 8 bits after each.
+// Resize images exactly as Python's Pillow does, since captions depend on single bits: first along one axis, then along
+// the other, with 22-bit weights, rounded to 8 bits after each.
 
 const ONE = 2 ** 22;
 
-// Return for each pixel of a line of `length` the first of the `before` pixels that it is made of, and their weights.
+// Return, for each pixel of a line resized from `before` to `length`, the first source pixel and the weights from there on.
 function weightsOf(before, length) {
-  const scale = before / length, reach = Math.max(scale, 1); // with fewer pixels afterwards, each is a mean of many
+  const scale = before / length, reach = Math.max(scale, 1); // when downsampling, each pixel is a mean of many
   return Array.from({ length }, (_, pixel) => {
     const centre = (pixel + 0.5) * scale;
     const first = Math.max(Math.floor(centre - reach + 0.5), 0), end = Math.min(Math.floor(centre + reach + 0.5), before);
@@ -16,8 +16,8 @@ function weightsOf(before, length) {
   });
 }
 
-// Stretch lines of `before` pixels to `length`. They become the columns of `target`, RGB, from column `at` on, whose lines
-// have `columns` pixels: stretched twice, a picture is upright again.
+// Resize lines of `before` pixels to `length`. They become columns of `target`, RGB with `columns` pixels per line, from
+// column `at` on: an image that is resized twice is upright again.
 export function stretchLines(source, channels, before, target, length, columns, at = 0) {
   const pixels = weightsOf(before, length), lines = source.length / (channels * before);
   for (let line = 0; line < lines; line++) {
