@@ -217,7 +217,7 @@ def test_what_caption_takes(tmp_path):
     for image in (a / 255, a[None] / 255.0, [tf.constant(a / 255.0)], a / 127.5 - 1, a > 100):
         with pytest.raises(ValueError, match="values 0..255, not 0..1"):
             captioner.caption(image, **search)
-    with pytest.raises(ValueError, match="empty: there is no picture in this folder"):
+    with pytest.raises(ValueError, match="empty: this folder has no pictures"):
         captioner.caption(tmp_path / "empty", **search)
     with pytest.raises(FileNotFoundError):
         captioner.caption(f"{folder}/*.gif", **search)

@@ -208,7 +208,7 @@ def _print_json(parts):
 
 def _why_unreadable(path, error):
     is_folder = isinstance(error, IsADirectoryError)
-    return f"{path}: no picture in this folder" if is_folder else reason_without_number(error)
+    return f"{path}: this folder has no pictures" if is_folder else reason_without_number(error)
 
 
 def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, **options):
