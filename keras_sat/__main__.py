@@ -27,7 +27,7 @@ def main(argv=None):
             stream.reconfigure(errors="backslashreplace")
     with recorded_ctrl_c() as pressed:
         try:
-            os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever Keras' own settings say
+            os.environ["KERAS_BACKEND"] = "tensorflow"  # overrides Keras' settings
             if command != "caption":  # which may not need it
                 import_tensorflow()
             if pressed:

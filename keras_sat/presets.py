@@ -6,7 +6,7 @@ from keras_sat.weight_paths import find_installed_weights
 
 LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first
 DEFAULT_MODEL = "flickr8k"  # the bundled captioner of photos
-MANY_PHOTOS = 3000  # with this many photos of one's own, `fit` trains from scratch
+MANY_PHOTOS = 3000  # with this many photos in a folder, `fit` trains from scratch
 FEWEST_PHOTOS = 10  # with fewer photos to train on, `fit` warns
 
 
@@ -19,7 +19,7 @@ def preset(**settings):
     return settings
 
 
-# The defaults for photos of one's own: a training that starts from the bundled captioner.
+# The defaults for the user's own photos, when training starts from the bundled captioner.
 OWN_PHOTOS = preset(epochs=15, batch_size=16, learning_rate=1e-4, encoder_rate=0.1)
 
 # For a few thousand photos: against overfitting.

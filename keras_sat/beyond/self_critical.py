@@ -24,7 +24,7 @@ from keras_sat.options import SearchOptions, SelfCriticalOptions
 from keras_sat.scoring.cider import DocumentFrequencies, cider_of_vectors
 from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
 
-KEPT_REFERENCES = 40_000  # captions whose n-grams are cached: those of Flickr8k
+KEPT_REFERENCES = 40_000  # number of captions whose n-grams are cached; enough for Flickr8k
 
 
 class SelfCritical:

@@ -112,8 +112,8 @@ CAPTION = """Print a line for each picture: its path, a tab and its caption. On 
 line also shows the confidence, if the model has one, and starts with "not sure" if
 it is low. Other results (--num-results) follow on lines that start with a tab. The
 exit status is 2 if a picture could not be read."""
-EVALUATE = """Caption the photos of a split, and score the captions against those that people
-wrote. With --captions, score the captions of any other system."""
+EVALUATE = """Caption the photos of a split, and score the captions against the references.
+With --captions, score the captions of any other system."""
 COMPARE = """Compare two captioners on the same photos: differences of scores, 95 % intervals,
 mean and deviation over seeds. FIRST and SECOND are files of `keras-sat evaluate
 --json`, or patterns in quotation marks for several seeds: "runs/soft-*.json"."""

@@ -88,7 +88,7 @@ def run_caption(
     unreadable = []
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # the captions go to a file
     with Progress(len(paths), label="captions", unit="pictures", show=show, delay=1) as progress:
-        progress.advance(0)  # the first captions come only after a whole batch
+        progress.advance(0)  # shows 0 until the first batch is complete
         for path, result in results:
             progress.advance(1)
             if isinstance(result, Exception):
@@ -208,7 +208,7 @@ def _print_json(parts):
 
 def _why_unreadable(path, error):
     is_folder = isinstance(error, IsADirectoryError)
-    return f"{path}: no picture in this folder" if is_folder else reason_without_number(error)
+    return f"{path}: this folder has no pictures" if is_folder else reason_without_number(error)
 
 
 def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, **options):

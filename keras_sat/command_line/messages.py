@@ -27,7 +27,7 @@ def recorded_ctrl_c():
         raise KeyboardInterrupt
 
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # else it is not ours to change
+    if before is signal.default_int_handler:  # keeps a custom handler
         signal.signal(signal.SIGINT, record)
     try:
         yield pressed

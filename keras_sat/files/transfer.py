@@ -30,7 +30,7 @@ def adapted(captioner, vocabulary, options):
         saved_grid=captioner.rows_and_columns(),
         from_captioner=captioner.photo_encoder.is_saved,
     )
-    if not has_its_grid:  # only now does the encoder know where its weights are
+    if not has_its_grid:  # after `remember`, which sets the encoder's weights
         adapted.photo_encoder.saved_grid = tuple(adapted.encoder_model.output_shape[1:3])
     feature_shape = captioner.feature_shape if has_its_grid else adapted.photo_encoder.features_shape[1:]
     adapted.build(((None, *feature_shape), (None, None)))
@@ -48,7 +48,7 @@ def _config_of(captioner, vocabulary, options):
         config["encoder_weights"] = None  # they are copied from this captioner
     if captioner.photo_encoder.is_custom:
         config["encoder"] = captioner.encoder_model
-        if config["encoder_training"] != "frozen":  # a copy of its own to train
+        if config["encoder_training"] != "frozen":  # train a copy
             config["encoder"] = keras.models.clone_model(captioner.encoder_model)
             config["encoder"].set_weights(captioner.encoder_model.get_weights())
             config["encoder"].trainable = True

@@ -21,7 +21,7 @@ from keras import ops
 
 
 class SearchResult(NamedTuple):
-    """The captions of a search, best first (samples: as drawn). During a search, a row for each caption."""
+    """The captions of a search, best first (samples: in any order). During a search, a row for each caption."""
 
     token_ids: Any  # (photos, results, max_length), `<pad>` after `<end>`
     log_probs: Any  # log p of each caption under the model, (photos, results); -inf for missing captions
@@ -29,7 +29,7 @@ class SearchResult(NamedTuple):
     is_finished: Any  # whether the caption ended within max_length, (photos, results)
     attention_weights: Any  # (photos, results, max_length, regions), 0 after the end
     extras: dict[str, Any]  # from names to (photos, results, max_length, dim), 0 after the end
-    word_probs: Any  # p of each token given those before it, (photos, results, max_length), 0 after `<end>`
+    word_probs: Any  # p of each token given the previous ones, (photos, results, max_length), 0 after `<end>`
 
 
 # === The searches ===
@@ -92,8 +92,8 @@ def sample_search(
         step, state: see above; state has num_samples adjacent rows for each photo.
         noise: uniform noise in 0..1, (rows, max_length).
         temperature: below 1 probable words become more so, above 1 less.
-        top_k: draw from the k most probable words only.
-        top_p: draw from the fewest words that together have this probability.
+        top_k: sample only from the k most probable words.
+        top_p: sample from the smallest set of words with this total probability.
     """
 
     def draw(logits, t, said):

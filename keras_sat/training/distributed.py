@@ -210,8 +210,8 @@ class Cluster:
 
     # === Training ===
 
-    # Not Keras' own loop (`Captioner.fit`), which does not work on several hosts, where the chief alone has callbacks
-    # and decides for all when to stop.
+    # Keras' loop (`Captioner.fit`) does not work on several hosts, because only the chief has callbacks and decides
+    # when to stop.
     def fit(self, captioner, batches, *, validation_data=None, initial_epoch=0, epochs=1, callbacks=()):
         """Train, as `Captioner.fit` does, on batches of make_batches with `shares`.
 

@@ -14,7 +14,7 @@ LEAST_MATCHES = 10  # with fewer matching 4-grams on the whole dev split, BLEU-4
 class Curves(UserDict):
     """`captioner.history` after `fit`: a mapping from each metric to its values over the epochs.
 
-    Scores are fractions, such as .213 for a BLEU-4 of 21.3 %; CIDEr is as coco-caption prints it.
+    Scores are fractions, such as .213 for a BLEU-4 of 21.3 %; CIDEr is scaled as in coco-caption.
 
     Attributes:
         was_interrupted: whether Ctrl-C ended the training.

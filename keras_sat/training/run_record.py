@@ -85,7 +85,7 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
         )
     before = read_sealed_json(path, "the arguments of a training", WAY_OUT) if epochs else described
     names = [name for name in {**described, **before} if before.get(name) != described.get(name)]
-    # When to stop may change: the epochs so far stay the same, unless the learning rate depends on it.
+    # `epochs` and `patience` may change: the result so far is the same, unless the learning rate depends on `epochs`.
     may_change = {"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}
     if before.get("deterministic"):  # may be switched off, but not on after the start
         may_change.add("deterministic")
