@@ -20,7 +20,7 @@ def reject_claims(settings, vocabulary_size, arrays):
     options = settings["captioner"]
     for name, value in options.items():
         if isinstance(value, dict):
-            raise ValueError(f"settings must be numbers and names. Received: {name}={str(value)[:200]}")
+            raise ValueError(f"settings must contain only numbers and names. Received: {name}={str(value)[:200]}")
     feature_shape = dict(zip(("regions", "feature_dim"), settings["feature_shape"], strict=True))
     claims = {name: options[name] for name in _SIZES} | feature_shape
     for name, value in claims.items():
