@@ -90,6 +90,12 @@ def make_batches(
 
     if group_by not in GROUPINGS:
         raise ValueError(f"Expected one of: {', '.join(GROUPINGS)}. Received: group_by={group_by!r}")
+    if batch_size < 1 or num_views < 1 or not 0 <= jitter <= 1 or (boxes is None) != (grid_shape is None):
+        raise ValueError(
+            "Expected: `batch_size` and `num_views` of at least 1, `jitter` from 0 to 1, and `boxes` together with "
+            f"`grid_shape`. Received: batch_size={batch_size}, num_views={num_views}, jitter={jitter}, "
+            f"boxes of type {type(boxes).__name__}, grid_shape={grid_shape}"
+        )
     views = cache if isinstance(cache, (list, tuple)) else [] if cache is None else [cache]
     if bool(views) != (image_size is None) or views and (jitter or num_views > 1):
         raise ValueError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import functools
+import itertools
 import os
 import re
 import sys
@@ -24,6 +25,7 @@ MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may contain 
 MOST_LETTERS_IN_CAPTION = 10_000  # a longer caption would take hours and all memory
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 IMAGE_ENDINGS += (".heic", ".heif", ".avif")
+MOST_FOLDERS = 10_000  # a larger tree is not searched for pictures that nobody named
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,13 @@ def load_document(path: str | os.PathLike) -> str:
     encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         document = content.decode(encoding)
-    except UnicodeDecodeError as error:
-        skipped = Skipped()
-        skipped.add(f"not {encoding}, read as Windows-1252", f"byte {error.start}")
-        skipped.warn(path)
+    except UnicodeDecodeError:
         document = content.decode(encoding, errors="windows-1252")
+        skipped, valid = Skipped(), content.decode(encoding, errors="ignore")
+        reason = f"lines that are not {encoding.upper().removesuffix('-SIG')}, read as Windows-1252"
+        for number, (line, valid_line) in enumerate(zip(document.split("\n"), valid.split("\n")), start=1):
+            skipped.add(reason, f"line {number}", line != valid_line)
+        skipped.warn(path)
     document = document.replace("\r\n", "\n").replace("\r", "\n")
     longest = max(map(len, document.split("\n")))
     if longest > MOST_LETTERS_IN_LINE:
@@ -109,16 +113,19 @@ def _as_windows_1252(error):
 codecs.register_error("windows-1252", _as_windows_1252)
 
 
-def pictures_by_folder(folder):
+def pictures_by_folder(folder, *, lenient=False):
     """Yield a sorted list of the pictures in a folder, then one list for each subfolder.
 
-    Links to folders and hidden subfolders are skipped.
+    Links to folders and hidden subfolders are skipped; `lenient` also skips unreadable subfolders, and stops after
+    MOST_FOLDERS.
     """
 
     def reject(error):
-        raise error
+        if not lenient or error.filename == folder:
+            raise error
 
-    for parent, subfolders, names in os.walk(folder, onerror=reject):
+    walk = os.walk(folder, onerror=reject)
+    for parent, subfolders, names in itertools.islice(walk, MOST_FOLDERS if lenient else None):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         # macOS adds files named ._NAME, which are not pictures
         names = [name for name in names if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith("._")]

@@ -22,8 +22,9 @@ FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "H
 MOST_BYTES = 2**30  # memory limit for one picture
 MANY_BYTES = 200_000_000  # pictures that need more memory are decoded one at a time, however many threads read
 # Measured while a picture is decoded and converted to RGB.
-BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 16}
+BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 8}
 BLOCK_BYTES = 2**26  # above 2**25, memory is returned to the system at once
+STRIP_PIXELS = 10_000_000  # converted to RGB at a time
 _one_at_a_time = threading.Lock()
 
 
@@ -44,6 +45,8 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
     from PIL import Image
 
     size = None if image_size is None else tuple(map(int, height_and_width(image_size)))
+    if size is not None and min(size) < 1:
+        raise ValueError(f"The sides must be at least 1. Received: image_size={image_size}")
     if isinstance(image, Image.Image):
         return _decoded(image, size, "the picture")
     if hasattr(image, "__array__"):
@@ -73,10 +76,10 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
 
     Args:
         paths: a path, or a list of paths: files, folders and patterns.
-        recursive: descend into subfolders.
+        recursive: descend into subfolders. Without it, a warning counts the pictures in them.
     """
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    found = []
+    found, deeper = [], []
     for given in map(os.path.expanduser, map(os.fspath, paths)):
         matches = [given]
         if stands_for_many(given) and not os.path.isdir(given):
@@ -85,9 +88,16 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
         for path in matches or [given]:
             pictures = [path]
             if os.path.isdir(path):
-                folders = itertools.islice(pictures_by_folder(path), None if recursive else 1)
-                pictures = list(itertools.chain(*folders)) or [path]
-            found += pictures
+                folders = pictures_by_folder(path, lenient=not recursive)
+                pictures = next(folders)
+                (pictures if recursive else deeper).extend(itertools.chain(*folders))
+            found += pictures or [path]
+    if left_out := {*deeper} - {*found}:
+        warnings.warn(
+            f"pictures in subfolders left out: {len(left_out)} (first: {min(left_out)}). Include them with "
+            "recursive=True (--recursive).",
+            stacklevel=2,
+        )
     return list(dict.fromkeys(found))
 
 
@@ -188,7 +198,8 @@ def _prepared(image, size):
     coefficients = 2 * len(image.getbands()) * image.width * image.height if image.info.get("progressive") else 0
     if size is not None and image.format == "JPEG":
         image.draft(None, (2 * max(size), 2 * max(size)))  # large JPEGs are decoded at a fraction of their size
-    of_a_pixel = BYTES_OF_A_PIXEL.get(image.format, 4 if image.mode in ("L", "RGB") else 16)
+    of_a_pixel = BYTES_OF_A_PIXEL.get(image.format, 4 if image.mode in ("L", "RGB") else 8)
+    of_a_pixel = 14 if image.mode == "F" else of_a_pixel
     return max(of_a_pixel, 7 if size is None else 0) * image.width * image.height + coefficients
 
 
@@ -214,6 +225,8 @@ def _identified(file):
 
     start = file.read(16)
     file.seek(0)
+    if not start:
+        raise ValueError("the file is empty")
     if start[4:8] == b"ftyp" and start[8:12] in (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1"):
         try:
             import pillow_heif
@@ -239,14 +252,26 @@ def _upright_rgb(image, size):
             image = ImageOps.exif_transpose(image)
     if image.mode == "F":  # floating-point pixels
         image = Image.fromarray(_as_uint8(np.array(image)))
-    if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
-        image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
-    if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    image = image if image.mode == "RGB" else image.convert("RGB")
+    if image.mode != "RGB" or "transparency" in image.info:
+        whole, rows = Image.new("RGB", image.size), max(1, STRIP_PIXELS // image.width)
+        for top in range(0, image.height, rows):  # saves memory: only one strip has copies in other modes
+            strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+            whole.paste(_strip_as_rgb(strip), (0, top))
+        image = whole
     if size is not None:
         # In a single call, the order of the two sides depends on Pillow's version, and it changes the last bits.
         for shape in ((size[1], image.height), size[::-1]):
             image = image if image.size == shape else image.resize(shape, Image.Resampling.BILINEAR)
     return np.array(image)
+
+
+def _strip_as_rgb(image):
+    """Convert a PIL image of any mode to RGB on white."""
+    from PIL import Image
+
+    if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
+        image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
+    if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB")

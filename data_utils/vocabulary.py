@@ -62,6 +62,8 @@ class Vocabulary:
         Words of equal frequency are in alphabetical order. Words of more than MOST_LETTERS_IN_WORD
         characters are skipped.
         """
+        if min_count < 1 or (max_size is not None and max_size < 1):
+            raise ValueError(f"Both must be at least 1. Received: min_count={min_count}, max_size={max_size}")
         counts = Counter(
             word
             for image in captioned_images

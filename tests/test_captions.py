@@ -59,10 +59,11 @@ def test_every_spelling_of_a_file_gives_the_same_descriptions(tmp_path, content)
 
 
 def test_bytes_that_are_not_utf8_are_read_and_counted_once(tmp_path):
-    (tmp_path / "token.txt").write_bytes("a.jpg#0\tUn café\n".encode("cp1252") + "a.jpg#1\tdéjà vu\n".encode())
-    with pytest.warns(UserWarning, match="read as Windows-1252: 1 .first: byte 14") as warned:
+    lines = ("a.jpg#0\tUn café\n", "cp1252"), ("a.jpg#1\tdéjà vu\n", "utf-8"), ("b.jpg#0\tà côté\n", "cp1252")
+    (tmp_path / "token.txt").write_bytes(b"".join(line.encode(encoding) for line, encoding in lines))
+    with pytest.warns(UserWarning, match="not UTF-8, read as Windows-1252: 2 .first: line 1") as warned:
         document = load_document(tmp_path / "token.txt")
-    assert load_descriptions(document) == {"a": ["Un café", "déjà vu"]}
+    assert load_descriptions(document) == {"a": ["Un café", "déjà vu"], "b": ["à côté"]}
     assert len(warned) == 1
 
 

@@ -45,7 +45,7 @@ EXPECTED_SPLITS = {"a": "train", "b": "dev", "c": "test", "d": None}
 def test_a_missing_or_empty_folder_is_one_clear_error(name, tmp_path):
     if name == "scenes":
         pytest.skip("the scenes are drawn into the folder")
-    with pytest.raises(ValueError, match="No caption file found.*Received: data_dir="):
+    with pytest.raises(ValueError, match="The data folder does not exist.*Received: data_dir="):
         DATASETS[name](tmp_path / "missing")
     with pytest.raises(ValueError, match="No caption file found"):
         DATASETS[name](tmp_path)
@@ -240,6 +240,7 @@ def test_folder_rejects_tables_that_mix_pictures_up(tmp_path):
         ("a.jpg,A dog,train\na.jpg,A cat,dev\n", "line 3: .*'dev', but was in 'train' before"),
         ("a.jpg,A dog,holiday\n", "line 2: unknown split.*Received: split='holiday'"),
         ("a.jpg,A dog,train,more\n", "line 2: 4 columns, but the header has 3"),
+        ("", "The caption file has no captions"),
     ):
         (tmp_path / "captions.csv").write_text("image,caption,split\n" + text)
         with pytest.raises(ValueError, match=message):
@@ -258,6 +259,20 @@ def test_folder_counts_rows_and_photos_that_it_leaves_out(tmp_path):
     )
     with pytest.warns(UserWarning, match=left_out):
         assert splits_of(folder(tmp_path)) == {"a": None}
+
+
+def test_folder_finds_pictures_in_any_case_and_skips_short_rows(tmp_path):
+    write_photos(tmp_path, ("IMG_1.JPG", "x.jpg", "X.jpg"))
+    write_photos(tmp_path / "S", ("p0.JPG",))
+    rows = "img_1.jpg,A dog,\nIMG_1.JPG,It runs\nimg_1.jpg\ns/p0.jpg,A cat,\nX.JPG,A cow,\n"
+    (tmp_path / "captions.csv").write_text(f"image,caption,split\n{rows}")
+    left_out = "without an image or a caption left out: 1 .first: captions.csv, line 4.*without a photo left out: 1"
+    with pytest.warns(UserWarning, match=left_out):
+        images = folder(tmp_path)
+    assert {image.image_id: image.captions for image in images} == {"IMG_1": ["A dog", "It runs"], "p0": ["A cat"]}
+    (tmp_path / "captions.csv").write_text("image,caption\np0.jpg,A dog\n")
+    with pytest.raises(ValueError, match=r"Name those in subfolders like this: S/p0.JPG\. Received"):
+        folder(tmp_path)
 
 
 # === The real files ===

@@ -201,7 +201,9 @@ def test_errors(tmp_path, photos, monkeypatch):
     for arguments, options, message in (
         (([], []), {}, "0 image_ids"),
         ((ids, paths[:-1]), {}, "22 image_paths"),
-        ((["a", "a"], paths[:2]), {}, "unique ids.* 1 different"),
+        ((["a", "a"], paths[:2]), {}, "unique ids.*1 different"),
+        (([*range(23)], paths), {}, "which are strings.*23 different, 0 strings"),
+        (photos, {"batch_size": -1}, "batch_size=-1"),
         (photos, {"dtype": "int8"}, "dtype='int8'"),
         (photos, {"errors": "ignore"}, "errors='ignore'"),
         (photos, {"image_size": None}, "image_size=224"),

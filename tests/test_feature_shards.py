@@ -65,6 +65,13 @@ def test_the_shards_together_are_the_cache_of_one_machine(tmp_path, photos, shar
     assert second.image_ids == sorted(ids)[1::4] and len(second) == 6
 
 
+def test_a_shard_that_does_not_belong_into_the_folder_is_rejected(tmp_path, photos, shards):
+    build(tmp_path / "whole", photos)
+    for folder in (tmp_path / "whole", shards):
+        with pytest.raises(ValueError, match="other settings: shards (None|4) instead of 3"):
+            build(folder, photos, never, shard="1/3")
+
+
 def test_build_looks_at_the_photos_of_all_shards(photos, shards):
     build(shards, photos, never)  # stores the times of the photos, which are copies of those that were encoded
     before = {path: path.stat().st_mtime_ns for path in shards.rglob("*")}

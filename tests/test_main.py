@@ -73,6 +73,8 @@ def test_features_of_the_bundled_encoder(tmp_path, capsys):
     assert "grid_shape [2, 2] instead of [4, 4]" in capsys.readouterr().err
     assert main([*command, "mobilenet_v2"]) == 2
     assert "bundled captioner's encoder, efficientnet_lite0" in capsys.readouterr().err
+    assert main([*command, "efficientnet_lite0", "--batch-size", "-1"]) == 2
+    assert "batch_size=-1" in capsys.readouterr().err
 
 
 def test_features_of_an_untrained_tiny_encoder_are_rejected(tmp_path, capsys):

@@ -8,7 +8,7 @@ from data_utils.datasets.splits import draw_split
 from data_utils.foreign_text import shortened
 
 
-def assemble(data_dir, captions, photos, splits, skipped, split_seed):
+def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
     """Return a CaptionedImage for each photo with captions; count everything else in one warning."""
     for image_id in captions.keys() - photos.keys():
         skipped.add("captions without a photo left out", image_id, len(captions[image_id]))
@@ -16,12 +16,14 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed):
         skipped.add("photos without a caption left out", image_id)
     for image_id in sorted(splits.keys() - (captions.keys() & photos.keys())):
         skipped.add("photos on a split list that are missing", image_id)
+    if not captions:
+        raise ValueError(f"The caption file has no captions. Received: data_dir={str(data_dir)!r}")
     kept = [image_id for image_id in captions if image_id in photos]
     if not kept:
         raise ValueError(
-            f"None of the {len(captions)} captioned photos was found (first: {shortened(next(iter(captions), ''))}). "
-            "Expected: photos in the folder itself, in its standard subfolders, or at the paths in your table. "
-            f"Received: data_dir={str(data_dir)!r}"
+            f"None of the {len(captions)} captioned photos was found (first: {shortened(next(iter(captions)))}). "
+            "Expected: photos in the folder itself, in its standard subfolders, or at the paths in your table."
+            f"{hint} Received: data_dir={str(data_dir)!r}"
         )
     for image_id in kept:
         reject_long_caption(max(captions[image_id], key=len), image_id, data_dir)
@@ -48,7 +50,8 @@ def find_file(data_dir, names, folders=("",)):
 
 
 def no_caption_file(data_dir, expected):
-    return ValueError(f"No caption file found. Expected: {expected}. Received: data_dir={str(data_dir)!r}")
+    problem = "No caption file found" if data_dir.is_dir() else "The data folder does not exist"
+    return ValueError(f"{problem}. Expected: {expected}. Received: data_dir={str(data_dir)!r}")
 
 
 @contextlib.contextmanager

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
+from collections import Counter
 from pathlib import Path
 
-from data_utils.captions import CaptionedImage, Skipped, image_id_of, reject_outside
+from data_utils.captions import CaptionedImage, Skipped, image_id_of, pictures_by_folder, reject_outside
 from data_utils.datasets.assemble import add_caption, assemble, find_file, no_caption_file, photos_in
 from data_utils.datasets.splits import add_split
 from data_utils.datasets.tables import read_csv, read_jsonl
@@ -17,8 +20,9 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
 
     Args:
         data_dir: a folder with the pictures and either captions.csv (columns image and caption, one caption per row) or
-            captions.jsonl (one object per line, with image and caption or captions). `image` is relative to the folder.
-            The optional column split contains train, dev or test; without it, every photo has the split None.
+            captions.jsonl (one object per line, with image and caption or captions). `image` is relative to the folder,
+            and its case matters only if two pictures differ in nothing else. The optional column split contains train,
+            dev or test; without it, every photo has the split None.
         split_seed: if given, split the photos 80/10/10 at random with this seed.
     """
     data_dir, skipped = Path(data_dir).expanduser(), Skipped()
@@ -27,9 +31,12 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
         raise no_caption_file(data_dir, "captions.csv with the columns image and caption, or captions.jsonl")
     rows = read_jsonl(table) if table.suffix == ".jsonl" else read_csv(table)
     captions, photos, splits = {}, {}, {}
+    pictures = functools.cache(lambda: _pictures_in_any_case(data_dir))
     for line, name, caption, split in rows:
         where = f"{table.name}, line {line}"
         reject_outside(name, where)
+        if not os.path.isfile(data_dir / name):
+            name = pictures().get(Path(name).as_posix().casefold(), name)
         image_id, path = image_id_of(name), str(data_dir / name)
         add_caption(captions, name and image_id, caption, skipped, where)
         if not name or not caption:
@@ -42,4 +49,15 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
         if split:
             add_split(splits, image_id, split, where)
     photos = {image_id: path for image_id, path in photos.items() if os.path.isfile(path)}
-    return assemble(data_dir, captions, photos_in(data_dir) | photos, splits, skipped, split_seed)
+    photos = photos_in(data_dir) | photos
+    nested = None if photos.keys() & captions else next((name for name in pictures().values() if "/" in name), None)
+    hint = f" Name those in subfolders like this: {shortened(nested)}." if nested else ""
+    return assemble(data_dir, captions, photos, splits, skipped, split_seed, hint)
+
+
+def _pictures_in_any_case(data_dir):
+    """Return a dict from the lower-case names of pictures to their names; ambiguous ones are left out."""
+    paths = itertools.chain(*pictures_by_folder(str(data_dir), lenient=True))
+    names = [Path(path).relative_to(data_dir).as_posix() for path in paths]
+    times = Counter(map(str.casefold, names))
+    return {name.casefold(): name for name in names if times[name.casefold()] == 1}

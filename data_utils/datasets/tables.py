@@ -45,6 +45,7 @@ def read_csv(path):
         for row in rows:
             if not row:
                 continue
+            row += [""] * (len(header) - len(row))
             if caption == len(header) - 1:
                 row[caption:] = [delimiter.join(row[caption:])]  # commas in a caption that was not quoted
             if len(row) != len(header):

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from data_utils.features.build import build_features, describe_encoder, fixed_size
-from data_utils.features.cache_layout import WAY_OUT, reject_differences
+from data_utils.features.cache_layout import WAY_OUT, FeatureFiles, is_started, reject_differences
 from data_utils.features.shards import ENTRIES, describe_shard, open_folders, shard_folders
 from data_utils.foreign_text import brief
 
@@ -109,11 +109,15 @@ class FeatureCache:
         """
         directory, image_ids = Path(directory).expanduser(), list(image_ids)
         photos = dict(zip(image_ids, image_paths))
-        if not 0 < len(photos) == len(image_ids) == len(image_paths):
+        num_texts = sum(isinstance(image_id, str) for image_id in image_ids)
+        if not 0 < len(photos) == len(image_ids) == len(image_paths) == num_texts:
             raise ValueError(
-                "Expected photos with unique ids, and one path for each id. "
-                f"Received: {len(image_ids)} image_ids, {len(image_paths)} image_paths, {len(photos)} different photos"
+                "Expected photos with unique ids, which are strings, and one path for each id. Received: "
+                f"{len(image_ids)} image_ids ({len(photos)} different, {num_texts} strings), "
+                f"{len(image_paths)} image_paths"
             )
+        if batch_size < 1:
+            raise ValueError(f"Expected: at least 1. Received: batch_size={batch_size}")
         for name, value, allowed in (("dtype", dtype, ("float16", "float32")), ("errors", errors, ("raise", "skip"))):
             if value not in allowed:
                 raise ValueError(f"Expected one of: {', '.join(allowed)}. Received: {name}={value!r}")
@@ -122,6 +126,9 @@ class FeatureCache:
         folders = {directory: photos}
         if shard is not None:
             name, of_shard, entries = describe_shard(shard, image_ids)
+            for other in [directory] if is_started(directory) else shard_folders(directory):
+                manifest = FeatureFiles(other).manifest | {"shard": entries["shard"]}
+                reject_differences(manifest, description | entries, other)
             directory, description = directory / name, description | entries
             folders = {directory: {image_id: photos[image_id] for image_id in of_shard}}
         elif shard_folders(directory):

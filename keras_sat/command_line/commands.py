@@ -18,7 +18,7 @@ from data_utils.foreign_text import visible, visible_json
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.command_line.messages import reason_without_number
 from keras_sat.command_line.paths import drawing_paths, prepare_files
-from keras_sat.options import ENCODER_NAMES, ConsistencyOptions, SearchOptions, SelfCriticalOptions, probability
+from keras_sat.options import ENCODER_NAMES, ConsistencyOptions, SearchOptions, SelfCriticalOptions, count, probability
 from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, default_encoder, without_gpu
 from keras_sat.weight_paths import find_installed_weights, keras_home
 
@@ -275,6 +275,7 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
     from keras_sat.captioner import Captioner
 
     of_cache = {name: options.pop(name) for name in ("batch_size", "shard", "verify") if name in options}
+    count().check("batch_size", of_cache.get("batch_size", 32))
     if "encoder" not in options:
         options["encoder"] = default_encoder(data)
         if options["encoder"] in LIGHT_ENCODERS:
