@@ -205,7 +205,7 @@ class Options:
         return {name: field.default for name, field in cls.fields().items()}
 
     def to_dict(self):
-        """Return a dict from the names of the options to their values, which are not copied."""
+        """Return a dict from the names of the options to their values."""
         return {name: getattr(self, name) for name in self.names()}
 
 

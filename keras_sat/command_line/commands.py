@@ -58,7 +58,7 @@ def _flag(name):
 def run_caption(
     images, models=None, recursive=False, as_json=False, maps=False, say=None, min_confidence=None, **options
 ):
-    """Print a caption for each picture, or attend to a given one; list unreadable pictures at the end."""
+    """Print a caption for each picture, or read the given one (--say); list unreadable pictures at the end."""
     from data_utils.images import find_pictures
     from data_utils.progress import Progress
     from keras_sat.deploy.litert_captioner import ready_captioner

@@ -20,7 +20,7 @@ def reject_claims(settings, vocabulary_size, arrays):
     options = settings["captioner"]
     for name, value in options.items():
         if isinstance(value, dict):
-            raise ValueError(f"settings must be numbers and names. Received: {name}={str(value)[:200]}")
+            raise ValueError(f"settings must contain only numbers and names. Received: {name}={str(value)[:200]}")
     feature_shape = settings["feature_shape"]
     if not isinstance(feature_shape, list) or len(feature_shape) != 2:
         raise ValueError(f"feature_shape must be [regions, feature_dim]. Received: {str(feature_shape)[:80]}")
