@@ -219,6 +219,21 @@ def test_names_of_files(name, model_dir, tmp_path):
         read_model(model_dir)
 
 
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"version": 2}, "another version of keras_sat.*Received: captioner, version 2"),
+        ({"feature_shape": [1]}, r"feature_shape must be \[regions, feature_dim\]. Received: \[1\]"),
+        ({"attention": "sofft"}, "soft, hard, none.*sofft"),
+    ],
+)
+def test_settings_of_models(settings, message, model_dir):
+    options = json.loads((model_dir / "config.json").read_text())["captioner"]
+    reseal(model_dir, **settings, captioner=options | {name: settings[name] for name in settings.keys() & options})
+    with pytest.raises(ValueError, match=message):
+        Captioner.load(model_dir)
+
+
 def test_weights_of_models(model_dir):
     (path,) = model_dir.glob("weights-*.npz")
 

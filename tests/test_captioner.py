@@ -273,6 +273,11 @@ def test_a_captioner_of_mixed_precision_among_others(eight, compute):
     assert np.isfinite(captioner.train_step(first_batch(eight))["loss"])
 
 
+def test_a_captioner_needs_an_optimizer(eight):
+    with pytest.raises(ValueError, match="Received: optimizer=None"):
+        make_captioner(eight[1]).compile(None)
+
+
 def test_an_encoder_rate_without_an_encoder_is_rejected(eight):
     captioner = make_captioner(eight[1])
     captioner.compile(encoder_rate=0.5)

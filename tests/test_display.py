@@ -87,6 +87,11 @@ def test_from_a_result_and_errors(photo, maps):
     np.testing.assert_array_equal(AttentionDisplay.from_result(without, image=photo).image, photo)
     with pytest.raises(ValueError, match="one map"):
         AttentionDisplay(photo, ["a"], maps)
+    with pytest.raises(ValueError, match="`words` must be a list"):
+        AttentionDisplay(photo, "abc", maps)
+    for other in (3, None, [result]):
+        with pytest.raises(ValueError, match="one CaptionResult"):
+            AttentionDisplay.from_result(other)
 
 
 def test_colours_that_let_the_photo_through(photo, maps):
@@ -147,8 +152,9 @@ def test_soft_and_hard_one_above_the_other(photo, maps):
     np.testing.assert_array_equal(axes[1, 1].get_images()[1].get_array(), hard._light(0))
     own = Figure().subplots(1, 5, squeeze=False)
     assert AttentionDisplay.compare([soft], ax=own, colour_map="jet") is own
-    with pytest.raises(ValueError, match="zip"):
-        AttentionDisplay.compare([soft, hard], ax=own)
+    for displays, options in (([soft, hard], {"ax": own}), ([soft], {"names": []}), ([], {}), (hard, {})):
+        with pytest.raises(ValueError, match="`displays` must be a list .* Received: displays="):
+            AttentionDisplay.compare(displays, **options)
     plt.close("all")
 
 
@@ -161,6 +167,9 @@ def test_the_caption_appears_word_by_word(photo, tmp_path):
     photo = np.full((60, 60, 3), 128, np.uint8)
     display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
     display.animate(tmp_path / "new" / "dog.gif", width=120, seconds_per_word=0.5)
+    for options in ({"seconds_per_word": -1}, {"seconds_per_word": 700}, {"width": -1}):
+        with pytest.raises(ValueError, match="a width from 16 to 4096 pixels"):
+            display.animate(tmp_path / "dog.gif", **options)
     with Image.open(tmp_path / "new" / "dog.gif") as cartoon:
         frames, seconds = [], []
         for number in range(cartoon.n_frames):
@@ -195,8 +204,10 @@ def test_the_curves_of_a_training():
     assert set(lines) == {"training", "dev"}
     np.testing.assert_array_equal(lines["dev"].get_xydata(), [[1, 3.1], [2, 2.9]])
     np.testing.assert_array_equal(axes[1].get_lines()[0].get_ydata(), [0, 10])
-    for nothing in ({}, SimpleNamespace(history=None)):
-        with pytest.raises(ValueError, match="no history. Received: history with nothing"):
+    with pytest.raises(ValueError, match="needs 3 axes: .* Received: 2"):
+        plot_history(history, Figure().subplots(1, 2))
+    for nothing in ({}, SimpleNamespace(history=None), 3):
+        with pytest.raises(ValueError, match="no history. Received: history="):
             plot_history(nothing)
 
 

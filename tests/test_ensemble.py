@@ -121,6 +121,7 @@ def test_photos_are_encoded_once_for_members_with_the_same_encoder(tmp_path, mon
 def test_errors(features):
     captioner = make_captioner(1)
     for members, message in (
+        (3, "Received: captioners=3"),
         (["scenes"], r"Received: captioners=\['scenes'\]"),
         ([captioner, make_captioner(2, [*WORDS, "zebra"])], "the same vocabulary"),
         ([Captioner(WORDS, encoder=None)], "Captioners with weights"),
@@ -130,6 +131,8 @@ def test_errors(features):
     ensemble = Ensemble([captioner, captioner])
     with pytest.raises(ValueError, match="built for features of shape"):
         ensemble.caption_features(features[:, :2])
+    with pytest.raises(ValueError, match="Expected 2 arrays, one per captioner. Received: 1"):
+        ensemble.caption_features([features])
     with pytest.raises(ValueError, match="requires a single captioner"):
         ensemble.caption_features(features, sample_attention=True)
 

@@ -173,6 +173,12 @@ def test_what_cannot_be_made_costs_no_caption(pictures, monkeypatch, capsys, tmp
     assert captured.out.count("\n") == 1 and captured.err == ""
 
 
+def test_the_folder_of_a_training_is_answered_with_its_model(quick, pictures, capsys, tmp_path):
+    shutil.copytree(PRETRAINED / "scenes-none", tmp_path / "mine" / "model")
+    assert main(["caption", str(pictures / "04.png"), "--model", str(tmp_path / "mine")]) == 2
+    assert f"Did you mean {tmp_path / 'mine' / 'model'}?" in capsys.readouterr().err
+
+
 def test_eight_threads_share_one(quick):
     photos = [scene.image for scene in draw_scenes(8, seed=6)]
     expected = [quick.caption(photo) for photo in photos]

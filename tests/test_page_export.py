@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -320,6 +321,19 @@ def test_only_this_computer_reaches_it_and_ctrl_c_ends_it(page, capsys, monkeypa
     serve(server)
     out = capsys.readouterr().out
     assert re.match(r"http://127\.0\.0\.1:\d+/ \(Ctrl-C ends it\)\n", out) and opened == [out.split(" ")[0]]
+    for host, own in (("0.0.0.0", "127.0.0.1"), ("::", "[::1]")):
+        server.server_address = (host, 80)
+        serve(server)
+        first, second = capsys.readouterr().out.splitlines()
+        assert first.startswith(f"http://{own}:80/ ") and second.endswith(":80/ for other computers")
+
+
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="no IPv6")
+def test_it_serves_ipv6(page):
+    with page_server(page, "::1") as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        address = f"http://[::1]:{server.server_address[1]}/main.js"
+        assert urllib.request.urlopen(address, timeout=20).status == 200
 
 
 # === The command line ===

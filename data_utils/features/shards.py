@@ -18,7 +18,7 @@ ENTRIES = ("shard", "shards", "photos", "photos_digest")  # of a shard's manifes
 
 def parse_shard(text):
     """Parse the name of a shard: "2/4", the second of four, becomes (2, 4)."""
-    found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text)
+    found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", str(text))
     if found is None or not 1 <= int(found[1]) <= int(found[2]) <= MOST_SHARDS:
         raise ValueError(
             f"Expected: shard i of n as i/n, such as '1/4' for the first of four, with n up to {MOST_SHARDS}. "

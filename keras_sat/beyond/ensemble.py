@@ -29,7 +29,8 @@ class Ensemble(CaptionGenerator):
     confidence = None  # the confidence of ensembles was not measured
 
     def __init__(self, captioners: list, *, length_penalty: float | None = None):
-        if not captioners or not all(getattr(captioner, "built", False) for captioner in captioners):
+        is_list = isinstance(captioners, (list, tuple)) and len(captioners)
+        if not is_list or not all(getattr(captioner, "built", False) for captioner in captioners):
             raise ValueError(f"Expected a list of Captioners with weights. Received: captioners={captioners!r}")
         self.captioners = list(captioners)
         self.vocabulary = self.captioners[0].vocabulary
@@ -106,7 +107,9 @@ class Ensemble(CaptionGenerator):
         """Return a tuple with the features for each captioner, given such a list or one array for all."""
         if not isinstance(features, (list, tuple)):
             features = [np.asarray(features)] * len(self.captioners)
-        return tuple(member.checked_features(x) for member, x in zip(self.captioners, features, strict=True))
+        if len(features) != len(self.captioners):
+            raise ValueError(f"Expected {len(self.captioners)} arrays, one per captioner. Received: {len(features)}")
+        return tuple(member.checked_features(x) for member, x in zip(self.captioners, features))
 
     def _steps(self, features, rows_per_photo, region_noise=None):
         members = [member.steps(member.adapt(x), rows_per_photo) for member, x in zip(self.captioners, features)]

@@ -46,6 +46,8 @@ def export(captioner, directory, formats, **options):
     greedy, beams = search_arguments(captioner, **options)
     check_captioner(captioner, for_litert="litert" in formats)
     directory = Path(directory).expanduser()
+    if "[" in str(directory) and "tf_saved_model" in formats:
+        raise ValueError(f"TensorFlow cannot load from a path with [: choose another. Received: {str(directory)!r}")
     _next_version(directory)  # rejects an unsuitable folder before writing anything into it
     with exclusive_lock(directory / ".lock", f"is exporting into {directory}"):
         folder = _next_version(directory)

@@ -62,9 +62,8 @@ def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | No
 def ready_captioner(model, *, num_threads=None):
     """Return the LiteRTCaptioner of a model, or None if its LiteRT file does not exist yet or does not run."""
     exported = export_folder(model)
-    folder = exported or made_folder(model)
     try:
-        return LiteRTCaptioner(folder, num_threads=num_threads)
+        return LiteRTCaptioner(exported or made_folder(model), num_threads=num_threads)
     except (OSError, ValueError):
         if exported:
             raise

@@ -6,6 +6,7 @@ import http.server
 import ipaddress
 import os
 import re
+import socket
 import threading
 import webbrowser
 from pathlib import Path
@@ -15,6 +16,10 @@ TYPES = {".wasm": "application/wasm", ".js": "text/javascript", ".gz": "applicat
 
 class _Server(http.server.ThreadingHTTPServer):
     allow_reuse_address = os.name != "nt"  # on Windows two programs could then share a port
+
+    def __init__(self, address, handler):
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
@@ -44,7 +49,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         address = self.server.server_address[0]
         if not ipaddress.ip_address(address).is_loopback:
             return True
-        names = "|".join(map(re.escape, (address, "127.0.0.1", "localhost")))
+        names = "|".join(map(re.escape, (_in_url(address), "127.0.0.1", "localhost")))
         return re.fullmatch(rf"(?:{names})(?::[0-9]{{1,5}})?", self.headers.get("Host", ""), re.IGNORECASE) is not None
 
     def end_headers(self):
@@ -60,6 +65,10 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
             super().handle()
 
 
+def _in_url(host):
+    return f"[{host}]" if ":" in host else host
+
+
 def page_server(directory, host="127.0.0.1", port=0):
     """Return an HTTP server for a folder, bound to an address; `serve` starts it. Port 0 picks a free port."""
     try:
@@ -73,9 +82,12 @@ def page_server(directory, host="127.0.0.1", port=0):
 
 def serve(server, *, open_browser=True):
     """Print the address, and serve until Ctrl-C."""
-    host, port = server.server_address
-    address = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/"
+    host, port = server.server_address[:2]
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    address = f"http://{_in_url(everywhere.get(host, host))}:{port}/"
     print(f"{address} (Ctrl-C ends it)", flush=True)
+    if host in everywhere:
+        print(f"http://{socket.gethostname()}:{port}/ for other computers", flush=True)
     if open_browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt), server:

@@ -130,8 +130,8 @@ def _read_files(directory, settings):
     is_whole = is_whole and all(isinstance(name, str) and OURS.fullmatch(name) for name in files.values())
     if (kind, version) != ("captioner", FORMAT_VERSION) or not is_whole:
         raise ValueError(
-            f"{config}: this is not a model. Expected: {EXPECTED}, version {FORMAT_VERSION}. "
-            f"Received: {str(kind)[:80]}, version {str(version)[:80]}"
+            f"{config}: this is not a model, or it is from another version of keras_sat. Expected: {EXPECTED}, "
+            f"version {FORMAT_VERSION}. Received: {str(kind)[:80]}, version {str(version)[:80]}"
         )
     path, words_path = directory / files["weights"], directory / files["vocabulary"]
     vocabulary = Vocabulary.load(words_path)

@@ -21,14 +21,17 @@ def reject_claims(settings, vocabulary_size, arrays):
     for name, value in options.items():
         if isinstance(value, dict):
             raise ValueError(f"settings must contain only numbers and names. Received: {name}={str(value)[:200]}")
-    feature_shape = dict(zip(("regions", "feature_dim"), settings["feature_shape"], strict=True))
-    claims = {name: options[name] for name in _SIZES} | feature_shape
+    feature_shape = settings["feature_shape"]
+    if not isinstance(feature_shape, list) or len(feature_shape) != 2:
+        raise ValueError(f"feature_shape must be [regions, feature_dim]. Received: {str(feature_shape)[:80]}")
+    claims = {name: options[name] for name in _SIZES} | dict(zip(("regions", "feature_dim"), feature_shape))
     for name, value in claims.items():
         if value is not None and not (type(value) is int and 0 <= value < 2**31):
             raise ValueError(f"a size must be a whole number below 2**31, or null. Received: {name}={str(value)[:80]}")
     size = {name: value or 0 for name, value in claims.items()}
     hidden_dim, projection_dim = size["hidden_dim"], size["feature_projection_dim"]
-    is_additive = options["scoring"] == "additive" and ATTENTIONS[options["attention"]].chooses
+    attention = ATTENTIONS.get(options["attention"])  # the captioner rejects an unknown one
+    is_additive = options["scoring"] == "additive" and attention and attention.chooses
     claimed = {  # numbers in one matrix of each
         "embedding_dim": size["embedding_dim"] * vocabulary_size,
         "hidden_dim": hidden_dim * hidden_dim,

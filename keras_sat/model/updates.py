@@ -11,6 +11,8 @@ from keras_sat.options import OptimizerOptions
 
 def make_optimizer(optimizer, options):
     """Make the Keras optimizer of a name, such as "adam", with OptimizerOptions; return an optimizer unchanged."""
+    if optimizer is None:
+        raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
     if not isinstance(optimizer, str):
         return optimizer
     rate = options.learning_rate

@@ -25,6 +25,11 @@ def cartoon(image, words, lights, notes, seconds_per_word, width, opacity):
     import matplotlib
     from PIL import Image, ImageDraw, ImageFont
 
+    if not 16 <= width <= 4096 or not 0 <= seconds_per_word <= 600:
+        raise ValueError(
+            "Expected a width from 16 to 4096 pixels, and at most 600 seconds per word. "
+            f"Received: width={width}, seconds_per_word={seconds_per_word}"
+        )
     photo = Image.fromarray(image)
     height = round(width * photo.height / photo.width)
     font_file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"  # covers many alphabets

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data_utils.atomic_files import write_whole
-from data_utils.foreign_text import visible
+from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
 from keras_sat.pictures.brightness import NAN_COLOUR, full_light, times_uniform
 from keras_sat.pictures.player import OPACITY, player_frame, player_page
@@ -53,6 +54,8 @@ class AttentionDisplay:
     def __post_init__(self):
         if self.image is None:
             raise ValueError("Results computed from features have no photo: pass it as `image`. Received: image=None")
+        if isinstance(self.words, str) or not all(isinstance(word, str) for word in self.words):
+            raise ValueError(f"`words` must be a list of words. Received: words={brief(self.words)}")
         words, maps = list(self.words), np.asarray(self.attention_weights, dtype=float)
         num_fractions = len(words) if self.from_photo is None else len(self.from_photo)
         if maps.ndim != 3 or not len(maps) == len(words) == num_fractions:
@@ -66,6 +69,8 @@ class AttentionDisplay:
     @classmethod
     def from_result(cls, result: CaptionResult, *, image: Any = None) -> AttentionDisplay:
         """Return the display of a CaptionResult; `image`, such as the photo's path, replaces the result's own."""
+        if not hasattr(result, "attention_weights"):
+            raise ValueError(f"`result` must be one CaptionResult. Received: {brief(result)}")
         image = result.image if image is None else image
         return cls(image, result.words, result.attention_weights, result.from_photo, result.confidence)
 
@@ -142,6 +147,12 @@ class AttentionDisplay:
 
         Returns: the array of axes.
         """
+        is_list = isinstance(displays, (list, tuple)) and displays
+        if not is_list or any(len(each) != len(displays) for each in (names, ax) if each is not None):
+            raise ValueError(
+                "`displays` must be a list with at least one display, and `names` and the rows of `ax` as many. "
+                f"Received: displays={brief(displays)}, names={brief(names)}, ax of shape {np.shape(ax)}"
+            )
         displays = [
             item if isinstance(item, AttentionDisplay) else AttentionDisplay.from_result(item) for item in displays
         ]
@@ -152,7 +163,7 @@ class AttentionDisplay:
             columns = max(len(display.words) for display in displays) + 1
             size = 2 * columns, sum(display._row_height() for display in displays)
             _, ax = plt.subplots(len(displays), columns, figsize=size, layout="constrained", squeeze=False)
-        for row, display, name in zip(ax, displays, names, strict=True):
+        for row, display, name in zip(ax, displays, names):
             display.plot(row, opacity=opacity, colour_map=colour_map)
             row[0].set_title(visible(name), parse_math=False)
         return ax
@@ -243,26 +254,28 @@ def plot_history(history: Any, ax=None) -> Any:
         history = {name: np.atleast_1d(table[name]) for name in table.dtype.names}
     while hasattr(history, "history"):  # of a captioner, and of Keras' History
         history = history.history
-    history = dict(history or {})
+    curves = history if isinstance(history, Mapping) else {}
     kinds = {
-        title: [name for name in names if np.isfinite(history.get(name, math.nan)).any()]
+        title: [name for name in names if np.isfinite(curves.get(name, math.nan)).any()]
         for title, names in CURVES.items()
     }
     kinds = {title: names for title, names in kinds.items() if names}
     if not kinds:
         raise ValueError(
             "Expected `captioner.history` or the output folder of `fit`; a loaded captioner has no history. "
-            f"Received: history with {', '.join(history) or 'nothing'}"
+            f"Received: history={brief(history)}"
         )
     if ax is None:
         import matplotlib.pyplot as plt
 
         _, ax = plt.subplots(1, len(kinds), figsize=(4 * len(kinds), 3.6), layout="constrained", squeeze=False)
         ax = ax[0]
-    for panel, (title, names) in zip(np.ravel(ax), kinds.items(), strict=True):
+    if np.size(ax) < len(kinds):
+        raise ValueError(f"This history needs {len(kinds)} axes: {', '.join(kinds)}. Received: {np.size(ax)}")
+    for panel, (title, names) in zip(np.ravel(ax), kinds.items()):
         for name in names:
             unit, _ = unit_and_digits(name.removeprefix("val_"))
-            values = unit * np.asarray(history[name], dtype=float)
+            values = unit * np.asarray(curves[name], dtype=float)
             panel.plot(np.arange(1, len(values) + 1), values, marker=".", label=CURVES[title][name])
         panel.set_title(title)
         panel.set_xlabel("epoch")

@@ -264,6 +264,12 @@ def _other_rows(beside, data, images):
         )
     rows = dict(PUBLISHED[data]) if "paper" in beside else {}
     if "human" in beside:
+        alone = sum(len(image.captions) < 2 for image in images)
+        if alone:
+            raise ValueError(
+                "Scoring human captions needs two or more captions per photo: leave out `beside` (--beside) human. "
+                f"Received: {alone} photos with one caption"
+            )
         references = [[tokenise(caption) for caption in image.captions[:NUM_REFERENCES]] for image in images]
         human, _ = _scores([captions[1:] for captions in references], [captions[0] for captions in references])
         rows[PERSON] = {name: value for name, value in human.items() if not name.endswith("_no_penalty")}

@@ -72,8 +72,10 @@ def ground(
 
     Returns: Grounding.
     """
+    if len(places) != len(results):
+        raise ValueError(f"Expected places for each of {len(results)} results. Received: {len(places)}")
     figures = {}
-    for result, its_places in zip(results, places, strict=True):
+    for result, its_places in zip(results, places):
         its_places = its_places.places(result.caption) if hasattr(its_places, "places") else its_places
         for place in its_places:
             if word_classes is not None and place.word_class not in word_classes:

@@ -22,6 +22,14 @@ from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES, columns, shown
 
 PERSON = "a person"
+STATISTICS = {
+    "photos": "{} photos",
+    "distinct_captions": "{} distinct captions",
+    "empty_captions": "{} empty captions",
+    "vocabulary_used": "{} different words",
+    "seen_in_training": "{:.1%} of the captions occur in the training split",
+    "training_photos": "{} photos used in training",
+}
 
 
 @dataclass(frozen=True)
@@ -69,9 +77,8 @@ class ScoreTable:
             lines.append("Human captions have one reference fewer.")
         kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
         lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
-        counts = (
-            f"{name} {round(value, 4)}" for name, value in self.statistics.items() if isinstance(value, (int, float))
-        )
+        known = {name: value for name, value in self.statistics.items() if isinstance(value, (int, float))}
+        counts = (text.format(known[name]) for name, text in STATISTICS.items() if name in known)
         settings = (f"{name} {visible(value)}" for name, value in self.settings.items() if value is not None)
         lines += [", ".join(counts), ", ".join(settings)]
         if self.grounding is not None:
