@@ -69,7 +69,7 @@ def _temporary(path):
 
 
 def clear_half_written(*paths):
-    """Remove temporary files of killed calls of `write_whole` or `whole_folder`; no other process may be writing."""
+    """Remove temporary files left by killed `write_whole` or `whole_folder` calls; no other process may be writing."""
     for path in map(Path, paths):
         for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
             with contextlib.suppress(OSError):  # a leftover does no harm

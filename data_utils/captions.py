@@ -28,7 +28,7 @@ IMAGE_ENDINGS += (".heic", ".heif", ".avif")
 
 @dataclass(frozen=True)
 class CaptionedImage:
-    """A photo with its human captions.
+    """A photo with its human-written captions.
 
     Attributes:
         image_id: the file name without folder and extension.
@@ -178,7 +178,7 @@ def load_descriptions(document: str, *, source: str = "the document") -> dict[st
 
 
 def clean_descriptions(descriptions: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return the same dict, with the words of each description, from `tokenise`, joined by single spaces.
+    """Tokenise every description in a dict, and join its words with single spaces.
 
     Descriptions without a word are dropped, and counted in a warning; so are photos without any other description.
     """

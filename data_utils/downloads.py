@@ -119,11 +119,11 @@ def fetch(url, path, *, md5=None, show_progress=True):
     except OSError as error:  # including those of requests
         raise ConnectionError(f"{url} could not be downloaded: {error}. Run again to resume.") from None
     except ValueError:
-        raise ValueError(f"{url}: the checksum is not that of the published file. It was removed; run again.") from None
+        raise ValueError(f"{url}: the checksum does not match. The file was removed; run again.") from None
 
 
 def _append_rest(url, part, show_progress):
-    """Download the rest of a file, which pooch cannot; return whether it is complete. Raise if nothing arrived."""
+    """Resume the download of a file; return whether it is complete, or raise an error if nothing arrived."""
     import requests
 
     start = before = part.stat().st_size if part.exists() else 0
@@ -152,7 +152,7 @@ def _append_rest(url, part, show_progress):
 
 
 def extract(archive, data_dir, *, show_progress=True):
-    """Unpack a zip into a folder, without the files that macOS adds; reject more than MOST_EXPANSION times its size.
+    """Unpack a zip into a folder, without the files that macOS adds; reject a zip that expands too much.
 
     zipfile keeps every path inside the folder, creates no links, and checks the CRC of each file.
     """

@@ -21,7 +21,7 @@ def visible(text):
 
 
 def visible_json(text):
-    """Return JSON text with the same characters as in `visible` escaped.
+    """Return JSON text with the same characters escaped as by `visible`.
 
     >>> visible_json('"c\\u202egnp.exe\\x7f"')
     '"c\\\\u202egnp.exe\\\\u007f"'
@@ -30,10 +30,10 @@ def visible_json(text):
 
 
 def brief(value):
-    """Return the repr of a value, `shortened`, for a message."""
+    """Return the shortened repr of a value for a message."""
     return shortened(repr(value))
 
 
 def shortened(text):
-    """Return text cut to MOST_SHOWN characters, followed by its full length if it is longer."""
+    """Cut text that is longer than MOST_SHOWN characters, and append its full length."""
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} characters)"

@@ -226,7 +226,7 @@ def _identified(file):
 
 
 def _upright_rgb(image, size):
-    """Decode a PIL image into an upright RGB array on white, resized to `size`."""
+    """Decode a PIL image into an upright RGB array with a white background, resized to `size`."""
     from PIL import ExifTags, Image, ImageOps
 
     with warnings.catch_warnings(action="ignore"):  # Pillow warns about odd metadata

@@ -166,7 +166,7 @@ def draw_scenes(
 
 
 def _place_objects(rng, looks, num_objects, twin_share, height, width):
-    """Draw objects with gaps between them; if there are two, exactly one relation holds."""
+    """Place objects with gaps between them; if there are two, exactly one relation holds."""
     side = min(height, width)
     gap = side // 12
     while True:  # rejection sampling
@@ -306,7 +306,7 @@ _SENTENCES = [  # "is" is allowed only without an introduction
 
 
 def _parsed(caption):
-    """Return the regular expression match of a caption with a sentence of the grammar, or None."""
+    """Match a caption against the grammar; return the regular expression match, or None."""
     text = " ".join(tokenise(caption))
     return next(filter(None, (sentence.fullmatch(text) for sentence in _SENTENCES)), None)
 

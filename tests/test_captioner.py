@@ -336,7 +336,7 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     os.rename(tmp_path / "elsewhere", captioner.encoder_weights)
     assert one.caption == other.caption and one.attention_weights.shape[1:] == (2, 2)
     np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-6)
-    with pytest.warns(UserWarning, match="encoder_weights='other.weights.h5' is not used"):
+    with pytest.warns(UserWarning, match="encoder_weights='other.weights.h5' is ignored"):
         whole = Captioner.load(tmp_path / "model", encoder_weights="other.weights.h5")
     assert whole.get_config() == captioner.get_config()
     with pytest.raises(ValueError, match="keeps its encoder and the encoder's weights.* Received: encoder_weights"):

@@ -89,7 +89,7 @@ def test_what_cannot_be_compared(images, tmp_path):
     with pytest.raises(ValueError, match="differ in split"):
         compare(table, replace(table, settings={**table.settings, "split": "dev"}))
     other = replace(table, scores={**table.scores, "meteor_kind": "METEOR 1.5"})
-    assert "meteor" not in compare(table, other).rows and "same one: METEOR" in str(compare(table, other))
+    assert "meteor" not in compare(table, other).rows and "kinds: METEOR" in str(compare(table, other))
     for nothing in ([], str(tmp_path / "*.json")):
         with pytest.raises(ValueError, match="at least one ScoreTable"):
             compare(table, nothing)

@@ -95,7 +95,7 @@ def test_a_later_run_resumes_where_the_first_one_stopped(server, tmp_path):
 
 def test_a_file_with_another_checksum_is_removed(server, tmp_path):
     server.faults = ["claims too little"]
-    with pytest.raises(ValueError, match="the checksum is not that"):
+    with pytest.raises(ValueError, match="the checksum does not match"):
         fetched(server, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -57,7 +57,7 @@ def test_what_is_hostile_is_escaped(tmp_path):
 def test_impossible_requests(tmp_path):
     for options, message in (
         ({"names": ["one"]}, "Expected 3 names, one for each result. Received: 1"),
-        ({"references": []}, "Received: 0 references"),
+        ({"references": []}, "Expected 3 references"),
         ({"references": [["a dog"], "a cat", ["a bird"]]}, "a list of captions.*'a cat'"),
     ):
         with pytest.raises(ValueError, match=message):

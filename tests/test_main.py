@@ -352,7 +352,7 @@ def test_a_folder_of_that_name_is_not_the_bundled_captioner(whole_training, tmp_
     monkeypatch.chdir(tmp_path)
     captioner = commands._captioner_of(commands._models_or_default(None, "scenes"), None)
     assert captioner.weights_digest() == Captioner.load(pretrained_directory("scenes")).weights_digest()
-    assert "'scenes' is used" in capsys.readouterr().err
+    assert "using 'scenes'" in capsys.readouterr().err
     mine = commands._captioner_of(["scenes"], None)
     assert mine.weights_digest() == whole_training[1].weights_digest(), "a folder that is named counts"
 

@@ -34,7 +34,7 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed):
 
 
 def add_caption(captions, image_id, text, skipped, where):
-    """Add a caption to those of its photo, or count it as skipped."""
+    """Add a caption to its photo, or count it as skipped."""
     if image_id and text.strip():
         captions.setdefault(image_id, []).append(" ".join(text.split()))
     else:

@@ -161,7 +161,7 @@ def _read_json(path, images):
 
 
 def _is_sound(caption, words, first_word, boxes):
-    """Return whether the types are right, and the boxes are fractions, with a margin around the photo."""
+    """Return whether the types are right and the boxes are fractions of the photo, with some tolerance."""
     sides = [side for box in boxes for side in box]
     are_boxes = all(len(box) == 4 for box in boxes) and all(type(side) in (int, float) for side in sides)
     is_phrase = type(caption) is type(first_word) is int and caption >= 0 and isinstance(words, str)

@@ -30,7 +30,7 @@ def add_split(splits, image_id, name, where):
 
 
 def draw_split(image_ids, seed):
-    """Return a random split as a dict from image ids: a tenth each (rounded up) is dev and test, the rest train."""
+    """Assign image ids to splits at random: a tenth each (rounded up) to dev and test, the rest to train."""
     shuffled = sorted(image_ids)
     random.Random(seed).shuffle(shuffled)
     tenth = -(-len(shuffled) // 10)

@@ -13,7 +13,7 @@ _QUOTED = re.compile(r"\A'(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])'(?='*[=
 
 
 def cell_of(text):
-    """Return text as a spreadsheet cell, with an apostrophe before a formula.
+    """Return text as a spreadsheet cell, with an apostrophe before anything that would be read as a formula.
 
     This is OWASP's advice (https://owasp.org/www-community/attacks/CSV_Injection). `text_of` undoes it.
 

@@ -1,4 +1,4 @@
-"""Open and write the files of a folder of features.
+"""Open and write the files of a feature folder.
 
     manifest.json    encoder, layer, digest of its weights, image size, dtype, grid, view; image ids in the order of
                      the rows; the reasons why photos cannot be read
@@ -25,7 +25,7 @@ ROW = np.dtype([("done", "u1"), ("checksum", "<u4"), ("photo", PHOTO)])
 
 
 class FeatureFiles:
-    """The open files of a folder of features.
+    """The opened files of a feature folder.
 
     Attributes:
         manifest: dict of the settings that the features were built with.

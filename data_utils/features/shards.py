@@ -1,4 +1,4 @@
-"""Build features on several machines: each builds one shard, a folder, and all shards form one cache.
+"""Build features on several machines: each machine builds one shard, and all shards form one cache.
 
     shard-0001-of-0004/    the photos numbered 1, 5, 9, ... in the sorted list of ids
     shard-0002-of-0004/    those numbered 2, 6, 10, ...
@@ -57,7 +57,7 @@ def open_folders(directory):
     missing = [str(number) for number in numbers if number not in opened or not opened[number].is_complete]
     if missing:
         raise ValueError(
-            f"Missing or incomplete shards: {','.join(missing)} of {num_shards}. Build them, the first with "
+            f"Missing or incomplete shards: {','.join(missing)} of {num_shards}. Build them, starting with "
             f"shard='{missing[0]}/{num_shards}' (--shard). Received: directory={str(directory)!r}"
         )
     return list(opened.values())

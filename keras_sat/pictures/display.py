@@ -158,7 +158,7 @@ class AttentionDisplay:
         return ax
 
     def save(self, path: str | os.PathLike, *, columns: int | None = None, **options: Any) -> None:
-        """Save the drawing of `plot` as a picture file; the file extension sets the format."""
+        """Save the output of `plot` as a picture file; the file extension sets the format."""
         from matplotlib.figure import Figure
 
         path = Path(path).expanduser()
@@ -251,7 +251,7 @@ def plot_history(history: Any, ax=None) -> Any:
     kinds = {title: names for title, names in kinds.items() if names}
     if not kinds:
         raise ValueError(
-            "Expected `captioner.history` after `fit`, or its output folder; a loaded captioner has no history. "
+            "Expected `captioner.history` or the output folder of `fit`; a loaded captioner has no history. "
             f"Received: history with {', '.join(history) or 'nothing'}"
         )
     if ax is None:

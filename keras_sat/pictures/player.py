@@ -66,7 +66,7 @@ def figure_data(display, *, largest_side=LARGEST_SIDE, quality=QUALITY):
 
 
 def confidence_in_words(confidence):
-    """Return a confidence as pages show it.
+    """Format a confidence for the pages.
 
     >>> confidence_in_words(0.624)
     'confidence 62 %'
@@ -127,7 +127,7 @@ def template(path=TEMPLATE):
 
 @functools.cache
 def template_part(name, path=TEMPLATE):
-    """Return a template's "style" or "script" without its tags, or its "figure" with them, as a template."""
+    """Return the "style" or "script" of a template without its tags, or its "figure" with tags."""
     pattern = r"<figure\b.*?</figure>" if name == "figure" else rf"(?<=<{name}>).*?(?=</{name}>)"
     return re.search(pattern, template(path), re.DOTALL)[0]
 
@@ -138,7 +138,7 @@ def fill(text, values):
 
 
 def empty_figure():
-    """Return the player without a photo, which a script fills."""
+    """Return an empty player, which a script fills in."""
     return fill(template_part("figure"), defaultdict(str, opacity=str(round(100 * OPACITY))))
 
 
@@ -148,7 +148,7 @@ def as_json(value):
 
 
 def policy(script):
-    """Return a content security policy that allows this one script, styles, and pictures in the page itself."""
+    """Return a content security policy that allows only this script, styles, and embedded pictures."""
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode()
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 

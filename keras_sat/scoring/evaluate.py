@@ -159,7 +159,7 @@ def evaluate_captions(
     if missing or foreign:
         raise ValueError(
             f"{source}: Expected one caption for each photo of the split {split!r}. "
-            f"Received: no caption for {len(missing)} of its {len(keys)} photos, {len(foreign)} of other photos "
+            f"Received: no caption for {len(missing)} of its {len(keys)} photos, {len(foreign)} for other photos "
             f"(first: {brief([*missing, *foreign][0])})"
         )
     settings = _settings(data, split, split_seed)
@@ -202,7 +202,7 @@ def _score_table(images, captions, settings, every_image, rows):
 
 
 def _scores(references, candidates):
-    """Return a dict of all scores, and one of the contributions of each photo, for captions as lists of words."""
+    """Return all scores and the contributions of each photo, both as dicts, for captions as lists of words."""
     scores, photos = {}, {}
     for score in SCORES.values():
         figures, contributions = score.measure(references, candidates)
@@ -215,7 +215,7 @@ def _scores(references, candidates):
 
 
 def check_training_photos(captioner, images, digests, called, way_out, *, is_allowed=False):
-    """Reject photos that a captioner was trained on, or warn; return their number, or None if it is unknown.
+    """Reject, or warn about, photos that a captioner was trained on; return their number, None if unknown.
 
     If all have other names, and are at most the fraction MOST_ALIKE of the photos, there is only a warning.
 
@@ -278,7 +278,7 @@ def _name(data):
 
 
 def _read_captions(captions, source):
-    """Read captions from a file or list into a dict by photo; `source` is its name for error messages."""
+    """Read captions from a file or list into a dict by photo; `source` is the name in error messages."""
     if isinstance(captions, (str, Path)):
         captions = read_json(Path(captions).expanduser(), "a list of objects with image_id and caption")
         captions = captions.get("captions") if isinstance(captions, dict) else captions

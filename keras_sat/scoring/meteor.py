@@ -1,4 +1,4 @@
-"""METEOR: align words with a reference by spelling, stem, synonym and, in METEOR 1.5, paraphrase.
+"""Compute METEOR, which aligns words with a reference by spelling, stem, synonym and, in version 1.5, paraphrase.
 
 METEOR 1.5 is a Java program. It is used, as in coco-caption, if Java and the package pycocoevalcap (the extra `coco`)
 are installed. Otherwise NLTK's METEOR is used with the weights of METEOR 1.5: with NLTK's default weights, scores would
@@ -37,7 +37,7 @@ class Meteor(NamedTuple):
 
 
 def score_meteor(references, candidates):
-    """Return the Meteor of captions (lists of words), from the best program that is installed."""
+    """Return the Meteor of captions (lists of words), using the best program that is installed."""
     jar, java = meteor_jar(), shutil.which("java")
     if jar and java:
         try:

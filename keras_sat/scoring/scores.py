@@ -1,4 +1,4 @@
-"""Define SCORES, all scores that `evaluate` and `compare` use.
+"""Define SCORES, the scores that `evaluate` and `compare` use.
 
 The scores are computed as in coco-caption, in plain Python; METEOR runs an external program. To add a score, write a
 function of `references`, a list of captions for each photo, and `candidates`, one caption for each photo. Captions are

@@ -13,7 +13,7 @@ def as_words(references, candidates):
     references, candidates = list(references), list(candidates)
     if len(references) != len(candidates) or not candidates:
         raise ValueError(
-            "Expected as many lists of references as candidates, and at least one. "
+            "Expected one list of references for each candidate, and at least one. "
             f"Received: {len(references)} lists of references, {len(candidates)} candidates"
         )
     for photo_references in references:
