@@ -43,6 +43,7 @@ KINDS = {
 FIRST = ("encoder", "encoder_weights", "attention", "epochs", "batch_size", "learning_rate", "seed")
 MOST = 2**31 - 1  # of an int32
 MOST_WORDS = 10_000  # of a caption: memory for all of them is allocated at once
+MOST_BEAMS = 1_000  # memory grows with them
 MOST_SEED = 2**32 - 1  # for Keras and numpy
 ANY_COUNT = 2**63 - 1
 
@@ -285,7 +286,9 @@ class CaptionerOptions(DecoderOptions):
 class BeamSearchOptions(Options):
     """Options of greedy and beam search."""
 
-    num_beams: int = search(None, "beams of the search; 1: greedy", count(), none="3, or num_results if more")
+    num_beams: int = search(
+        None, "beams of the search; 1: greedy", count(1, MOST_BEAMS), none="3, or num_results if more"
+    )
     max_length: int = search(20, "maximum number of words, `<end>` included", count(1, MOST_WORDS))
     length_penalty: float = search(None, _LONGER, at_least_zero, none="the captioner's own")
     no_repeat_ngram: int = search(None, _NO_REPEAT, count(0, MOST_WORDS), none="the captioner's own")
@@ -294,7 +297,7 @@ class BeamSearchOptions(Options):
     @property
     def beams(self):
         """The number of beams: by default 3, or the number of results if that is greater."""
-        return self.num_beams or max(3, getattr(self, "num_results", 1))
+        return self.num_beams or min(MOST_BEAMS, max(3, getattr(self, "num_results", 1)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,7 +362,7 @@ class TrainingOptions(OptimizerOptions):
     min_count: int = words(1, "minimum count of a word in the vocabulary", count())
     max_words: int = words(10_000, "maximum size of the vocabulary", count(), none="keep all words")
     expectation_epochs: int = words(0, "hard attention: epochs with the expectation before sampling", count(0))
-    num_beams: int = training(1, "beams for captioning the dev split after each epoch", count())
+    num_beams: int = training(1, "beams for captioning the dev split after each epoch", count(1, MOST_BEAMS))
     max_length: int = training(20, "maximum number of words in these dev captions", count(1, MOST_WORDS))
     dtype: Any = training(
         None, "auto: mixed_bfloat16 if the hardware has it", unchecked(str, *DTYPES), none="Keras' default, float32"

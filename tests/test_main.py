@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -108,9 +109,10 @@ def raise_(error):
     "error, expected",
     [
         (OSError(28, "No space left", "runs/a"), "runs/a: No space left. Free some space, and run the same command "),
-        (MemoryError(), "MemoryError\n"),
+        (MemoryError(), "MemoryError. There is not enough memory: choose smaller numbers.\n"),
+        (PermissionError(13, "Permission denied", "a"), "a: Permission denied. Check the permissions, or choose"),
         (ValueError(f"Keras' own. Received: {5000 * 'a '}"), "Keras' own. Received: a a"),
-        (RuntimeError("Could not determine home directory."), "Could not determine home directory.\n"),
+        (RuntimeError("Could not determine home directory."), "Could not determine home directory. Write out the path"),
         (tf.errors.UnknownError(None, None, "ValueError: a.png is gone\nTraceback"), "a.png is gone\n"),
     ],
 )
@@ -250,6 +252,10 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([both[0], "--plot", both[0]], "would overwrite the picture"),
         ([*both, "--plot", str(tmp_path / "one.png")], "pass a folder, without .png"),
         ([both[0], "--max-length", "1000000000"], "`--max-length` must be a whole number from 1 to 10000."),
+        ([both[0], "--num-beams", "100000000"], "`--num-beams` must be a whole number from 1 to 1000."),
+        ([both[0], "--plot", "a.xyz"], "Expected a folder, or a file of type "),
+        ([both[0], "--gif", "a.png"], "a file of type gif. Received: --gif a.png"),
+        ([both[0], "--gif", "a.gif", "--plot", "a.gif"], "needs a separate file"),
         ([both[0], "--maps"], "--maps requires --json"),
     ):
         assert main(["caption", *model, *arguments]) == 2
@@ -308,7 +314,10 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     for arguments, message in (
         ([*scoring, str(results), "--num-beams", "2"], "--captions with --num-beams"),
         ([*scoring, str(results), *gallery], "--captions with --gallery"),
-        ([*scoring, str(tmp_path / "none.json")], f"keras-sat: {tmp_path / 'none.json'}: No such file or directory\n"),
+        ([*scoring, str(tmp_path / "none.json")], "none.json: No such file or directory. Check the path"),
+        ([*evaluate, "--json", "a", "--csv", "./a"], "needs a separate file. Received: --json a, --csv a"),
+        ([*fit, "--from-scratch", "--initial-model", "scenes"], "--from-scratch=True, --initial-model='scenes'"),
+        (["export", "scenes", "page", "--runtime", "a"], "--runtime has no effect without --web"),
         (["compare", str(tmp_path / "scores.json"), str(results)], "results.json: expected an object"),
     ):
         assert main(arguments) == 2
@@ -354,6 +363,13 @@ def test_a_folder_for_drawings_may_have_a_dot_in_its_name(tmp_path):
     (tmp_path / "run1.5").mkdir()
     drawings = paths.drawing_paths({"plot": tmp_path / "run1.5"}, ["a.png"])
     assert drawings == {"a.png": {"plot": tmp_path / "run1.5" / "a-attention.png"}}
+    drawings = paths.drawing_paths({"gif": f"{tmp_path}/new.v3/"}, ["a.png"])
+    assert drawings == {"a.png": {"gif": tmp_path / "new.v3" / "a-attention.gif"}}
+
+
+def test_a_thread_may_run_a_command():
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(main, ["info"]).result() == 0
 
 
 @pytest.mark.parametrize(

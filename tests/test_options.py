@@ -79,7 +79,7 @@ def test_an_error_shows_other_names_of_its_arguments():
     with pytest.raises(ArgumentError) as caught:
         SearchOptions(num_beams=0)
     shown = caught.value.text({"num_beams": "--num-beams"})
-    assert shown == "`--num-beams` must be a whole number from 1 to 2147483647. Received: --num-beams=0"
+    assert shown == "`--num-beams` must be a whole number from 1 to 1000. Received: --num-beams=0"
     with pytest.raises(ArgumentError) as caught, argument_called("weights", "encoder_weights"):
         raise ArgumentError("It is gone.", way_out="its path", weights="a.h5")
     assert str(caught.value) == "It is gone. Pass its path as `encoder_weights`. Received: encoder_weights='a.h5'"

@@ -17,7 +17,7 @@ from data_utils.datasets import DATASETS
 from data_utils.foreign_text import visible, visible_json
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.command_line.messages import reason_without_number
-from keras_sat.command_line.paths import drawing_paths, prepare_files
+from keras_sat.command_line.paths import drawing_paths, prepare_files, reject_same_file
 from keras_sat.options import ENCODER_NAMES, ConsistencyOptions, SearchOptions, SelfCriticalOptions, count, probability
 from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, default_encoder, without_gpu
 from keras_sat.weight_paths import find_installed_weights, keras_home
@@ -221,6 +221,7 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
     outputs = {kind: Path(options.pop(kind)).expanduser() for kind in kinds if kind in options}
     if "gallery" in outputs:
         outputs["gallery"] /= "index.html"
+    reject_same_file(outputs)
     prepare_files(outputs.values())
     if captions is None:
         cache = options.pop("cache_dir", None)
@@ -335,6 +336,8 @@ def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_
     """Write a captioner for programs without keras_sat, or as a page, and print the paths of the files."""
     from keras_sat.captioner import Captioner
 
+    if runtime is not None and not web:
+        raise ValueError("--runtime has no effect without --web. Pass both or neither.")
     captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
     if web:
         from keras_sat.deploy.page_export import write_page

@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import textwrap
+import threading
 
 from data_utils.foreign_text import visible
 from data_utils.tf_logging import reason_of
@@ -15,6 +16,18 @@ from keras_sat.command_line.arguments import options_of
 
 RESUMING = ("demo", "fit", "features")  # commands that resume where they were stopped
 MOST_SHOWN = 1500  # characters of a message: errors of Keras may quote their arguments in full
+WAYS_OUT = {
+    **dict.fromkeys((errno.ENOSPC, errno.EFBIG), "Free some space, and run the same command again."),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS), "Check the permissions, or choose a folder that can be written to."
+    ),
+    **dict.fromkeys(
+        (errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR),
+        "Check the path, or choose a folder that can be written to.",
+    ),
+    MemoryError: "There is not enough memory: choose smaller numbers.",
+    RuntimeError: "Write out the path that starts with ~.",  # Path.expanduser's error
+}
 
 
 @contextlib.contextmanager
@@ -26,14 +39,15 @@ def recorded_ctrl_c():
         pressed.append(number)
         raise KeyboardInterrupt
 
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # keeps a custom handler
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # keeps a custom handler
+    is_ours = is_default and threading.current_thread() is threading.main_thread()  # others cannot set handlers
+    if is_ours:
         signal.signal(signal.SIGINT, record)
     try:
         yield pressed
     finally:
-        if before is signal.default_int_handler:
-            signal.signal(signal.SIGINT, before)
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def say_stopped(command, kept=""):
@@ -65,9 +79,10 @@ def say_error(command, error):
 def one_line(error, command):
     """Return the message of an error in one line, with the command's flags in place of argument names."""
     text = error.text(options_of(command)) if isinstance(error, ArgumentError) else reason_without_number(error)
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        text += ". Free some space, and run the same command again."
-    return visible(textwrap.shorten(text, MOST_SHOWN, placeholder=" ..."))
+    kinds = (getattr(error, "errno", None), *type(error).__mro__)
+    way_out = next((f". {WAYS_OUT[kind]}" for kind in kinds if kind in WAYS_OUT), "")
+    text = textwrap.shorten(text, MOST_SHOWN, placeholder=" ...")
+    return visible(text.removesuffix(way_out[:1]) + way_out)
 
 
 def reason_without_number(error):

@@ -20,8 +20,11 @@ def drawing_paths(outputs, paths):
     names = drawing_names(paths)
     drawings = {path: {} for path in paths}
     for option, out in outputs.items():
+        is_folder = str(out).endswith(("/", os.sep))
         out, ending = Path(out).expanduser(), "png" if option == "plot" else option
-        is_file = bool(out.suffix) and not out.is_dir()
+        is_file = bool(out.suffix) and not is_folder and not out.is_dir()
+        if is_file and out.suffix[1:].lower() not in (endings := _endings(option)):
+            raise ValueError(f"Expected a folder, or a file of type {', '.join(endings)}. Received: --{option} {out}")
         if is_file and len(paths) > 1:
             raise ValueError(f"For several pictures, pass a folder, without {out.suffix}. Received: --{option} {out}")
         for path, name in names.items():
@@ -29,8 +32,19 @@ def drawing_paths(outputs, paths):
             if os.path.realpath(drawing) in pictures:
                 raise ValueError(f"The output would overwrite the picture. Received: --{option} {drawing}")
             drawings[path][option] = drawing
+    for of_picture in drawings.values():
+        reject_same_file(of_picture)
     prepare_files([drawing for of_picture in drawings.values() for drawing in of_picture.values()])
     return drawings
+
+
+def _endings(option):
+    """Return the file types that a drawing can have."""
+    if option != "plot":
+        return [option]
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    return sorted(FigureCanvasBase.get_supported_filetypes())
 
 
 def drawing_names(paths):
@@ -44,6 +58,13 @@ def drawing_names(paths):
         common = os.path.commonpath([os.path.dirname(path) for path in full.values()])
         names = {path: os.path.relpath(absolute, common) for path, absolute in full.items()}
     return names
+
+
+def reject_same_file(outputs):
+    """Raise ValueError if two options, the keys of a dict of paths, write the same file."""
+    if len({*map(os.path.realpath, outputs.values())}) < len(outputs):
+        received = ", ".join(f"--{option.replace('_', '-')} {path}" for option, path in outputs.items())
+        raise ValueError(f"Each output needs a separate file. Received: {received}")
 
 
 def prepare_files(paths):

@@ -106,7 +106,7 @@ def _reject_foreign_files(directory):
 def read_model(directory):
     """Read a model folder; return settings, Vocabulary and arrays, where the encoder's names start with "encoder/".
 
-    An incomplete or damaged folder is a ValueError, or an OSError for a file that cannot be read.
+    An incomplete or damaged folder is a ValueError.
     """
     directory = Path(directory).expanduser()
     config, inside = directory / "config.json", directory / "model"
@@ -134,7 +134,10 @@ def _read_files(directory, settings):
             f"version {FORMAT_VERSION}. Received: {str(kind)[:80]}, version {str(version)[:80]}"
         )
     path, words_path = directory / files["weights"], directory / files["vocabulary"]
-    vocabulary = Vocabulary.load(words_path)
+    try:
+        vocabulary = Vocabulary.load(words_path)
+    except OSError as error:
+        raise ValueError(f"{words_path}: this file cannot be read ({error.strerror}). {WAY_OUT}") from None
     if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
         raise ValueError(f"{words_path}: this vocabulary is from another model. {WAY_OUT}")
     arrays = _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)

@@ -294,11 +294,13 @@ def _read_captions(captions, source):
     for number, entry in enumerate(captions):
         image_id, text = (entry.get(name) for name in ("image_id", "caption")) if isinstance(entry, dict) else (0, 0)
         key = _caption_key(image_id)
-        if not isinstance(text, str) or type(image_id) not in (str, int) or key in texts:
+        if not isinstance(text, str) or type(image_id) not in (str, int):
             raise ValueError(
                 f"{source}: Expected a list of objects with image_id and caption, one for each photo. "
                 f"Received: entry {number} = {str(entry)[:80]}"
             )
+        if key in texts:
+            raise ValueError(f"{source}: Expected one caption for each photo. Received: two for {brief(image_id)}")
         reject_long_caption(text, image_id, source)
         texts[key] = text
     return texts

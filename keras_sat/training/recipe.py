@@ -14,6 +14,7 @@ from data_utils.training_photos import seen_in_training
 from keras_sat.beyond import FURTHER_EPOCHS
 from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
 from keras_sat.captioner import Captioner
+from keras_sat.checks import ArgumentError
 from keras_sat.files.saving import save_confidence
 from keras_sat.options import CaptionerOptions, TrainingOptions, with_options
 from keras_sat.presets import LIGHT_ENCODERS, OWN_PHOTOS, default_encoder, without_gpu
@@ -103,6 +104,9 @@ def fit(
     At the end, the captioner's `confidence` is fitted on the dev split if that has at least 100 photos; see
     `keras_sat.beyond.calibration`.
     """
+    if from_scratch and initial_model is not None:
+        received = {"from_scratch": from_scratch, "initial_model": initial_model}
+        raise ArgumentError("A training starts from scratch or from a model: pass only one.", **received)
     cluster = Cluster(strategy)
     show_progress = show_progress and cluster.is_chief
     say = print if show_progress else lambda line: None
