@@ -152,7 +152,7 @@ def test_soft_and_hard_one_above_the_other(photo, maps):
     np.testing.assert_array_equal(axes[1, 1].get_images()[1].get_array(), hard._light(0))
     own = Figure().subplots(1, 5, squeeze=False)
     assert AttentionDisplay.compare([soft], ax=own, colour_map="jet") is own
-    for displays, options in (([soft, hard], {"ax": own}), ([soft], {"names": []}), ([], {}), (hard, {})):
+    for displays, options in (([soft, hard], {"ax": own}), ([soft], {"names": "a"}), ([], {}), (hard, {})):
         with pytest.raises(ValueError, match="`displays` must be a list .* Received: displays="):
             AttentionDisplay.compare(displays, **options)
     plt.close("all")

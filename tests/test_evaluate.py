@@ -120,6 +120,7 @@ def test_captions_of_any_system_are_measured_like_ours(described, tmp_path):
         "seen_in_training": 0.25,
     }
     assert "4 photos, 3 distinct captions, 1 empty captions" in str(table)
+    assert "25.0 % of the captions occur in the training split" in str(table)
     for name, write in (("ours.json", table.to_json), ("coco.json", table.to_coco_results)):
         write(tmp_path / name)
         assert evaluate_captions(tmp_path / name, described[::-1]).scores["cider"] == pytest.approx(

@@ -148,7 +148,7 @@ class AttentionDisplay:
         Returns: the array of axes.
         """
         is_list = isinstance(displays, (list, tuple)) and displays
-        if not is_list or any(len(each) != len(displays) for each in (names, ax) if each is not None):
+        if not is_list or any(np.shape(each)[:1] != (len(displays),) for each in (names, ax) if each is not None):
             raise ValueError(
                 "`displays` must be a list with at least one display, and `names` and the rows of `ax` as many. "
                 f"Received: displays={brief(displays)}, names={brief(names)}, ax of shape {np.shape(ax)}"

@@ -78,7 +78,7 @@ class ScoreTable:
         kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
         lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
         known = {name: value for name, value in self.statistics.items() if isinstance(value, (int, float))}
-        counts = (text.format(known[name]) for name, text in STATISTICS.items() if name in known)
+        counts = (text.format(known[name]).replace("%", " %") for name, text in STATISTICS.items() if name in known)
         settings = (f"{name} {visible(value)}" for name, value in self.settings.items() if value is not None)
         lines += [", ".join(counts), ", ".join(settings)]
         if self.grounding is not None:
