@@ -75,7 +75,7 @@ def test_features_of_the_bundled_encoder(tmp_path, capsys):
     assert main([*command, "mobilenet_v2"]) == 2
     assert "bundled captioner's encoder, efficientnet_lite0" in capsys.readouterr().err
     assert main([*command, "efficientnet_lite0", "--batch-size", "-1"]) == 2
-    assert "batch_size=-1" in capsys.readouterr().err
+    assert "--batch-size=-1" in capsys.readouterr().err
 
 
 def test_features_of_an_untrained_tiny_encoder_are_rejected(tmp_path, capsys):
@@ -411,12 +411,14 @@ def test_ctrl_c_in_the_first_epoch(command, monkeypatch, tmp_path, capsys):
     assert "keras-sat: stopped: no epoch was complete" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("default:.*in subfolders")
 def test_recursive(whole_training, pictures, capsys):
     (pictures / "damaged.jpg").unlink()
     write_photos(pictures / "deep", ["c.jpg"])
     command = ["caption", str(pictures), "--model", str(whole_training[0] / "model"), "--num-beams", "1"]
     assert main(command) == 0
-    output, _ = capsys.readouterr()
+    output, error = capsys.readouterr()
+    assert "subfolders left out: 1" in error and "--recursive" in error
     assert main([*command, "--recursive"]) == 0
     again, error = capsys.readouterr()
     assert not error and again.startswith(output) and str(pictures / "deep" / "c.jpg") in again.splitlines()[2]
