@@ -246,7 +246,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     (tmp_path / "empty").mkdir()
     for arguments, message in (
         ([str(pictures / "*.gif")], "No such file"),
-        ([str(tmp_path / "empty")], "no picture in this folder"),
+        ([str(tmp_path / "empty")], "this folder has no pictures"),
         ([both[0], "--plot", str(tmp_path / "taken")], "Is a directory"),
         ([both[0], "--model", "scens"], "Did you mean scenes?"),
         ([both[0], "--plot", both[0]], "would overwrite the picture"),
