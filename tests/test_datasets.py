@@ -240,7 +240,7 @@ def test_folder_rejects_tables_that_mix_pictures_up(tmp_path):
         ("a.jpg,A dog,train\na.jpg,A cat,dev\n", "line 3: .*'dev', but was in 'train' before"),
         ("a.jpg,A dog,holiday\n", "line 2: unknown split.*Received: split='holiday'"),
         ("a.jpg,A dog,train,more\n", "line 2: 4 columns, but the header has 3"),
-        ("", "The caption file has no captions"),
+        ("", "The caption file has no rows"),
     ):
         (tmp_path / "captions.csv").write_text("image,caption,split\n" + text)
         with pytest.raises(ValueError, match=message):
@@ -271,7 +271,7 @@ def test_folder_finds_pictures_in_any_case_and_skips_short_rows(tmp_path):
         images = folder(tmp_path)
     assert [image.captions for image in images] == [["A dog", "It runs"], ["A cat"]]
     (tmp_path / "captions.csv").write_text("image,caption\np0.jpg,A dog\n")
-    with pytest.raises(ValueError, match=r"Name those in subfolders like this: S/p0.JPG\. Received"):
+    with pytest.raises(ValueError, match=r"with the folder, such as S/p0.JPG\. Received"):
         folder(tmp_path)
 
 

@@ -51,7 +51,7 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
     photos = {image_id: path for image_id, path in photos.items() if os.path.isfile(path)}
     photos = photos_in(data_dir) | photos
     nested = None if photos.keys() & captions else next((name for name in pictures().values() if "/" in name), None)
-    hint = f" Name those in subfolders like this: {shortened(nested)}." if nested else ""
+    hint = f" Name pictures in subfolders with the folder, such as {shortened(nested)}." if nested else ""
     return assemble(data_dir, captions, photos, splits, skipped, split_seed, hint)
 
 
