@@ -17,7 +17,7 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
     for image_id in sorted(splits.keys() - (captions.keys() & photos.keys())):
         skipped.add("photos on a split list that are missing", image_id)
     if not captions:
-        raise ValueError(f"The caption file has no rows with an image and a caption. Received: data_dir={str(data_dir)!r}")
+        raise ValueError(f"The caption file has no rows with captions. Received: data_dir={str(data_dir)!r}")
     kept = [image_id for image_id in captions if image_id in photos]
     if not kept:
         raise ValueError(
