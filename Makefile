@@ -19,7 +19,7 @@ $(INSTALLED): setup.cfg pyproject.toml
 demo: $(INSTALLED)
 	$(BIN)/python -m keras_sat demo
 
-# Everything that a change can break, each idea once: at most five minutes on two cores.
+# Everything that a change can break, each idea once: at most four minutes on two cores.
 test: $(INSTALLED)
 	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST) -m "not slow"
 
