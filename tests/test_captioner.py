@@ -646,7 +646,7 @@ def test_impossible_requests(eight, tmp_path):
         captioner.caption(eight[0][0].image_path)
     with pytest.raises(ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"):
         captioner.caption_features(features[:, :, :5])
-    with pytest.raises(ValueError, match=r"Expected batches from make_batches.*Received: x of type"):
+    with pytest.raises(ValueError, match=r"Expected batches made by make_batches.*Received: x of type"):
         captioner.fit(eight[0])
     with pytest.raises(ValueError, match=r"Received: validation_data of type list"):
         captioner.fit(make_batches(*eight), validation_data=eight[0])

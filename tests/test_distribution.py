@@ -237,7 +237,7 @@ def test_keras_fit_on_several_hosts_is_rejected(monkeypatch):
     captioner = keras_sat.Captioner(["a"], encoder=None)
     hosts = object.__new__(tf.distribute.MultiWorkerMirroredStrategy)
     monkeypatch.setattr(keras_sat.Captioner, "distribute_strategy", hosts)
-    with pytest.raises(ValueError, match="does not work on several hosts: use keras_sat.fit"):
+    with pytest.raises(ValueError, match="does not work on several hosts. Use keras_sat.fit"):
         captioner.fit(tf.data.Dataset.range(1))
 
 
