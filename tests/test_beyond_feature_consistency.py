@@ -105,7 +105,7 @@ def test_fit_trains_for_consistency(consistency_training, tmp_path):
 def test_it_is_resumed_and_loaded(consistency_training, capsys):
     folder, captioner = consistency_training
     again = train(folder, show_progress=True, **CONSISTENCY)
-    assert "this training ended after consistency epoch 2" in capsys.readouterr().out
+    assert "this training run ended after consistency epoch 2" in capsys.readouterr().out
     assert again.weights_digest() == captioner.weights_digest()
     with pytest.raises(ValueError, match="consistency_rate"):
         train(folder, consistency_rate=1e-5, **CONSISTENCY)
@@ -132,7 +132,7 @@ def test_rewards_follow_it(tmp_path):
 
 def test_a_frozen_encoder_cannot_learn(tmp_path):
     options = {"encoder_training": "frozen", "epochs": 1, "consistency_epochs": 1}
-    with pytest.raises(ValueError, match="encodes each photo only once.* Received: consistency_epochs=1"):
+    with pytest.raises(ValueError, match="no effect on a frozen encoder.* Received: consistency_epochs=1"):
         train(tmp_path / "run", **options)
     assert not (tmp_path / "run" / "checkpoint").exists()  # it is noticed before an epoch is spent
 

@@ -344,7 +344,7 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     with pytest.warns(UserWarning, match="encoder_weights='other.weights.h5' is ignored"):
         whole = Captioner.load(tmp_path / "model", encoder_weights="other.weights.h5")
     assert whole.get_config() == captioner.get_config()
-    with pytest.raises(ValueError, match="keeps its encoder and the encoder's weights.* Received: encoder_weights"):
+    with pytest.raises(ValueError, match="must keep its encoder and encoder weights.* Received: encoder_weights"):
         captioner.adapted(encoder_weights="other.weights.h5")
     on = captioner.adapted(attention="hard", encoder_weights=captioner.encoder_weights)
     np.testing.assert_array_equal(on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy())
@@ -426,7 +426,7 @@ def test_an_own_encoder_is_never_taken_for_another(eight, training, tmp_path):
     captioner = Captioner(eight[1], encoder=encoder, encoder_training=training, **SMALL)
     result = captioner.caption(eight[0][0].image_path)
     captioner.save(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"trained a custom encoder|accepts only features"):
+    with pytest.raises(ValueError, match=r"trained together with a custom encoder|accepts only features"):
         Captioner.load(tmp_path / "model").caption(eight[0][0].image_path)
     other = bn_encoder() if training == "fine-tuned" else encoder
     loaded = Captioner.load(tmp_path / "model", encoder=other)
@@ -646,7 +646,7 @@ def test_impossible_requests(eight, tmp_path):
         captioner.caption(eight[0][0].image_path)
     with pytest.raises(ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"):
         captioner.caption_features(features[:, :, :5])
-    with pytest.raises(ValueError, match=r"Expected batches from make_batches.*Received: x of type"):
+    with pytest.raises(ValueError, match=r"Expected batches made by make_batches.*Received: x of type"):
         captioner.fit(eight[0])
     with pytest.raises(ValueError, match=r"Received: validation_data of type list"):
         captioner.fit(make_batches(*eight), validation_data=eight[0])
@@ -661,7 +661,7 @@ def test_impossible_requests(eight, tmp_path):
         Captioner("a dog runs", encoder=None)
     for _ in range(2):
         captioner.save(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"folder contains a model"):
+    with pytest.raises(ValueError, match=r"folder already has a model"):
         captioner.save(tmp_path / "model", overwrite=False)
 
 
@@ -682,7 +682,7 @@ def test_weights_of_another_model_are_rejected(eight, tmp_path):
             Captioner.load(tmp_path / "model")
     arrays["baseline"] = np.array(np.nan, np.float32)
     write_model(tmp_path / "model", settings, vocabulary, arrays)
-    with pytest.raises(ValueError, match=r"weights-.*npz: the weights baseline are NaN or infinite. Expected"):
+    with pytest.raises(ValueError, match=r"weights-.*npz: baseline contains NaN or infinite values. Expected"):
         Captioner.load(tmp_path / "model")
 
 

@@ -150,9 +150,9 @@ def test_fit_calibrates_at_the_end(monkeypatch, tmp_path, capsys, without_graphs
     monkeypatch.setattr(calibration, "NUM_FOLDS", 2)
     options = {"epochs": 1, "self_critical_epochs": 1, "num_drawn": 2}
     confidence = train(tmp_path / "run", show_progress=True, **options).confidence
-    assert "of the dev captions are right" in capsys.readouterr().out
+    assert "of the dev captions are correct" in capsys.readouterr().out
     train(tmp_path / "run", show_progress=True, **options)  # loaded: it has one already
-    assert "of the dev captions are right" not in capsys.readouterr().out
+    assert "of the dev captions are correct" not in capsys.readouterr().out
     train(tmp_path / "run", epochs=1)  # the captioner before the rewards gets its own, and the other one keeps its
     folders = [tmp_path / "run" / folder for folder in ("self_critical/model", "model")]
     assert Captioner.load(folders[0]).confidence.to_dict() == confidence.to_dict()
@@ -166,7 +166,7 @@ def test_a_failed_calibration_does_not_lose_the_training(monkeypatch, tmp_path, 
 
     monkeypatch.setattr(recipe, "FEWEST_PHOTOS", 3)
     monkeypatch.setattr(recipe, "calibrate", fail)
-    with pytest.warns(UserWarning, match="has no confidence: the disk is full"):
+    with pytest.warns(UserWarning, match="confidence could not be calibrated: the disk is full"):
         captioner = train(tmp_path / "run", epochs=1)
     assert captioner.confidence is None and len(captioner.history["loss"]) == 1
 
@@ -180,7 +180,7 @@ def test_calibrate_on_the_command_line(saved, tmp_path, capsys):
     assert json.loads((tmp_path / "out.json").read_text())["photos"] >= 100
     assert (saved / "config.json").read_bytes() == before != (tmp_path / "copy" / "config.json").read_bytes()
     assert main(["calibrate", str(saved), *options]) == 2  # noticed before anything is captioned
-    assert "needs a new or empty folder" in capsys.readouterr().err
+    assert "to a new or empty folder" in capsys.readouterr().err
     assert main(["calibrate", "scenes", *options[:4]]) == 2
     assert "a bundled model cannot be changed" in capsys.readouterr().err.lower()
 

@@ -22,7 +22,7 @@ from keras_sat.training.distributed import SEED_STRIDE, Cluster, read_tf_config
 from keras_sat.training.run import Training
 
 TOGETHER = Path(__file__).with_name("distributed_trainings.py")
-HOST_FAILED = "Another host of this training has ended or cannot be reached"
+HOST_FAILED = "Another host in this training run has exited or cannot be reached"
 SECONDS = 300  # for processes that take some ten on a free machine: then one of them hangs
 
 
@@ -237,7 +237,7 @@ def test_keras_fit_on_several_hosts_is_rejected(monkeypatch):
     captioner = keras_sat.Captioner(["a"], encoder=None)
     hosts = object.__new__(tf.distribute.MultiWorkerMirroredStrategy)
     monkeypatch.setattr(keras_sat.Captioner, "distribute_strategy", hosts)
-    with pytest.raises(ValueError, match="does not work on several hosts: use keras_sat.fit"):
+    with pytest.raises(ValueError, match="does not work on several hosts. Use keras_sat.fit"):
         captioner.fit(tf.data.Dataset.range(1))
 
 
@@ -249,7 +249,7 @@ def test_hosts_with_other_arguments_are_rejected(tmp_path):
     command += ["--output-dir", tmp_path / "run", "--seed"]
     chief, other = run_hosts([[*command, 1], [*command, 2]])
     assert chief[0] == other[0] == 2
-    assert "Another host of this training has ended" in chief[2].splitlines()[-1]
+    assert "Another host in this training run has exited" in chief[2].splitlines()[-1]
     assert other[2].endswith("Expected, as on the first host: seed=1. Received: seed=2\n")
     assert not (tmp_path / "run" / "model").exists()
 

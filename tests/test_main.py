@@ -80,7 +80,7 @@ def test_features_of_the_bundled_encoder(tmp_path, capsys):
 
 def test_features_of_an_untrained_tiny_encoder_are_rejected(tmp_path, capsys):
     assert main(["features", "--data", "scenes", "--cache-dir", str(tmp_path / "c"), "--encoder", "tiny"]) == 2
-    assert "untrained features" in capsys.readouterr().err and not (tmp_path / "c").exists()
+    assert "untrained `tiny`" in capsys.readouterr().err and not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def raise_(error):
     "error, expected",
     [
         (OSError(28, "No space left", "runs/a"), "runs/a: No space left. Free some space, and run the same command "),
-        (MemoryError(), "MemoryError. There is not enough memory: choose smaller numbers.\n"),
+        (MemoryError(), "MemoryError. There is not enough memory. Choose smaller sizes or fewer samples.\n"),
         (PermissionError(13, "Permission denied", "a"), "a: Permission denied. Check the permissions, or choose"),
         (ValueError(f"Keras' own. Received: {5000 * 'a '}"), "Keras' own. Received: a a"),
         (RuntimeError("Could not determine home directory."), "Could not determine home directory. Write out the path"),
@@ -135,8 +135,8 @@ def interruptible():
 @pytest.mark.parametrize(
     "command, kept",
     [
-        (["fit", "--data", "scenes"], "finished parts are kept, and the same command resumes there."),
-        (["caption", "a.jpg"], "the same command starts over."),
+        (["fit", "--data", "scenes"], "finished parts are kept. Run the same command to resume."),
+        (["caption", "a.jpg"], "the same command will start over."),
     ],
 )
 def test_ctrl_c_says_what_is_kept_and_what_comes_next(command, kept, monkeypatch, capsys):
@@ -246,16 +246,16 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     (tmp_path / "empty").mkdir()
     for arguments, message in (
         ([str(pictures / "*.gif")], "No such file"),
-        ([str(tmp_path / "empty")], "this folder has no pictures"),
+        ([str(tmp_path / "empty")], "this folder contains no pictures"),
         ([both[0], "--plot", str(tmp_path / "taken")], "Is a directory"),
         ([both[0], "--model", "scens"], "Did you mean scenes?"),
         ([both[0], "--plot", both[0]], "would overwrite the picture"),
         ([*both, "--plot", str(tmp_path / "one.png")], "pass a folder, without .png"),
         ([both[0], "--max-length", "1000000000"], "`--max-length` must be a whole number from 1 to 10000."),
         ([both[0], "--num-beams", "100000000"], "`--num-beams` must be a whole number from 1 to 1000."),
-        ([both[0], "--plot", "a.xyz"], "Expected a folder, or a file of type "),
+        ([both[0], "--plot", "a.xyz"], "Expected a folder or a file of type "),
         ([both[0], "--gif", "a.png"], "a file of type gif. Received: --gif a.png"),
-        ([both[0], "--gif", "a.gif", "--plot", "a.gif"], "needs a separate file"),
+        ([both[0], "--gif", "a.gif", "--plot", "a.gif"], "must be a different file"),
         ([both[0], "--maps"], "--maps requires --json"),
     ):
         assert main(["caption", *model, *arguments]) == 2
@@ -315,7 +315,7 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
         ([*scoring, str(results), "--num-beams", "2"], "--captions with --num-beams"),
         ([*scoring, str(results), *gallery], "--captions with --gallery"),
         ([*scoring, str(tmp_path / "none.json")], "none.json: No such file or directory. Check the path"),
-        ([*evaluate, "--json", "a", "--csv", "./a"], "needs a separate file. Received: --json a, --csv a"),
+        ([*evaluate, "--json", "a", "--csv", "./a"], "must be a different file. Received: --json a, --csv a"),
         ([*fit, "--from-scratch", "--initial-model", "scenes"], "--from-scratch=True, --initial-model='scenes'"),
         (["export", "scenes", "page", "--runtime", "a"], "--runtime has no effect without --web"),
         (["compare", str(tmp_path / "scores.json"), str(results)], "results.json: expected an object"),
@@ -408,7 +408,7 @@ def test_ctrl_c_in_the_first_epoch(command, monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(module, "fit", lambda images, **options: stopped)
     monkeypatch.setattr(demo, "draw_scenes", lambda *arguments, **options: [])
     assert main([*command, "--output-dir", str(tmp_path)]) == 130
-    assert "keras-sat: stopped: no epoch was complete" in capsys.readouterr().err
+    assert "keras-sat: stopped: no epoch was completed" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("default:.*in subfolders")

@@ -86,7 +86,7 @@ def test_every_kind_of_damage_is_one_clear_error(model_dir):
 
 
 def test_a_folder_of_something_else_is_rejected(tmp_path, model_dir):
-    with pytest.raises(ValueError, match=r"there is no model here: config.json is missing. Expected: a captioner"):
+    with pytest.raises(ValueError, match=r"this folder contains no model \(no config.json\). Expected: a captioner"):
         read_model(tmp_path / "other")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text(json.dumps({"model_type": "bert"}))
@@ -94,7 +94,7 @@ def test_a_folder_of_something_else_is_rejected(tmp_path, model_dir):
         read_model(tmp_path / "other")
     (own,) = model_dir.glob("vocabulary-*.json")
     Vocabulary(["cat", "sits"]).save(own)
-    with pytest.raises(ValueError, match="vocabulary is from another model"):
+    with pytest.raises(ValueError, match="vocabulary belongs to another model"):
         read_model(model_dir)
 
 
@@ -103,7 +103,7 @@ def test_only_the_files_of_a_model_are_replaced(tmp_path, model_dir):
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text(json.dumps({"model_type": "bert"}))
     for folder in (tmp_path, tmp_path / "photo.jpg", tmp_path / "bert"):
-        with pytest.raises(ValueError, match="A model needs a separate folder|config.json: .* of another kind"):
+        with pytest.raises(ValueError, match="A model must have its own folder|config.json: .* of another kind"):
             write_model(folder, SETTINGS, Vocabulary(["dog"]), ARRAYS)
     assert (tmp_path / "photo.jpg").read_bytes() == b"mine" and len(list((tmp_path / "bert").iterdir())) == 1
     (model_dir / "weights-mine.npz").write_bytes(b"mine")
@@ -142,5 +142,5 @@ def test_rounded_weights_take_less_room(precision, bytes_each, greatest, tmp_pat
     assert errors.max() <= 1.01 * greatest
     np.testing.assert_array_equal(read["zeros"], 0)
     np.testing.assert_array_equal(read["kernel"], arrays["kernel"].astype("float16"), "convolutions keep 16 bits")
-    with pytest.raises(ValueError, match="weights matrix are NaN, infinite or too large"):
+    with pytest.raises(ValueError, match="matrix contains values that are NaN, infinite or too large"):
         write_model(tmp_path / "other", {}, vocabulary, {"matrix": np.full((2, 2), np.inf, "f4")}, precision)

@@ -54,7 +54,7 @@ def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
         (DecoderOptions, "attention", "gentle", "`attention` must be one of: soft, hard, none."),
         (DecoderOptions, "num_layers", 0, "`num_layers` must be a whole number from 1 to 2147483647. "),
         (DecoderOptions, "hidden_dim", True, "`hidden_dim` must be a whole number"),
-        (DecoderOptions, "dropout_words", 1.0, "`dropout_words` must be a fraction from 0 to below 1. "),
+        (DecoderOptions, "dropout_words", 1.0, "`dropout_words` must be a number of at least 0 and below 1. "),
         (DecoderOptions, "seed", None, "`seed` must be a whole number from 0 to 4294967295."),
         (DecoderOptions, "deep_output", "yes", "`deep_output` must be True or False."),
         (CaptionerOptions, "encoder", "vgg99", "efficientnet_lite2, tiny, or a keras.Model, or None."),
@@ -63,9 +63,9 @@ def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
         (CaptionerOptions, "length_penalty", "x", "`length_penalty` must be a number of at least 0. "),
         (CaptionerOptions, "expectation_probability", 2, "`expectation_probability` must be a number from 0 to 1. "),
         (SearchOptions, "max_length", 10_001, "`max_length` must be a whole number from 1 to 10000. "),
-        (SearchOptions, "temperature", float("nan"), "`temperature` must be above 0."),
-        (SearchOptions, "top_p", 1.5, "`top_p` must be above 0 and at most 1."),
-        (TrainingOptions, "learning_rate", "x", "`learning_rate` must be above 0: a number such as 0.0004, or a sched"),
+        (SearchOptions, "temperature", float("nan"), "`temperature` must be a number above 0."),
+        (SearchOptions, "top_p", 1.5, "`top_p` must be a number above 0 and at most 1."),
+        (TrainingOptions, "learning_rate", "x", "`learning_rate` must be a number above 0, such as 0.0004, or a Keras"),
     ],
 )
 def test_what_is_out_of_bounds_is_rejected(cls, name, value, message):
@@ -135,7 +135,7 @@ def test_a_function_shows_the_options_that_it_takes():
     lines = inspect.getdoc(draw).split("\n")
     assert lines[:3] == ["Draw.", "", "Options:"]
     assert "    num_drawn: captions sampled for each photo in these epochs. Default: 5." in lines
-    assert "    top_k: sample from the k most probable words only. Default: None (from all)." in lines
+    assert "    top_k: sample only from the k most probable words. Default: None (from all)." in lines
     assert draw("a", num_drawn=3) == ("a", 5, {"num_drawn": 3}), "those that were given, and no others"
 
     @with_options(SelfCriticalOptions)

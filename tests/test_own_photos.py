@@ -144,7 +144,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(mine, bundled, tmp
     before = read_sealed_json(tmp_path / "run" / "before.json", "scores", "")
     assert before["val_bleu_4"] == 0.3 and before["val_cross_entropy"] > 0
     assert main(fit) == 0
-    assert "this training ended after epoch 2" in capsys.readouterr().out
+    assert "this training run ended after epoch 2" in capsys.readouterr().out
     assert main([*fit, "--from-scratch", "--encoder", "tiny"]) == 2
     assert "initial_model was" in capsys.readouterr().err
 

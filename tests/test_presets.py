@@ -29,7 +29,7 @@ TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
 def test_a_mistake_in_a_preset_is_an_error():
     with pytest.raises(ValueError, match="A preset has no such option. Did you mean hidden_dim"):
         preset(hiden_dim=3)
-    with pytest.raises(ValueError, match="`label_smoothing` must be a fraction from 0 to below 1"):
+    with pytest.raises(ValueError, match="`label_smoothing` must be a number of at least 0 and below 1"):
         preset(label_smoothing=1)
 
 

@@ -148,7 +148,7 @@ def test_arguments_that_are_objects_are_the_same_in_every_process():
 
 def test_a_folder_of_something_else_is_rejected(tmp_path):
     (tmp_path / "history.csv").write_text("of my own")
-    with pytest.raises(ValueError, match="not from a training of keras_sat"):
+    with pytest.raises(ValueError, match="that keras_sat did not write during training"):
         train(tmp_path)
     assert (tmp_path / "history.csv").read_text() == "of my own"
 
@@ -174,7 +174,7 @@ def test_a_damaged_model_is_rejected_before_an_epoch_is_spent(whole_training, tm
     write_sealed_json(folder / "checkpoint" / "progress.json", {"epochs": epochs[:2], "state": state.name})
     shutil.rmtree(folder / "model")
     monkeypatch.setattr(Captioner, "fit", None)
-    with pytest.raises(ValueError, match=r"model: there is no model here: config\.json is missing"):
+    with pytest.raises(ValueError, match=r"model: this folder contains no model \(no config\.json\)"):
         train(folder)
 
 
@@ -348,11 +348,11 @@ def test_what_it_says(tmp_path, capsys):
     "options, message",
     [
         ({"epochs": 0}, "`epochs` must be"),
-        ({"cache_dir": "run"}, "features need a different folder"),
+        ({"cache_dir": "run"}, "must be different folders"),
         ({"attentoin_dim": 3}, "fit has no such option. Did you mean attention_dim"),
         ({"encoder_training": "frozen", "encoder_rate": 0.5}, "No layer of the encoder is trained"),
-        ({"encoder_training": "frozen", "photo_jitter": 0.5}, "each photo only once.*Received: photo_jitter=0.5"),
-        ({"boxes": []}, "`boxes` and `box_weight` need each other"),
+        ({"encoder_training": "frozen", "photo_jitter": 0.5}, "frozen encoder.*Received: photo_jitter=0.5"),
+        ({"boxes": []}, "`boxes` and `box_weight` require each other"),
     ],
 )
 def test_errors(options, message, tmp_path, monkeypatch):

@@ -66,4 +66,4 @@ def test_the_wheel_has_the_licence_of_the_weights(inside):
     (shipped,) = (installed / "keras_sat").rglob("WEIGHTS_LICENSE.txt")
     assert shipped.read_text() == packed.read_text() and "not commercial" in packed.read_text()
     ran = run("-m", "keras_sat", "info", **inside)
-    assert f"their licence: {shipped}; models of photos are for non-commercial" in ran.stdout
+    assert f"their licence: {shipped}; photo captioners are for non-commercial" in ran.stdout

@@ -1,1 +1,1 @@
-"""The command line: its options, its commands, and the demo."""
+"""The command line: flags, commands, messages and the demo."""

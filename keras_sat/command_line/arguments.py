@@ -1,4 +1,4 @@
-"""The flags of the command line. Only given flags are passed on; the functions that receive them have the defaults."""
+"""The flags of the command line. Only flags that are given are passed on; functions define their own defaults."""
 
 import argparse
 import functools
@@ -23,13 +23,13 @@ from keras_sat.presets import DEFAULT_MODEL, PRESETS
 METAVARS = {"encoder": "NAME", "encoder_layer": "LAYER", "encoder_weights": "FILE", "trained_up_to": "LAYER"}
 METAVARS |= {int: "N", float: "X"}
 DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"}
-MODEL = "a folder of a saved model, or the name of a bundled one"
+MODEL = "the folder of a saved model, or the name of a bundled model"
 BOXES = "the folder of Flickr30k Entities, or a JSON file of boxes"
 RUNTIME = "a folder into which npm has installed @litertjs/core; default: downloaded once from npm's registry"
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, with a hint for misspelt names."""
+    """An argument parser that reports errors in one line, and suggests the correct name for a misspelt one."""
 
     commands = {}  # dict from the names of commands to their parsers
 
@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class FirstHelp(argparse.Action):
-    """Print only the first group of a command's help, and exit."""
+    """Print only the first group of flags in a command's help, and exit."""
 
     def __call__(self, parser, namespace, values, option_string=None):
         for group in parser._action_groups[2:]:
@@ -57,22 +57,22 @@ class FirstHelp(argparse.Action):
 
 
 def build_parser():
-    """Return the parser; its result contains the command and the given options, but no defaults."""
+    """Return the parser, whose result contains the command and the options given, but no defaults."""
     program = started_as()
     parser = Parser(prog=program, description="Show, Attend and Tell: train an image captioner and look inside it.")
     parser.add_argument("--version", action="version", version=f"keras-sat {keras_sat.__version__}")
     commands = parser.add_subparsers(prog=program, dest="command", required=True, metavar="COMMAND")
     for name, add_arguments, summary, description in (
-        ("demo", _add_demo, "train on the built-in scenes, no download", DEMO),
+        ("demo", _add_demo, "train on the built-in scenes, without a download", DEMO),
         ("fit", _add_fit, "train a captioner", FIT),
-        ("caption", _add_caption, "write captions for pictures", CAPTION),
-        ("evaluate", _add_evaluate, "score the captions of a data set", EVALUATE),
+        ("caption", _add_caption, "caption pictures", CAPTION),
+        ("evaluate", _add_evaluate, "score a captioner on a data set", EVALUATE),
         ("compare", _add_compare, "compare two captioners by their scores", COMPARE),
         ("features", _add_features, "encode the photos of a data set once", FEATURES),
-        ("calibrate", _add_calibrate, "give captions a calibrated confidence", CALIBRATE),
-        ("export", _add_export, "write a captioner for programs without keras_sat, or for browsers", EXPORT),
+        ("calibrate", _add_calibrate, "calibrate the confidence of captions", CALIBRATE),
+        ("export", _add_export, "export a captioner for programs without keras_sat, or for browsers", EXPORT),
         ("app", _add_app, "try a captioner in the browser", APP),
-        ("info", _add_info, "print what a bug report needs", INFO),
+        ("info", _add_info, "print information for a bug report", INFO),
     ):
         description = description.replace("keras-sat ", f"{program} ")
         command = commands.add_parser(
@@ -90,7 +90,7 @@ def build_parser():
 
 
 def options_of(command):
-    """Return a dict from the names of a command's arguments to their flags: {"num_beams": "--num-beams", ...}."""
+    """Return a dict from the arguments of a command to their flags, such as {"num_beams": "--num-beams", ...}."""
     actions = build_parser().commands[command]._option_string_actions.values()
     return {action.dest: action.option_strings[0] for action in actions if action.dest != "help"}
 
@@ -129,7 +129,7 @@ INFO = "Print versions, devices, and the data, encoder weights and models that w
 
 
 def _add_options(parser, options, *names):
-    """Add the flags of a class of keras_sat.options, for the named options or for all."""
+    """Add the flags of an options class to a parser, for the named options or for all."""
     for name in names or options.names():
         field = options.fields()[name]
         bound, default = field.metadata["bound"], field.metadata["none"] if field.default is None else field.default
@@ -183,12 +183,12 @@ def _add_demo(parser):
 
 def _add_fit(parser):
     parser.usage = f"{parser.prog} --data DATA [options]"
-    parser.add_argument("--help", "-h", nargs=0, action=FirstHelp, help="show the options that you need first")
+    parser.add_argument("--help", "-h", nargs=0, action=FirstHelp, help="show the most important options")
     parser.add_argument("--help-all", action="help", help="show all options")
     group = parser.add_argument_group("Data and devices")
     _add_data(parser, group)
     _add_values(parser, "DIR", output_dir="default: runs/DATA-ENCODER-ATTENTION")
-    text = "settings to start from; default: those of the data set"
+    text = "preset settings; default: the preset of the data set"
     parser.add_argument("--preset", choices=list(PRESETS), metavar="NAME", help=text)
     _add_values(parser, "MODEL", initial_model="start from a saved or a bundled model")
     _add_switches(parser, from_scratch=f"for your own photos: do not start from {DEFAULT_MODEL}")
@@ -213,7 +213,7 @@ def _add_caption(parser):
     _add_models(parser)
     _add_options(parser, BeamSearchOptions)
     _add_options(parser, SearchOptions, "num_results")
-    _add_values(parser, "SENTENCE", say="show where it looks for each word of this sentence instead")
+    _add_values(parser, "SENTENCE", say="do not caption; show where the model looks for each word of this sentence")
     _add_options(parser, CaptionerOptions, "encoder_weights")
     parser.add_argument("--min-confidence", type=float, metavar="X", help='print "not sure" below this confidence')
     parser.add_argument("--json", dest="as_json", action="store_true", help="print a JSON object for each picture")
@@ -221,7 +221,7 @@ def _add_caption(parser):
     _add_values(
         parser,
         "OUT",
-        plot="draw where it looked: a picture file, or a folder for many",
+        plot="draw where the model looked: a picture file, or a folder for many",
         html="the same as an interactive page: a file, or a folder for many",
         gif="the same as an animation: a file, or a folder for many",
     )
@@ -229,21 +229,21 @@ def _add_caption(parser):
 
 def _add_evaluate(parser):
     _add_models(parser, f'{DEFAULT_MODEL}, or "scenes" with --data scenes')
-    _add_values(parser, "FILE", captions="score these instead: a JSON list of objects with image_id and caption")
+    _add_values(parser, "FILE", captions="score the captions in this JSON list of objects with image_id and caption")
     _add_data(parser, split="test")
     _add_options(parser, BeamSearchOptions)
     _add_options(parser, CaptionerOptions, "encoder_weights")
     _add_switches(parser, allow_training_photos="also score photos that the captioner was trained on")
-    parser.add_argument("--beside", nargs="+", choices=("paper", "human"), help="scores to compare with")
+    parser.add_argument("--beside", nargs="+", choices=("paper", "human"), help="reference scores to print as well")
     _add_values(
         parser,
         "OUT",
         json="write scores, settings and captions as JSON",
         csv="write the scores of each photo",
-        coco_results="write the captions in the format of coco-caption",
-        gallery="write a page of all photos into this folder: captions, attention, and scores",
+        coco_results="write the captions in coco-caption's format",
+        gallery="write a page with the captions, attention and scores of all photos into this folder",
     )
-    _add_switches(parser, grounding="measure whether it looks at the objects that it names")
+    _add_switches(parser, grounding="measure whether the model looks at the objects that it names")
     _add_values(parser, "PATH", boxes=f"with --grounding on photos: {BOXES}")
 
 
@@ -255,16 +255,16 @@ def _add_compare(parser):
 def _add_features(parser):
     _add_data(parser, needs_cache=True)
     _add_options(parser, CaptionerOptions, *CaptionerOptions.names("encoder", "photos"))
-    _add_values(parser, "I/N", shard="encode only part I of N, to split the work between machines; see docs/scale.md")
+    _add_values(parser, "I/N", shard="encode only part I of N, to divide the work among machines; see docs/scale.md")
     parser.add_argument("--batch-size", type=int, metavar="N", help="photos per batch; default: 32")
-    _add_switches(parser, verify="read all rows again, and repair damaged ones")
+    _add_switches(parser, verify="check all stored features, and repair damaged ones")
 
 
 def _add_calibrate(parser):
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     _add_data(parser, split="dev")
     _add_options(parser, CaptionerOptions, "encoder_weights")
-    _add_values(parser, "DIR", output_dir="the folder for a copy of the model; default: MODEL itself")
+    _add_values(parser, "DIR", output_dir="save a copy of the model in this folder; default: change MODEL itself")
     parser.add_argument("--json", dest="report", metavar="OUT", help="write the figures as JSON")
 
 
@@ -274,8 +274,8 @@ def _add_export(parser):
     _add_options(parser, BeamSearchOptions)
     _add_switches(
         parser.add_mutually_exclusive_group(),
-        web="write a page for browsers instead, for any static host",
-        tflite="also write model.tflite, for LiteRT: greedy search",
+        web="write a web page instead, which any static host can serve",
+        tflite="also write model.tflite, for greedy search with LiteRT",
     )
     _add_values(parser, "FOLDER", runtime=RUNTIME)
     _add_options(parser, CaptionerOptions, "encoder_weights")

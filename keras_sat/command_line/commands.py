@@ -1,4 +1,4 @@
-"""The functions that run the commands, with the options that `arguments` has parsed.
+"""The functions that run the commands with the options parsed by `arguments`.
 
 Each imports its dependencies when it runs, which keeps `--help` fast.
 """
@@ -35,7 +35,7 @@ def run_demo(**options):
 
 
 def run_fit(data, gpus=None, hosts=False, **options):
-    """Train with the given options."""
+    """Train a captioner with the given options."""
     for epochs, *others in (SelfCriticalOptions.names(), ConsistencyOptions.names()):
         idle = [_flag(name) for name in others if name in options and not options.get(epochs)]
         if idle:
@@ -48,7 +48,7 @@ def run_fit(data, gpus=None, hosts=False, **options):
 
     captioner = fit(data, **options)
     if not captioner.history and captioner.history.was_interrupted:
-        raise KeyboardInterrupt("no epoch was complete. The same command restarts the training; features are kept.")
+        raise KeyboardInterrupt("no epoch was completed. Run the same command to start again; features are kept.")
 
 
 def _flag(name):
@@ -58,7 +58,7 @@ def _flag(name):
 def run_caption(
     images, models=None, recursive=False, as_json=False, maps=False, say=None, min_confidence=None, **options
 ):
-    """Print a caption for each picture, or read the given one (--say); list unreadable pictures at the end."""
+    """Print a caption for each picture (with --say, the given one); list unreadable pictures at the end."""
     from data_utils.images import find_pictures
     from data_utils.progress import Progress
     from keras_sat.deploy.litert_captioner import ready_captioner
@@ -71,7 +71,7 @@ def run_caption(
         probability.check("min_confidence", min_confidence)
     if say is not None and (options or min_confidence is not None):
         other = _flag(next(iter(options), "min_confidence"))
-        raise ValueError(f"With --say, {other} has no effect: the caption is given. Received: --say with {other}")
+        raise ValueError(f"{other} has no effect with --say, which gives the caption. Received: --say with {other}")
     paths = find_pictures(images, recursive=recursive)
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
@@ -98,8 +98,8 @@ def run_caption(
                 continue
             if min_confidence is not None and result.confidence is None:
                 raise ValueError(
-                    "This model has no confidence: `keras-sat calibrate MODEL --data DATA` adds it. "
-                    f"Ensembles have none. Received: --min-confidence {min_confidence:g}"
+                    "This model has no confidence. Add it with `keras-sat calibrate MODEL --data DATA` "
+                    f"(ensembles cannot have one). Received: --min-confidence {min_confidence:g}"
                 )
             others = result.alternatives if "num_results" in options else []
             if as_json:
@@ -121,7 +121,7 @@ def run_caption(
 
 
 def _models_or_default(models, data=None):
-    """Return the models given by --model, or the bundled one, even if a local folder has the same name."""
+    """Return the models given by --model, or else the bundled model, even if a local folder has its name."""
     from keras_sat.files.model_folder import PRETRAINED
 
     if models is None:
@@ -132,7 +132,7 @@ def _models_or_default(models, data=None):
 
 
 def _captioner_of(models, encoder_weights):
-    """Load one model as a captioner, or several as an Ensemble."""
+    """Load one model as a Captioner, or several models as an Ensemble."""
     import_tensorflow()
     from keras_sat.beyond.ensemble import Ensemble
     from keras_sat.captioner import Captioner
@@ -142,7 +142,7 @@ def _captioner_of(models, encoder_weights):
 
 
 def _fits_litert(models, encoder_weights, say, options):
-    """Return whether LiteRT can be used: one model, its own weights, the default search, no long --say sentence."""
+    """Return whether LiteRT can be used: for one model with its own weights, default search and a short sentence."""
     from keras_sat.deploy.litert_captioner import is_installed
 
     default = SearchOptions()
@@ -151,13 +151,13 @@ def _fits_litert(models, encoder_weights, say, options):
 
 
 def _prepare_litert(model):
-    """Write the LiteRT file of a model; later captions of this model do not need TensorFlow."""
+    """Write the LiteRT file of a model, so that it can later write captions without TensorFlow."""
     from keras_sat.deploy.litert_captioner import is_made, make_file
 
     if is_made(model):
         return
     if sys.stderr.isatty():
-        print("keras-sat: preparing this model to caption without TensorFlow next time", file=sys.stderr)
+        print("keras-sat: preparing this model to write captions without TensorFlow next time", file=sys.stderr)
     with contextlib.suppress(OSError, ValueError):  # the captions are printed already
         make_file(model)
 
@@ -176,7 +176,7 @@ def _is_sure(result, min_confidence):
 
 
 def _as_line(path, result, min_confidence):
-    """Return path, tab and caption; on a terminal also the confidence, and "not sure" in front if it is low."""
+    """Return the path, a tab and the caption; on a terminal, add the confidence, or "not sure" if it is low."""
     line = f"{visible(path)}\t{visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE}"
     if result.confidence is None or not sys.stdout.isatty():
         return line
@@ -186,7 +186,7 @@ def _as_line(path, result, min_confidence):
 
 
 def _as_json(result, maps):
-    """Convert a CaptionResult into a dict for JSON; `maps` adds the attention maps, rounded to six decimals."""
+    """Convert a CaptionResult into a dict for JSON; with `maps`, add the attention maps, rounded to six decimals."""
     parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
     if not result.is_finished:
         parts["is_finished"] = False
@@ -208,11 +208,11 @@ def _print_json(parts):
 
 def _why_unreadable(path, error):
     is_folder = isinstance(error, IsADirectoryError)
-    return f"{path}: this folder has no pictures" if is_folder else reason_without_number(error)
+    return f"{path}: this folder contains no pictures" if is_folder else reason_without_number(error)
 
 
 def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, **options):
-    """Score a captioner, or captions, and write the requested files."""
+    """Score a captioner or a file of captions, and write the requested files."""
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
     if grounding != ("boxes" in options) and not (grounding and data == "scenes"):
@@ -232,7 +232,7 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, **outputs, **options}
         fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "beside")
         if others := [name for name in given if (given[name] or name in options) and name not in fitting]:
-            raise ValueError(f"--captions needs no captioner. Received: --captions with {_flag(others[0])}")
+            raise ValueError(f"--captions scores existing captions and cannot be combined with {_flag(others[0])}.")
         table = evaluate_captions(captions, data, **options)
     print(table)
     if grounding and "boxes" not in options:
@@ -263,14 +263,14 @@ def _gallery_of(table, path):
 
 
 def run_compare(first, second):
-    """Print the differences in scores between two captioners."""
+    """Compare two captioners and print the differences in their scores."""
     from keras_sat.scoring.comparison import compare
 
     print(compare(first, second))
 
 
 def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadable=False, **options):
-    """Build the feature cache of a data set, or a shard of it."""
+    """Build the feature cache of a data set, or one shard of it."""
     from data_utils.datasets.read import read_data
     from data_utils.features.cache import FeatureCache
     from keras_sat.captioner import Captioner
@@ -283,8 +283,8 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
             print(f"keras-sat: {without_gpu(options['encoder'])}", file=sys.stderr)
     if options["encoder"] == "tiny" and "encoder_weights" not in options:
         raise ValueError(
-            "`tiny` is trained with the decoder, and its untrained features are useless. Pass trained weights as "
-            "--encoder-weights, or another --encoder."
+            "The features of an untrained `tiny` encoder are useless. Pass trained weights as --encoder-weights, "
+            "or choose another --encoder."
         )
     images = read_data(data, data_dir, split_seed=split_seed)
     cache = FeatureCache.build(
@@ -304,7 +304,7 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
 def run_calibrate(
     model, data, split="dev", cache_dir=None, report=None, encoder_weights=None, output_dir=None, **options
 ):
-    """Fit the confidence of a captioner, print its calibration, and save it with the model."""
+    """Fit the confidence of a captioner, save it with the model, and print how well calibrated it is."""
     from data_utils.datasets.read import photos_of_split, read_data
     from data_utils.features.cache import FeatureCache
     from keras_sat.beyond.calibration import calibrate
@@ -315,7 +315,7 @@ def run_calibrate(
     folder = model_directory(model)
     if output_dir is None and folder.parent == PRETRAINED:
         raise ValueError(
-            f"A bundled model cannot be changed. Pass a folder for a copy as --output-dir. Received: {visible(model)}"
+            f"A bundled model cannot be changed. For a copy, pass a folder as --output-dir. Received: {visible(model)}"
         )
     if report is not None:
         prepare_files([Path(report).expanduser()])
@@ -333,7 +333,7 @@ def run_calibrate(
 
 
 def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_weights=None, **options):
-    """Write a captioner for programs without keras_sat, or as a page, and print the paths of the files."""
+    """Export a captioner for programs without keras_sat or as a web page, and print the paths of the files."""
     from keras_sat.captioner import Captioner
 
     if runtime is not None and not web:
@@ -343,7 +343,7 @@ def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_
         from keras_sat.deploy.page_export import write_page
 
         folder = write_page(captioner, directory, name=_shown_name(model), runtime=runtime, **options)
-        print(f"{visible(folder)}: a page for any static host; `keras-sat app` serves it too")
+        print(f"{visible(folder)}: a page for any static host, or for `keras-sat app`")
         return
     folder = captioner.export(directory, ["tf_saved_model", "litert"] if tflite else "tf_saved_model", **options)
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -351,7 +351,7 @@ def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_
 
 
 def run_app(model=None, host="127.0.0.1", port=0, no_browser=False, runtime=None, encoder_weights=None):
-    """Serve a page until Ctrl-C: an existing one, or a temporary one for a model."""
+    """Serve a web page until Ctrl-C is pressed: an existing page, or a temporary page for a model."""
     import signal
     import tempfile
 
@@ -376,13 +376,13 @@ def run_app(model=None, host="127.0.0.1", port=0, no_browser=False, runtime=None
             else:
                 runtime_files(runtime)  # without it the page could only show an error
                 captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
-                print("making the page takes about half a minute", file=sys.stderr)
+                print("making the page; this takes about half a minute", file=sys.stderr)
                 write_page(captioner, page, name=_shown_name(model), runtime=runtime)
             serve(server, open_browser=not no_browser)
 
 
 def _shown_name(model):
-    """Return the name of a model on a page: that of its folder, or "mine" for runs/mine/model."""
+    """Return the name of a model to show on a page: the name of its folder, or "mine" for runs/mine/model."""
     path = Path(model).expanduser().resolve()
     return path.parent.name if path.name == "model" else path.name
 
@@ -406,7 +406,7 @@ def run_info(data_dir=None):
     if packages := [name for name in ENCODER_NAMES if find_installed_weights(name)]:
         print(f"encoder weights in installed packages: {', '.join(packages)}")
     print(f"bundled models: {', '.join(pretrained_names())}")
-    print(f"their licence: {WEIGHTS_LICENSE}; models of photos are for non-commercial research and education only")
+    print(f"their licence: {WEIGHTS_LICENSE}; photo captioners are for non-commercial research and education only")
     for name, read in DATASETS.items():
         if name == "scenes" or data_dir is None:
             continue

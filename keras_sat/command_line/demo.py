@@ -1,4 +1,4 @@
-"""The demo on the built-in scenes: train, score on unseen scenes, and draw where the captioner looked."""
+"""The demo on the built-in scenes, which trains, scores unseen scenes, and draws where the captioner looked."""
 
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def run_demo(
     epochs=EPOCHS,
     show_progress=True,
 ):
-    """Train on drawn scenes, score on unseen scenes, and write model, report and overlays.
+    """Train on drawn scenes, score on unseen scenes, and write the model, a report and attention overlays.
 
     Args:
         attention: a name in ATTENTIONS.
@@ -84,9 +84,9 @@ def run_demo(
     )
     epochs_trained = len(captioner.history.get("loss", []))
     if not epochs_trained:
-        raise KeyboardInterrupt("no epoch was complete. The same command starts over.")
+        raise KeyboardInterrupt("no epoch was completed. Run the same command to start over.")
     if epochs_trained < epochs:
-        say(f"the report is about the best of {epochs_trained} epochs; the same command resumes")
+        say(f"the report is about the best of {epochs_trained} epochs; run the same command to resume")
     scenes = draw_scenes(num_test, UNSEEN_SEED, max_objects=max_objects)
     report, results = report_on(captioner, scenes)
     seconds = round(sum(captioner.history["seconds"]), 1)
@@ -103,12 +103,12 @@ def run_demo(
 
 
 def scenes_as_images(scenes, split, num_captions=5):
-    """Return scenes as a list of CaptionedImage with their pictures in memory."""
+    """Convert scenes into a list of CaptionedImage with their pictures in memory."""
     return [CaptionedImage(scene.image_id, scene.image, list(scene.captions[:num_captions]), split) for scene in scenes]
 
 
 def report_on(captioner, scenes):
-    """Caption scenes by greedy search; return (report, results): the scores, and the list of CaptionResult.
+    """Caption scenes by greedy search; return a dict of scores and the list of CaptionResult.
 
     A caption that cannot be checked counts as false. `attention_mass` and `pointing` are means over the colour and
     shape words of true captions, with each object's cells enlarged by one.

@@ -1,4 +1,4 @@
-"""How keras_sat was started: hints show commands that work in the user's shell."""
+"""Finds out how keras_sat was started, so that hints show commands that work in the user's shell."""
 
 import os
 import shlex
@@ -11,12 +11,12 @@ SCRIPT = "keras-sat"
 
 
 def command(*words):
-    """Return a command of keras_sat as typed into a shell, started in the same way as this process."""
+    """Return a keras_sat command to type into a shell, which starts keras_sat as it was started this time."""
     return f"{started_as()} {quoted(*words)}"
 
 
 def started_as():
-    """Return the program and arguments that start the command line, quoted for a shell."""
+    """Return what starts the command line (a program and its arguments), quoted for a shell."""
     script = Path(sys.argv[0])
     if script.name == "__main__.py" and script.parent.name == "keras_sat":
         return quoted(sys.orig_argv[0], "-m", "keras_sat")

@@ -1,4 +1,4 @@
-"""Reports errors, warnings and Ctrl-C on the command line, in one line on standard error."""
+"""Reports errors, warnings and Ctrl-C on the command line, each in one line on standard error."""
 
 import contextlib
 import errno
@@ -25,14 +25,14 @@ WAYS_OUT = {
         (errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR),
         "Check the path, or choose a folder that can be written to.",
     ),
-    MemoryError: "There is not enough memory: choose smaller numbers.",
-    RuntimeError: "Write out the path that starts with ~.",  # Path.expanduser's error
+    MemoryError: "There is not enough memory. Choose smaller sizes or fewer samples.",
+    RuntimeError: "Write the full path instead of ~.",  # Path.expanduser's error
 }
 
 
 @contextlib.contextmanager
 def recorded_ctrl_c():
-    """Yield a list that is empty until Ctrl-C is pressed, which still raises KeyboardInterrupt."""
+    """Yield a list that stays empty until Ctrl-C is pressed; Ctrl-C still raises KeyboardInterrupt."""
     pressed = []
 
     def record(number, frame):
@@ -51,11 +51,11 @@ def recorded_ctrl_c():
 
 
 def say_stopped(command, kept=""):
-    """Print what is kept after Ctrl-C, and what the same command does next; return the exit status."""
+    """After Ctrl-C, print what is kept and what the same command will do; return the exit status."""
     new_line = "\n" if sys.stderr.isatty() else ""  # the terminal has written ^C
     if command in RESUMING:
-        kept = kept or "finished parts are kept, and the same command resumes there."
-    print(f"{new_line}keras-sat: stopped: {kept or 'the same command starts over.'}", file=sys.stderr)
+        kept = kept or "finished parts are kept. Run the same command to resume."
+    print(f"{new_line}keras-sat: stopped: {kept or 'the same command will start over.'}", file=sys.stderr)
     return 130
 
 
@@ -77,7 +77,7 @@ def say_error(command, error):
 
 
 def one_line(error, command):
-    """Return the message of an error in one line, with the command's flags in place of argument names."""
+    """Return the message of an error in one line, with argument names replaced by the command's flags."""
     text = error.text(options_of(command)) if isinstance(error, ArgumentError) else reason_without_number(error)
     kinds = (getattr(error, "errno", None), *type(error).__mro__)
     way_out = next((f". {WAYS_OUT[kind]}" for kind in kinds if kind in WAYS_OUT), "")

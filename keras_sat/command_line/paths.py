@@ -1,4 +1,4 @@
-"""Checks the files that the command line will write, to report errors before any work is done."""
+"""Checks the output files of the command line, so that errors are reported before any work is done."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from data_utils.atomic_files import clear_half_written
 
 
 def drawing_paths(outputs, paths):
-    """Return the output files of each picture, and create their folders.
+    """Return the output files for each picture, and create their folders.
 
     Args:
         outputs: dict from "plot", "html" and "gif" to a file, or a folder for many pictures.
@@ -24,9 +24,9 @@ def drawing_paths(outputs, paths):
         out, ending = Path(out).expanduser(), "png" if option == "plot" else option
         is_file = bool(out.suffix) and not is_folder and not out.is_dir()
         if is_file and out.suffix[1:].lower() not in (endings := _endings(option)):
-            raise ValueError(f"Expected a folder, or a file of type {', '.join(endings)}. Received: --{option} {out}")
+            raise ValueError(f"Expected a folder or a file of type {', '.join(endings)}. Received: --{option} {out}")
         if is_file and len(paths) > 1:
-            raise ValueError(f"For several pictures, pass a folder, without {out.suffix}. Received: --{option} {out}")
+            raise ValueError(f"For several pictures, pass a folder (no {out.suffix}). Received: --{option} {out}")
         for path, name in names.items():
             drawing = out if is_file else out / f"{name}-attention.{ending}"
             if os.path.realpath(drawing) in pictures:
@@ -39,7 +39,7 @@ def drawing_paths(outputs, paths):
 
 
 def _endings(option):
-    """Return the file types that a drawing can have."""
+    """Return the possible file types of a drawing."""
     if option != "plot":
         return [option]
     from matplotlib.backend_bases import FigureCanvasBase
@@ -61,14 +61,14 @@ def drawing_names(paths):
 
 
 def reject_same_file(outputs):
-    """Raise ValueError if two options, the keys of a dict of paths, write the same file."""
+    """Raise ValueError if two options would write the same file; `outputs` is a dict from options to paths."""
     if len({*map(os.path.realpath, outputs.values())}) < len(outputs):
         received = ", ".join(f"--{option.replace('_', '-')} {path}" for option, path in outputs.items())
-        raise ValueError(f"Each output needs a separate file. Received: {received}")
+        raise ValueError(f"Each output must be a different file. Received: {received}")
 
 
 def prepare_files(paths):
-    """Create the folders of files; raise an OSError if one of the files could not be written.
+    """Create the folders for output files; raise an OSError if one of the files cannot be written.
 
     Partial files that killed commands left are removed.
     """

@@ -1,4 +1,4 @@
-"""A checkpoint at the end of an epoch: everything needed to resume a training exactly.
+"""Checkpoints at the end of an epoch, which contain everything needed to resume training exactly.
 
     progress.json       the metrics of each epoch so far, and the name of the other file
     state-DIGEST.npz    weights, optimizer, baseline and the state of every random generator
@@ -13,13 +13,13 @@ from pathlib import Path
 from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat.files.model_folder import assign_arrays, read_arrays, remove_others, write_arrays
 
-EXPECTED = "a training that keras_sat.fit wrote"
+EXPECTED = "a training run that keras_sat.fit saved"
 STATE = re.compile(r"state-[0-9a-f]{16}\.npz")
 WAY_OUT = "It cannot be resumed. Pass another output_dir (initial_model=FOLDER/model starts from its best weights)."
 
 
 def write_checkpoint(directory, captioner, epochs):
-    """Write the state of a compiled captioner, and `epochs`, a list of dicts with the metrics of each epoch."""
+    """Write the state of a compiled captioner, and `epochs`, a list with a dict of metrics for each epoch."""
     directory = Path(directory)
     arrays = {name: variable.numpy() for name, variable in state_of(captioner).items()}
     name = write_arrays(directory, "state", arrays)
@@ -28,7 +28,7 @@ def write_checkpoint(directory, captioner, epochs):
 
 
 def read_checkpoint(directory):
-    """Read a checkpoint; return (epochs, arrays), or ([], {}) if there is none yet."""
+    """Read a checkpoint and return (epochs, arrays), or ([], {}) if there is none yet."""
     directory = Path(directory)
     if not (directory / "progress.json").exists():
         return [], {}
@@ -46,7 +46,7 @@ def restore_state(captioner, arrays):
 
 
 def state_of(captioner):
-    """Return a dict from names to all variables that training changes."""
+    """Return all variables that training changes, as a dict by name."""
     # Variables have no unique names; they are numbered in the order in which the model creates them.
     parts = {"optimizer": captioner.make_training_state(), "model": captioner.variables}
     return {f"{part}/{i:04d}": variable for part, variables in parts.items() for i, variable in enumerate(variables)}

@@ -1,4 +1,4 @@
-"""A trained captioner on disk: one folder with its settings, vocabulary and weights.
+"""Reads and writes model folders, which contain the settings, vocabulary and weights of a trained captioner.
 
     config.json               settings, the confidence, if any, and the names of the other files with their digests
     vocabulary-DIGEST.json    the words
@@ -76,16 +76,16 @@ def copy_of_model(directory, copy):
 
 
 def reject_taken_folder(directory):
-    """Raise ValueError for a folder that is not empty."""
+    """Raise ValueError if a folder exists and is not empty."""
     directory = Path(directory).expanduser()
     if directory.is_file() or any(directory.glob("*")):
         raise ValueError(
-            f"A copy of a model needs a new or empty folder. Received: {str(directory)!r}, which already exists"
+            f"A model can only be copied to a new or empty folder. Received: {str(directory)!r}, which is not empty"
         )
 
 
 def remove_others(directory, pattern, kept):
-    """Remove the files of a folder whose names match a pattern, except those that are kept."""
+    """Remove all files in a folder whose names match `pattern`, except those in `kept`."""
     for path in directory.iterdir():
         if pattern.fullmatch(path.name) and path.name not in kept:
             with contextlib.suppress(OSError):  # a file that cannot be removed does no harm
@@ -93,26 +93,26 @@ def remove_others(directory, pattern, kept):
 
 
 def _reject_foreign_files(directory):
-    """Raise ValueError for a folder that contains anything but a model, or the leftovers of a killed save."""
+    """Raise ValueError for a folder with files other than a model or the leftovers of an interrupted save."""
     if (directory / "config.json").is_file():
         read_sealed_json(directory / "config.json", EXPECTED, "Choose another folder, or remove this file.")
     elif directory.is_file() or not all(OURS.fullmatch(path.name) for path in directory.glob("*")):
         raise ValueError(
-            "A model needs a separate folder: a new or empty one, or one with a model to overwrite. "
+            "A model must have its own folder. Choose a new or empty folder, or one that contains only a model. "
             f"Received: directory={str(directory)!r}"
         )
 
 
 def read_model(directory):
-    """Read a model folder; return settings, Vocabulary and arrays, where the encoder's names start with "encoder/".
+    """Read a model folder and return the settings, the Vocabulary and a dict of arrays.
 
-    An incomplete or damaged folder is a ValueError.
+    The names of the encoder's arrays start with "encoder/". An incomplete or damaged folder is a ValueError.
     """
     directory = Path(directory).expanduser()
     config, inside = directory / "config.json", directory / "model"
     if not config.is_file():
         hint = f" Did you mean {inside}?" if (inside / "config.json").is_file() else ""
-        raise ValueError(f"{directory}: there is no model here: config.json is missing. Expected: {EXPECTED}.{hint}")
+        raise ValueError(f"{directory}: this folder contains no model (no config.json). Expected: {EXPECTED}.{hint}")
     settings = read_sealed_json(config, EXPECTED, WAY_OUT)
     try:
         return _read_files(directory, dict(settings))
@@ -130,7 +130,7 @@ def _read_files(directory, settings):
     is_whole = is_whole and all(isinstance(name, str) and OURS.fullmatch(name) for name in files.values())
     if (kind, version) != ("captioner", FORMAT_VERSION) or not is_whole:
         raise ValueError(
-            f"{config}: this is not a model, or it is from another version of keras_sat. Expected: {EXPECTED}, "
+            f"{config}: this is not a model, or it was saved by another version of keras_sat. Expected: {EXPECTED}, "
             f"version {FORMAT_VERSION}. Received: {str(kind)[:80]}, version {str(version)[:80]}"
         )
     path, words_path = directory / files["weights"], directory / files["vocabulary"]
@@ -139,7 +139,7 @@ def _read_files(directory, settings):
     except OSError as error:
         raise ValueError(f"{words_path}: this file cannot be read ({error.strerror}). {WAY_OUT}") from None
     if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
-        raise ValueError(f"{words_path}: this vocabulary is from another model. {WAY_OUT}")
+        raise ValueError(f"{words_path}: this vocabulary belongs to another model. {WAY_OUT}")
     arrays = _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
     if ENCODER in files:
         other = _path_of(directory, files[ENCODER])
@@ -149,7 +149,7 @@ def _read_files(directory, settings):
 
 
 def _path_of(directory, name):
-    """Return the path of a file of a model; bundled models share their encoders."""
+    """Return the path of a model's file, which is in another folder for encoders that bundled models share."""
     is_shared = name.startswith(ENCODER) and directory.resolve().parent == PRETRAINED.resolve()
     return (ENCODERS if is_shared else directory) / name
 
@@ -160,7 +160,7 @@ SCALE = "@scale"  # suffix of an int8 array's name, for the array with its scale
 
 
 def _rounded(arrays, precision):
-    """Round arrays to the precision in which they are stored.
+    """Round arrays to the precision with which they are stored.
 
     With "int8" each matrix has 8 bits per number and a scale per column. Vectors keep 32 bits. Convolution kernels get
     16: errors add up over layers, and 8 bits cost up to .8 BLEU-4 in an encoder's last layers, none in the decoder.
@@ -172,7 +172,9 @@ def _rounded(arrays, precision):
         halved = precision == "float16" or array.ndim > 2
         limit = np.finfo("float16" if halved else "float32").max
         if not (np.abs(array) <= limit).all():
-            raise ValueError(f"The weights {name} are NaN, infinite or too large to round. Received: {precision=}")
+            raise ValueError(
+                f"{name} contains values that are NaN, infinite or too large for this precision. Received: {precision=}"
+            )
         if halved:
             stored[name] = array.astype(np.float16)
         elif array.ndim < 2:
@@ -195,7 +197,7 @@ def _unrounded(stored, path):
             array = array * stored[name + SCALE]
         arrays[name] = array.astype(np.float32, copy=False)
         if not np.isfinite(arrays[name]).all():
-            raise ValueError(f"{path}: the weights {name} are NaN or infinite. {expectation(EXPECTED, WAY_OUT)}")
+            raise ValueError(f"{path}: {name} contains NaN or infinite values. {expectation(EXPECTED, WAY_OUT)}")
     return arrays
 
 
@@ -203,7 +205,7 @@ def _unrounded(stored, path):
 
 
 def assign_arrays(variables, arrays, source):
-    """Assign arrays to variables, both dicts by name; `source` is where the arrays are from, for the message."""
+    """Assign arrays to variables (two dicts with the same names); error messages start with `source`."""
     expected = {name: tuple(variable.shape) for name, variable in variables.items()}
     received = {name: array.shape for name, array in arrays.items()}
     for name in expected | received:
@@ -217,7 +219,7 @@ def assign_arrays(variables, arrays, source):
 
 
 def write_arrays(directory, kind, arrays):
-    """Write arrays into a file KIND-DIGEST.npz in a folder; return its name."""
+    """Write arrays to the file KIND-DIGEST.npz in a folder, and return its name."""
     packed = io.BytesIO()
     np.savez(packed, **arrays)
     content = packed.getvalue()
@@ -227,7 +229,7 @@ def write_arrays(directory, kind, arrays):
 
 
 def read_arrays(path, expected, way_out=""):
-    """Read the dict of arrays that `write_arrays` wrote; a damaged or missing file is a ValueError.
+    """Read the dict of arrays that `write_arrays` wrote; raise ValueError if the file is damaged or missing.
 
     Args:
         path: the file.
@@ -239,7 +241,7 @@ def read_arrays(path, expected, way_out=""):
     except OSError as error:
         raise ValueError(f"{path}: this file is missing or cannot be read ({error.strerror}). {hint}") from None
     if not path.name.endswith(f"-{_digest(content)}.npz"):
-        raise ValueError(f"{path}: the file is damaged: its content does not match its digest. {hint}")
+        raise ValueError(f"{path}: this file is damaged (its content does not match its digest). {hint}")
     with contextlib.suppress(Exception):  # of many kinds: numpy parses an untrusted header
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             is_small = sum(entry.file_size for entry in archive.infolist()) <= len(content)
@@ -270,7 +272,7 @@ def model_directory(model):
     """Return the folder of a saved model, or of the bundled model with this name.
 
     Args:
-        model: a folder, or a name; None: the bundled captioner of photos, even if a local folder has its name.
+        model: a folder, or a name; None: the bundled photo captioner, even if a local folder has its name.
     """
     if model is None:
         return PRETRAINED / DEFAULT_MODEL

@@ -18,18 +18,18 @@ from keras_sat.presets import DEFAULT_MODEL
 
 FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of models in one file
 NO_ONE_FILE = (
-    "A captioner is a folder, not a single file: save it by captioner.save(folder), without a file extension, "
-    "and load it by keras_sat.Captioner.load(folder), not by keras.saving.load_model."
+    "A captioner is a folder, not a single file. Save it with captioner.save(folder), without a file extension, "
+    "and load it with keras_sat.Captioner.load(folder), not with keras.saving.load_model."
 )
 
 
 def save(captioner, directory, overwrite, precision):
-    """Write settings, vocabulary and weights; see `Captioner.save`."""
+    """Write the settings, vocabulary and weights of a captioner; see `Captioner.save`."""
     reject_unbuilt(captioner, "save")
     if Path(directory).suffix.lower() in FILE_ENDINGS:
         raise ValueError(f"{NO_ONE_FILE} Received: directory={str(directory)!r}")
     if not overwrite and (Path(directory).expanduser() / "config.json").exists():
-        raise ValueError(f"The folder contains a model. Received: overwrite=False, directory={str(directory)!r}")
+        raise ValueError(f"The folder already has a model. Received: overwrite=False, directory={str(directory)!r}")
     options = {name: x.item() if isinstance(x, np.generic) else x for name, x in captioner.get_config().items()}
     del options["vocabulary"]
     settings = {
@@ -55,7 +55,7 @@ def save_confidence(captioner, directory):
 
 
 def load(kind, directory, encoder, encoder_weights):
-    """Load the captioner, of class `kind`, from a folder; see `Captioner.load`."""
+    """Load a captioner from a folder as an instance of the class `kind`; see `Captioner.load`."""
     settings, vocabulary, arrays = read_model(directory)
     with named_errors(directory):
         reject_claims(settings, len(vocabulary), arrays)
@@ -74,13 +74,13 @@ def _restore_records(captioner, settings):
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder):
-    """Build a captioner from the settings of a folder, still with random weights."""
+    """Build a captioner from saved settings; its weights are still random."""
     options, is_own = dict(settings["captioner"]), settings["has_own_encoder"]
     is_trained = options["encoder_training"] != "frozen"
     if is_own and is_trained and encoder is None:
         raise ValueError(
-            "This captioner trained a custom encoder: pass a model of the same architecture as `encoder`. "
-            f"Received: encoder=None (its name was {brief(options['encoder'])})"
+            "This captioner was trained together with a custom encoder. Pass a model of its architecture as `encoder`. "
+            f"Received: encoder=None (the name was {brief(options['encoder'])})"
         )
     if is_trained or has_encoder:
         options["encoder_weights"] = None  # they are in the folder
@@ -102,7 +102,7 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
 
 
 def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder):
-    """Set the encoder's name, weights and grid in a captioner that was built without them."""
+    """Set the name, weights and grid of the encoder of a captioner that was built without them."""
     options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
         captioner.photo_encoder.name = options["encoder"]
@@ -117,7 +117,7 @@ def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
 
 
 def bundled_encoder(name):
-    """Return the bundled captioner's arrays for the encoder of this name, its `photo_blur` and its SeenPhotos."""
+    """Return the encoder arrays, `photo_blur` and SeenPhotos of the bundled captioner; `name` must be its encoder."""
     settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
     known = settings["captioner"]["encoder"]
     if name != known:
@@ -130,7 +130,7 @@ def bundled_encoder(name):
 
 
 def restore_weights(captioner, directory):
-    """Load weights into a captioner; see `Captioner.restore_weights`."""
+    """Load the weights in a folder into a captioner; see `Captioner.restore_weights`."""
     settings, vocabulary, arrays = read_model(directory)
     if vocabulary != captioner.vocabulary:
         raise ValueError(f"{directory}: the captioner in this folder has a different vocabulary.")
@@ -140,7 +140,7 @@ def restore_weights(captioner, directory):
 
 
 def weights_digest(captioner):
-    """Return a digest of vocabulary and weights; see `Captioner.weights_digest`."""
+    """Return a digest of a captioner's vocabulary and weights; see `Captioner.weights_digest`."""
     digest = zlib.crc32(json.dumps(captioner.vocabulary.words).encode())
     for name, weight in captioner.named_weights().items():
         digest = zlib.crc32(np.ascontiguousarray(weight.numpy()), zlib.crc32(name.encode(), digest))
@@ -151,6 +151,6 @@ def reject_unbuilt(captioner, verb):
     """Raise ValueError for a captioner that has no weights yet."""
     if not captioner.built:
         raise ValueError(
-            f"A captioner has no weights before its first batch: there is nothing to {verb}. Build it, caption "
-            "photos or train first. Received: a captioner that is not built"
+            f"There is nothing to {verb}: a captioner has no weights until it is built. Call `build`, caption photos, "
+            "or train it first. Received: a captioner that is not built"
         )

@@ -1,4 +1,4 @@
-"""Makes a new captioner, with other words or options, from the weights of a trained one."""
+"""Makes a new captioner with another vocabulary or other options from the weights of a trained one."""
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ def adapted(captioner, vocabulary, options):
         value = options.get(name, before[name])
         if value != before[name] and not (name == "encoder_weights" and may_read_others and value != BUNDLED):
             raise ValueError(
-                f"A trained captioner keeps its encoder and the encoder's weights: {name} is {brief(before[name])}. "
+                f"A trained captioner must keep its encoder and encoder weights: {name} is {brief(before[name])}. "
                 f"Received: {name}={brief(value)}"
             )
     adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
@@ -40,7 +40,7 @@ def adapted(captioner, vocabulary, options):
 
 
 def _config_of(captioner, vocabulary, options):
-    """Return the arguments of the new captioner."""
+    """Return the arguments for creating the new captioner."""
     # Attention supervision belongs to a training: it has layers that are not saved, or needs more than captions.
     not_kept = {option: 0.0 for option, hook in HOOKS.items() if hook.term and not hook.term.is_measured}
     config = {**captioner.get_config(), **not_kept, **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
@@ -56,7 +56,7 @@ def _config_of(captioner, vocabulary, options):
 
 
 def _take_over_weights(captioner, adapted, options):
-    """Copy all weights of a captioner to the new one, and for each word in both vocabularies its weights."""
+    """Copy all weights of a captioner to the new one; weights of words only for words in both vocabularies."""
     tokens, new_tokens = captioner.vocabulary.tokens, adapted.vocabulary.tokens
     place_of = {token: place for place, token in enumerate(tokens)}
     places = [place for place, token in enumerate(new_tokens) if token in place_of]
@@ -77,7 +77,7 @@ def _take_over_weights(captioner, adapted, options):
         changed = {name: value for name, value in options.items() if before.get(name) != value}
         changed = [f"{name}={brief(value)} (it is {brief(before.get(name))})" for name, value in changed.items()]
         raise ValueError(
-            f"These options would change the shapes of trained weights: leave them out. Received: {', '.join(changed)}"
+            f"These options would change the shapes of trained weights. Leave them out. Received: {', '.join(changed)}"
         )
     for name in new_shapes:
         array, axis = weights[name].numpy(), axes.get(new_weights[name].path)

@@ -1,6 +1,6 @@
-"""Rejects settings of untrusted model folders that the stored weights do not support.
+"""Rejects settings in untrusted model folders that are inconsistent with the stored weights.
 
-`model_folder` reads the files themselves: digests, no pickle, bounded sizes.
+`model_folder` reads the files safely: it checks their digests and sizes, and does not unpickle anything.
 """
 
 import contextlib
@@ -13,9 +13,9 @@ _SIZES = [name for name in CaptionerOptions.names("architecture") if _FIELDS[nam
 
 
 def reject_claims(settings, vocabulary_size, arrays):
-    """Raise ValueError for settings that contain objects, or sizes that the stored weights do not support.
+    """Raise ValueError for settings that contain objects, or sizes too large for the stored weights.
 
-    It is called before the model is built: a matrix that only the settings mention could be larger than the memory.
+    It is called before the model is built, because a false size could need more memory than there is.
     """
     options = settings["captioner"]
     for name, value in options.items():
@@ -62,9 +62,9 @@ def reject_grid(settings, num_regions):
 
 @contextlib.contextmanager
 def named_errors(directory):
-    """Turn errors of the block about the settings in a folder into a ValueError that starts with its path."""
+    """Turn errors about the settings in a folder into a ValueError whose message starts with the folder's path."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        problem = f"config.json is incomplete, or from another version of keras_sat ({type(error).__name__}: {error})."
+        problem = f"config.json is incomplete or from another version of keras_sat ({type(error).__name__}: {error})."
         raise ValueError(f"{directory}: {error if isinstance(error, ValueError) else problem}") from None

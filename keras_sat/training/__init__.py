@@ -1,1 +1,1 @@
-"""Training: photos, callbacks, devices, and the output folder."""
+"""Training: its phases, photos, callbacks, devices and output folder."""

@@ -1,7 +1,7 @@
-"""Keras callbacks of a training: scores, captions, progress, checkpoints and early stopping.
+"""Keras callbacks for training: scores, captions, progress, checkpoints and early stopping.
 
-Keras' ModelCheckpoint, EarlyStopping, BackupAndRestore and CSVLogger do parts of this. But they do not resume exactly
-(random generators, averaged weights), do not write files atomically, and cannot ignore a BLEU-4 at chance level.
+Keras' ModelCheckpoint, EarlyStopping, BackupAndRestore and CSVLogger do parts of this. But they do not restore the
+random generators and averaged weights, do not write files atomically, and cannot ignore a BLEU-4 at chance level.
 """
 
 import contextlib
@@ -70,7 +70,7 @@ class ShowCaptions(ScoreCaptions):
 
 
 def score_captions(captioner, captioned_images, cache=None, **search_options):
-    """Caption images and return the scores as a dict; Args: see ScoreCaptions.
+    """Caption images and return the scores as a dict; the arguments are those of ScoreCaptions.
 
     val_bleu_1 to val_bleu_4; val_matches: number of 4-grams that are also in a reference; val_cider;
     val_distinct: number of different captions.
@@ -85,7 +85,7 @@ def score_captions(captioner, captioned_images, cache=None, **search_options):
 
 
 class ShowProgress(keras.callbacks.Callback):
-    """Show a progress bar within each epoch, and after it a line with metrics and the maximum time left.
+    """Show a progress bar during each epoch, then print a line with its metrics and the maximum time left.
 
     Args:
         num_epochs: number of epochs of the whole training.
@@ -125,14 +125,14 @@ class ShowProgress(keras.callbacks.Callback):
         self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}")
 
     def end_line(self):
-        """Close the progress bar, also after an interrupted epoch."""
+        """Close the progress bar, even if the epoch was interrupted."""
         if self._progress is not None:
             self._progress.__exit__()
             self._progress = None
 
 
 class KeepTraining(keras.callbacks.Callback):
-    """After each epoch, save the best captioner and a checkpoint; stop when the scores no longer rise.
+    """After each epoch, save the best captioner and a checkpoint; stop when the scores no longer improve.
 
     Writes into `directory`: model/, the captioner of the best epoch so far; checkpoint/, the state to resume from;
     history.csv, the metrics of every epoch; logs/, the same for TensorBoard. It must be the last callback.
@@ -188,7 +188,7 @@ class KeepTraining(keras.callbacks.Callback):
 
 @contextlib.contextmanager
 def _ctrl_c_delayed():
-    """Delay Ctrl-C to the end of the block, which writes files."""
+    """Delay the effect of Ctrl-C until the end of the block, which writes files."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Ctrl-C only ever reaches the main thread
         return
@@ -203,7 +203,7 @@ def _ctrl_c_delayed():
 
 
 class LostTraining(Exception):
-    """The loss or the weights became NaN or infinite."""
+    """Training diverged: the loss or a weight became NaN or infinite."""
 
 
 class StopWhenLost(keras.callbacks.Callback):
@@ -223,7 +223,7 @@ class StopWhenLost(keras.callbacks.Callback):
 
 
 class BeginWithExpectations(keras.callbacks.Callback):
-    """Train hard attention only with the expectation for the first `num_epochs`, then sample regions.
+    """Train hard attention like soft attention, without sampling regions, for the first `num_epochs`.
 
     The metrics of these epochs get `warm_up` = 1, since they train soft attention; see `best_epoch`.
     """

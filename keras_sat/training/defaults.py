@@ -1,4 +1,4 @@
-"""Defaults of `fit` that depend on the data: preset, output folder and initial model."""
+"""Defaults of `fit` that depend on the data: the preset, the output folder and the initial model."""
 
 from keras_sat import presets
 from keras_sat.files.model_folder import PRETRAINED, read_model
@@ -10,7 +10,7 @@ PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")  # fixed in 
 
 
 def preset_or_default(preset, data, options, initial_model, before, encoder, say):
-    """Return the settings of a preset; if it is a default, print its name.
+    """Return the settings of a preset, and print its name if it was chosen by default.
 
     Args:
         preset: its name; None: that of the data set, without settings that conflict with the options; with an
@@ -38,7 +38,7 @@ def default_output_dir(data_name, chosen, initial_model):
 
 
 def bundled_to_start_from(images, asked, say):
-    """Return the folder of the bundled captioner if training should start from it, else None.
+    """Return the folder of the bundled captioner if training should start from it, or None.
 
     Many photos, or options that change the network, prevent this.
     """

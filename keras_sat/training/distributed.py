@@ -43,7 +43,7 @@ def several_gpus(count, kind="GPU"):
     options.count().check("gpus", count)
     devices = tf.config.list_logical_devices(kind)
     if count > len(devices):
-        raise ValueError(f"TensorFlow finds {len(devices)} {kind}s on this computer. Received: gpus={count}")
+        raise ValueError(f"TensorFlow finds only {len(devices)} {kind}s on this computer. Received: gpus={count}")
     return tf.distribute.MirroredStrategy([device.name for device in devices[:count]])
 
 
@@ -59,13 +59,13 @@ def several_hosts():
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (RuntimeError, tf.errors.OpError) as error:
         raise ValueError(
-            "This host cannot connect: its address belongs to another process or computer, or TensorFlow was used "
-            f"before ({getattr(error, 'message', error)}). Received: {this_host}"
+            "This host cannot connect: its address belongs to another process or computer, or TensorFlow has already "
+            f"been used ({getattr(error, 'message', error)}). Received: {this_host}"
         ) from None
     finally:
         signal.signal(signal.SIGINT, on_interrupt)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # TensorFlow has replaced the default
-    print("all hosts are connected; the first one reports progress", flush=True)
+    print("all hosts are connected; the first host reports progress", flush=True)
     return strategy
 
 
@@ -88,7 +88,7 @@ def read_tf_config(text):
 
 
 class Cluster:
-    """The replicas of a training and the hosts on which they run.
+    """The replicas that train a captioner, and the hosts on which they run.
 
     Args:
         strategy: tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy. None: that of the current scope, or a
@@ -120,13 +120,13 @@ class Cluster:
         self.is_chief = self.host_number == 0
 
     def scope(self):
-        """Return the context in which all variables must be created."""
+        """Return the context manager in which all variables must be created."""
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
 
     # === From the chief to the others ===
 
     def broadcast(self, value):
-        """Return the chief's value, which JSON can represent, on every host."""
+        """Return the chief's value on every host; JSON must be able to represent it."""
         if self.num_hosts == 1:
             return value
         content = json.dumps(value).encode()
@@ -140,12 +140,12 @@ class Cluster:
         expected, received = (", ".join(f"{n}={given.get(n)!r}" for n in names) for given in (of_chief, described))
         if names:
             raise ValueError(
-                "All hosts need the same data, weights and arguments. "
+                "All hosts must have the same data, weights and arguments. "
                 f"Expected, as on the first host: {expected}. Received: {received}"
             )
 
     def _broadcast_bytes(self, content):
-        """Return the chief's bytes; every host must pass the same number of bytes.
+        """Return the chief's bytes on every host; all hosts must pass the same number of bytes.
 
         `tf.distribute` has no public broadcast, so this is a sum of the chief's values and of zeros. It uses float64,
         which every all-reduce supports, and which represents 32 bits exactly.
@@ -162,7 +162,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def one_host_at_a_time(self):
-        """Run the block on one host after another, the chief first, since they may share a disk."""
+        """Run the block on one host after another, starting with the chief, since they may share a disk."""
         for _ in range(self.host_number):
             self.broadcast(None)
         yield
@@ -170,7 +170,7 @@ class Cluster:
             self.broadcast(None)
 
     def share_folder(self, directory):
-        """Copy the files of the chief's folder into the same folder on the other hosts."""
+        """Copy the files in the chief's folder to the same folder on the other hosts."""
         if self.num_hosts == 1:
             return
         files = [path for path in directory.glob("[!.]*") if path.is_file()] if self.is_chief else []
@@ -195,7 +195,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def _host_failures_named(self):
-        """Turn TensorFlow's errors on several hosts into one that says what to do."""
+        """Turn a TensorFlow error on several hosts into an error that says what to do."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -203,7 +203,7 @@ class Cluster:
                 raise
             reason = error.message.rpartition("aborted by: ")[2].partition("\n")[0]
             raise ConnectionError(
-                "Another host of this training has ended or cannot be reached, or this one has failed. Check the "
+                "Another host in this training run has exited or cannot be reached, or this one has failed. Check the "
                 "output of all hosts, and run the same command on all of them again: it resumes after the last "
                 f"complete epoch. (TensorFlow's message: {reason[:200]})"
             ) from None
@@ -213,7 +213,7 @@ class Cluster:
     # Keras' loop (`Captioner.fit`) does not work on several hosts, because only the chief has callbacks and decides
     # when to stop.
     def fit(self, captioner, batches, *, validation_data=None, initial_epoch=0, epochs=1, callbacks=()):
-        """Train, as `Captioner.fit` does, on batches of make_batches with `shares`.
+        """Train like `Captioner.fit`, on batches that `make_batches` made with `shares`.
 
         Args:
             captioner: a Captioner that was created and compiled within `scope`.
@@ -256,7 +256,7 @@ class Cluster:
             called.on_train_end()
 
     def measure(self, captioner, batches):
-        """Return a dict of the metrics of `Captioner.evaluate`; for the captioner, see `fit`."""
+        """Return the metrics of `Captioner.evaluate` as a dict; the captioner must be made as for `fit`."""
         if self.strategy is None:
             return captioner.evaluate(batches, verbose=0, return_dict=True)
         with self.strategy.scope(), self._host_failures_named():
@@ -269,11 +269,11 @@ class Cluster:
             return [step() for _ in range(self.num_steps(batches))][-1]
 
     def num_steps(self, batches):
-        """Return the number of whole batches; each has one part for each replica."""
+        """Return the number of whole batches, each of which has one part for each replica."""
         return len(batches) if self.shares is None else len(batches) // len(self.shares[0])
 
     def _on_all_replicas(self, step, batches):
-        """Return a function that runs a step on the next batch and returns its metrics, a dict of floats."""
+        """Return a function that runs a step on the next batch and returns its metrics as a dict of floats."""
         # A finite dataset would ask the other hosts at each step whether they have a batch left.
         iterator = iter(self.strategy.distribute_datasets_from_function(lambda _: batches.repeat()))
 

@@ -1,4 +1,4 @@
-"""The metrics of all epochs of a training: choice of the best epoch, and history.csv."""
+"""The metrics of every epoch of a training run: they decide which epoch is the best, and are written to history.csv."""
 
 import math
 from collections import UserDict
@@ -12,7 +12,7 @@ LEAST_MATCHES = 10  # with fewer matching 4-grams on the whole dev split, BLEU-4
 
 
 class Curves(UserDict):
-    """`captioner.history` after `fit`: a mapping from each metric to its values over the epochs.
+    """The type of `captioner.history` after `fit`: it maps the name of each metric to the values for all epochs.
 
     Scores are fractions, such as .213 for a BLEU-4 of 21.3 %; CIDEr is scaled as in coco-caption.
 
@@ -27,17 +27,17 @@ class Curves(UserDict):
 
     @property
     def history(self):
-        """The curves as a dict, as in Keras' History."""
+        """The curves as a dict, as in the History of Keras."""
         return self.data
 
 
 def as_text(monitored, score):
-    """Format a monitored score for readers: "BLEU-4 21.3 %" or "CIDEr 0.520"."""
+    """Format a monitored score for display, such as "BLEU-4 21.3 %" or "CIDEr 0.520"."""
     return named(monitored.removeprefix("val_"), score)
 
 
 def best_epoch(epochs, monitored=MONITORED):
-    """Return the index of the best epoch by the monitored metric (the first of equals), or the last epoch without it.
+    """Return the index of the epoch with the best monitored metric (the first, if tied), or the last if it is missing.
 
     While the metric is at chance level (see `is_above_chance`), the cross-entropy on dev decides. Warm-up epochs count
     only if no other epochs follow.
@@ -56,7 +56,7 @@ def best_epoch(epochs, monitored=MONITORED):
 
 
 def is_above_chance(figures, monitored=MONITORED):
-    """Return whether a score is above chance level: not 0, and for BLEU-4 with at least LEAST_MATCHES matching 4-grams.
+    """Return whether a score is above chance level: not 0, and a BLEU-4 with at least LEAST_MATCHES matching 4-grams.
 
     The relative error of a count is about 1 / sqrt(count). Without a single match BLEU-4 is not 0 either: the tiny
     numbers that coco-caption adds raise it to as much as 0.03 if captions are shorter than four words.
@@ -66,7 +66,7 @@ def is_above_chance(figures, monitored=MONITORED):
 
 
 def has_plateaued(epochs, patience, monitored=MONITORED):
-    """Return whether the last `patience` epochs did not improve on the best one before them, by `best_epoch`.
+    """Return whether none of the last `patience` epochs was better than the best epoch before them (see `best_epoch`).
 
     Scores at chance level are not a plateau, unless the cross-entropy on dev decided. Neither is a warm-up.
     """
@@ -78,7 +78,7 @@ def has_plateaued(epochs, patience, monitored=MONITORED):
 
 
 def write_history(path, epochs):
-    """Write the metrics of all epochs as a CSV table, atomically; Keras' CSVLogger appends line by line."""
+    """Write the metrics of all epochs to a CSV file atomically, unlike Keras' CSVLogger, which appends line by line."""
     curves = {"epoch": range(1, len(epochs) + 1), **Curves(epochs)}
     rows = zip(*([f"{value:.6g}" for value in values] for values in curves.values()))
     write_whole(path, "".join(f"{','.join(row)}\n" for row in [curves, *rows]))

@@ -1,4 +1,4 @@
-"""The phases of a training: cross-entropy, then those of keras_sat.beyond, each in its own folder."""
+"""The phases of training: cross-entropy, then the phases in keras_sat.beyond, each with its own folder."""
 
 import keras
 
@@ -16,7 +16,7 @@ GIVEN_EACH_TIME = ["seed", "dtype", *(option for option, hook in HOOKS.items() i
 
 
 def train_on_words(plan):
-    """Run the cross-entropy phase of a TrainingPlan; return the result of `Training.run`."""
+    """Run the cross-entropy phase of a TrainingPlan, and return the result of `Training.run`."""
     options = plan.options
     training = Training(plan, plan.folder, options.epochs)
     _reject_late_epochs(training, FURTHER_EPOCHS)
@@ -41,7 +41,7 @@ def train_on_words(plan):
 
 
 def train_further(plan, name, before):
-    """Train a captioner in a later phase, `name` in FURTHER_EPOCHS; return the result of `Training.run`."""
+    """Train a captioner in the later phase `name` (one of FURTHER_EPOCHS); return the result of `Training.run`."""
     options, epochs, own = plan.options, FURTHER_EPOCHS[name], plan.asked.further[name]
     keras.utils.set_random_seed(options.seed)
     # The cross-entropy phase has applied the changes, except those that a saved captioner does not contain.
@@ -79,16 +79,16 @@ def train_further(plan, name, before):
 
 
 def further_folder(folder, name):
-    """Return the folder of a later phase, `name` in FURTHER_EPOCHS, within the folder of a training."""
+    """Return the folder of the later phase `name` (one of FURTHER_EPOCHS) inside the folder of a training run."""
     return folder / name.removesuffix("_epochs")
 
 
 def _reject_late_epochs(training, names):
-    """Reject more epochs of the first phase once a later phase has started from its captioner."""
+    """Reject further epochs of the first phase if a later phase has already started from its captioner."""
     for name in names:
         if (further_folder(training.plan.folder, name) / "checkpoint").exists() and not training.has_ended:
             raise ValueError(
-                f"{name} in this folder started after epoch {len(training.epochs)}. To train longer before them, pass "
+                f"{name} in this folder started after epoch {len(training.epochs)}. To train longer before it, pass "
                 f"another output_dir and initial_model={str(training.folder / 'model')!r}. "
                 f"Received: {training.num_epochs} {training.kind}epochs"
             )
@@ -101,7 +101,7 @@ def _check_changes(captioner, plan):
     for name, value in asked.items():
         if value and captioner.encoder_training == "frozen":
             raise ValueError(
-                "A frozen encoder encodes each photo only once: leave this option out, or train the whole encoder "
+                "This option has no effect on a frozen encoder: leave it out, or train the whole encoder "
                 f"with encoder_training='fine-tuned' (--encoder-training). Received: {name}={value}"
             )
 
@@ -111,7 +111,7 @@ def _optimizer_options(options):
 
 
 def _new_captioner(plan):
-    """Return the captioner to train: a new one, or one adapted from `initial_model`, with the new words."""
+    """Return the captioner to train: a new one, or `initial_model` adapted to the new vocabulary."""
     options, before = plan.options, plan.initial_model
     vocabulary = Vocabulary.build(plan.images, min_count=options.min_count, max_size=options.max_words)
     if before is None:
@@ -121,14 +121,14 @@ def _new_captioner(plan):
 
 
 def _fresh(optimizer, **changes):
-    """Return a new copy of an optimizer, which may belong to another training; a name is returned unchanged."""
+    """Return a copy of an optimizer without its state, which may be from another run; return a name unchanged."""
     if isinstance(optimizer, keras.optimizers.Optimizer):
         return type(optimizer).from_config({**optimizer.get_config(), **changes})
     return optimizer
 
 
 def _learning_rate(learning_rate, schedule, warmup_steps, num_steps):
-    """Return a number or a Keras learning rate schedule."""
+    """Return the learning rate as a number or a Keras learning rate schedule."""
     if not isinstance(learning_rate, (int, float)) or (schedule == "constant" and not warmup_steps):
         return learning_rate
     if schedule == "constant":

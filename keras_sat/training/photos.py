@@ -1,4 +1,4 @@
-"""The photos of a training: encoded once or checked to be readable, and grouped into batches."""
+"""The photos of a training run, which are encoded once or checked to be readable, and grouped into batches."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ KEEP_IMAGES_BYTES = 1_000_000_000  # of pixels: up to this size, decoded photos 
 
 
 class TrainingPhotos:
-    """The photos of a training; `prepare` encodes them, or checks that they are readable.
+    """The photos of a training run; `prepare` encodes them, or checks that they are readable.
 
     Args:
         images: list of CaptionedImage.
@@ -24,7 +24,7 @@ class TrainingPhotos:
     def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, cluster):
         if cache_dir and os.path.realpath(os.path.expanduser(cache_dir)) == os.path.realpath(output_dir):
             raise ValueError(
-                "The features need a different folder from the training: pass another cache_dir. "
+                "cache_dir and output_dir must be different folders. Pass another cache_dir. "
                 f"Received: cache_dir={str(cache_dir)!r} with output_dir={str(output_dir)!r}"
             )
         self.images = images
@@ -37,7 +37,7 @@ class TrainingPhotos:
         self.boxes = None
 
     def prepare(self, captioner, num_views):
-        """Encode all photos and views, the test split too, for `evaluate`; or check that the photos are readable."""
+        """Encode the photos (test split included, for `evaluate`) and their views, or check that they are readable."""
         self.num_views = num_views
         if self.options is not None:
             return  # done by an earlier phase, with the same photos

@@ -1,4 +1,4 @@
-"""The options of a training by kind, and the plan that all its phases share."""
+"""The options of a training run, grouped by kind, and the plan that all its phases share."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ OF_KERAS = ("name", "trainable")  # arguments of Captioner that are not options
 
 
 def without_defaults(options):
-    """Return the options of `fit` without those that are None and therefore set by presets or defaults."""
+    """Return the options of `fit` that are not None; presets or defaults set the others."""
     fields = {**CaptionerOptions.fields(), **TrainingOptions.fields()}
     unset = {name for name, field in fields.items() if field.metadata["none_is_unset"]}
     return {name: value for name, value in options.items() if value is not None or name not in unset}
@@ -23,7 +23,7 @@ def without_defaults(options):
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """The options given to `fit`, by kind.
+    """The options given to `fit`, grouped by kind.
 
     Attributes:
         training: TrainingOptions.
@@ -51,11 +51,11 @@ class TrainingRequest:
         return cls(TrainingOptions(**training), further, {**captioner, **of_keras}, encoder_weights)
 
     def num_further(self, name):
-        """Return the number of epochs of a later phase, `name` in FURTHER_EPOCHS."""
+        """Return the number of epochs of the later phase `name` (one of FURTHER_EPOCHS)."""
         return getattr(self.further[name], name)
 
     def check(self, initial_model, **arguments):
-        """Reject arguments of `fit` that need others; `arguments` are those that HOOKS require."""
+        """Reject arguments of `fit` that require others; `arguments` contains the arguments that HOOKS require."""
         epochs, further = self.training.epochs, sum(map(self.num_further, FURTHER_EPOCHS))
         if epochs == 0 and (initial_model is None or not further):
             raise ValueError(
@@ -66,14 +66,14 @@ class TrainingRequest:
             weight, argument = self.captioner.get(option), arguments.get(hook.needs)
             if hook.needs and bool(weight) != (argument is not None):
                 raise ValueError(
-                    f"`{hook.needs}` and `{option}` need each other: pass both or neither. "
+                    f"`{hook.needs}` and `{option}` require each other: pass both or neither. "
                     f"Received: {hook.needs}={str(argument)[:80]}, {option}={weight}"
                 )
 
 
 @dataclass
 class TrainingPlan:
-    """The settings and photos of a training, which all its phases share.
+    """The settings and photos of a training run, which all its phases share.
 
     Attributes:
         initial_model: the Captioner that it starts from, or None.
@@ -99,7 +99,7 @@ class TrainingPlan:
 
     @property
     def options(self):
-        """The TrainingOptions."""
+        """The TrainingOptions of this run."""
         return self.asked.training
 
     def say(self, *lines):
@@ -107,7 +107,7 @@ class TrainingPlan:
             print(*lines, sep="\n")
 
     def captioner_options(self):
-        """Return the given options of the captioner."""
+        """Return the captioner options that were given to `fit`."""
         dtype = {} if self.options.dtype is None else {"dtype": self.options.dtype}
         return {"seed": self.options.seed, **self.asked.captioner, **dtype}
 
@@ -118,7 +118,7 @@ class TrainingPlan:
         return describe({**self.arguments, **captioner, **self.options.to_dict()}, self.images, self.initial_model)
 
     def record_of_further(self, name, captioner):
-        """Return the record of a later phase, `name` in FURTHER_EPOCHS, that starts from a captioner."""
+        """Return the record of the later phase `name` (one of FURTHER_EPOCHS), which starts from a captioner."""
         epochs, own = FURTHER_EPOCHS[name], self.asked.further[name].to_dict()
         used = {option: getattr(self.options, option) for option in TrainingOptions.names("training")}
         used |= {"epochs": own.pop(name), "schedule": epochs.schedule}

@@ -1,4 +1,4 @@
-"""A whole training in one call: data, vocabulary, features, batches, captioner, calibration."""
+"""The function `fit`, which does a whole training run, from reading the data to calibrating the confidence."""
 
 import tempfile
 import warnings
@@ -106,7 +106,7 @@ def fit(
     """
     if from_scratch and initial_model is not None:
         received = {"from_scratch": from_scratch, "initial_model": initial_model}
-        raise ArgumentError("A training starts from scratch or from a model: pass only one.", **received)
+        raise ArgumentError("Training starts either from scratch or from a model. Pass only one.", **received)
     cluster = Cluster(strategy)
     show_progress = show_progress and cluster.is_chief
     say = print if show_progress else lambda line: None
@@ -154,7 +154,7 @@ def fit(
 
 
 def _train(plan):
-    """Run all phases of a training; return the captioner with its history."""
+    """Run all phases of training and return the captioner with its history."""
     captioner, is_whole, figures, folder = plan.initial_model, True, [], plan.folder
     if plan.options.epochs:
         captioner, is_whole, figures = train_on_words(plan)
@@ -169,7 +169,7 @@ def _train(plan):
 
 
 def _calibrate(plan, captioner, folder):
-    """Fit the captioner's confidence on dev, if not yet fitted, and save it; only on a single host.
+    """Fit the captioner's confidence on the dev split and save it, if it has none and a single host is used.
 
     An error becomes a warning: the training itself was successful.
     """
@@ -183,11 +183,11 @@ def _calibrate(plan, captioner, folder):
         save_confidence(captioner, folder)
     except KeyboardInterrupt:
         plan.was_interrupted = True
-        plan.say("stopped before the confidence was calibrated; the same call or command does that")
+        plan.say("stopped before the confidence was calibrated; repeat the call or command to calibrate it")
     except (OSError, ValueError) as error:
-        warnings.warn(f"The captioner is trained, but has no confidence: {error}", stacklevel=4)
+        warnings.warn(f"The captioner is trained, but its confidence could not be calibrated: {error}", stacklevel=4)
     else:
         plan.say(
-            f"confidence: {calibration.are_right.mean():.0%} of the dev captions are right; the calibration error "
+            f"confidence: {calibration.are_right.mean():.0%} of the dev captions are correct; the calibration error "
             f"is {100 * calibration.expected_error:.0f} percentage points"
         )

@@ -1,4 +1,4 @@
-"""One phase of a training in its folder: start, resume or load it, and return its best captioner."""
+"""One phase of training, which can be started, resumed or loaded, and returns its best captioner."""
 
 import warnings
 
@@ -17,7 +17,7 @@ BEFORE = "before.json"  # scores of the captioner that a training started from
 
 
 class Training:
-    """One phase of a training in its folder, which can be started, resumed or loaded.
+    """One phase of training, which has its own folder and can be started, resumed or loaded.
 
     Args:
         plan: TrainingPlan.
@@ -38,14 +38,14 @@ class Training:
         self.epochs = plan.cluster.broadcast(self.epochs)
 
     def record(self, described):
-        """Write the record of the training; reject a folder with a different training."""
+        """Write the record of the training run, or reject a folder that contains a different run."""
         cluster, before = self.plan.cluster, self.folder / BEFORE
         cluster.check_same(described)
         clear_half_written(*(self.folder / name for name in ("arguments.json", "history.csv", BEFORE)))
         if cluster.is_chief and not self.epochs:
             before.unlink(missing_ok=True)  # left from an abandoned training
         if before.exists():
-            self.before = [read_sealed_json(before, "the scores before a training", WAY_OUT)]
+            self.before = [read_sealed_json(before, "the scores before training", WAY_OUT)]
         self.before = cluster.broadcast(self.before)
         if cluster.is_chief:
             record_arguments(self.folder, described, self.epochs, has_ended=self.has_ended)
@@ -58,8 +58,8 @@ class Training:
         return len(self.epochs) >= self.num_epochs or has_plateaued(known, self.plan.options.patience, self.monitored)
 
     def loaded(self):
-        """Load a finished training and return the result of `run`."""
-        self.plan.say(f"{self.folder}: this training ended after {self.kind}epoch {len(self.epochs)}; loading it")
+        """Load a finished training run and return the same result as `run`."""
+        self.plan.say(f"{self.folder}: this training run ended after {self.kind}epoch {len(self.epochs)}; loading it")
         self.plan.cluster.share_folder(self.folder / "model")
         encoder, initial_model = self.plan.asked.captioner.get("encoder"), self.plan.initial_model
         if not isinstance(encoder, keras.Model):
@@ -68,7 +68,7 @@ class Training:
         return Captioner.load(self.folder / "model", encoder=encoder), True, self.epochs
 
     def keep_initial(self, captioner, *, cross_entropy=False):
-        """Save a captioner and its scores on dev, which an epoch must exceed; return False if Ctrl-C stopped it.
+        """Save a captioner and its dev scores, which an epoch must exceed; return False if interrupted by Ctrl-C.
 
         Args:
             captioner: Captioner.
@@ -93,7 +93,7 @@ class Training:
         return not self.plan.was_interrupted
 
     def run(self, captioner, batches, first_callbacks=()):
-        """Train a compiled captioner on batches of make_batches.
+        """Train a compiled captioner on batches from make_batches.
 
         Returns: (the best captioner, whether the training is complete, the metrics of its epochs).
         """
@@ -136,11 +136,11 @@ class Training:
         return self._best(captioner, is_lost), is_whole, self.epochs
 
     def _interrupted(self):
-        """Record that Ctrl-C ended the training; on several hosts, raise it again, which also ends the others."""
+        """Record that Ctrl-C stopped training; on several hosts, raise it again to stop the other hosts too."""
         if self.plan.cluster.num_hosts > 1:
             raise KeyboardInterrupt
         self.plan.was_interrupted = True
-        self.plan.say(f"stopped; the same call or command resumes after {self.kind}epoch {len(self.epochs)}")
+        self.plan.say(f"stopped; repeat the call or command to resume after {self.kind}epoch {len(self.epochs)}")
 
     def _dev_batches(self, captioner):
         return self.plan.photos.batches("dev", captioner, self.plan.options, whole=True, shuffle=False)

@@ -1,4 +1,4 @@
-"""The record of a training, arguments.json in its folder: all known inputs that determine its result.
+"""The record of a training run (arguments.json in its folder): all known inputs that determine the result.
 
 It contains the arguments, and a checksum of the photos' ids, captions and sizes.
 """
@@ -19,12 +19,12 @@ from keras_sat.model.encoders import ENCODERS
 
 
 def checksum(value):
-    """Return a checksum (eight hexadecimal digits) of a value that JSON can represent."""
+    """Return a checksum of eight hexadecimal digits for a value that JSON can represent."""
     return f"{zlib.crc32(json.dumps(value).encode()):08x}"
 
 
 def describe(arguments, images, initial_model):
-    """Return the record of a training, a dict that JSON can represent.
+    """Return the record of a training run as a dict that JSON can represent.
 
     Args:
         arguments: dict of arguments.
@@ -40,12 +40,12 @@ def describe(arguments, images, initial_model):
 
 
 def _picture(path):
-    """Return the size of a photo's file, or the checksum of a photo in memory."""
+    """Return the size of a photo's file, or a checksum if the photo is in memory."""
     return size_of(path) if isinstance(path, (str, os.PathLike)) else zlib.crc32(np.ascontiguousarray(path))
 
 
 def _as_json(value):
-    """Convert an object into plain values that are the same in every process."""
+    """Convert an object into JSON values that are the same in every process."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, np.generic):
@@ -60,7 +60,7 @@ def _as_json(value):
 
 
 def recorded_encoder(output_dir):
-    """Return the name of the encoder of the training in a folder, or None if it is unknown."""
+    """Return the name of the encoder used by the training run in a folder, or None if it is unknown."""
     with contextlib.suppress(OSError, ValueError):  # `record_arguments` reports the error
         recorded = read_sealed_json(Path(output_dir).expanduser() / "arguments.json", "the arguments of a training")
         encoder = recorded.get("encoder")
@@ -68,7 +68,7 @@ def recorded_encoder(output_dir):
 
 
 def record_arguments(output_dir, described, epochs, *, has_ended=False):
-    """Write arguments.json; reject a folder whose epochs had other arguments.
+    """Write arguments.json, or reject a folder whose epochs were trained with other arguments.
 
     Args:
         output_dir: the folder.
@@ -80,10 +80,10 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
     foreign = [name for name in ("model", "checkpoint", "history.csv", "logs") if (output_dir / name).exists()]
     if foreign and not path.exists():
         raise ValueError(
-            f"The folder contains a {foreign[0]} that is not from a training of keras_sat. Choose another folder. "
+            f"The folder contains a {foreign[0]} that keras_sat did not write during training. Choose another folder. "
             f"Received: output_dir={str(output_dir)!r}"
         )
-    before = read_sealed_json(path, "the arguments of a training", WAY_OUT) if epochs else described
+    before = read_sealed_json(path, "the arguments of a training run", WAY_OUT) if epochs else described
     names = [name for name in {**described, **before} if before.get(name) != described.get(name)]
     # `epochs` and `patience` may change: the result so far is the same, unless the learning rate depends on `epochs`.
     may_change = {"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}
@@ -92,8 +92,8 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
     if not {*names} <= may_change:
         differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
         raise ValueError(
-            f"This folder contains a training with other arguments: {differences}. Pass the same ones to resume it, or "
-            "another output_dir (initial_model=FOLDER/model starts from its weights). "
+            f"This folder contains a training run with other arguments: {differences}. Pass the same ones to resume it "
+            "or another output_dir (initial_model=FOLDER/model starts from its weights). "
             f"Received: output_dir={str(output_dir)!r}"
         )
     if not has_ended:

@@ -1,4 +1,4 @@
-"""The lines that a training prints before it starts."""
+"""The lines that are printed before training starts."""
 
 import os
 
@@ -9,7 +9,7 @@ from keras_sat.presets import FEWEST_PHOTOS
 
 
 def summary(plan, captioner, num_views):
-    """Yield lines about the photos, vocabulary, encoder, captioner and devices of a training, and warnings."""
+    """Yield warnings, and lines that describe the photos, vocabulary, encoder, captioner and devices used."""
     splits = {name: [image for image in plan.images if image.split == name] for name in ("train", "dev", "test")}
     captions = {name: [caption for image in images for caption in image.captions] for name, images in splits.items()}
     counts = [f"{len(splits[name])} photos with {len(captions[name])} captions in {name}" for name in splits]
@@ -39,7 +39,7 @@ def summary(plan, captioner, num_views):
 
 
 def warn_of_photos_seen_before(initial_model, images, say):
-    """Warn if the initial model was trained on photos of dev or test, which inflates scores."""
+    """Warn if the initial model was trained on photos of the dev or test split, which inflates scores."""
     kept_apart = [image.image_id for image in images if image.split in ("dev", "test")]
     seen = [] if initial_model is None else seen_in_training(kept_apart, initial_model.training_photos)
     if seen:
