@@ -240,7 +240,7 @@ def test_folder_rejects_tables_that_mix_pictures_up(tmp_path):
         ("a.jpg,A dog,train\na.jpg,A cat,dev\n", "line 3: .*'dev', but earlier in 'train'"),
         ("a.jpg,A dog,holiday\n", "line 2: unknown split.*Received: split='holiday'"),
         ("a.jpg,A dog,train,more\n", "line 2: this row has 4 columns, but the header has 3"),
-        ("", "The caption file has no rows"),
+        ("", "The caption file contains no captions"),
     ):
         (tmp_path / "captions.csv").write_text("image,caption,split\n" + text)
         with pytest.raises(ValueError, match=message):
