@@ -69,7 +69,7 @@ def _temporary(path):
 
 
 def clear_half_written(*paths):
-    """Remove temporary files left by interrupted `write_whole` or `whole_folder` calls; no process may be writing."""
+    """Remove temporary files of interrupted `write_whole` or `whole_folder` calls. Do not call it during a write."""
     for path in map(Path, paths):
         for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
             with contextlib.suppress(OSError):  # a leftover does no harm
@@ -107,7 +107,7 @@ def write_json(path, value):
 
 
 def read_json(path, expected="JSON", way_out=""):
-    """Return the content of a JSON file; raise ValueError, with what was expected, if it is damaged or too large."""
+    """Return the content of a JSON file, or raise a ValueError that names `expected` if it is damaged or too large."""
     content = read_bytes(path, MOST_JSON_BYTES)
     hint = expectation(expected, way_out)
     if (num_signs := sum(map(content.count, JSON_SIGNS))) > MOST_JSON_SIGNS:

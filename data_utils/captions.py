@@ -242,7 +242,7 @@ def _token_pattern():
 
 
 def tokenise(text: str) -> list[str]:
-    """Split a caption into words, in the same way for training, references and candidates.
+    """Split a caption into words; training captions, references and candidates are all split in this way.
 
     The words are in lower case, without punctuation; letters and digits of any alphabet are kept. Contractions are
     split as in the Penn Treebank, which caption scores expect too.

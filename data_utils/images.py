@@ -152,7 +152,7 @@ def readable_photos(
             except (OSError, ValueError) as error:
                 reasons.append(str(error))
                 if not skip:
-                    raise ValueError(f"{error} (skip_unreadable=True, --skip-unreadable: skip such photos)") from None
+                    raise ValueError(f"{error} (pass skip_unreadable=True, --skip-unreadable, to skip it)") from None
             progress.advance(1)
     if reasons:
         warnings.warn(f"{len(reasons)} unreadable photos are skipped (first: {reasons[0]})", stacklevel=2)

@@ -53,7 +53,7 @@ _BACKGROUNDS = ((236, 240, 247), (247, 241, 230), (233, 244, 236), (245, 235, 24
 
 @dataclass(frozen=True)
 class SceneObject:
-    """A shape in a scene; `box` is (left, top, right, bottom) in pixels, excluding right and bottom themselves."""
+    """A shape in a scene; `box` is (left, top, right, bottom) in pixels, where right and bottom are exclusive."""
 
     shape: str
     colour: str

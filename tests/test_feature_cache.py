@@ -66,7 +66,7 @@ def test_one_row_for_each_photo(tmp_path, photos):
     reopened = FeatureCache.open(tmp_path / "cache")
     np.testing.assert_array_equal(reopened.features(ids), cache.features(ids))
     assert reopened.manifest["encoder"] == "mean_colour_encoder" and reopened.manifest["image_size"] == [16, 16]
-    with pytest.raises(ValueError, match="started with 23 photos, without 1 of these 24 .*first: 'new'"):
+    with pytest.raises(ValueError, match="started with 23 photos and does not include 1 of these 24 .*first: 'new'"):
         build(tmp_path / "cache", (ids + ["new"], paths + paths[:1]))
 
 
@@ -208,7 +208,7 @@ def test_errors(tmp_path, photos, monkeypatch):
         (photos, {"errors": "ignore"}, "errors='ignore'"),
         (photos, {"image_size": None}, "image_size=224"),
         (photos, {"encoder": "vgg16"}, "Expected an encoder: a keras.Model or a function"),
-        (photos, {"encoder": lambda images: images.mean(axis=(1, 2))}, r"must return shape.*shape=\(1, 3\)"),
+        (photos, {"encoder": lambda images: images.mean(axis=(1, 2))}, r"must return grids.*shape=\(1, 3\)"),
         (photos, {"encoder": lambda images: mean_colour_encoder(images) * 1000}, "photo00' exceed the range.*float32"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -170,7 +170,7 @@ def _is_sound(caption, words, first_word, boxes):
 
 
 def _read_entities(path, images):
-    """Yield the same tuples as `_read_json` from the files of Flickr30k Entities."""
+    """Yield tuples like those of `_read_json`, from the files of Flickr30k Entities."""
     for image in images:
         number = image.image_id.partition("_")[0]
         sentences, annotations = path / "Sentences" / f"{number}.txt", path / "Annotations" / f"{number}.xml"
@@ -226,7 +226,7 @@ def covered_fraction(boxes, grid_shape):
 
 
 def covered_cells(rows, views, boxes, grid_shape, shape):
-    """Return the fraction of each region that the boxes of each word cover, in shape (rows, time, regions).
+    """Return the fraction of each region covered by each word's boxes, as an array of shape (rows, time, regions).
 
     A row is (CaptionedImage, index of one of its captions) or None; `shape` is (rows, time). `views` has the view
     number of each photo, see `data_utils.views`.

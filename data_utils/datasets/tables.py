@@ -29,7 +29,7 @@ def text_of(cell):
 
 
 def read_csv(path):
-    """Yield (line, image, caption, split) from a CSV file with a header and commas, semicolons or tabs."""
+    """Yield (line, image, caption, split) from a table with a header, with commas, semicolons or tabs between cells."""
     document = load_document(path)
     header_line = document.split("\n", 1)[0]
     delimiter = max(",;\t", key=header_line.count)

@@ -39,7 +39,9 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
         if not is_started(directory):
             shape = encode(np.zeros((1, *description["image_size"], 3), dtype=np.uint8)).shape
             if len(shape) != 4:
-                raise ValueError(f"Encoders must return shape (batch, rows, columns, feature_dim). Received: {shape=}")
+                raise ValueError(
+                    f"Encoders must return grids of shape (batch, rows, columns, feature_dim). Received: {shape=}"
+                )
             grid = {"grid_shape": list(shape[1:3]), "feature_dim": shape[3]}
             start_cache(directory, description | grid, list(photos))
         files = FeatureFiles(directory)
@@ -54,8 +56,8 @@ def _rows_to_encode(files, photos, description, errors, verify, show_progress):
     new = [image_id for image_id in photos if image_id not in files.row_of]
     if new:
         raise ValueError(
-            f"The cache was started with {len(files.rows)} photos, without {len(new)} of these {len(photos)} (first: "
-            f"{new[0]!r}). Build into another folder. Received: directory={str(files.directory)!r}"
+            f"The cache was started with {len(files.rows)} photos and does not include {len(new)} of these "
+            f"{len(photos)} (first: {new[0]!r}). Use another folder. Received: directory={str(files.directory)!r}"
         )
     to_encode = {*files.changed_rows(photos, verify=verify, show_progress=show_progress)}
     for image_id, path in photos.items():
@@ -131,8 +133,9 @@ def describe_encoder(encoder, name, layer, image_size):
     image_size = image_size or fixed_size(encoder)
     if not callable(encoder) or image_size is None:
         raise ValueError(
-            "Expected an encoder: a keras.Model or a function from photos to grids, such as ENCODERS['vgg16'](). If "
-            f"its input size is not fixed, pass one, such as image_size=224. Received: encoder={encoder!r}"
+            "Expected an encoder: a keras.Model or a function from photos to grids, such as "
+            "keras_sat.ENCODERS['vgg16'](). If its input size is not fixed, pass one, such as image_size=224. "
+            f"Received: encoder={encoder!r}"
         )
     output_shape = getattr(encoder, "output_shape", None)
     is_grid = isinstance(output_shape, tuple) and len(output_shape) == 4 and None not in output_shape[1:3]

@@ -87,7 +87,7 @@ class FeatureCache:
         verify: bool = False,
         show_progress: bool = True,
     ) -> Self:
-        """Encode photos that are not yet in the cache or have changed, and open the cache; any shards must be complete.
+        """Encode photos that are not yet in the cache or have changed, and open the cache. All shards must be complete.
 
         Args:
             directory: the folder of the cache, created if missing.
@@ -163,7 +163,7 @@ class FeatureCache:
         return self.features_of_rows(self.rows_of(image_ids))
 
     def features_of_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return the features of rows, in shape (rows, regions, feature_dim); rows are verified when first read."""
+        """Return the features of rows as an array of shape (rows, regions, feature_dim); each row is verified once."""
         folders = np.searchsorted(self._starts, rows, side="right") - 1
         rows_of_folders = rows - self._starts[folders]
         features = np.empty((len(rows), *self._folders[0].features.shape[1:]), self._folders[0].features.dtype)

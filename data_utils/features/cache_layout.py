@@ -57,7 +57,7 @@ class FeatureFiles:
         except Exception as error:  # NumPy raises many kinds of errors for a damaged header
             raise ValueError(f"{path}: the file is missing or damaged ({error}). {WAY_OUT}") from None
         if array.shape != shape or array.dtype != dtype:
-            raise ValueError(f"{path}: the file is damaged: its content is {array.dtype} {array.shape}. {WAY_OUT}")
+            raise ValueError(f"{path} is damaged: its dtype is {array.dtype} and its shape {array.shape}. {WAY_OUT}")
         return np.asarray(array)  # indexing a plain array is faster than indexing np.memmap
 
     def is_whole(self, row, features):
@@ -93,7 +93,7 @@ class FeatureFiles:
         _write_manifest(self.directory, self.manifest, self.image_ids, self.unreadable)
 
     def write(self, rows, features, photos):
-        """Write features (rows, regions, feature_dim) and the PHOTO record of each row, and mark the rows as done."""
+        """Write `features`, of shape (rows, regions, feature_dim), and PHOTO records, and mark the rows as done."""
         self.rows["checksum"][rows], self.rows["photo"][rows] = list(map(zlib.crc32, features)), photos
         self.rows["done"][rows] = 1
         try:
