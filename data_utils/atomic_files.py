@@ -1,4 +1,4 @@
-"""Write files atomically, one process at a time, and reject files that are too large to read into memory."""
+"""Read and write files safely: atomic writes, locks between processes, and size limits."""
 
 import contextlib
 import errno
@@ -49,7 +49,7 @@ def write_whole(path, content):
 
 @contextlib.contextmanager
 def whole_folder(path):
-    """Yield a temporary folder, which is renamed to the new `path` when the block ends, or removed on an error."""
+    """Yield a temporary folder. It is renamed to `path` when the block ends, or removed if the block fails."""
     path = Path(path)
     temporary = _temporary(path)
     temporary.mkdir(parents=True)
@@ -69,7 +69,7 @@ def _temporary(path):
 
 
 def clear_half_written(*paths):
-    """Remove temporary files left by killed `write_whole` or `whole_folder` calls; no other process may be writing."""
+    """Remove temporary files of interrupted `write_whole` or `whole_folder` calls. Do not call it during a write."""
     for path in map(Path, paths):
         for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
             with contextlib.suppress(OSError):  # a leftover does no harm
@@ -77,12 +77,12 @@ def clear_half_written(*paths):
 
 
 def check_is_file(path, kind="file"):
-    """Raise an error for a folder, a pipe or a device: opening a pipe would block."""
+    """Raise an error if the path is a folder, a pipe or a device; opening a pipe would block."""
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     if not stat.S_ISREG(mode):
-        raise ValueError(f"{path}: this is not a {kind} but a pipe or a device.")
+        raise ValueError(f"{path}: this is a pipe or a device, not a {kind}.")
 
 
 def read_bytes(path, most=MOST_TEXT_BYTES):
@@ -96,7 +96,7 @@ def read_bytes(path, most=MOST_TEXT_BYTES):
 
 
 def expectation(expected, way_out):
-    """Return the end of an error message: the expected content ("COCO's annotations") and the way out."""
+    """Return the end of an error message: what was expected, such as "COCO's annotations", and how to fix the error."""
     return f"Expected: {expected}.{way_out and ' '}{way_out}"
 
 
@@ -107,7 +107,7 @@ def write_json(path, value):
 
 
 def read_json(path, expected="JSON", way_out=""):
-    """Return the content of a JSON file; raise ValueError, with `expectation`, if it is damaged or too large."""
+    """Return the content of a JSON file, or raise a ValueError that names `expected` if it is damaged or too large."""
     content = read_bytes(path, MOST_JSON_BYTES)
     hint = expectation(expected, way_out)
     if (num_signs := sum(map(content.count, JSON_SIGNS))) > MOST_JSON_SIGNS:
@@ -129,11 +129,11 @@ def write_sealed_json(path, value):
 
 
 def read_sealed_json(path, expected, way_out=""):
-    """Return a dict that `write_sealed_json` wrote; the arguments are those of `read_json`."""
+    """Return a dict written by `write_sealed_json`, and verify its digest; the arguments are those of `read_json`."""
     value = read_json(path, expected, way_out)
     hint = expectation(expected, way_out)
     if not isinstance(value, dict) or value.pop("digest", None) != _digest(value):
-        raise ValueError(f"{path}: the file is damaged or of another kind. {hint}")
+        raise ValueError(f"{path}: the file is damaged or of the wrong kind. {hint}")
     return value
 
 
@@ -159,7 +159,7 @@ def exclusive_lock(path, holder_does, *, wait_s=0):
     lock = filelock.FileLock(path, blocking=False, fallback_to_soft=False, preserve_lock_file=True)
     try:
         if path.is_file() and path.stat().st_size:  # some versions of filelock would empty it
-            raise ValueError("it is not empty")
+            raise ValueError("the file is not empty")
         try:
             lock.acquire()
         except filelock.Timeout:

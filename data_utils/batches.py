@@ -92,15 +92,15 @@ def make_batches(
         raise ValueError(f"Expected one of: {', '.join(GROUPINGS)}. Received: group_by={group_by!r}")
     if batch_size < 1 or num_views < 1 or not 0 <= jitter <= 1 or (boxes is None) != (grid_shape is None):
         raise ValueError(
-            "Expected: `batch_size` and `num_views` of at least 1, `jitter` from 0 to 1, and `boxes` together with "
-            f"`grid_shape`. Received: batch_size={batch_size}, num_views={num_views}, jitter={jitter}, "
-            f"boxes of type {type(boxes).__name__}, grid_shape={grid_shape}"
+            "`batch_size` and `num_views` must be at least 1, `jitter` must be from 0 to 1, and `boxes` and "
+            f"`grid_shape` must be passed together. Received: batch_size={batch_size}, num_views={num_views}, "
+            f"jitter={jitter}, boxes of type {type(boxes).__name__}, grid_shape={grid_shape}"
         )
     views = cache if isinstance(cache, (list, tuple)) else [] if cache is None else [cache]
     if bool(views) != (image_size is None) or views and (jitter or num_views > 1):
         raise ValueError(
             "Pass either `cache`, for batches of features, or `image_size`, for batches of photos. `num_views` and "
-            "`jitter` need photos. "
+            "`jitter` can only be combined with `image_size`. "
             f"Received: cache={cache}, image_size={image_size}, num_views={num_views}, jitter={jitter}"
         )
     numbers, count = ([0], 1) if shares is None else shares
@@ -165,7 +165,7 @@ def make_batches(
 
 
 def inputs_and_targets(captions, vocabulary, longest=None):
-    """Return input_ids, target_ids (int32) and token_weights (float32), each (captions, longest caption + 1).
+    """Return input_ids and target_ids (int32) and token_weights (float32), of shape (captions, longest caption + 1).
 
     Args:
         captions: list of lists of word ids, without special tokens; None gives a row of `<pad>` with weight 0.
@@ -215,7 +215,7 @@ class _OneLength:
         self.batch_size = batch_size
 
     def plan(self, rng):
-        """Return the list of batches of one epoch; rng None keeps a fixed order."""
+        """Return the batches of one epoch as a list, in random order, or in a fixed order if `rng` is None."""
         batches = []
         for members in self.same_length:
             members = members if rng is None else rng.permutation(members)
@@ -223,7 +223,7 @@ class _OneLength:
         return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
     def places(self, members):
-        """Return a list of (photo index, caption index) for each row of a batch."""
+        """For each row of a batch, return a list of (photo index, caption index)."""
         return [[self.every[member]] for member in members]
 
 
@@ -245,7 +245,7 @@ class _WholeImages:
         self.batch_size = batch_size
 
     def plan(self, rng):
-        """Return the list of batches of one epoch; rng None keeps a fixed order."""
+        """Return the batches of one epoch as a list, in random order, or in a fixed order if `rng` is None."""
         # Sorting by number of captions first makes every epoch have as many batches; the noise mixes similar lengths.
         noise = 0.0 if rng is None else rng.uniform(0, 8, len(self.order))
         batches, batch, size = [], [], 0
@@ -259,7 +259,7 @@ class _WholeImages:
         return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
     def places(self, members):
-        """Return the same as `_OneLength.places`, padded with None for photos with fewer captions."""
+        """Return lists like those of `_OneLength.places`, padded with None for photos with fewer captions."""
         most = self.num_captions[members].max()
         of_photos = [[(member, number) for number in self.order[member]] for member in members]
         return [captions + [None] * (most - len(captions)) for captions in of_photos]

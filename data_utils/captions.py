@@ -98,7 +98,7 @@ def load_document(path: str | os.PathLike) -> str:
 
 
 def reject_long_caption(text, image_id, source):
-    """Raise ValueError if a caption is too long; `source` is its file, for the message."""
+    """Raise ValueError if a caption is too long; `source` is the file to name in the message."""
     if len(text) > MOST_LETTERS_IN_CAPTION:
         raise ValueError(
             f"{source}: a caption is too long. Expected: at most {MOST_LETTERS_IN_CAPTION} characters. "
@@ -144,11 +144,11 @@ def image_id_of(name):
 
 
 def reject_outside(name, where):
-    """Raise ValueError for a path that leads outside the data folder; `where` is its file and line, for the message."""
+    """Raise ValueError if a path leads outside the data folder; `where` is the file and line to name in the message."""
     path = PureWindowsPath(name)  # handles drives, / and \\: a table is read the same way on every system
     if path.drive or path.root or ".." in path.parts:
         raise ValueError(
-            f"{where}: this path leads outside the data folder. Expected: a path relative to it, without '..'. "
+            f"{where}: this path leads outside the data folder. Expected: a relative path without '..'. "
             f"Received: {brief(name)}"
         )
 
@@ -242,7 +242,7 @@ def _token_pattern():
 
 
 def tokenise(text: str) -> list[str]:
-    """Split a caption into words, in the same way for training, references and candidates.
+    """Split a caption into words; training captions, references and candidates are all split in this way.
 
     The words are in lower case, without punctuation; letters and digits of any alphabet are kept. Contractions are
     split as in the Penn Treebank, which caption scores expect too.
@@ -256,7 +256,7 @@ def tokenise(text: str) -> list[str]:
 
 
 def words_of_captions(captions, num_images):
-    """Return the words of each image's caption; `captions` is a list, or one string for all `num_images` images."""
+    """Return the words of each image's caption; `captions` is a list of strings, or one string for all images."""
     captions = [captions] * num_images if isinstance(captions, str) else captions
     is_list = isinstance(captions, (list, tuple)) and all(isinstance(caption, str) for caption in captions)
     words = [tokenise(caption) for caption in captions] if is_list else []

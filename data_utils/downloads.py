@@ -19,7 +19,7 @@ TIMEOUT_SECONDS = 60
 
 
 class DataSource(NamedTuple):
-    """The source of a data set: `files` maps zips to their MD5 (None accepts any), or `by_hand` has instructions."""
+    """The source of a data set: `files` maps zips to their MD5 (None accepts any), or `by_hand` says how to get it."""
 
     url: str = ""
     files: dict = {}
@@ -68,7 +68,7 @@ def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = Non
     data_dir = Path(data_dir).expanduser()
     source = DOWNLOADS[name]
     if source.by_hand:
-        raise ValueError(f"{name} cannot be downloaded. {source.by_hand.format(data_dir=data_dir)}")
+        raise ValueError(f"{name} cannot be downloaded automatically. {source.by_hand.format(data_dir=data_dir)}")
     is_finished = {"name": name, "num_photos": source.num_photos}
     marker = data_dir / "download.json"
     if marker.exists() and read_json(marker) == is_finished and _count_photos(data_dir) >= source.num_photos:
@@ -97,7 +97,7 @@ def _count_photos(data_dir):
 
 
 def fetch(url, path, *, md5=None, show_progress=True):
-    """Download a file with pooch, completely or not at all, unless it exists with the right checksum.
+    """Download a file with pooch unless it exists with the right checksum; `path` never holds an incomplete file.
 
     Raises:
         ConnectionError: the download failed, or the file could not be written; run again to resume.
@@ -161,7 +161,7 @@ def extract(archive, data_dir, *, show_progress=True):
             entries = [entry for entry in zip_file.infolist() if not re.search(r"(^|/)(__MACOSX/|\._)", entry.filename)]
             size, packed_size = sum(entry.file_size for entry in entries), os.path.getsize(archive)
             if size > max(MOST_EXPANSION * packed_size, SMALL_BYTES):
-                raise zipfile.BadZipFile(f"{packed_size} bytes would unpack to {size}, too many for a data set")
+                raise zipfile.BadZipFile(f"{packed_size} bytes would expand to {size} bytes, too many for a data set")
             with Progress(len(entries), label=Path(archive).name, unit="files", show=show_progress) as progress:
                 for entry in entries:
                     zip_file.extract(entry, data_dir)

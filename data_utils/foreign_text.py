@@ -21,7 +21,7 @@ def visible(text):
 
 
 def visible_json(text):
-    """Return JSON text with the same characters escaped as by `visible`.
+    """Return JSON text with the characters that `visible` escapes written as JSON escapes.
 
     >>> visible_json('"c\\u202egnp.exe\\x7f"')
     '"c\\\\u202egnp.exe\\\\u007f"'
@@ -30,7 +30,7 @@ def visible_json(text):
 
 
 def brief(value):
-    """Return the shortened repr of a value for a message."""
+    """Return the repr of a value, shortened for use in a message."""
     return shortened(repr(value))
 
 

@@ -1,4 +1,4 @@
-"""Read pictures in the common formats as upright RGB arrays."""
+"""Read pictures in common formats as upright RGB arrays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _one_at_a_time = threading.Lock()
 
 
 def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> np.ndarray:
-    """Return a picture as a uint8 array (height, width, 3), RGB 0..255.
+    """Return a picture as a uint8 RGB array of shape (height, width, 3), with values 0..255.
 
     EXIF rotation is applied, transparent pixels become white, and 16 bits become 8. Only the first frame of an
     animation is read. `image_size` stretches the picture instead of cropping it.
@@ -46,7 +46,7 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
 
     size = None if image_size is None else tuple(map(int, height_and_width(image_size)))
     if size is not None and min(size) < 1:
-        raise ValueError(f"The sides must be at least 1. Received: image_size={image_size}")
+        raise ValueError(f"The sides must be at least 1 pixel long. Received: image_size={image_size}")
     if isinstance(image, Image.Image):
         return _decoded(image, size, "the picture")
     if hasattr(image, "__array__"):
@@ -63,7 +63,7 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
 
 
 def height_and_width(size):
-    """Return (height, width) for a size: the side of a square, or (height, width)."""
+    """Return (height, width) for `size`, which is either the side of a square or (height, width)."""
     return (size, size) if isinstance(size, numbers.Integral) else tuple(size)
 
 
@@ -152,7 +152,7 @@ def readable_photos(
             except (OSError, ValueError) as error:
                 reasons.append(str(error))
                 if not skip:
-                    raise ValueError(f"{error} (skip_unreadable=True, --skip-unreadable, skips such photos)") from None
+                    raise ValueError(f"{error} (pass skip_unreadable=True, --skip-unreadable, to skip it)") from None
             progress.advance(1)
     if reasons:
         warnings.warn(f"{len(reasons)} unreadable photos are skipped (first: {reasons[0]})", stacklevel=2)
@@ -169,8 +169,8 @@ def _decoded(image, size, name):
         needed_bytes = _prepared(image, size)
         if needed_bytes > MOST_BYTES:
             raise ValueError(
-                f"it is too large: {width} x {height} pixels take {needed_bytes / 1e9:.1f} GB of memory; the limit is "
-                f"{MOST_BYTES / 1e9:.1f} GB. Save it with fewer pixels, or as a JPEG that is not progressive"
+                f"too large: {width} x {height} pixels need {needed_bytes / 1e9:.1f} GB of memory, and the limit is "
+                f"{MOST_BYTES / 1e9:.1f} GB. Save the picture with fewer pixels, or as a non-progressive JPEG"
             )
         if needed_bytes <= MANY_BYTES:
             return _upright_rgb(image, size)
@@ -191,7 +191,7 @@ def _decoded(image, size, name):
 
 
 def _prepared(image, size):
-    """Prepare a PIL image for decoding; return the bytes of memory that decoding needs, 0 if it is already decoded."""
+    """Prepare a PIL image for decoding, and return how many bytes decoding needs (0 if it is already decoded)."""
     if image.format is None:
         return 0
     # All coefficients of a progressive JPEG, 16 bits each, stay in memory until its last scan has been read.
@@ -204,10 +204,10 @@ def _prepared(image, size):
 
 
 def _as_uint8(array):
-    """Return an image array with values 0..255 as uint8, (height, width) or (height, width, channels)."""
+    """Convert an image array to uint8; reject values outside 0..255 and shapes that are not those of an image."""
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)) or array.size == 0:
         raise ValueError(
-            "An image array must be (height, width) or (height, width, channels) with 1, 3 or 4 channels. "
+            "An image array must have shape (height, width) or (height, width, channels), with 1, 3 or 4 channels. "
             f"Received: shape={array.shape}"
         )
     if array.dtype != np.uint8:
@@ -231,7 +231,7 @@ def _identified(file):
         try:
             import pillow_heif
         except ImportError:
-            raise ValueError('it is HEIC: run `pip install "keras_sat[heif]"`, or save it as JPEG') from None
+            raise ValueError('for HEIC, run `pip install "keras_sat[heif]"`, or save it as JPEG') from None
         pillow_heif.register_heif_opener()
     with warnings.catch_warnings(action="ignore"):  # Pillow warns about large pictures, and rejects twice the size
         Image.init()
@@ -266,7 +266,7 @@ def _upright_rgb(image, size):
 
 
 def _strip_as_rgb(image):
-    """Convert a PIL image of any mode to RGB on white."""
+    """Convert a PIL image of any mode to RGB with a white background."""
     from PIL import Image
 
     if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):

@@ -1,4 +1,4 @@
-"""Augment photos in resolution, light and noise; `data_utils.views` has the geometric changes."""
+"""Augment photos by varying resolution and lighting and adding noise; geometric changes are in `data_utils.views`."""
 
 import numpy as np
 from PIL import Image
@@ -10,7 +10,7 @@ MOST_LIGHT = 0.15  # relative change of brightness, colour channels and contrast
 
 
 def jittered(photo, chance, strength=1.0):
-    """Return a photo, uint8 (height, width, 3), with random blur, lighting changes and noise.
+    """Apply random blur, lighting changes and noise to a uint8 photo of shape (height, width, 3).
 
     Args:
         chance: numpy.random.Generator.

@@ -29,7 +29,7 @@ _FREQUENCIES = sorted(((i, j) for i in range(11) for j in range(11) if i + j), k
 
 
 def photo_of(path):
-    """Return the PHOTO record of a file; zeros for a picture in memory or an unreadable file.
+    """Return the PHOTO record of a file, or a record of zeros for a picture in memory or an unreadable file.
 
     Call it before decoding the photo: if the file is replaced in between, the next comparison detects it.
     """
@@ -44,7 +44,7 @@ def photo_of(path):
 
 
 def size_of(path):
-    """Return the size of a file in bytes; None for a picture in memory or a missing file."""
+    """Return the size of a file in bytes, or None for a picture in memory or a missing file."""
     try:
         return os.path.getsize(os.path.expanduser(path))
     except (OSError, TypeError, ValueError):
@@ -79,7 +79,7 @@ def find_changes(photos, paths, *, verify=False, show_progress=False):
 
 
 def pixel_digest(image):
-    """Return the pixel digest of a photo as an int; 0 for a photo with too little detail."""
+    """Return the pixel digest of a photo as an int, or 0 if the photo has too little detail."""
     grey = Image.fromarray(image).convert("L").resize((_SIDE, _SIDE), Image.Resampling.BILINEAR)
     grey = np.asarray(grey, dtype=np.float64)
     if (np.abs(np.diff(grey)) <= 1).mean() > MOST_FLAT:
@@ -89,12 +89,12 @@ def pixel_digest(image):
 
 
 def looks_like(digests, known):
-    """Return a bool array: whether each pixel digest matches one of the known digests."""
+    """Return a bool array that says whether each pixel digest matches one of the known digests."""
     return np.array([_is_near(known, digest).any() for digest in digests], dtype=bool)
 
 
 def is_same_photo(photos, photo):
-    """Return a bool array: which of `photos` have the same bytes as `photo`, or nearly the same pixels."""
+    """Return a bool array that says which of `photos` have the same bytes as `photo`, or nearly the same pixels."""
     return (photos["digest"] == photo["digest"]) & (photo["digest"] > 0) | _is_near(photos["pixels"], photo["pixels"])
 
 

@@ -1,4 +1,4 @@
-"""Draw the built-in data set: scenes with true captions and the box of every word.
+"""Draw the built-in data set: scenes with true captions, and the boxes of the objects that each word refers to.
 
 A scene has one or two coloured shapes (optionally three) on a soft background. Its captions come from the grammar
 below. For every sentence of the grammar we know whether it is true, and which pixels each word refers to:
@@ -53,7 +53,7 @@ _BACKGROUNDS = ((236, 240, 247), (247, 241, 230), (233, 244, 236), (245, 235, 24
 
 @dataclass(frozen=True)
 class SceneObject:
-    """A shape in a scene; `box` is (left, top, right, bottom) in pixels, right and bottom exclusive."""
+    """A shape in a scene; `box` is (left, top, right, bottom) in pixels, where right and bottom are exclusive."""
 
     shape: str
     colour: str
@@ -84,7 +84,7 @@ class WordPlace:
     image_size: tuple
 
     def cells(self, grid_shape: tuple[int, int], *, enlarge: int = 0) -> np.ndarray:
-        """Return the cells that the boxes touch, as a bool array of `grid_shape`, (rows, columns).
+        """Return which grid cells the boxes touch, as a bool array of shape `grid_shape`, which is (rows, columns).
 
         `enlarge` adds that many cells on each side.
         """
@@ -121,7 +121,7 @@ class Scene:
         return word_places(self, caption)
 
     def png(self) -> bytes:
-        """Return the picture as the bytes of a PNG file."""
+        """Return the picture as PNG-encoded bytes."""
         from PIL import Image
 
         file = io.BytesIO()
@@ -185,7 +185,7 @@ def _place_objects(rng, looks, num_objects, twin_share, height, width):
 
 
 def _relations(first, second, gap=0):
-    """Return the set of relations of the first object to the second, with at least `gap` pixels between them."""
+    """Return a set of relations, such as "left" if the first object is at least `gap` pixels left of the second."""
     (left, top, right, bottom), other = first.box, second.box
     spaces = {"left": other[0] - right, "right": left - other[2], "above": other[1] - bottom, "below": top - other[3]}
     return {relation for relation, space in spaces.items() if space >= gap}
@@ -312,7 +312,7 @@ def _parsed(caption):
 
 
 def _assignments(scene, said):
-    """Return every choice of objects, one for each noun phrase, for which the sentence is true."""
+    """Return every assignment of objects to the noun phrases for which the sentence is true."""
     said, fitting = said.groupdict(), []
     for number in range(3):
         if colour := said.get(f"colour{number}"):

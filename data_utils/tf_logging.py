@@ -20,7 +20,7 @@ def import_tensorflow():
 
 @contextlib.contextmanager
 def without_startup_log():
-    """Silence the import of TensorFlow inside the block, unless TF_CPP_MIN_LOG_LEVEL is 0, 1 or 2.
+    """Hide the startup log of a TensorFlow import inside the block, unless TF_CPP_MIN_LOG_LEVEL is 0, 1 or 2.
 
     Its C++ code logs messages about the processor and GPU drivers, some of them before it reads that variable.
     """
@@ -44,7 +44,7 @@ def nothing_on_standard_error():
 
 
 def reason_of(error):
-    """Return the line of a TensorFlow error that describes the cause."""
+    """Return the line that describes the cause from a multi-line TensorFlow error message."""
     around = ("Graph execution error:", "Detected at ", "  File ")
     lines = [line for line in str(error).split("\n") if line.strip() and not line.startswith(around)]
     return re.sub(r"\{\{.*?\}\} *| *\[Op:.*", "", lines[0] if lines else str(error))

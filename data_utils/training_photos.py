@@ -24,7 +24,7 @@ _OF_FLICKR = re.compile(r"(\d{6,})_[0-9a-f]{10}")  # a photo's name in Flickr8k;
 
 
 class SeenPhotos(NamedTuple):
-    """A captioner's training photos: sorted uint64 digests (photos,) of ids and of pixels."""
+    """A captioner's training photos, as two sorted arrays of uint64 digests: one of their ids, one of their pixels."""
 
     names: np.ndarray
     pixels: np.ndarray  # drawings have none
@@ -81,7 +81,7 @@ def _name_digests(image_ids):
 
 
 def _name(image_id):
-    """Return the part of an image id that is the same in all ids of a photo.
+    """Return the part of an image id, in lower case, that is the same for a photo in different data sets.
 
     >>> _name("1000268201_693b08cb0e"), _name("1000268201.JPG"), _name("Beach 1.jpg")
     ('1000268201', '1000268201', 'beach 1')
@@ -106,7 +106,7 @@ def as_settings(seen):
 
 
 def from_settings(settings):
-    """Return the SeenPhotos from a dict with `as_settings`, or None; raise ValueError if they are damaged."""
+    """Return the SeenPhotos that `as_settings` stored in a dict, or None; raise ValueError if they are damaged."""
     if "training_photos" not in settings:
         return None
     seen = []

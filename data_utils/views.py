@@ -1,4 +1,4 @@
-"""Make views of photos (mirrored and random crops): augmentation whose features can be cached.
+"""Augment photos with a fixed number of views (mirrored or cropped at random), whose features can be cached.
 
 View 0 is the photo itself. Odd views are mirrored. From view 2 on, a crop is stretched to the size of the photo. The
 crop depends only on the image id and the view number.
@@ -14,7 +14,7 @@ MAX_ASPECT = 4 / 3  # aspect ratio of a crop, relative to the photo's
 
 
 def view_of(image, view, image_id):
-    """Return a view of a photo, uint8 (height, width, 3), of the same shape; `image_id` determines the crop."""
+    """Return a view of a uint8 photo of shape (height, width, 3); `view` and `image_id` determine the crop."""
     if view >= 2:
         height, width, _ = image.shape
         box = part_of_photo(view, image_id) * np.array([width, height, width, height])
@@ -23,7 +23,7 @@ def view_of(image, view, image_id):
 
 
 def boxes_in_view(boxes, view, image_id):
-    """Return the boxes visible in a view, as a tuple of (left, top, right, bottom) in fractions of its sides.
+    """Return the boxes that are visible in a view, clipped to it, each (left, top, right, bottom) from 0 to 1.
 
     Args:
         boxes: list of (left, top, right, bottom), as fractions of the photo's sides.
@@ -39,7 +39,7 @@ def boxes_in_view(boxes, view, image_id):
 
 
 def part_of_photo(view, image_id):
-    """Return left, top, right and bottom of a view's crop, each from 0 to 1."""
+    """Return the crop of a view as an array (left, top, right, bottom), each from 0 to 1."""
     if view < 2:
         return np.array([0.0, 0.0, 1.0, 1.0])
     chance = np.random.default_rng([zlib.crc32(image_id.encode()), view])

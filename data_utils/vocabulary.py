@@ -16,7 +16,7 @@ MOST_LETTERS_IN_WORD = 1_000  # a longer word would not fit into any plot
 
 
 class Vocabulary:
-    """The words of a captioner and their ids; the four special tokens come first, and `<pad>` is 0.
+    """The words of a captioner and their ids; the four special tokens come first, and `<pad>` has id 0.
 
     Args:
         words: the words without the special tokens, in the order of their ids.
@@ -63,7 +63,7 @@ class Vocabulary:
         characters are skipped.
         """
         if min_count < 1 or (max_size is not None and max_size < 1):
-            raise ValueError(f"Both must be at least 1. Received: min_count={min_count}, max_size={max_size}")
+            raise ValueError(f"Expected values of at least 1. Received: min_count={min_count}, max_size={max_size}")
         counts = Counter(
             word
             for image in captioned_images

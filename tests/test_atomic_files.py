@@ -34,7 +34,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     write_whole(tmp_path / "pipe", "words")
     assert os.read(reader, 99) == b"words" and (tmp_path / "pipe").is_fifo() and os.listdir(tmp_path) == ["pipe"]
     os.close(reader)
-    with pytest.raises(ValueError, match="pipe: this is not a file but a pipe"):
+    with pytest.raises(ValueError, match="pipe: this is a pipe or a device, not a file"):
         read_json(tmp_path / "pipe")
 
 

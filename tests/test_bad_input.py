@@ -281,7 +281,7 @@ def test_a_zip_that_would_fill_the_disk(tmp_path):
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a", "w") as entry:
         for _ in range(120):
             entry.write(bytes(1_000_000))
-    with pytest.raises(ValueError, match=r"bomb\.zip: .*\d+ bytes would unpack to 120000000, too many"):
+    with pytest.raises(ValueError, match=r"bomb\.zip: .*\d+ bytes would expand to 120000000 bytes, too many"):
         extract(tmp_path / "bomb.zip", tmp_path / ".", show_progress=False)
     assert [path.name for path in tmp_path.iterdir()] == ["bomb.zip"]
 

@@ -231,7 +231,7 @@ def test_errors(three):
         ((images, vocabulary, cache, 0), {}, "batch_size=0"),
         ((images, vocabulary), {"image_size": 16, "num_views": 0}, "num_views=0"),
         ((images, vocabulary), {"image_size": 16, "jitter": 2}, "jitter=2"),
-        ((images, vocabulary, cache), {"grid_shape": (2, 2)}, "`boxes` together with `grid_shape`"),
+        ((images, vocabulary, cache), {"grid_shape": (2, 2)}, "`boxes` and `grid_shape` must be passed together"),
         (([*images, stranger], vocabulary, cache), {}, "no features for the photo 'stranger'"),
     ):
         with pytest.raises(ValueError, match=message):

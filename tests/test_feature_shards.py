@@ -76,7 +76,7 @@ def test_build_looks_at_the_photos_of_all_shards(photos, shards):
     build(shards, photos, never)  # stores the times of the photos, which are copies of those that were encoded
     before = {path: path.stat().st_mtime_ns for path in shards.rglob("*")}
     assert len(build(shards, [values[:5] for values in photos], never)) == 22
-    with pytest.raises(ValueError, match="lacks 1 of these.*first: 'new'.*another folder"):
+    with pytest.raises(ValueError, match="does not include 1 of these.*first: 'new'.*another folder"):
         build(shards, (photos[0] + ["new"], photos[1] + photos[1][:1]), never)
     assert before == {path: path.stat().st_mtime_ns for path in shards.rglob("*")}, "nothing was written"
     shutil.copy(photos[1][4], photos[1][3])

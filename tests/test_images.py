@@ -131,7 +131,7 @@ HEIC = b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00" + b"\x00" * 50
 def test_heic_without_pillow_heif(tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     (tmp_path / name).write_bytes(HEIC)
-    with pytest.raises(ValueError, match=rf'{name}: .*it is HEIC.*pip install "keras_sat\[heif\]".*JPEG'):
+    with pytest.raises(ValueError, match=rf'{name}: .*for HEIC, run.*pip install "keras_sat\[heif\]".*JPEG'):
         load_image(tmp_path / name)
 
 
@@ -162,7 +162,7 @@ def test_errors(picture, tmp_path):
     with pytest.raises(FileNotFoundError, match="missing.jpg"):
         load_image(tmp_path / "missing.jpg")
     for size in (0, (8, -1)):
-        with pytest.raises(ValueError, match="at least 1. Received: image_size="):
+        with pytest.raises(ValueError, match="at least 1 pixel long. Received: image_size="):
             load_image(picture, size)
 
 
@@ -232,7 +232,7 @@ def test_folders_and_patterns(tmp_path):
 def test_nobody_waits_for_a_pipe_among_pictures(tmp_path):
     os.mkfifo(tmp_path / "pipe.jpg")
     for path in (tmp_path / "pipe.jpg", "/dev/zero"):
-        with pytest.raises(ValueError, match=f"{path}: this is not a picture but a pipe or a device"):
+        with pytest.raises(ValueError, match=f"{path}: this is a pipe or a device, not a picture"):
             load_image(path)
     with pytest.raises(IsADirectoryError):
         load_image(tmp_path)

@@ -90,7 +90,7 @@ def test_a_folder_of_something_else_is_rejected(tmp_path, model_dir):
         read_model(tmp_path / "other")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    with pytest.raises(ValueError, match=r"of another kind. Expected: a captioner"):
+    with pytest.raises(ValueError, match=r"of the wrong kind. Expected: a captioner"):
         read_model(tmp_path / "other")
     (own,) = model_dir.glob("vocabulary-*.json")
     Vocabulary(["cat", "sits"]).save(own)
@@ -103,7 +103,7 @@ def test_only_the_files_of_a_model_are_replaced(tmp_path, model_dir):
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text(json.dumps({"model_type": "bert"}))
     for folder in (tmp_path, tmp_path / "photo.jpg", tmp_path / "bert"):
-        with pytest.raises(ValueError, match="A model must have its own folder|config.json: .* of another kind"):
+        with pytest.raises(ValueError, match="A model must have its own folder|config.json: .* of the wrong kind"):
             write_model(folder, SETTINGS, Vocabulary(["dog"]), ARRAYS)
     assert (tmp_path / "photo.jpg").read_bytes() == b"mine" and len(list((tmp_path / "bert").iterdir())) == 1
     (model_dir / "weights-mine.npz").write_bytes(b"mine")

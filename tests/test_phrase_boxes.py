@@ -79,7 +79,7 @@ def with_boxes(*boxes, caption="1"):
         (with_boxes("[0, 0, 1, Infinity]"), "fractions"),
         (with_boxes("[0, 0, 1, 1" + 400 * "0" + "]"), "fractions"),
         (with_boxes(*["[0, 0, 1, 1]"] * 1001), "at most 1000 boxes"),
-        ('{"99.jpg": {"caption": 0, "phrases": []}}', "no phrase with boxes for these 1 photos"),
+        ('{"99.jpg": {"caption": 0, "phrases": []}}', "no phrase has boxes for these 1 photos"),
         (with_boxes("[0.5, 0, 0.25, 1]"), "for these 1 photos; boxes outside the photo: 1"),
     ],
 )

@@ -158,7 +158,7 @@ def test_renamed_photos_of_the_training_are_rejected(whole_training, tmp_path, c
     assert keras_sat.evaluate(captioner, copies[3:], cache=cache, **SEARCH).statistics["training_photos"] == 0
     if cached:
         shutil.copy(copies[0].image_path, copies[3].image_path)
-        with pytest.raises(ValueError, match="The photo 'copies3' has changed since its features were built"):
+        with pytest.raises(ValueError, match="The photo 'copies3' .* has changed since its features were built"):
             keras_sat.evaluate(captioner, copies[3:], cache=cache, **SEARCH)
 
 

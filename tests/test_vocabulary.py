@@ -71,7 +71,7 @@ def test_errors(images):
     with pytest.raises(ValueError, match="split 'train'.*split_seed"):
         Vocabulary.build(images[2:])
     for odd in ({"min_count": 0}, {"max_size": -1}):
-        with pytest.raises(ValueError, match="Both must be at least 1"):
+        with pytest.raises(ValueError, match="Expected values of at least 1"):
             Vocabulary.build(images, **odd)
     for odd in ("a", "", "<pad>", "big dog", MOST_LETTERS_IN_WORD * "a" + "a", "\0", None, ["a"]):
         with pytest.raises(ValueError, match="Expected distinct words"):

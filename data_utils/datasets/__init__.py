@@ -1,4 +1,4 @@
-"""Read data sets: each reader returns a list of CaptionedImage from the published files.
+"""Read data sets: each reader turns the published files into a list of CaptionedImage.
 
 To add a data set, write a function that takes its folder and returns the list, and add it to DATASETS.
 

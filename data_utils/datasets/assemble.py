@@ -17,7 +17,7 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
     for image_id in sorted(splits.keys() - (captions.keys() & photos.keys())):
         skipped.add("photos on a split list that are missing", image_id)
     if not captions:
-        raise ValueError(f"The caption file has no rows with captions. Received: data_dir={str(data_dir)!r}")
+        raise ValueError(f"The caption file contains no captions. Received: data_dir={str(data_dir)!r}")
     kept = [image_id for image_id in captions if image_id in photos]
     if not kept:
         raise ValueError(
@@ -64,7 +64,10 @@ def expecting(path, expected):
 
 
 def find_photos(data_dir, folder_names):
-    """Return a dict from image ids to paths for the first folder with photos; zips often nest a folder in itself."""
+    """Return a dict from image ids to the paths of the photos in the first folder that has any.
+
+    Zips often contain a folder inside a folder of the same name, so both are searched.
+    """
     folders = [data_dir / outer / inner for outer in folder_names for inner in ("", *folder_names)]
     for folder in filter(Path.is_dir, [*folders, data_dir]):
         if photos := photos_in(folder):

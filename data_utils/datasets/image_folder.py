@@ -56,7 +56,7 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
 
 
 def _pictures_in_any_case(data_dir):
-    """Return a dict from the lower-case names of pictures to their names; ambiguous ones are left out."""
+    """Return a dict from lower-case picture names to actual names, without those that several pictures share."""
     paths = itertools.chain(*pictures_by_folder(str(data_dir), lenient=True))
     names = [Path(path).relative_to(data_dir).as_posix() for path in paths]
     times = Counter(map(str.casefold, names))

@@ -1,4 +1,4 @@
-"""Read boxes that annotators drew for caption phrases, on photos of Flickr30k and Flickr8k.
+"""Read the bounding boxes that annotators drew for caption phrases of Flickr30k and Flickr8k.
 
 Flickr30k Entities (Plummer et al., 2015) is a folder with Sentences/NUMBER.txt, where phrases are marked in captions,
 
@@ -45,7 +45,7 @@ _MARKED = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
 
 @dataclass(frozen=True)
 class Phrase:
-    """A phrase of a caption, with its boxes on the photo.
+    """A caption phrase and its bounding boxes in the photo.
 
     Attributes:
         caption: the index of the caption among those of its photo.
@@ -59,14 +59,14 @@ class Phrase:
     boxes: tuple
 
     def naming_words(self, words):
-        """Return a list of the indices of the phrase's content words in a caption."""
+        """Return the indices of the phrase's content words among the caption's `words`."""
         of_phrase = range(self.first_word, self.first_word + self.num_words)
         return [number for number in of_phrase if words[number] not in NAMELESS]
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """The phrases of photos, with their boxes.
+    """The caption phrases of several photos, with their bounding boxes.
 
     Attributes:
         phrases: dict from an image id to a list of Phrase, in the order of captions and words.
@@ -78,7 +78,7 @@ class Boxes:
 
 
 def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) -> Boxes:
-    """Return the Boxes of photos; phrases and boxes that do not match are skipped and counted in a warning.
+    """Return the Boxes of photos; a warning counts phrases that no caption contains and boxes outside the photo.
 
     Args:
         path: the folder of Flickr30k Entities, or a JSON file; or Boxes, which are returned unchanged.
@@ -103,7 +103,7 @@ def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) ->
             phrases[image.image_id] = sorted(found, key=lambda phrase: (phrase.caption, phrase.first_word))
     if not phrases:
         counted = "".join(f"; {reason}: {count}" for reason, count in skipped.counts.items())
-        raise ValueError(f"{path}: no phrase with boxes for these {len(images)} photos{counted}. Expected: {EXPECTED}.")
+        raise ValueError(f"{path}: no phrase has boxes for these {len(images)} photos{counted}. Expected: {EXPECTED}.")
     skipped.warn(path)
     return Boxes(phrases, frozenset(unsure))
 
@@ -112,9 +112,10 @@ def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) ->
 
 
 def _phrases_of(image, marked, skipped):
-    """Yield a Phrase for each marked (caption, words, first piece, boxes) that is found in the photo's captions.
+    """Yield a Phrase for each annotated phrase that occurs in the photo's captions.
 
-    `caption` is its index, or the list of its pieces. A piece is a part of a word: annotators split "t-shirt" in two.
+    `marked` lists (caption, words, first piece, boxes); caption is its index, or the list of its pieces. A piece is a
+    part of a word: annotators split "t-shirt" in two.
     """
     captions = [_pieces_of(tokenise(caption)) for caption in image.captions]
     texts = [[piece for piece, _ in pieces] for pieces in captions]
@@ -137,7 +138,7 @@ def _phrases_of(image, marked, skipped):
 
 
 def _pieces_of(words):
-    """Return a list of (piece, index of its word)."""
+    """Split words at punctuation, and return a list of (piece, index of the word)."""
     return [(piece, number) for number, word in enumerate(words) for piece in re.findall(r"\w+", word)]
 
 
@@ -145,7 +146,7 @@ def _pieces_of(words):
 
 
 def _read_json(path, images):
-    """Yield (image, marked phrases, whether the aspect ratio is known) from the JSON format."""
+    """Yield (image, annotated phrases, whether the aspect ratio is known) from a JSON file of boxes."""
     expected = "caption, and phrases with phrase, first_word and boxes (four fractions of the sides, not pixels)"
     with expecting(path, EXPECTED):
         by_id = {image_id_of(name): entry for name, entry in read_json(path, EXPECTED).items()}
@@ -155,13 +156,13 @@ def _read_json(path, images):
         with expecting(path, expected):
             marked = [(entry["caption"], one["phrase"], one["first_word"], one["boxes"]) for one in entry["phrases"]]
             if not all(_is_sound(*of_phrase) for of_phrase in marked):
-                raise TypeError(f"{brief(entry)} for {brief(image.image_id)}")
+                raise TypeError(f"the entry of {brief(image.image_id)} is {brief(entry)}")
             is_known = bool(entry.get("size_known", True))
         yield image, marked, is_known
 
 
 def _is_sound(caption, words, first_word, boxes):
-    """Return whether the types are right and the boxes are fractions of the photo, with some tolerance."""
+    """Return whether a phrase has the right types, and boxes in fractions of the photo's sides instead of pixels."""
     sides = [side for box in boxes for side in box]
     are_boxes = all(len(box) == 4 for box in boxes) and all(type(side) in (int, float) for side in sides)
     is_phrase = type(caption) is type(first_word) is int and caption >= 0 and isinstance(words, str)
@@ -169,7 +170,7 @@ def _is_sound(caption, words, first_word, boxes):
 
 
 def _read_entities(path, images):
-    """Yield the same tuples as `_read_json` from the files of Flickr30k Entities."""
+    """Yield tuples like those of `_read_json`, from the files of Flickr30k Entities."""
     for image in images:
         number = image.image_id.partition("_")[0]
         sentences, annotations = path / "Sentences" / f"{number}.txt", path / "Annotations" / f"{number}.xml"
@@ -186,7 +187,7 @@ def _read_entities(path, images):
 
 
 def _boxes_in(path):
-    """Return a dict from phrase numbers to boxes, from an annotation file."""
+    """Read an annotation file into a dict from phrase numbers to boxes."""
     document = load_document(path)
     if "<!" in document:  # XML entities could make a small file fill the memory
         raise ValueError(f"{path}: expected plain XML, without declarations. Received: '<!'")
@@ -200,7 +201,7 @@ def _boxes_in(path):
                     boxes.setdefault(name.text, []).append([side / whole for side, whole in zip(sides, size + size)])
     except (ElementTree.ParseError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
-            f"{path}: expected an annotation of Flickr30k Entities. Received: {shortened(str(error))}"
+            f"{path}: expected an annotation file of Flickr30k Entities. Received: {shortened(str(error))}"
         ) from None
     return boxes
 
@@ -209,7 +210,7 @@ def _boxes_in(path):
 
 
 def covered_fraction(boxes, grid_shape):
-    """Return the fraction of each grid cell that is covered by boxes, as an array (rows, columns).
+    """Return the fraction of each grid cell that is covered by boxes, as an array of shape (rows, columns).
 
     >>> covered_fraction([(0.0, 0.0, 0.5, 0.25)], (2, 2)).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
@@ -225,7 +226,7 @@ def covered_fraction(boxes, grid_shape):
 
 
 def covered_cells(rows, views, boxes, grid_shape, shape):
-    """Return the fraction of each region covered by the boxes of each word, float32 (rows, time, regions).
+    """Return the fraction of each region covered by each word's boxes, as an array of shape (rows, time, regions).
 
     A row is (CaptionedImage, index of one of its captions) or None; `shape` is (rows, time). `views` has the view
     number of each photo, see `data_utils.views`.
@@ -245,7 +246,7 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
 
 
 def _strips(cells, starts, ends):
-    """Return the strips into which the edges of cells and boxes divide one side of a photo.
+    """Divide one side of a photo into strips at the edges of all cells and boxes.
 
     Returns: sizes (strips,), the cell of each as one-hot vectors (strips, cells), and centres (strips,).
     """

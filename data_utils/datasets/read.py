@@ -1,4 +1,4 @@
-"""Read a data set by name, and download it first if possible."""
+"""Read a data set by name; if its folder is empty or missing, download it first where possible."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[
     raise ValueError(
         f"There are no photos in this split. Expected one of: {', '.join(SPLITS)}. The data set has: "
         f"{', '.join(f'{number} in {name}' for name, number in counts.items())}. Add the data set's split lists to its "
-        "folder, or pass split_seed=0 (--split-seed 0) to draw a split of at least 3 photos. "
+        "folder, or pass split_seed=0 (--split-seed 0) to split at random, which takes 3 photos or more. "
         f"Received: split={split!r}"
     )
 
 
 def _is_to_be_downloaded(data_dir):
-    """Return whether the folder is missing or empty, or has only zips or an unfinished download."""
+    """Return whether the folder is missing or empty, or contains only zips or an unfinished download."""
     if not data_dir.is_dir() or all(path.suffix in (".zip", ".part") for path in data_dir.iterdir()):
         return True
     return (data_dir / "download.lock").exists() and not (data_dir / "download.json").exists()
@@ -71,12 +71,12 @@ def _checked(images, split_seed):
         texts = (image.image_id, *image.captions) if is_one else (None,)
         if not all(isinstance(text, str) for text in texts) or image.split not in (*SPLITS, None):
             raise ValueError(
-                f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage: a string id, a list of "
-                f"captions, and one of the splits {', '.join(SPLITS)} or None. Received: {brief(image)}"
+                f"Expected one of: {', '.join(DATASETS)}, or a list of CaptionedImage, each with a string id, a "
+                f"list of captions, and one of the splits {', '.join(SPLITS)} or None. Received: {brief(image)}"
             )
     num_ids = len({image.image_id for image in images})
     if not images or num_ids < len(images):
-        raise ValueError(f"Expected photos with unique ids. Received: {len(images)} photos, {num_ids} ids")
+        raise ValueError(f"Expected at least one photo, and unique ids. Received: {len(images)} photos, {num_ids} ids")
     if split_seed is not None:
         splits = draw_split([image.image_id for image in images], split_seed)
         images = [dataclasses.replace(image, split=splits[image.image_id]) for image in images]

@@ -7,7 +7,7 @@ from data_utils.captions import CaptionedImage
 
 
 def scenes(data_dir, *, num_scenes=2000, seed=0, image_size=64, max_objects=2):
-    """Draw the built-in data set, into a folder or into memory, and return it as a list of CaptionedImage.
+    """Draw the built-in scenes, in memory or as files in a folder, and return them as a list of CaptionedImage.
 
     Args:
         data_dir: the folder for the pictures, as PNG; existing files are kept. None keeps them in memory:

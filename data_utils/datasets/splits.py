@@ -18,14 +18,14 @@ SPLIT_NAMES = {
 
 
 def add_split(splits, image_id, name, where):
-    """Add a photo to a dict of splits; raise ValueError for an unknown split, or if it is in another split already."""
+    """Add a photo to a dict of splits; raise ValueError if the split is unknown or the photo is already in another."""
     split = SPLIT_NAMES.get(str(name).strip().lower())
     if split is None:
         raise ValueError(f"{where}: unknown split. Expected: train, dev or test. Received: split={brief(name)}")
     if splits.setdefault(image_id, split) != split:
         raise ValueError(
-            f"{where}: the photo {brief(image_id)} is in the split {split!r}, but was in {splits[image_id]!r} before. "
-            "Put each photo into one split."
+            f"{where}: the photo {brief(image_id)} is in the split {split!r}, but earlier in {splits[image_id]!r}. "
+            "Put each photo into only one split."
         )
 
 
@@ -38,7 +38,7 @@ def draw_split(image_ids, seed):
 
 
 def read_split_lists(lists):
-    """Return a dict from image ids to splits; `lists` maps each split to a file of image names, or None."""
+    """Return a dict from image ids to splits; `lists` maps each split to a file of image names or to None."""
     splits = {}
     for split, path in lists.items():
         for number, line in enumerate(load_document(path).split("\n") if path else [], start=1):

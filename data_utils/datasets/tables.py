@@ -1,4 +1,4 @@
-"""Read captions from tables: CSV from spreadsheets, and JSON lines."""
+"""Read captions from CSV files, such as those that spreadsheets export, and from JSON Lines files."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ def text_of(cell):
 
 
 def read_csv(path):
-    """Yield (line, image, caption, split) from a table with a header, separated by commas, semicolons or tabs."""
+    """Yield (line, image, caption, split) from a table with a header, with commas, semicolons or tabs between cells."""
     document = load_document(path)
     header_line = document.split("\n", 1)[0]
     delimiter = max(",;\t", key=header_line.count)
@@ -49,7 +49,7 @@ def read_csv(path):
             if caption == len(header) - 1:
                 row[caption:] = [delimiter.join(row[caption:])]  # commas in a caption that was not quoted
             if len(row) != len(header):
-                raise csv.Error(f"{len(row)} columns, but the header has {len(header)}")
+                raise csv.Error(f"this row has {len(row)} columns, but the header has {len(header)}")
             its_split = None if split is None else row[split].strip()
             yield rows.line_num, text_of(row[image]).strip(), " ".join(text_of(row[caption]).split()), its_split
     except csv.Error as error:

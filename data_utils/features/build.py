@@ -39,7 +39,9 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
         if not is_started(directory):
             shape = encode(np.zeros((1, *description["image_size"], 3), dtype=np.uint8)).shape
             if len(shape) != 4:
-                raise ValueError(f"Encoders must return grids (batch, rows, columns, feature_dim). Received: {shape=}")
+                raise ValueError(
+                    f"Encoders must return grids of shape (batch, rows, columns, feature_dim). Received: {shape=}"
+                )
             grid = {"grid_shape": list(shape[1:3]), "feature_dim": shape[3]}
             start_cache(directory, description | grid, list(photos))
         files = FeatureFiles(directory)
@@ -54,8 +56,8 @@ def _rows_to_encode(files, photos, description, errors, verify, show_progress):
     new = [image_id for image_id in photos if image_id not in files.row_of]
     if new:
         raise ValueError(
-            f"The cache was started with {len(files.rows)} photos and lacks {len(new)} of these {len(photos)} (first: "
-            f"{new[0]!r}). Build into another folder. Received: directory={str(files.directory)!r}"
+            f"The cache was started with {len(files.rows)} photos and does not include {len(new)} of these "
+            f"{len(photos)} (first: {new[0]!r}). Use another folder. Received: directory={str(files.directory)!r}"
         )
     to_encode = {*files.changed_rows(photos, verify=verify, show_progress=show_progress)}
     for image_id, path in photos.items():
@@ -68,11 +70,11 @@ def _rows_to_encode(files, photos, description, errors, verify, show_progress):
 
 
 def _encode_rows(files, rows, photos, encode, batch_size, errors, show_progress):
-    """Encode rows in blocks, while other threads read the next block and write the last one."""
+    """Encode rows in blocks, while other threads read the next block and write the previous one."""
     needed_bytes, free_bytes = len(rows) * files.features[:1].nbytes, shutil.disk_usage(files.directory).free
     if needed_bytes > free_bytes:
         raise ValueError(
-            f"There is not enough disk space: the features need {needed_bytes / 1e9:.1f} GB more, and "
+            f"There is not enough disk space: the features need {needed_bytes / 1e9:.1f} GB more, but only "
             f"{free_bytes / 1e9:.1f} GB are free. Received: directory={str(files.directory)!r}"
         )
     image_size, view = files.manifest["image_size"], files.manifest["view"]
@@ -118,7 +120,7 @@ def _try_to_load(path, image_size, errors):
     except (OSError, ValueError) as error:
         reason = f"{path}: there is no such file." if isinstance(error, FileNotFoundError) else str(error)
         if errors == "raise":
-            way_out = "Repair or remove it, or skip such photos with errors='skip' (--skip-unreadable)."
+            way_out = "Repair or remove the photo, or skip such photos with errors='skip' (--skip-unreadable)."
             raise ValueError(f"{reason} {way_out}") from None
         return np.zeros((*image_size, 3), dtype=np.uint8), reason
 
@@ -131,8 +133,9 @@ def describe_encoder(encoder, name, layer, image_size):
     image_size = image_size or fixed_size(encoder)
     if not callable(encoder) or image_size is None:
         raise ValueError(
-            "Expected a keras.Model or a function from photos to grids, such as keras_sat.ENCODERS['vgg16'](). If "
-            f"its input size is not fixed, pass a size, such as image_size=224. Received: encoder={encoder!r}"
+            "Expected an encoder: a keras.Model or a function from photos to grids, such as "
+            "keras_sat.ENCODERS['vgg16'](). If its input size is not fixed, pass one, such as image_size=224. "
+            f"Received: encoder={encoder!r}"
         )
     output_shape = getattr(encoder, "output_shape", None)
     is_grid = isinstance(output_shape, tuple) and len(output_shape) == 4 and None not in output_shape[1:3]
@@ -165,7 +168,7 @@ def _weights_digest(encoder):
 
 
 def _encoding_function(encoder, dtype):
-    """Return a function from uint8 photos (batch, height, width, 3) to a NumPy array of grids in `dtype`."""
+    """Return a function from uint8 photos of shape (batch, height, width, 3) to NumPy grids of type `dtype`."""
     import keras
 
     tf = import_tensorflow()

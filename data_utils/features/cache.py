@@ -1,4 +1,4 @@
-"""Build and read photo features on disk, in one folder (`data_utils.features.cache_layout`) or in shards."""
+"""Build and read photo features on disk, in one folder (see `data_utils.features.cache_layout`) or in shards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from data_utils.foreign_text import brief
 
 
 class FeatureCache:
-    """Photo features on disk, opened for reading. Create one with `build` or `open`.
+    """A cache of photo features on disk, opened for reading. Create it with `build` or `open`.
 
     The shards in a folder are opened as one cache; they must be complete and built from the same photos.
 
@@ -38,7 +38,7 @@ class FeatureCache:
     photos: np.ndarray
 
     def __init__(self, directory: str | os.PathLike):
-        """Open the cache in a folder, see `open`."""
+        """Open the cache in a folder; see `open`."""
         self.directory = Path(directory).expanduser()
         self._folders = open_folders(self.directory)
         self.manifest = {name: value for name, value in self._folders[0].manifest.items() if name not in ENTRIES}
@@ -87,7 +87,7 @@ class FeatureCache:
         verify: bool = False,
         show_progress: bool = True,
     ) -> Self:
-        """Encode photos that are missing or have changed, and open the cache; its shards must be complete.
+        """Encode photos that are not yet in the cache or have changed, and open the cache. All shards must be complete.
 
         Args:
             directory: the folder of the cache, created if missing.
@@ -112,7 +112,7 @@ class FeatureCache:
         num_texts = sum(isinstance(image_id, str) for image_id in image_ids)
         if not 0 < len(photos) == len(image_ids) == len(image_paths) == num_texts:
             raise ValueError(
-                "Expected photos with unique ids, which are strings, and one path for each id. Received: "
+                "Expected at least one photo, ids that are unique strings, and one path for each id. Received: "
                 f"{len(image_ids)} image_ids ({len(photos)} different, {num_texts} strings), "
                 f"{len(image_paths)} image_paths"
             )
@@ -159,11 +159,11 @@ class FeatureCache:
         return np.array([self._row_of[image_id] for image_id in image_ids], dtype=np.int64)
 
     def features(self, image_ids: list[str]) -> np.ndarray:
-        """Return the features of photos as an array (photos, regions, feature_dim)."""
+        """Return the features of photos as an array of shape (photos, regions, feature_dim)."""
         return self.features_of_rows(self.rows_of(image_ids))
 
     def features_of_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return the features of rows as an array (rows, regions, feature_dim); each is verified when first read."""
+        """Return the features of rows as an array of shape (rows, regions, feature_dim); each row is verified once."""
         folders = np.searchsorted(self._starts, rows, side="right") - 1
         rows_of_folders = rows - self._starts[folders]
         features = np.empty((len(rows), *self._folders[0].features.shape[1:]), self._folders[0].features.dtype)
@@ -177,16 +177,16 @@ class FeatureCache:
         return features
 
     def noted_of(self, image_ids: list[str]) -> dict[str, Any]:
-        """Return a dict from image ids to elements of `photos`, for the photos that the cache has."""
+        """Return a dict from image ids to elements of `photos`, for those photos that are in the cache."""
         return {image_id: self.photos[self._row_of[image_id]] for image_id in image_ids if image_id in self}
 
     def reject_changed(self, image_ids: list[str], image_paths: list) -> None:
-        """Raise ValueError if the file of a photo has changed since it was encoded; unknown photos are skipped."""
+        """Raise ValueError if the file of a photo has changed since it was encoded; skip photos without features."""
         photos = dict(zip(image_ids, image_paths))
         for files in self._folders:
             for row in files.changed_rows(photos):
                 image_id = files.image_ids[row]
                 raise ValueError(
-                    f"The photo {brief(image_id)} has changed since its features were built: {photos[image_id]} is "
-                    f"different. Build the features again. Received: directory={str(self.directory)!r}"
+                    f"The photo {brief(image_id)} ({photos[image_id]}) has changed since its features were built. "
+                    f"Build the features again. Received: directory={str(self.directory)!r}"
                 )

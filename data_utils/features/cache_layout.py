@@ -1,4 +1,4 @@
-"""Open and write the files of a feature folder.
+"""Open and write the files of a feature cache in one folder.
 
     manifest.json    encoder, layer, digest of its weights, image size, dtype, grid, view; image ids in the order of
                      the rows; the reasons why photos cannot be read
@@ -25,7 +25,7 @@ ROW = np.dtype([("done", "u1"), ("checksum", "<u4"), ("photo", PHOTO)])
 
 
 class FeatureFiles:
-    """The opened files of a feature folder.
+    """The open files of a feature cache in one folder.
 
     Attributes:
         manifest: dict of the settings that the features were built with.
@@ -57,7 +57,7 @@ class FeatureFiles:
         except Exception as error:  # NumPy raises many kinds of errors for a damaged header
             raise ValueError(f"{path}: the file is missing or damaged ({error}). {WAY_OUT}") from None
         if array.shape != shape or array.dtype != dtype:
-            raise ValueError(f"{path}: the file is damaged: it contains {array.dtype} {array.shape}. {WAY_OUT}")
+            raise ValueError(f"{path} is damaged: its dtype is {array.dtype} and its shape {array.shape}. {WAY_OUT}")
         return np.asarray(array)  # indexing a plain array is faster than indexing np.memmap
 
     def is_whole(self, row, features):
@@ -83,17 +83,17 @@ class FeatureFiles:
         return rows[changed].tolist()
 
     def forget(self, rows):
-        """Mark rows as not done."""
+        """Mark rows as not done, so that they are encoded again."""
         self.rows["done"][rows] = 0
         self._write("rows", rows, self.rows[rows])
 
     def record_unreadable(self, reasons):
-        """Add unreadable photos, a dict from image ids to reasons, to the manifest."""
+        """Add unreadable photos to the manifest; `reasons` maps their ids to error messages."""
         self.unreadable |= reasons
         _write_manifest(self.directory, self.manifest, self.image_ids, self.unreadable)
 
     def write(self, rows, features, photos):
-        """Write features (rows, regions, feature_dim) and PHOTO records (rows,), and mark the rows as done."""
+        """Write `features`, of shape (rows, regions, feature_dim), and PHOTO records, and mark the rows as done."""
         self.rows["checksum"][rows], self.rows["photo"][rows] = list(map(zlib.crc32, features)), photos
         self.rows["done"][rows] = 1
         try:
@@ -115,14 +115,14 @@ class FeatureFiles:
 
 
 def is_started(directory):
-    """Return whether a folder contains a cache, even one without features yet."""
+    """Return whether a folder contains a cache, even if it has no features yet."""
     return (directory / "rows.npy").exists()
 
 
 def start_cache(directory, manifest, image_ids):
-    """Create the files of a new cache, without any finished row."""
+    """Create the files of a new cache, in which no row is done yet."""
     if (directory / "features.npy").exists() and not (directory / "manifest.json").exists():
-        raise ValueError(f"{directory} contains features.npy without manifest.json. Build into another folder.")
+        raise ValueError(f"{directory} contains features.npy but no manifest.json. Build into another folder.")
     _write_manifest(directory, {"version": FORMAT_VERSION, **manifest}, image_ids, {})
     rows, columns = manifest["grid_shape"]
     shape = (len(image_ids), rows * columns, manifest["feature_dim"])
@@ -152,12 +152,12 @@ def _read_manifest(directory):
         and manifest.get("dtype") in ("float16", "float32")
         and isinstance(manifest.get("unreadable"), dict)
     ):
-        raise ValueError(f"{path}: this is not the manifest of a feature cache of version {FORMAT_VERSION}. {way_out}")
+        raise ValueError(f"{path}: this is not a feature cache manifest of version {FORMAT_VERSION}. {way_out}")
     return manifest
 
 
 def reject_differences(manifest, description, directory):
-    """Raise ValueError if the manifest of a cache differs from a description."""
+    """Raise ValueError if any entry of `description` differs in the manifest of a cache."""
     differences = "; ".join(
         f"{name} {brief(manifest.get(name))} instead of {brief(value)}"
         for name, value in description.items()

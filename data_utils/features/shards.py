@@ -45,7 +45,7 @@ def shard_folders(directory):
 
 
 def open_folders(directory):
-    """Open a folder, or each shard in it, as FeatureFiles; raise ValueError if shards are missing or do not match."""
+    """Return FeatureFiles for a folder or for each shard in it; raise ValueError if shards are missing or differ."""
     folders = shard_folders(directory)[: MOST_SHARDS + 1]
     if not folders:
         return [FeatureFiles(directory)]
