@@ -79,7 +79,7 @@ class Calibration:
         return (
             f"{'from':>8}{'photos':>9}{'confidence':>12}{'right':>8}\n"
             f"{''.join(row.format(**figures) for figures in self.bins())}"
-            f"{self.are_right.mean():.1%} of {len(self.are_right)} captions are right (2 of 3 content words).\n"
+            f"{self.are_right.mean():.1%} of {len(self.are_right)} captions are correct (2 of 3 content words).\n"
             f"Expected calibration error: {self.expected_error:.3f}. A correct caption has a higher confidence "
             f"than an incorrect one in {self.separation:.1%} of the pairs."
         )
