@@ -13,7 +13,7 @@ SMALLEST = 1e-30  # keeps logarithms finite where a probability has rounded to 0
 
 
 def mean_annotation(features):
-    """Return the mean annotation vector, (photos, feature_dim), from which h_0 and c_0 are computed."""
+    """Return the mean annotation vector (photos, feature_dim), from which h_0 and c_0 are computed."""
     return ops.mean(features, axis=1)
 
 
@@ -45,7 +45,7 @@ def gru(projected_inputs, projected_state, hidden_state):
 
 
 def deep_output(embedded, projected_state, projected_context):
-    """Return E y_{t-1} + L_h h_t + L_z z_t, the input of L_o in equation (7): (..., embedding_dim)."""
+    """Return E y_{t-1} + L_h h_t + L_z z_t of shape (..., embedding_dim), the input of L_o in equation (7)."""
     return embedded + projected_state + projected_context
 
 
@@ -53,7 +53,7 @@ def deep_output(embedded, projected_state, projected_context):
 
 
 def additive_scores(projected_features, projected_state, score_vector):
-    """Return e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b), equation (4) of additive attention: (rows, regions).
+    """Return e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b) of shape (rows, regions): additive attention, equation (4).
 
     Args:
         projected_features: W_a a_i + b, (photos, regions, attention_dim).
@@ -68,7 +68,7 @@ def additive_scores(projected_features, projected_state, score_vector):
 
 
 def dot_scores(features, query):
-    """Return e_ti = a_i . q_t, (rows, regions), from features (photos, regions, dim) and queries (rows, dim).
+    """Return e_ti = a_i . q_t of shape (rows, regions), from features (photos, regions, dim) and queries (rows, dim).
 
     q_t is h_{t-1} for dot attention, W h_{t-1} for bilinear attention.
     """
@@ -83,7 +83,7 @@ def attention_weights(attention_scores):
 
 
 def sample_locations(attention_weights, noise):
-    """Draw s_t ~ Multinoulli(alpha_t), equation (8), as one-hot vectors, (rows, regions).
+    """Draw s_t ~ Multinoulli(alpha_t), equation (8), as one-hot vectors of shape (rows, regions).
 
     With standard Gumbel noise, argmax_i(log alpha_ti + noise_i) is a sample.
     """
@@ -92,7 +92,7 @@ def sample_locations(attention_weights, noise):
 
 
 def gumbel(uniform):
-    """Return standard Gumbel noise from uniform noise in 0..1."""
+    """Convert uniform noise in 0..1 to standard Gumbel noise."""
     return -ops.log(-ops.log(ops.clip(uniform, SMALLEST, 1 - 1e-7)))
 
 
@@ -107,16 +107,16 @@ def sentinel(gate, memory):
 
 
 def share_from_photo(attention_scores, sentinel_score):
-    """Return 1 - beta_t, equation (12) of Lu et al. (2017), from scores (rows, regions) and (rows, 1): (rows, 1).
+    """Return 1 - beta_t, equation (12) of Lu et al. (2017): the attention on the photo, of shape (rows, 1).
 
-    It is the sum over the regions of a softmax over regions and sentinel, in float32.
+    It is the sum over the regions of a float32 softmax of the scores (rows, regions) and (rows, 1).
     """
     of_regions = ops.logsumexp(ops.cast(attention_scores, "float32"), axis=-1, keepdims=True)
     return ops.sigmoid(of_regions - ops.cast(sentinel_score, "float32"))
 
 
 def attended_features(selection, features):
-    """Return sum_i s_ti a_i, (rows, feature_dim): equation (9) for one-hot vectors, (13) for attention weights."""
+    """Return sum_i s_ti a_i of shape (rows, feature_dim): equation (9) if s_t is one-hot, (13) if it is alpha_t."""
     photos, regions, feature_dim = ops.shape(features)
     selection = ops.reshape(ops.cast(selection, features.dtype), (photos, -1, regions))
     return ops.reshape(ops.matmul(selection, features), (-1, feature_dim))
@@ -126,22 +126,22 @@ def attended_features(selection, features):
 
 
 def word_log_probs(logits, target_ids):
-    """Return log p(y_t | a, y_1 .. y_{t-1}) of each target word, (...), from logits (..., vocabulary)."""
+    """Return log p(y_t | a, y_1 .. y_{t-1}) of each target word, from logits of shape (..., vocabulary)."""
     return -ops.sparse_categorical_crossentropy(target_ids, logits, from_logits=True)
 
 
 def mean_log_probs(logits):
-    """Return the mean of log p over the vocabulary, (...), for label smoothing."""
+    """Return the mean of log p over the vocabulary, which label smoothing needs."""
     return ops.mean(logits, axis=-1) - ops.logsumexp(logits, axis=-1)
 
 
 def caption_log_prob(word_log_probs, token_weights):
-    """Return log p(y | a) of each caption, (rows,): the sum over its words. Both arguments are (rows, time)."""
+    """Return log p(y | a) of each caption, the sum over its words. Both arguments have shape (rows, time)."""
     return ops.sum(word_log_probs * token_weights, axis=-1)
 
 
 def attention_penalty(attention_weights, token_weights):
-    """Return sum_i (1 - sum_t alpha_ti)^2 over the real words of each caption, the penalty of equation (14): (rows,).
+    """Return sum_i (1 - sum_t alpha_ti)^2, the penalty of equation (14), for each caption, ignoring padding.
 
     Attention weights are (rows, time, regions), token weights (rows, time).
     """
@@ -150,12 +150,12 @@ def attention_penalty(attention_weights, token_weights):
 
 
 def attention_entropy(attention_weights):
-    """Return H[s_t] = -sum_i alpha_ti log alpha_ti in nats: one axis less than the weights."""
+    """Return the entropy H[s_t] = -sum_i alpha_ti log alpha_ti in nats: one axis fewer than the weights."""
     return -ops.sum(attention_weights * ops.log(ops.maximum(attention_weights, SMALLEST)), axis=-1)
 
 
 def location_log_prob(attention_weights, selection, token_weights):
-    """Return log p(s | a) = sum_t log alpha_{t, s_t}, equation (8), of the sampled regions: (rows,).
+    """Return log p(s | a) = sum_t log alpha_{t, s_t} of the sampled regions in each row, from equation (8).
 
     Attention weights and one-hot s_t are (rows, time, regions), token weights (rows, time).
     """
@@ -166,7 +166,7 @@ def location_log_prob(attention_weights, selection, token_weights):
 def hard_attention_surrogate(
     log_prob, location_log_prob, entropy, *, reward, sampled, reward_weight=1.0, entropy_weight=0.0
 ):
-    """Return a surrogate (rows,), to be maximised, with the gradient of equation (12).
+    """Return, for each row, a surrogate to be maximised, whose gradient is equation (12).
 
     It is log p(y | s, a) + lambda_r (log p(y | s, a) - b) log p(s | a) + lambda_e H[s], where (...) is a constant.
 
@@ -186,7 +186,7 @@ def hard_attention_surrogate(
 
 
 def detected(cell_logits):
-    """Return 1 - prod_i (1 - p_iw), (photos, words), from the logits of p_iw, (photos, regions, words).
+    """Return 1 - prod_i (1 - p_iw) of shape (photos, words), from the logits (photos, regions, words) of p_iw.
 
     This is the probability that at least one region shows word w.
     """
@@ -194,24 +194,24 @@ def detected(cell_logits):
 
 
 def detection_loss(cell_logits, is_there):
-    """Return the cross-entropy of `detected` with `is_there`, 1 for words in the captions: (photos, words)."""
+    """Return the cross-entropy (photos, words) of `detected` with `is_there`, which is 1 for words in the captions."""
     minus_log_absence = ops.sum(ops.softplus(cell_logits), axis=1)  # no product of many numbers that could underflow
     log_presence = ops.log(ops.maximum(-ops.expm1(-minus_log_absence), SMALLEST))
     return (1 - is_there) * minus_log_absence - is_there * log_presence
 
 
 def detector_maps(cell_logits):
-    """Return the map of each word, p_iw / sum_i p_iw: (photos, regions, words)."""
+    """Return the map p_iw / sum_i p_iw of each word, of shape (photos, regions, words)."""
     return ops.exp(ops.log_softmax(ops.log_sigmoid(cell_logits), axis=1))
 
 
 def map_cross_entropy(target_maps, attention_weights):
-    """Return -sum_i m_ti log alpha_ti, minimal if attention equals the map m_t: one axis less than the inputs."""
+    """Return the cross-entropy -sum_i m_ti log alpha_ti, which is lowest if attention equals the map m_t."""
     return -ops.sum(target_maps * ops.log(ops.maximum(attention_weights, SMALLEST)), axis=-1)
 
 
 def box_loss(attention_weights, covered):
-    """Return -log sum_i alpha_ti c_ti, where boxes cover the fraction c_ti of a region: one axis less than both."""
+    """Return -log sum_i alpha_ti c_ti, where c_ti is the fraction of region i that boxes cover."""
     return -ops.log(ops.maximum(ops.sum(attention_weights * covered, axis=-1), SMALLEST))
 
 

@@ -15,7 +15,7 @@ PENALTY_WEIGHT, REWARD_WEIGHT, ENTROPY_WEIGHT = 0.33, 0.1, 0.002  # lambda of (1
 
 
 class ShowAttendTell(keras.Model):
-    """p(y_t | a, y_1 .. y_{t-1}): attention, an LSTM and a layer that predicts the next word, section 3.1.2."""
+    """The model of section 3.1.2, p(y_t | a, y_1 .. y_{t-1}): attention, an LSTM and a layer that predicts words."""
 
     def __init__(self, vocabulary_size, attention="soft", *, embedding_dim=512, hidden_dim=512, attention_dim=512):
         super().__init__()
@@ -36,11 +36,11 @@ class ShowAttendTell(keras.Model):
         self.optimizer = keras.optimizers.Adam(4e-4, global_clipnorm=5.0)
 
     def initial_state(self, a):
-        """Return h_0 and c_0, (B, n), from annotation vectors (B, L, D)."""
+        """Return h_0 and c_0 of shape (B, n), from annotation vectors of shape (B, L, D)."""
         return self.initial_hidden(ops.mean(a, axis=1)), self.initial_cell(ops.mean(a, axis=1))
 
     def attend(self, a, h, noise=None, sampled=None):
-        """Return z_t (B, D), alpha_t and s_t (B, L). With Gumbel noise (B, L), draw s_t where `sampled` (B,) is 1."""
+        """Return z_t (B, D), alpha_t (B, L) and s_t (B, L). With Gumbel noise (B, L), draw s_t where `sampled` is 1."""
         hidden = ops.tanh(self.feature_projection(a) + self.state_projection(h)[:, None])  # (B, L, size of v)
         alpha = ops.softmax(self.score(hidden)[:, :, 0])  # (4): e_ti = v . tanh(W_a a_i + b + W_h h_{t-1}), and (5)
         s = alpha
@@ -51,7 +51,7 @@ class ShowAttendTell(keras.Model):
         return self.gate(h) * z, alpha, s  # times beta_t, section 4.2.1: how much the next word depends on the photo
 
     def step(self, a, y, h, c, noise=None, sampled=None, training=False):
-        """Return the logits (B, K) of y_t, and h_t, c_t, alpha_t, s_t, from y_{t-1} (B,), h_{t-1} and c_{t-1}."""
+        """Run a step from y_{t-1}, h_{t-1} and c_{t-1}; return the logits (B, K) of y_t, h_t, c_t, alpha_t and s_t."""
         z, alpha, s = self.attend(a, h, noise, sampled)
         embedded = self.embedding(y)  # E y_{t-1}, (B, m)
         i, f, o, g = ops.split(self.lstm_gates(ops.concatenate([embedded, h, z], axis=-1)), 4, axis=-1)  # (1)
@@ -61,7 +61,7 @@ class ShowAttendTell(keras.Model):
         return self.word_logits(self.dropout(readout, training=training)), h, c, alpha, s  # (7), before the softmax
 
     def call(self, a, input_ids, noise=None, sampled=None, training=False):
-        """Return logits (B, C, K), alpha and s (B, C, L) of whole captions; `noise` is (B, C, L)."""
+        """Return logits (B, C, K), alpha (B, C, L) and s (B, C, L) of whole captions; `noise` has shape (B, C, L)."""
         (h, c), steps = self.initial_state(a), []
         for t in range(input_ids.shape[1]):
             noise_t = None if noise is None else noise[:, t]
@@ -71,7 +71,7 @@ class ShowAttendTell(keras.Model):
 
 
 def objective(model, batch, noise=None, sampled=None, training=False):
-    """Return the loss (14), the quantity to minimise (the loss, or one with the gradient (12)), and the next b."""
+    """Return the loss (14), the value to minimise (that loss, or with noise a surrogate for (12)), and the next b."""
     (a, input_ids), target_ids, token_weights = batch  # as data_utils.make_batches yields it
     input_ids, target_ids, weights = (ops.reshape(x, (-1, x.shape[-1])) for x in (input_ids, target_ids, token_weights))
     a = ops.repeat(a, input_ids.shape[0] // a.shape[0], axis=0)  # a photo may have several captions
@@ -111,7 +111,7 @@ def train_step(model, batch):
 
 
 def caption(model, a, vocabulary, max_length=20):
-    """Caption photos by greedy search with expected z_t; return words and attention maps (words, L) of each photo."""
+    """Caption photos by greedy search with the expected z_t; return words and attention maps (words, L) per photo."""
     a = ops.cast(a, "float32")
     (h, c), steps = model.initial_state(a), []
     y = ops.full(a.shape[:1], vocabulary.start_token_id, dtype="int32")

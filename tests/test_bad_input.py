@@ -343,7 +343,7 @@ def test_a_grid_that_is_not_the_models(grid, model_dir):
 def test_encoder_weights_that_claim_to_be_huge(tmp_path):
     with h5py.File(tmp_path / "huge.weights.h5", "w") as file:
         file.create_dataset("layers/conv/vars/0", shape=(10**6, 10**7), dtype="f4", chunks=(1000, 1000))
-    with pytest.raises(ValueError, match=r"it claims 40000\.0 GB.*huge.weights.h5"):
+    with pytest.raises(ValueError, match=r"it declares 40000\.0 GB.*huge.weights.h5"):
         ENCODERS["tiny"](weights=tmp_path / "huge.weights.h5")
 
 

@@ -96,7 +96,7 @@ def test_weights_of_something_else_are_rejected(tmp_path):
     tiny = ENCODERS["tiny"]()
     tiny.set_weights([np.full_like(array, np.nan) for array in tiny.get_weights()])
     tiny.save_weights(tmp_path / "nan.weights.h5")
-    with pytest.raises(ValueError, match="some are NaN or infinite.*nan.weights.h5"):
+    with pytest.raises(ValueError, match="some weights are NaN or infinite.*nan.weights.h5"):
         ENCODERS["tiny"](weights=tmp_path / "nan.weights.h5")
     with pytest.raises(ValueError, match="does not exist.*missing.h5"):
         ENCODERS["tiny"](weights=tmp_path / "missing.h5")

@@ -96,5 +96,5 @@ def test_grids_that_cannot_be_had_are_rejected(network):
     with pytest.raises(ValueError, match="Expected one of: 4x4, 8x8. Received: grid='16x16'"):
         make_encoder("vgg16", weights=None, image_size=64, grid="16x16")  # pooling would have to be dilated
     assert make_encoder("tiny", grid="8x8").output_shape == (None, 8, 8, 66)
-    with pytest.raises(ValueError, match="The grid of `tiny` is 8x8 at this size. Received: grid='16x16'"):
+    with pytest.raises(ValueError, match="At this size, the grid of `tiny` is 8x8. Received: grid='16x16'"):
         make_encoder("tiny", grid="16x16")

@@ -72,7 +72,7 @@ def test_a_captioner_keeps_it(captioner, tmp_path):
 def test_blur_needs_an_encoder_of_ours():
     custom = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(4, 3)])
     for encoder in (custom, None):
-        with pytest.raises(ValueError, match="requires an encoder in ENCODERS"):
+        with pytest.raises(ValueError, match="require an encoder in ENCODERS"):
             Captioner(["a"], encoder=encoder, photo_blur=1.0)
 
 

@@ -1,1 +1,1 @@
-"""Fast versions ("twins") of plain code, with the same values and gradients; `install` enables them."""
+"""Fast versions ("twins") of plain code that give the same values and gradients; `install` enables them."""

@@ -27,7 +27,7 @@ MOST_PARTS, FEWEST_PARTS = 32, 4  # of an unrolled sum
 
 
 class Projected(NamedTuple):
-    """The projection W_a a_i + b, (photos, regions, attention_dim), and its exponential x, without gradient."""
+    """The projection W_a a_i + b (photos, regions, attention_dim) and its exponential x, which has no gradient."""
 
     projection: Any
     exponential: Any
@@ -46,7 +46,7 @@ def prepare(projected_features):
 
 
 def additive_scores(projected_features, projected_state, score_vector):
-    """Return e_ti = v . tanh(W_a a_i + b + W_h h_{t-1}), (rows, regions); see `equations.additive_scores`.
+    """Return e_ti = v . tanh(W_a a_i + b + W_h h_{t-1}) of shape (rows, regions); see `equations.additive_scores`.
 
     `projected_features` is the output of `prepare`. Values equal those of the equation unless both summands exceed 30
     and cancel. In a trained network the second summand is far smaller: h is between -1 and 1, and weights are small.
@@ -62,7 +62,7 @@ def _exponential(x):
 
 
 def _parts(size, shortest):
-    """Return slices that cut an axis into equal parts, at most MOST_PARTS if possible.
+    """Return slices that cut an axis into equal parts, if possible at most MOST_PARTS of them.
 
     XLA's own reductions are slow on processors. An unrolled sum of parts becomes one loop over the positions of a part,
     each of which accumulates in a register.
@@ -99,7 +99,7 @@ def _fused_scores(projection, exponential, projected_state, score_vector):
 
 @_compiled
 def _scores(exponential, projected_state, score_vector):
-    """Return e_ti = sum_d v_d - 2 sum_d v_d r, (photos, captions, regions)."""
+    """Return e_ti = sum_d v_d - 2 sum_d v_d r of shape (photos, captions, regions)."""
     x, y = _x_and_y(exponential, projected_state)
     v = ops.cast(score_vector, "float32")
     total = sum(v[part] / (1 + x[..., part] * y[..., part]) for part in _parts(v.shape[0], shortest=16))
@@ -109,7 +109,7 @@ def _scores(exponential, projected_state, score_vector):
 
 @_compiled
 def _gradient_of_features(exponential, projected_state, score_vector, of_scores):
-    """Return the gradient of W_a a_i + b: 4 v_d sum_c de_ti (r - r^2), (photos, regions, dim)."""
+    """Return the gradient of W_a a_i + b: 4 v_d sum_c de_ti (r - r^2), of shape (photos, regions, dim)."""
     x, y = _x_and_y(exponential, projected_state)
     r = 1 / (1 + x * y)
     return 4 * ops.cast(score_vector, "float32") * ops.sum(of_scores[..., None] * (r - r * r), axis=1)
@@ -117,7 +117,7 @@ def _gradient_of_features(exponential, projected_state, score_vector, of_scores)
 
 @_compiled
 def _sums_over_regions(exponential, projected_state, of_scores):
-    """Return sum_i de_ti r and sum_i de_ti r^2 as partial sums: (2, photos, captions, part, dim)."""
+    """Return sum_i de_ti r and sum_i de_ti r^2 as partial sums of shape (2, photos, captions, part, dim)."""
     x, y = _x_and_y(exponential, projected_state)
     first, second = 0.0, 0.0
     for part in _parts(x.shape[2], shortest=1):
@@ -128,7 +128,7 @@ def _sums_over_regions(exponential, projected_state, of_scores):
 
 
 def _x_and_y(exponential, projected_state):
-    """Return x (photos, 1, regions, dim) and y (photos, captions, 1, dim)."""
+    """Return x of shape (photos, 1, regions, dim) and y of shape (photos, captions, 1, dim)."""
     photos, _, attention_dim = ops.shape(exponential)
     y = ops.reshape(_exponential(projected_state), (photos, -1, 1, attention_dim))
     return ops.expand_dims(exponential, 1), y

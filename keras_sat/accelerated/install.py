@@ -1,4 +1,4 @@
-"""Replace plain methods of a decoder with fast versions."""
+"""Replace a decoder's plain methods with fast versions."""
 
 from keras import ops
 

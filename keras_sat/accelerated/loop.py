@@ -1,4 +1,4 @@
-"""A loop over time for TensorFlow that computes the gradients of its dense layers after the loop.
+"""A TensorFlow loop over time that computes the weight gradients of its dense layers after the loop.
 
 The gradient of a matrix W in a loop is a sum over steps of x_t^T dy_t. Accumulated step by step, it takes a small
 product and a sum of large matrices at each step; after the loop it is one product of all x_t with all dy_t, several
@@ -13,7 +13,7 @@ from keras import ops
 def loop_over_time(
     step, state, inputs, output_specs, *, dense_layers=(), summed_layers=(), token_weights=None, photos=None
 ):
-    """Run `step` in a loop; return its outputs at all times, stacked as tensors (time, rows, dim).
+    """Run `step` in a loop; return its outputs, stacked into tensors of shape (time, rows, dim).
 
     It uses TensorFlow's own loop: one graph for captions of any length, with a gradient that XLA can compile. On
     TensorFlow, `keras.ops.scan` needs outputs of the state's shape, and XLA cannot compile its gradient.
@@ -34,7 +34,7 @@ def loop_over_time(
     captions = _CaptionsInLoop(token_weights, photos)
 
     def in_turn(x):
-        """Return a function of time and the number of remaining captions that returns x at that time."""
+        """Return a function that maps the time and the number of remaining captions to x at that time."""
         if x is None:
             return lambda t, left: None
         x = captions.stored(x)
@@ -89,7 +89,7 @@ def loop_over_time(
 
 
 class _CaptionsInLoop:
-    """The captions in the loop. They leave it when they have ended; without token weights, all stay."""
+    """The captions in the loop. Each leaves the loop when it has ended; without token weights, all stay."""
 
     def __init__(self, token_weights, photos):
         self.all_stay = token_weights is None
@@ -106,7 +106,7 @@ class _CaptionsInLoop:
         self.captions_left = ops.max(ops.where(is_left, numbers, 1), axis=0)  # (time,)
 
     def stored(self, x):
-        """Return (..., rows, dim) as (..., photos, captions, dim)."""
+        """Reshape x from (..., rows, dim) to (..., photos, captions, dim)."""
         if self.all_stay:
             return x
         return ops.reshape(x, (*ops.shape(x)[:-2], self.photos, self.captions, x.shape[-1]))
@@ -116,11 +116,11 @@ class _CaptionsInLoop:
         return None if self.all_stay else self.captions_left[t]
 
     def those_left(self, x, num_left):
-        """Return the rows of the remaining captions, (rows, dim), from (photos, captions, dim)."""
+        """Select the remaining captions from x of shape (photos, captions, dim); return shape (rows, dim)."""
         return x if self.all_stay else tf.reshape(tf.slice(x, (0, 0, 0), (-1, num_left, -1)), (-1, x.shape[-1]))
 
     def filled_up(self, x, num_left):
-        """Return (photos, captions, dim) from (rows, dim), with 0 for the captions that have ended."""
+        """Reverse `those_left`: return shape (photos, captions, dim), with 0 for the captions that have ended."""
         if self.all_stay:
             return x
         by_photo = tf.reshape(x, (-1, num_left, x.shape[-1]))
@@ -128,7 +128,7 @@ class _CaptionsInLoop:
 
 
 class _LateProduct:
-    """The product of a LoopDense in a loop; the gradient of its matrix is computed after the loop."""
+    """The matrix product of a LoopDense in a loop; the gradient of the matrix is computed after the loop."""
 
     def __init__(self, layer):
         self.layer, self.inputs = layer, None  # all inputs, (time, rows, input_dim), are known after the loop
@@ -142,7 +142,7 @@ class _LateProduct:
         self._product = product
 
     def with_gradient(self, summand):
-        """Return `summand`, (time, rows, units), unchanged; its gradient yields the gradient of the matrix."""
+        """Return `summand` (time, rows, units) unchanged; the matrix gradient is computed from its gradient."""
 
         @tf.custom_gradient
         def unchanged(summand, kernel):
@@ -164,6 +164,6 @@ class _LateProduct:
         return outputs if self._zeros is None else outputs + self._zeros
 
     def end_step(self):
-        """Return the list of the layer's inputs in this step, one for each call."""
+        """Return a list of the layer's inputs in this step, one for each call."""
         self.layer.late_product = None
         return self._inputs

@@ -1,4 +1,4 @@
-"""A fast version of `optimizer.apply`: one step, compiled by XLA.
+"""A fast version of `optimizer.apply`, in which XLA compiles the whole optimizer step.
 
 An optimizer such as Adam applies a dozen small operations to each weight. TensorFlow passes through memory once for
 each operation; XLA needs only a few passes. This pays off if the weights are larger than the cache. Optimizers from
@@ -17,7 +17,7 @@ NOT_COMPILED = (keras.optimizers.LossScaleOptimizer,)  # it checks first whether
 
 
 def apply_gradients(optimizer, gradients, weights):
-    """Take one step of a built Keras optimizer, with lists of gradients and weights."""
+    """Take one step with a built Keras optimizer, given lists of gradients and weights."""
     is_large = sum(math.prod(weight.shape) for weight in weights) >= SMALL
     is_plain = type(optimizer).__module__.startswith("keras.") and type(optimizer) not in NOT_COMPILED
     in_graph = not tf.executing_eagerly() and not tf.distribute.has_strategy()  # `apply` sums over its replicas

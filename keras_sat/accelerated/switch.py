@@ -11,7 +11,7 @@ _are_on = contextvars.ContextVar("fast_twins_are_on", default=True)
 
 @contextlib.contextmanager
 def without_fast_twins():
-    """Use the plain equations and the plain loop over words inside the block.
+    """Use the plain equations and the plain loop over words inside a `with` block.
 
     Values are equal up to rounding. Graphs traced inside the block stay plain and run without XLA, for example in
     TensorFlow Serving. In a graph, the plain loop needs captions of known length: train with

@@ -1,7 +1,7 @@
-"""A fast version of `CaptionDecoder.read_words`: the loop over captions as a TensorFlow while loop.
+"""A fast version of `CaptionDecoder.read_words`: a TensorFlow while loop over the words of captions.
 
 Work that is the same at every step stays outside the loop, captions leave it when they have ended, and the gradients
-of its matrices are computed afterwards, see `loop`.
+of its matrices are computed afterwards; see `loop`.
 """
 
 import keras
@@ -14,7 +14,7 @@ from keras_sat.model.states import DecoderState
 
 
 def read_words(decoder, projected_words, state, features, projected_features, noise, sampled, token_weights):
-    """Return h_t and the fields of Attended, each (time, rows, dim); see `CaptionDecoder.read_words`."""
+    """Return h_t and the fields of Attended, of shape (time, rows, dim); see `CaptionDecoder.read_words`."""
     time, rows = ops.shape(projected_words)[:2]
     of_state = (decoder.hidden_dim, decoder.compute_dtype)
     dense_layers, first = _dense_layers_of_step(decoder), decoder.cells[0]
@@ -51,7 +51,7 @@ def read_words(decoder, projected_words, state, features, projected_features, no
 
 
 def _attend_at_all_times(decoder, top_states, features, projected_features, noise, sampled):
-    """Return Attended for all steps at once, with fields (time, rows, dim).
+    """Return Attended for all steps at once, with fields of shape (time, rows, dim).
 
     `top_states` are h_t of the top layer and, for cells with a cell state, c_t: tensors (time, rows, hidden_dim).
     """

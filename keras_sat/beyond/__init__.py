@@ -31,13 +31,13 @@ FURTHER_EPOCHS = {option: hook.epochs for option, hook in HOOKS.items() if hook.
 
 
 def hooks_of(options):
-    """Return the hooks of those `options` (a dict) that differ from their defaults."""
+    """Return the hooks of the `options` (a dict) whose values differ from the defaults."""
     defaults = CaptionerOptions.defaults()
     return [hook for option, hook in HOOKS.items() if option in options and options[option] != defaults.get(option)]
 
 
 def make_decoder(vocabulary_size, options, **of_keras):
-    """Create the paper's decoder, or the subclass for these options of a captioner (a dict); see CaptionDecoder."""
+    """Create the paper's decoder, or the subclass that these captioner options (a dict) require."""
     kinds = [hook.decoder for hook in hooks_of(options) if hook.decoder] or [CaptionDecoder]
     kind = kinds[0] if len(kinds) == 1 else type("".join(kind.__name__ for kind in kinds), tuple(kinds), {})
     own = {name: options[name] for name in DecoderOptions.names() if name in options}

@@ -1,4 +1,4 @@
-"""Attention after reading: the decoder reads the last word first, and then attends.
+"""Attention after reading: the decoder reads the previous word before it attends.
 
 In the paper, attention depends on h_{t-1}, and the recurrent layers read the context and the word y_{t-1}. Here they
 read the mean annotation vector and the word, attention depends on h_t, and only the readout uses the context.
@@ -17,7 +17,7 @@ from keras_sat.model.decoder import CaptionDecoder
 
 @keras.saving.register_keras_serializable("keras_sat")
 class AttendAfter(CaptionDecoder):
-    """A CaptionDecoder that attends after reading the last word."""
+    """A CaptionDecoder that attends after reading the previous word."""
 
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)

@@ -1,6 +1,6 @@
-"""Boxes: supervise attention with boxes that people drew for the phrases of captions.
+"""Box supervision: train attention with boxes that people drew for the phrases of captions.
 
-For each word t that names something, the cost is -log sum_i alpha_ti c_ti, where the boxes of its phrase cover the
+For each word t that names something, the loss is -log sum_i alpha_ti c_ti, where the boxes of its phrase cover the
 fraction c_ti of region i.
 
 Source: Liu et al., 2017, Attention Correctness in Neural Image Captioning. The boxes are those of Flickr30k Entities
@@ -16,7 +16,7 @@ from keras_sat.beyond.hook import Term
 
 
 class AttentionOnBoxes(Term):
-    """The cost of attention outside the boxes, for the option `box_weight`."""
+    """The loss term of `box_weight`, which penalises attention outside the boxes."""
 
     @classmethod
     def of(cls, captioner, options):
@@ -30,14 +30,14 @@ class AttentionOnBoxes(Term):
         return self.weight * ops.sum(off_boxes * is_named, axis=-1), {"off_boxes": (off_boxes, is_named)}
 
     def of_maps(self, maps, counts, read, extra):
-        """Return the cost (rows,) of other maps (rows, time, regions) at words where `counts` (rows, time) is 1."""
+        """Return the loss (rows,) of other maps (rows, time, regions), at words where `counts` (rows, time) is 1."""
         if not extra:
             return 0.0
         covered, is_named = self._covered(read, extra)
         return self.weight * ops.sum(equations.box_loss(maps, covered) * is_named * counts, axis=-1)
 
     def _covered(self, read, extra):
-        """Return the covered fraction of each region, (rows, time, regions), and 1 for each word with boxes."""
+        """Return the fraction of each region that boxes cover, for each word, and a mask of the words with boxes."""
         (covered,) = extra  # (photos, captions, time, regions)
         covered = ops.reshape(ops.cast(covered, "float32"), (-1, *ops.shape(covered)[-2:]))
         covered = ops.repeat(covered, ops.shape(read.token_weights)[0] // ops.shape(covered)[0], axis=0)

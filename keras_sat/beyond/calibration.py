@@ -1,6 +1,6 @@
 """Calibration: fit a captioner's confidence on photos with ground-truth captions, and measure its quality.
 
-A caption counts as right if at least two thirds of its naming words (all but "a", "is", "with" and the like) occur in
+A caption counts as correct if at least two thirds of its content words (not "a", "is", "with" and the like) occur in
 the photo's ground-truth captions.
 
 Source: expected calibration error: Naeini et al., 2015, Obtaining Well Calibrated Probabilities Using Bayesian Binning.
@@ -18,7 +18,7 @@ from data_utils.progress import Progress
 from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of
 from keras_sat.scoring.evaluate import check_training_photos
 
-FRACTION_NAMED = 2 / 3  # of the naming words
+FRACTION_NAMED = 2 / 3  # of the content words
 FEWEST_PHOTOS = 100
 NUM_FOLDS = 5
 NUM_BINS = 10
@@ -26,11 +26,11 @@ NUM_BINS = 10
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well the confidence predicts whether captions are right; prints as a table.
+    """How well the confidence predicts whether captions are correct. `print` shows it as a table.
 
     Attributes:
         confidences: the confidence of each photo's caption, (photos,), fitted on the other four fifths of the photos.
-        are_right: whether the caption is right, (photos,).
+        are_right: whether the caption is correct, (photos,).
     """
 
     confidences: np.ndarray
@@ -38,17 +38,17 @@ class Calibration:
 
     @property
     def expected_error(self) -> float:
-        """Expected calibration error: the mean distance between confidence and fraction right, over ten bins."""
+        """Expected calibration error: the mean difference between confidence and accuracy, over ten bins."""
         return sum(row["photos"] * abs(row["confidence"] - row["right"]) for row in self.bins()) / len(self.are_right)
 
     @property
     def separation(self) -> float:
-        """The area under the ROC curve: how often a right caption has a greater confidence than a wrong one."""
+        """The area under the ROC curve: how often a correct caption has a higher confidence than an incorrect one."""
         right, wrong = self.confidences[self.are_right, None], self.confidences[~self.are_right]
         return float(np.mean((right > wrong) + 0.5 * (right == wrong))) if right.size and wrong.size else 0.5
 
     def bins(self) -> list[dict]:
-        """Return the start, number of photos, mean confidence and fraction right of each bin that has photos."""
+        """Return the start, number of photos, mean confidence and accuracy of each non-empty bin."""
         tenths = (self.confidences * NUM_BINS).astype(int).clip(0, NUM_BINS - 1)
         rows = []
         for tenth in np.unique(tenths).tolist():
@@ -64,7 +64,7 @@ class Calibration:
         return figures | {"bins": self.bins()}
 
     def plot(self, ax=None):
-        """Draw the reliability curve: the fraction of right captions by confidence; return the axes."""
+        """Draw the reliability curve, the fraction of correct captions by confidence; return the axes."""
         import matplotlib.pyplot as plt
 
         ax, bins = plt.gca() if ax is None else ax, self.bins()
@@ -79,14 +79,14 @@ class Calibration:
         return (
             f"{'from':>8}{'photos':>9}{'confidence':>12}{'right':>8}\n"
             f"{''.join(row.format(**figures) for figures in self.bins())}"
-            f"{self.are_right.mean():.1%} of {len(self.are_right)} captions are right (2 of 3 naming words).\n"
-            f"Expected calibration error: {self.expected_error:.3f}. Of a right and a wrong caption, the right one "
-            f"has the greater confidence in {self.separation:.1%} of the pairs."
+            f"{self.are_right.mean():.1%} of {len(self.are_right)} captions are correct (2 of 3 content words).\n"
+            f"Expected calibration error: {self.expected_error:.3f}. A correct caption has a higher confidence "
+            f"than an incorrect one in {self.separation:.1%} of the pairs."
         )
 
 
 def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_progress=True) -> Calibration:
-    """Fit the `confidence` of a captioner on photos with captions; return its quality by five-fold cross-validation.
+    """Fit a captioner's `confidence` on photos with captions; measure its quality by five-fold cross-validation.
 
     Args:
         captioner: Captioner, trained without these photos.
@@ -114,7 +114,7 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
 
 
 def _examples(captioner, images, cache, show_progress):
-    """Caption photos; return the clues (photos, clues), norms (photos,), and whether each is right, (photos,)."""
+    """Caption photos; for each, return the regression inputs, the norm, and whether the caption is correct."""
     recorded, are_right, before = [], [], captioner.confidence
 
     def record(word_probs, features):
@@ -133,7 +133,7 @@ def _examples(captioner, images, cache, show_progress):
 
 
 def fraction_named(words, references):
-    """Return the fraction of a caption's naming words that occur in a photo's references, lists of words."""
+    """Return the fraction of a caption's content words that occur in the photo's references (lists of words)."""
     naming, known = {*words} - PLACELESS, {word for reference in references for word in reference}
     return len(naming & known) / max(len(naming), 1)
 
@@ -143,7 +143,7 @@ def _fitted(clues, norms, are_right):
 
 
 def logistic_regression(clues, are_right, steps=25):
-    """Fit by Newton's method with a ridge of 1 on standardised clues; return bias and coefficients, (1 + clues,)."""
+    """Fit a logistic regression with a ridge penalty of 1 by Newton's method; return the bias and coefficients."""
     mean, spread = clues.mean(axis=0), np.maximum(clues.std(axis=0), 1e-9)
     inputs = np.insert((clues - mean) / spread, 0, 1, axis=1).astype(float)
     weights, ridge = np.zeros(inputs.shape[1]), np.eye(inputs.shape[1])

@@ -1,12 +1,12 @@
-"""Confidence: the probability that a caption is right.
+"""Confidence: the estimated probability that a caption is correct.
 
-It is a logistic regression on a few clues, and falls to 0 if the norm of the features is unusual for photos, as for
+It is a logistic regression on a few inputs, and falls to 0 if the norm of the features is unusual for photos, as for
 black pictures, noise, pages of text or drawings.
 
 Source: Platt, 1999, Probabilistic Outputs for Support Vector Machines; for the norm Yu et al., 2023, Block Selection
 Method for Using Feature Norm in Out-of-Distribution Detection.
-Gain here: the expected calibration error is .036, and in 73 % of the pairs of a right and a wrong caption the right one
-has the greater confidence (1,000 dev photos). Measured with `keras-sat calibrate`; see docs/model-card.md.
+Gain here: the expected calibration error is .036, and in 73 % of the pairs of a correct and an incorrect caption the
+correct one has the higher confidence (1,000 dev photos). Measured with `keras-sat calibrate`; see docs/model-card.md.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ LIMITS = (0.005, 0.02, 0.995, 1.0)  # quantiles of the norm
 
 
 class Confidence:
-    """Maps captions and features to the probability that the captions are right.
+    """Estimates the probability that captions are correct, from their words' probabilities and the features.
 
     Args:
         coefficients: coefficients of the logistic regression: the bias and one for each of CLUES.
@@ -34,7 +34,7 @@ class Confidence:
             )
 
     def __call__(self, word_probs, features):
-        """Return the confidence, (photos, captions); for the arguments, see `clues_of`."""
+        """Return the confidence of shape (photos, captions); for the arguments, see `clues_of`."""
         return self.of_clues(*clues_of(word_probs, features))
 
     def of_clues(self, clues, norms):
@@ -45,12 +45,12 @@ class Confidence:
         return probability * ops.clip(inside, 0.0, 1.0)
 
     def to_dict(self):
-        """Return the arguments as a dict for JSON."""
+        """Return the constructor's arguments as a dict for JSON."""
         return {"coefficients": self.coefficients.tolist(), "limits": self.limits.tolist()}
 
 
 def clues_of(word_probs, features):
-    """Return the clues (photos, captions, clues) and the mean norm of the regions' features (photos, 1).
+    """Return the regression's inputs (photos, captions, inputs) and the mean norm of the features (photos, 1).
 
     They are computed from p of each token, (photos, captions, max_length), and the features of the photos.
     """

@@ -1,4 +1,4 @@
-"""Feature consistency: train the encoder to give the same features for an augmented photo.
+"""Feature consistency: train the encoder to give an augmented photo the features of the original.
 
 In a network trained only on captions, invisible noise changes the features by a quarter. In the `consistency_epochs` of
 `fit`, the encoder g starts as a copy of the trained encoder f. For a photo x and its augmented version x', training
@@ -22,7 +22,7 @@ EPSILON = 1e-3  # of the normalisation: a region without activations stays near 
 
 
 class FeatureConsistency:
-    """The objective of feature consistency, for `Captioner.compile`. Batches must have photos.
+    """The feature consistency objective, for `Captioner.compile`. Batches must contain photos.
 
     Args:
         teacher: the Captioner whose features of the original photo are the target. It is not trained.
@@ -40,7 +40,7 @@ class FeatureConsistency:
         return cls(before, strength=training.photo_jitter or 1.0)
 
     def __call__(self, captioner, batch):
-        """Return the Objective of a batch of `make_batches`."""
+        """Return the Objective for a batch from `make_batches`."""
         (photos, *_), _, token_weights = batch
         is_photo = photos_with_words(token_weights, ops.shape(photos)[0])
         chance = draw_for_photos(is_photo, (2,), captioner.random_generator)
@@ -52,13 +52,13 @@ class FeatureConsistency:
         return Objective(share_of_mean(difference, is_photo), {"loss": (difference, is_photo)})
 
     def _changed(self, photos, chance):
-        """Return augmented photos; `chance` has two random numbers from 0 to 1 for each photo."""
+        """Augment photos. The random seeds come from `chance`: two numbers from 0 to 1 for each photo."""
         seeds = (chance * 2**24).astype(np.int64)
         return np.stack([jittered(x, np.random.default_rng(seed), self.strength) for x, seed in zip(photos, seeds)])
 
 
 def normalised(features):
-    """Normalise the features of each region to mean 0 and variance 1, (photos, regions, feature_dim)."""
+    """Normalise features (photos, regions, feature_dim) to mean 0 and variance 1 in each region."""
     features = ops.cast(features, "float32")
     centred = features - ops.mean(features, axis=-1, keepdims=True)
     return centred / ops.sqrt(ops.mean(centred**2, axis=-1, keepdims=True) + EPSILON)

@@ -1,4 +1,4 @@
-"""The guide: word detectors, trained only on captions, supervise attention.
+"""The guide: word detectors, which are trained only on captions, supervise attention.
 
 A caption says that there is a dog in the photo, but not where. A detector gives each region a probability; the
 probability that at least one region shows the word is trained on the captions (multiple-instance learning). The
@@ -25,7 +25,7 @@ FEW_CELLS = -7.0  # initial bias: at first no cell contains any word
 
 
 def word_detectors(num_words, *, seed=0, dtype=None):
-    """Return a network from features to the logits of p_iw, the probability that region i shows word w."""
+    """Return a network that maps features to the logits of p_iw, the probability that region i shows word w."""
     bias = keras.initializers.Constant(FEW_CELLS)
     detectors = [
         layers.Dense(HIDDEN_DIM, activation="relu", name="hidden", dtype=dtype),
@@ -37,7 +37,7 @@ def word_detectors(num_words, *, seed=0, dtype=None):
 
 
 class Guide(Term):
-    """The cost of the detectors, and of attention that differs from their maps, for the option `guide_weight`.
+    """The loss terms of `guide_weight`: one trains detectors, one penalises attention that differs from their maps.
 
     The most frequent words, which come first in the vocabulary, have detectors. `boxes` is an AttentionOnBoxes that
     also supervises their maps, or None.
@@ -66,7 +66,7 @@ class Guide(Term):
         (_, input_ids, *_), *_ = batches.element_spec
         if len(input_ids.shape) == 2:
             raise ValueError(
-                'Word detectors need all captions of a photo in one batch: make_batches(..., group_by="image"). '
+                'Word detectors need all captions of a photo in one batch: use make_batches(..., group_by="image"). '
                 f"Received: batches of captions by length, with guide_weight={self.weight}"
             )
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 
 class Hook(NamedTuple):
-    """The effect of an option; None means no effect."""
+    """The effect of an option. A field that is None has no effect."""
 
     decoder: Any = None  # subclass of CaptionDecoder that replaces it
     term: Any = None  # subclass of Term
@@ -13,7 +13,7 @@ class Hook(NamedTuple):
 
 
 class Term:
-    """A cost that the objective adds to equation (12) or (14).
+    """A loss term that the objective adds to equation (12) or (14).
 
     Attributes:
         is_measured: whether the metric "loss" includes it, also in validation. Otherwise it supervises attention, and
@@ -33,10 +33,10 @@ class Term:
         raise NotImplementedError
 
     def check(self, batches):
-        """Raise ValueError if the term cannot use these batches of make_batches."""
+        """Raise ValueError if the term cannot use these batches from make_batches."""
 
     def __call__(self, features, target_ids, read, extra):
-        """Return the cost of each caption, (rows,), and a dict from metrics to their values and weights.
+        """Return the loss of each caption (rows,) and a dict that maps metric names to their values and weights.
 
         Args:
             features: the features that attention uses, (photos, regions, feature_dim).

@@ -11,7 +11,7 @@ from keras_sat.beyond.hook import Term
 
 
 class LabelSmoothing(Term):
-    """The cost of the option `label_smoothing`."""
+    """The loss term of `label_smoothing`."""
 
     is_measured = True
 

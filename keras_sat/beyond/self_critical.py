@@ -32,7 +32,7 @@ class SelfCritical:
 
     Batches need group_by="image": the captions of a photo are the references. Attention, including hard attention, uses
     its expectation. The attention penalty, label smoothing, word detectors, and dropout of words and word vectors are
-    not used. With `box_weight`, the cost of attention outside the boxes is computed on the references.
+    not used. With `box_weight`, the loss for attention outside the boxes is computed on the references.
 
     Args:
         captions: the captions of each training photo, a list of lists, for the document frequencies of n-grams.
@@ -62,11 +62,11 @@ class SelfCritical:
         return cls([image.captions for image in images], captioner.vocabulary, **own)
 
     def __call__(self, captioner, batch):
-        """Return the Objective of a batch of `make_batches`, with or without boxes."""
+        """Return the Objective for a batch from `make_batches`, with or without boxes."""
         (features, input_ids, *extra), target_ids, token_weights = batch
         if len(target_ids.shape) != 3:
             raise ValueError(
-                'Self-critical training needs whole photos in a batch: make_batches(..., group_by="image"). '
+                'Self-critical training needs all captions of a photo at once: make_batches(..., group_by="image"). '
                 f"Received: target_ids of shape {tuple(target_ids.shape)}"
             )
         features = captioner.adapter(captioner.features(features, training=True), training=True)
@@ -100,7 +100,7 @@ class SelfCritical:
         return Objective(mean, figures)
 
     def _write(self, captioner, features, dropout, is_photo):
-        """Return sampled captions, and greedy ones if they are the baseline, each (photos, captions, time)."""
+        """Return sampled captions, and greedy ones if they are the baseline: each of shape (photos, captions, time)."""
         photos, max_length = ops.shape(features)[0], self.max_length
 
         def search(rows_per_photo, noise=None, **options):
@@ -118,7 +118,7 @@ class SelfCritical:
         return drawn, greedy
 
     def _read(self, captioner, features, token_ids, dropout):
-        """Return log p (rows,) of sampled captions (rows, time) under the distribution from which they were sampled."""
+        """Return log p of each sampled caption, under the distribution from which it was sampled."""
         special = special_tokens(self.vocabulary)
         token_weights = ops.cast(token_ids != special["pad_token_id"], "float32")
         starts = ops.full_like(token_ids[:, :1], special["start_token_id"])
@@ -132,7 +132,7 @@ class SelfCritical:
 
 
 class DrawnDropout:
-    """Dropout masks of the readout for each photo, equal when captions are sampled and when they are scored."""
+    """The readout's dropout masks for each photo, used both to sample captions and to compute their log p."""
 
     def __init__(self, decoder, photos):
         readout = decoder.readout
@@ -147,7 +147,7 @@ class DrawnDropout:
 
 
 class CaptionReward:
-    """CIDEr of captions given as word ids; see SelfCritical."""
+    """The CIDEr reward of captions given as token ids; see SelfCritical."""
 
     def __init__(self, captions, vocabulary):
         self.no_words = [vocabulary.pad_token_id, vocabulary.end_token_id]
@@ -156,7 +156,7 @@ class CaptionReward:
         self._vectors = functools.lru_cache(KEPT_REFERENCES)(self.frequencies.vectors)
 
     def __call__(self, token_ids, target_ids):
-        """Return the rewards, float32 (photos, captions), of captions (photos, captions, time) by these references."""
+        """Return the rewards (photos, captions) of captions (photos, captions, time), given the references."""
         rewards = np.zeros(token_ids.shape[:2], np.float32)
         for photo, (captions, references) in enumerate(zip(token_ids, target_ids)):
             references = [words for words in map(self._words, references) if words]
@@ -170,6 +170,6 @@ class CaptionReward:
 
 
 def mean_of_others(rewards):
-    """Return the mean reward of the photo's other captions for each caption, (photos, captions)."""
+    """For each caption, return the mean reward of the other captions of its photo: shape (photos, captions)."""
     count = rewards.shape[1]
     return (ops.sum(rewards, axis=1, keepdims=True) - rewards) / (count - 1)

@@ -1,4 +1,4 @@
-"""The sentinel: attention may choose the decoder's memory instead of the photo.
+"""The visual sentinel: attention can use the decoder's memory instead of the photo.
 
 Words such as "of" are not visible. The sentinel, a vector made from the cell's memory, competes with the regions in the
 softmax, which determines how much of the context comes from the photo (`from_photo`). It replaces the gate beta_t.
@@ -18,7 +18,7 @@ from keras_sat.model.decoder import CaptionDecoder
 
 @keras.saving.register_keras_serializable("keras_sat")
 class Sentinel(keras.layers.Layer):
-    """The vector (rows, feature_dim) that competes with the annotation vectors; see `equations.sentinel`."""
+    """Computes the sentinel, a vector that competes with the annotation vectors; see `equations.sentinel`."""
 
     def __init__(self, feature_dim, **kwargs):
         super().__init__(**kwargs)
@@ -41,7 +41,7 @@ class Sentinel(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_sat")
 class WithSentinel(CaptionDecoder):
-    """A CaptionDecoder with a sentinel, if its attention chooses regions."""
+    """A CaptionDecoder whose attention, if it has any, includes a sentinel."""
 
     has_gate = False  # the softmax over regions and sentinel replaces it
 

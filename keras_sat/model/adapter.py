@@ -1,4 +1,4 @@
-"""Adapt annotation vectors to a small data set, between encoder and decoder."""
+"""A layer between encoder and decoder that adapts the annotation vectors to a small data set."""
 
 import keras
 from keras import layers, ops
@@ -6,7 +6,7 @@ from keras import layers, ops
 
 @keras.saving.register_keras_serializable("keras_sat")
 class FeatureAdapter(layers.Layer):
-    """Adapt annotation vectors: last encoder layers, normalisation, projection and dropout, all optional.
+    """Transform annotation vectors with trained encoder layers, normalisation, projection and dropout, all optional.
 
     The features of a frozen encoder are long and never change: with a few thousand photos, a decoder overfits to them.
     This layer is not in the paper.

@@ -1,4 +1,4 @@
-"""Attention with the paper's additive scores. Selections and other scorings have their own files.
+"""Attention with the paper's additive scores. For other scoring functions, see scorings.py.
 
 keras_sat/accelerated/install.py replaces additive scores of many regions with a fast version.
 """
@@ -13,10 +13,10 @@ from keras_sat.model.states import Attended
 
 
 class Attention(keras.layers.Layer):
-    """The base class of attention layers: scores, weights, selection, context. Subclasses define `score`.
+    """Base class of attention layers. Subclasses define `score`, which gives each region an attention score.
 
     Args:
-        attention_dim: length of the hidden vectors, if the scoring has any.
+        attention_dim: length of the hidden vectors, if the scoring function has any.
         selection: a name in ATTENTIONS.
 
     Call arguments:
@@ -35,18 +35,18 @@ class Attention(keras.layers.Layer):
         self.selection = selection
 
     def build(self, hidden_state_shape, features_shape, **_):
-        """Create the weights of the scoring. The base class has none."""
+        """Create the weights of the scoring function. The base class has none."""
 
     def project(self, features):
-        """Return the part of the scores that is the same at every step, computed once per photo."""
+        """Return the projected features that `score` uses at every step; they are computed once per photo."""
         return ops.cast(features, self.compute_dtype)
 
     def project_state(self, hidden_state):
-        """Return the part of the scores that is the same for every region, (rows, dim)."""
+        """Return the query of shape (rows, dim) that `score` compares with each region."""
         return hidden_state
 
     def score(self, query, projected_features):
-        """Return the attention scores e_ti, (rows, regions), from the outputs of `project_state` and `project`."""
+        """Return scores e_ti of shape (rows, regions), from the outputs of `project_state` and `project`."""
         raise NotImplementedError
 
     def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
@@ -55,7 +55,7 @@ class Attention(keras.layers.Layer):
         return self.look(self.score(query, projected_features), features, noise, sampled)
 
     def look(self, attention_scores, features, noise=None, sampled=None):
-        """Return Attended from the scores e_ti, (rows, regions), by equations (5), and (8) or (13)."""
+        """Compute Attended from scores e_ti of shape (rows, regions), with equation (5) and then (8) or (13)."""
         attention_weights = equations.attention_weights(attention_scores)
         selection = ATTENTIONS[self.selection].select(attention_weights, noise, sampled)
         context = equations.attended_features(selection, ops.cast(features, self.compute_dtype))

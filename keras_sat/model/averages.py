@@ -1,4 +1,4 @@
-"""Moving averages of the weights during training, which give better captions.
+"""Moving averages of the weights during training; they give better captions than the final weights.
 
 Keras' own averages (`use_ema` of an optimizer, with SwapEMAWeights) are updated before `encoder_rate` shortens the
 encoder's step, and use the full momentum from the first step, when the weights are still random.
@@ -28,7 +28,7 @@ class WeightAverages:
         self.are_kept = False
 
     def start(self, weights):
-        """Initialise the averages with the weights, unless already started; return their variables."""
+        """Initialise the averages from the weights, unless this has been done already, and return them."""
         if self.momentum is not None and not self.are_kept:
             with tf.init_scope():
                 self.variables = self.variables or [
@@ -40,7 +40,7 @@ class WeightAverages:
         return self.variables
 
     def update(self, weights, iterations):
-        """Move the averages towards the weights after an optimizer step, faster in early steps."""
+        """Update the averages after an optimizer step; the momentum is smaller in early steps."""
         if self.variables:
             steps = ops.cast(iterations, "float32")
             momentum = ops.minimum(self.momentum, steps / (steps + 10))
@@ -49,7 +49,7 @@ class WeightAverages:
 
     @contextlib.contextmanager
     def in_place_of(self, weights):
-        """Replace the weights with their averages inside the block, if training is updating the averages."""
+        """Replace the weights with their averages inside a `with` block, if training keeps averages."""
         if not self.are_kept:
             yield
             return

@@ -1,4 +1,4 @@
-"""Recurrent cells, LSTM and GRU, and the dense layer that they use.
+"""The recurrent cells LSTM and GRU, and the dense layer that they use.
 
 To add a cell, write a subclass of RecurrentCell and add it to CELLS.
 """
@@ -11,7 +11,7 @@ from keras_sat import equations
 
 @keras.saving.register_keras_serializable("keras_sat")
 class LoopDense(layers.Dense):
-    """A dense layer inside the loop over words."""
+    """A dense layer that is called inside the loop over words."""
 
     late_product = None  # or a function that replaces x -> x W inside an accelerated loop
 
@@ -23,7 +23,7 @@ class LoopDense(layers.Dense):
 
 
 class RecurrentCell(layers.Layer):
-    """One layer of the recurrent network.
+    """Base class of recurrent cells. The decoder stacks one cell per layer.
 
     `input_projection` projects the word (or the output of the layer below), `context_projection` projects z_t. The
     decoder calls both, since the words of a whole caption can be projected at once.
@@ -55,7 +55,7 @@ class RecurrentCell(layers.Layer):
         self.recurrent_projection.build(hidden_state_shape)
 
     def build_for(self, input_dim, context_dim=None):
-        """Create all weights; a layer above the first reads no context."""
+        """Create all weights. Only the first layer reads the context; for the others, `context_dim` is None."""
         self.input_projection.build((None, input_dim))
         if context_dim is not None:
             self.context_projection.build((None, context_dim))
@@ -70,7 +70,7 @@ class LSTMCell(RecurrentCell):
     has_cell_state = True
 
     def initial_bias(self, shape, dtype=None):
-        """Return the initial bias: 1 for the forget gate, to remember at first, and 0 for the others."""
+        """Return the initial bias: 1 for the forget gate, so that the cell remembers at first, and 0 elsewhere."""
         return ops.concatenate([ops.full((self.hidden_dim,), bias, dtype) for bias in (0.0, 1.0, 0.0, 0.0)])
 
     def call(self, projected_inputs, hidden_state, cell_state):
@@ -79,7 +79,7 @@ class LSTMCell(RecurrentCell):
 
 @keras.saving.register_keras_serializable("keras_sat")
 class GRUCell(RecurrentCell):
-    """A gated recurrent unit: no cell state, and a quarter fewer weights than an LSTM."""
+    """A gated recurrent unit, which has no cell state and a quarter fewer weights than an LSTM."""
 
     num_gates = 3
     has_cell_state = False

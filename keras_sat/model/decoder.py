@@ -83,11 +83,11 @@ class CaptionDecoder(layers.Layer):
         self.readout.build((None, self.embedding_dim), state_shape, (None, feature_dim))
 
     def project_features(self, features):
-        """Return the part of the attention scores that is computed once per photo, such as W_a a_i + b."""
+        """Project the features for attention, once per photo. For additive attention this is W_a a_i + b."""
         return self.attention_layer.project(features)
 
     def initial_state(self, features, rows_per_photo=1):
-        """Return h_0 and c_0, computed from the mean annotation vector by f_init,h and f_init,c."""
+        """Return h_0 and c_0, which f_init,h and f_init,c compute from the mean annotation vector."""
         mean = equations.mean_annotation(features)
 
         def states(f_init):
@@ -96,7 +96,7 @@ class CaptionDecoder(layers.Layer):
         return DecoderState(states(self.initial_hidden), states(self.initial_cell) if self.has_cell_states else ())
 
     def step(self, input_ids, state, features, projected_features, training=False, noise=None, drop=None):
-        """Return the next Step, given the previous words `input_ids`, (rows,), and a DecoderState.
+        """Run one step, given a DecoderState and the previous words `input_ids` of shape (rows,); return a Step.
 
         `projected_features` comes from `project_features`; noise is (rows, regions). See Readout for training and drop.
         """
@@ -107,7 +107,7 @@ class CaptionDecoder(layers.Layer):
         return Step(logits, state, *attended[1:])
 
     def embed(self, input_ids, training):
-        """Return the word vectors E y, (..., embedding_dim)."""
+        """Return the word vectors E y of shape (..., embedding_dim)."""
         embedded = self.drop_embedding(self.embedding(input_ids), training=training)
         if training and self.dropout_words:
             kept = self.drop_words(ops.ones_like(input_ids, dtype=embedded.dtype), training=True)
@@ -115,7 +115,7 @@ class CaptionDecoder(layers.Layer):
         return embedded
 
     def read_word(self, projected_word, state, features, projected_features, noise=None, sampled=None):
-        """Attend with h_{t-1}, then read the word and z_t; return the next state and Attended."""
+        """Attend with h_{t-1}, then pass the word and z_t to the cells; return the next state and Attended."""
         attended = self.attend(state, features, projected_features, noise, sampled)
         return self.advance(projected_word + self.cells[0].context_projection(attended.context), state), attended
 
@@ -144,7 +144,7 @@ class CaptionDecoder(layers.Layer):
         return keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), decoded)
 
     def unroll(self, features, input_ids, noise=None, sampled=None, token_weights=None, training=False):
-        """Return Unrolled, everything computed before the readout; see the call arguments above.
+        """Run the decoder up to the readout and return Unrolled. For the arguments, see the class.
 
         Padding, where `token_weights` (rows, time) is 0, need not be computed.
         """
@@ -155,7 +155,7 @@ class CaptionDecoder(layers.Layer):
         return Unrolled(embedded, *self.read_words(*start, noise, sampled, token_weights))
 
     def read_words(self, projected_words, state, features, projected_features, noise, sampled, token_weights):
-        """Run `read_word` in a loop; return h_t and the fields of Attended for all steps, (time, rows, dim)."""
+        """Run `read_word` in a loop; return h_t and the fields of Attended, each of shape (time, rows, dim)."""
         # accelerated/install.py replaces this loop with a fast one that skips padding and allows any length in a graph.
         steps = []
         for t in range(projected_words.shape[0]):
@@ -165,7 +165,7 @@ class CaptionDecoder(layers.Layer):
         return keras.tree.map_structure(lambda *times: ops.stack(times), *steps)
 
     def compute_output_spec(self, features, input_ids, training=False, noise=None, sampled=None):
-        """Return the shapes of the output, always float32, without running the loop."""
+        """Return the shapes of the outputs, which are always float32, without running the loop."""
         dims = Decoded(self.vocabulary_size, features.shape[1], features.shape[1], self.extra_dims)
         return keras.tree.map_structure(lambda dim: keras.KerasTensor((*input_ids.shape, dim), "float32"), dims)
 

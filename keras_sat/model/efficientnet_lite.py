@@ -1,4 +1,4 @@
-"""EfficientNet-Lite in Keras: an ImageNet network without squeeze-and-excitation, made for phones.
+"""EfficientNet-Lite in Keras: an ImageNet network for phones, without squeeze-and-excitation.
 
 Tan and Le, "EfficientNet", ICML 2019, in Google's variant for small devices: ReLU6 instead of swish, and stem and head
 of fixed size. Batch normalisation is folded into the convolutions for speed: these encoders never use batch statistics
@@ -25,7 +25,7 @@ STAGES = (  # repeats, kernel size, stride of the first repeat, expansion, filte
 
 
 def efficientnet_lite(input_shape, width, depth, name=None):
-    """Return a network with random weights, from pixels, (colour - 127) / 128, to the last feature grid.
+    """Return a randomly initialised network that maps normalised pixels, (colour - 127) / 128, to a feature grid.
 
     The last layers of the parts are called stem, block_0, block_1 ... and top. See `blocks_of` for width and depth.
     """
@@ -86,14 +86,14 @@ TORCH_NAMES = {  # from the last word of our name to the PyTorch names of the co
 
 
 def assign_torch_weights(network, arrays):
-    """Assign weights from a PyTorch package, with batch normalisation folded into the convolutions.
+    """Assign weights from a PyTorch package, after folding batch normalisation into the convolutions.
 
     `arrays` is a dict with PyTorch names; kernels are (out, in, height, width). A classifier in it is ignored.
     """
     names = {layer: _torch_names(layer.name) for layer in network.layers if layer.weights}
     received = {name for name in arrays if not name.startswith("_fc.") and not name.endswith(".num_batches_tracked")}
     if different := received ^ {name for of_layer in names.values() for name in of_layer}:
-        raise ValueError(f"{min(different)} is {'unknown' if min(different) in received else 'missing'}")
+        raise ValueError(f"the array {min(different)} is {'unknown' if min(different) in received else 'missing'}")
     for layer, of_layer in names.items():
         kernel, scale, shift, mean, variance = (arrays[name] for name in of_layer)
         factor = scale / np.sqrt(variance + EPSILON)
@@ -102,7 +102,7 @@ def assign_torch_weights(network, arrays):
 
 
 def _torch_names(name):
-    """Return the PyTorch names of a kernel and its NORM_PARTS, from the Keras name of the convolution."""
+    """Return the PyTorch names of a convolution's kernel and its NORM_PARTS, given its name in Keras."""
     words = name.removesuffix("_conv").split("_")  # "stem", "block_3" or "block_3_expand"
     place = f"_blocks.{words[1]}." if words[0] == "block" else ""
     kernel, norm = TORCH_NAMES.get(words[-1], ("_project_conv", "_bn2"))

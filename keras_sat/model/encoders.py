@@ -1,4 +1,4 @@
-"""Encoders turn photos, RGB 0..255, into grids of features, the annotation vectors a_i of the paper.
+"""Encoders turn RGB photos (0..255) into grids of features, the paper's annotation vectors a_i.
 
 Each encoder is a `keras.Model` from (batch, height, width, 3) to (batch, rows, columns, feature_dim), preprocessing
 included. ENCODERS maps names to functions that make encoders, with the arguments of `tiny`. To add one, write such a
@@ -50,7 +50,7 @@ PRETRAINED = {  # class in keras.applications, or width and depth of EfficientNe
 
 
 def _pretrained(name, network, layer, preprocessing, side=224):
-    """Return the function that makes the encoder of a row of PRETRAINED; `side` is the default image size."""
+    """Return a function that makes an encoder from a row of PRETRAINED; `side` is the default image size."""
 
     def make(*, layer=layer, weights="imagenet", image_size=side, grid=None):
         """Return the encoder; see `make_encoder` for the arguments."""
@@ -69,7 +69,7 @@ def _pretrained(name, network, layer, preprocessing, side=224):
 
 
 def _application(name, network, shape, weights):
-    """Return a network of keras.applications with its weights."""
+    """Return a keras.applications network with its weights."""
     options = {"include_top": False, "input_shape": shape}
     if weights != "imagenet":
         made = getattr(keras.applications, network)(weights=None, **options)
@@ -85,7 +85,7 @@ def _application(name, network, shape, weights):
         reason = str(error).rpartition(": ")[2].removeprefix("None -- ")
         raise ArgumentError(
             f"The ImageNet weights of {name} could not be downloaded ({reason}). Download {address[0]} with a "
-            f"browser and put it into {keras_home() / 'models'}.",
+            f"browser and put the file into {keras_home() / 'models'}.",
             way_out="its path",
             weights="imagenet",
         ) from None
@@ -103,7 +103,7 @@ def _grid_at(network, layer, name):
     names = [item.name for item in network.layers if len(item.output.shape) == 4][1:]
     if layer not in names:
         raise ValueError(
-            f"`{name}` has no layer of that name that outputs a grid. Expected one of: {', '.join(names)}. "
+            f"`{name}` has no layer with this name that outputs a grid. Expected one of: {', '.join(names)}. "
             f"Received: layer={brief(layer)}"
         )
     return network.get_layer(layer).output
@@ -113,7 +113,7 @@ def _grid_at(network, layer, name):
 
 
 def _with_coordinates(grid):
-    """Append row and column, from -1 to 1, to each cell, to make words like "left" learnable."""
+    """Append each cell's row and column, scaled to -1..1, so that words like "left" can be learned."""
     axes = (keras.ops.convert_to_numpy(keras.ops.linspace(-1.0, 1.0, cells)) for cells in grid.shape[1:3])
     coordinates = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     padded = keras.ops.pad(grid, [(0, 0)] * 3 + [(0, 2)])
@@ -122,14 +122,14 @@ def _with_coordinates(grid):
 
 
 def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
-    """Return a small encoder to train with the decoder; it turns 64 x 64 pixels into a grid of 8 x 8 x 66.
+    """Return a small encoder, trained with the decoder, that turns 64 x 64 pixels into 8 x 8 cells of 66 features.
 
     It is for the built-in scenes: three convolutions, no batch normalisation, and the position of each cell appended.
     Arguments as for `make_encoder`; the grid follows from the size and cannot be changed.
     """
     height, width = height_and_width(image_size)
     if height % 2 or width % 2:
-        raise ValueError(f"`tiny` needs even sizes, since it merges 2 x 2 pixels. Received: image_size={image_size}")
+        raise ValueError(f"`tiny` merges 2 x 2 pixels: use an even size. Received: image_size={image_size}")
     images = keras.Input((height, width, 3), name="images")
     pixels = layers.Rescaling(1 / 127.5, offset=-1, name="rescaling")(images)
     cells = layers.Reshape((height // 2, 2, width // 2, 2, 3), name="split_2x2")(pixels)
@@ -142,7 +142,7 @@ def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
     encoder = keras.Model(images, _grid_at(network, layer, "tiny"), name="tiny")
     if grid is not None and rows_and_columns_of(grid) != encoder.output_shape[1:3]:
         rows, columns = encoder.output_shape[1:3]
-        raise ValueError(f"The grid of `tiny` is {rows}x{columns} at this size. Received: grid={brief(grid)}")
+        raise ValueError(f"At this size, the grid of `tiny` is {rows}x{columns}. Received: grid={brief(grid)}")
     encoder.encoder_layer = layer
     return encoder
 
@@ -198,6 +198,6 @@ def make_encoder_top(name, *, start, layer=None, **options):
         return keras.Model(network.get_layer(start).output, network.output, name=f"{name}_top")
     except ValueError:
         raise ValueError(
-            f"`{name}` cannot be cut after this layer: it must come before {names[-1]!r}, and later layers must depend "
-            f"only on its grid. Expected one of: {', '.join(names[:-1])}. Received: layer={brief(start)}"
+            f"`{name}` cannot be cut after this layer. The layer must come before {names[-1]!r}, and later layers must "
+            f"depend only on its grid. Expected one of: {', '.join(names[:-1])}. Received: layer={brief(start)}"
         ) from None

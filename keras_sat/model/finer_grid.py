@@ -49,7 +49,7 @@ def with_grid(network, grid):
 
 
 def without_last_strides(network, factor):
-    """Return a network with the same weights, its last strides replaced with dilation.
+    """Return a network with the same weights, in which dilation replaces the last strides.
 
     `factor` multiplies rows and columns: 1, 2, 4 ... Return None if the network has too few strides, or if pooling
     would have to be dilated.
@@ -84,6 +84,6 @@ def without_last_strides(network, factor):
 
 
 def _sources(layer):
-    """Return the layers that feed a layer of a functional model."""
+    """Return the layers whose outputs are the inputs of a layer in a functional model."""
     is_input = isinstance(layer, layers.InputLayer)
     return [] if is_input else [tensor._keras_history.operation for tensor in keras.tree.flatten(layer.input)]

@@ -6,12 +6,12 @@ import os
 
 @functools.cache
 def _first_process():
-    """Return the id of the process that called this first; forks inherit the answer."""
+    """Return the id of the process that first called this function; forked processes inherit the cached id."""
     return os.getpid()
 
 
 def reject_fork():
-    """Raise ValueError in a process forked from the first one that called this function."""
+    """Raise ValueError in a process that was forked after this function was first called."""
     if _first_process() != os.getpid():
         raise ValueError(
             "This process was forked from one that has used TensorFlow, and would hang. Start processes with "

@@ -1,4 +1,4 @@
-"""The value of an objective for a batch, and its metrics, averaged over an epoch and all devices."""
+"""The value of the training objective for a batch, and metrics averaged over an epoch and all devices."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ NAMES = ("loss", "cross_entropy", "penalty", "token_accuracy", "attention_entrop
 
 
 class Objective(NamedTuple):
-    """The value of an objective for a batch.
+    """The value and the metrics of a training objective for one batch.
 
     Attributes:
         mean: the value to minimise: the mean over the captions of all replicas.
@@ -34,7 +34,7 @@ class Objective(NamedTuple):
 
 
 class Means:
-    """The running means of an objective's metrics over an epoch, by name."""
+    """The running means of an objective's metrics over an epoch."""
 
     def __init__(self):
         self.by_name = {name: keras.metrics.Mean(name=name) for name in NAMES}

@@ -37,7 +37,7 @@ class PaperObjective:
         self.expectation_share.assign(options.expectation_probability)
 
     def __call__(self, captioner, batch, training=True):
-        """Return the Objective of a batch, ((features, input_ids, inputs of terms), target_ids, token_weights).
+        """Return the Objective for a batch ((features, input_ids, inputs of terms), target_ids, token_weights).
 
         Without `training`, attention uses its expectation and there is no dropout.
         """
@@ -82,7 +82,7 @@ class PaperObjective:
         return Objective(mean, figures, log_prob, sampled, move_baseline, {"baseline": self.baseline})
 
     def _chance(self, captioner, is_photo, input_ids):
-        """Return the random inputs of attention: `noise`, (rows, time, regions), and `sampled`, (rows,)."""
+        """Return attention's random inputs: `noise` of shape (rows, time, regions) and `sampled` of shape (rows,)."""
         photos, (rows, time) = ops.shape(is_photo)[0], ops.shape(input_ids)
         shape = (rows // photos, time, captioner.num_regions)
         uniform = ops.reshape(draw_for_photos(is_photo, shape, self.seed_generator), (rows, *shape[1:]))
@@ -93,7 +93,7 @@ class PaperObjective:
         return {"noise": equations.gumbel(uniform), "sampled": sampled}
 
     def _surrogate(self, log_prob, entropy, read, sampled):
-        """Return a value for each row with the gradient of equation (12)."""
+        """Return, for each row, a surrogate to be maximised, whose gradient is equation (12)."""
         reward = log_prob - self.baseline if self.options.use_baseline else log_prob
         location = equations.location_log_prob(read.attention_weights, read.selection, read.token_weights)
         entropy = ops.sum(entropy * read.token_weights, axis=-1)

@@ -11,7 +11,7 @@ from keras import layers, ops
 
 @keras.saving.register_keras_serializable("keras_sat")
 class BlurPhotos(layers.Layer):
-    """Blur photos (photos, height, width, channels) with a Gaussian of standard deviation `sigma`, in pixels."""
+    """Blur photos (photos, height, width, channels) with a Gaussian whose standard deviation is `sigma` pixels."""
 
     def __init__(self, sigma, **kwargs):
         super().__init__(**kwargs)
@@ -33,14 +33,14 @@ class BlurPhotos(layers.Layer):
 
 
 def gaussian(sigma):
-    """Return the weights of a Gaussian kernel, up to three standard deviations; they sum to 1."""
+    """Return the weights of a normalised Gaussian kernel, cut off at three standard deviations."""
     reach = int(np.ceil(3 * sigma))
     weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
     return weights / weights.sum()
 
 
 def with_blur(encoder, sigma):
-    """Return an encoder that blurs photos first, or the same encoder if sigma is 0 or None."""
+    """Return an encoder that blurs photos first, or the given encoder if `sigma` is 0 or None."""
     if not sigma:
         return encoder
     reach, smaller = len(gaussian(sigma)) // 2, min(encoder.input_shape[1:3])

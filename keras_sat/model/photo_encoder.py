@@ -1,4 +1,4 @@
-"""The encoder of a captioner with its options: it turns photos into annotation vectors."""
+"""The encoder of a captioner, which turns photos into annotation vectors."""
 
 import math
 import os
@@ -13,11 +13,11 @@ from keras_sat.checks import argument_called
 from keras_sat.model.encoders import make_encoder, make_encoder_top, starts_random
 from keras_sat.model.finer_grid import rows_and_columns_of
 
-BUNDLED = "bundled"  # for `weights`: those of the bundled captioner of photos
+BUNDLED = "bundled"  # for `weights`: those of the bundled photo captioner
 
 
 class PhotoEncoder:
-    """Turn photos into annotation vectors a_i, (photos, regions, feature_dim).
+    """Turn photos into annotation vectors a_i of shape (photos, regions, feature_dim).
 
     Args:
         options: CaptionerOptions.
@@ -54,7 +54,7 @@ class PhotoEncoder:
             encoder.trainable = False
 
     def __call__(self, photos, training=False):
-        """Return annotation vectors, (photos, regions, feature_dim), of photos of the encoder's input size.
+        """Return annotation vectors (photos, regions, feature_dim) for photos that have the encoder's input size.
 
         Only an encoder that is trained from scratch is ever in training mode: batch statistics from ImageNet are better
         than those of a batch of photos.
@@ -64,12 +64,12 @@ class PhotoEncoder:
 
     @property
     def is_frozen(self):
-        """Whether it is not trained, except perhaps its top; its features can then come from a FeatureCache."""
+        """Whether the encoder is frozen, except perhaps its top; its features can then come from a FeatureCache."""
         return self.training == "frozen"
 
     @property
     def is_saved(self):
-        """Whether the captioner saves all its weights, because some are trained or no other file has them."""
+        """Whether the captioner saves all encoder weights, because some are trained or no other file has them."""
         if not self.is_frozen:
             return True
         if self.is_custom or self.name is None:
@@ -79,7 +79,7 @@ class PhotoEncoder:
 
     @property
     def network(self):
-        """The encoder as a `keras.Model`, which is made and loaded on first use."""
+        """The encoder as a `keras.Model`, which is created and loaded on first use."""
         if self._network is None and (self.is_custom or self.name is None):
             raise ValueError(
                 "This captioner has no encoder: it accepts only features. To use photos, pass the keras.Model as "
@@ -93,7 +93,7 @@ class PhotoEncoder:
 
     @property
     def trained_network(self):
-        """The trained part as a `keras.Model`: the whole encoder, its top, or None."""
+        """The part of the encoder that is trained, as a `keras.Model`: all of it, its top, or None."""
         return self.top if self.is_frozen else self.network
 
     @property
@@ -108,7 +108,7 @@ class PhotoEncoder:
         return (None, rows * columns, feature_dim)
 
     def rows_and_columns(self, num_regions):
-        """Return (rows, columns) of the grid; if unknown, assume a nearly square grid if possible."""
+        """Return (rows, columns) of the grid; if they are unknown, assume a nearly square grid where possible."""
         network = self._network if self.top is None and self.grid_shape is None else self.top
         if network is not None:
             return tuple(network.output_shape[1:3])
@@ -117,20 +117,20 @@ class PhotoEncoder:
         return self.grid_shape or self.saved_grid or nearly_square
 
     def is_same_as(self, other):
-        """Return whether another encoder computes the same features with the same layers and weights."""
+        """Return whether another encoder has the same layers, weights and blur, and therefore the same features."""
         networks = self.network, other.network
         shapes = {(*made.input_shape, *made.output_shape, len(made.layers), len(made.weights)) for made in networks}
         is_alike = len(shapes) == 1 and self.blur == other.blur
         return is_alike and all(map(np.array_equal, *(made.weights for made in networks)))
 
     def check_features(self, features_shape, num_regions):
-        """Raise ValueError if features, (regions, feature_dim), or attended regions do not match the options."""
+        """Raise ValueError if the shape of the features or the number of regions does not match the options."""
         if self.top is not None:
             _, rows, columns, feature_dim = self.top.input_shape
             if features_shape != (rows * columns, feature_dim):
                 raise ValueError(
-                    f"The layers after {brief(self.layer)} expect its grid, {rows} x {columns} x {feature_dim}, "
-                    f"from photos of the encoder's input size. Received: features of shape {features_shape}"
+                    f"The layers after {brief(self.layer)} expect features of {rows} x {columns} x {feature_dim}, "
+                    f"computed from photos of the encoder's input size. Received: features of shape {features_shape}"
                 )
         if self.grid_shape is not None and num_regions not in (None, math.prod(self.grid_shape)):
             raise ValueError(f"The grid must have {num_regions} regions. Received: grid_shape={self.grid_shape}")
@@ -144,7 +144,7 @@ class PhotoEncoder:
             )
 
     def settings(self):
-        """Return the current encoder options of a captioner as a dict."""
+        """Return the captioner's current encoder options as a dict."""
         settings = {f"encoder_{name}": getattr(self, name) for name in ("layer", "weights", "training")}
         settings |= {name: getattr(self, name) for name in ("trained_up_to", "image_size", "grid", "grid_shape")}
         return {"encoder": self.name, "photo_blur": self.blur, **settings}
@@ -167,7 +167,9 @@ class PhotoEncoder:
         given = {"photo_blur": self.blur, "grid": self.grid, "trained_up_to": self.trained_up_to}
         given = ", ".join(f"{name}={brief(value)}" for name, value in given.items() if value)
         if given and (self.is_custom or self.name is None):
-            raise ValueError(f"This requires an encoder in ENCODERS. Received: {given}, encoder={brief(self.name)}")
+            raise ValueError(
+                f"These options require an encoder in ENCODERS. Received: {given}, encoder={brief(self.name)}"
+            )
         if self.trained_up_to is not None and (self.layer is None or not self.is_frozen):
             raise ValueError(
                 "`trained_up_to` requires `encoder_layer` and a frozen encoder. Received: "
@@ -181,5 +183,5 @@ class PhotoEncoder:
 
 
 def _absolute(weights):
-    """Return `encoder_weights` with any path made absolute."""
+    """Return `encoder_weights`; if it is a path, make it absolute."""
     return weights if weights in (None, "imagenet", BUNDLED) else os.path.abspath(os.path.expanduser(weights))

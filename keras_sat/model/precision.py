@@ -21,7 +21,7 @@ def resolved_dtype(dtype):
 
 
 def multiplies_bfloat16():
-    """Return whether TensorFlow's device is known to have bfloat16 instructions."""
+    """Return whether the device that TensorFlow uses is known to have bfloat16 instructions."""
     gpus = tf.config.get_visible_devices("GPU")
     if gpus:
         details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
@@ -30,7 +30,7 @@ def multiplies_bfloat16():
 
 
 def _processor_flags(path="/proc/cpuinfo"):
-    """Return the processor's flags as reported by Linux; an empty set elsewhere."""
+    """Return the processor's flags as reported by Linux; on other systems, return an empty set."""
     try:
         text = Path(path).read_text(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""The readout, equation (7): logits of the next word from the previous word, state and context."""
+"""The readout, equation (7): it computes the next word's logits from the previous word, state and context."""
 
 import keras
 from keras import layers, ops

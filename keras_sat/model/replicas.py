@@ -1,4 +1,4 @@
-"""Sums, means and random noise across all replicas (devices), see `keras_sat.training.distributed`."""
+"""Sums, means and random noise across all replicas (devices); see `keras_sat.training.distributed`."""
 
 import keras
 import tensorflow as tf
@@ -10,7 +10,7 @@ def num_replicas():
 
 
 def sum_over_replicas(x):
-    """Return the sum of x, of any shape, over all replicas."""
+    """Sum a tensor of any shape over all replicas."""
     if num_replicas() == 1:
         return x
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
@@ -29,17 +29,17 @@ def sums_on_first_replica(gradients):
 
 
 def photos_with_words(token_weights, photos):
-    """Return 1 for photos with words and 0 for padding at the end of a replica's batch, (photos,)."""
+    """Return, for each photo, 1 if it has words and 0 if it is padding at the end of a replica's batch."""
     return ops.cast(ops.any(ops.reshape(token_weights > 0, (photos, -1)), axis=-1), "float32")
 
 
 def share_of_mean(values, weights):
-    """Return this replica's contribution to the weighted mean of values, (rows,), over all replicas."""
+    """Return this replica's contribution to the weighted mean of `values` (rows,) over all replicas."""
     return ops.sum(values * weights) / ops.maximum(sum_over_replicas(ops.sum(weights)), 1.0)
 
 
 def draw_for_photos(is_photo, shape, seed_generator):
-    """Return uniform noise (photos, *shape) that does not depend on how a batch is split over replicas.
+    """Return uniform noise of shape (photos, *shape) that does not depend on how a batch is split over replicas.
 
     Each replica draws noise for the whole batch with the same seed, and uses the part for its own photos.
     `is_photo` comes from `photos_with_words`; `shape` is that of the noise for each photo.

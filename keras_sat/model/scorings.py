@@ -1,4 +1,4 @@
-"""Scorings give each region an attention score; NoAttention uses none.
+"""Attention scoring functions, which score each region; NoAttention needs none.
 
 To add one, write a subclass of `Attention` with a `score` method, and add it to SCORINGS.
 """
@@ -15,7 +15,7 @@ from keras_sat.model.states import Attended
 
 @keras.saving.register_keras_serializable("keras_sat")
 class DotAttention(Attention):
-    """Dot attention, e_ti = a_i . h_{t-1}, without weights: feature_dim and hidden_dim must be equal."""
+    """Dot attention, e_ti = a_i . h_{t-1}. It has no weights; feature_dim and hidden_dim must be equal."""
 
     def build(self, hidden_state_shape, features_shape, **_):
         hidden_dim, feature_dim = hidden_state_shape[-1], features_shape[-1]
@@ -32,7 +32,7 @@ class DotAttention(Attention):
 
 @keras.saving.register_keras_serializable("keras_sat")
 class BilinearAttention(Attention):
-    """Bilinear attention, e_ti = a_i . W h_{t-1}: projecting the state is cheaper than projecting all a_i."""
+    """Bilinear attention, e_ti = a_i . W h_{t-1}. Projecting the state is cheaper than projecting all a_i."""
 
     def build(self, hidden_state_shape, features_shape, **_):
         # Dot products of long vectors are large: with the default W, attention would be sharp before any training.
@@ -53,7 +53,7 @@ SCORINGS = {"additive": BahdanauAttention, "dot": DotAttention, "bilinear": Bili
 
 @keras.saving.register_keras_serializable("keras_sat")
 class NoAttention(Attention):
-    """No attention, as in a vanilla encoder-decoder: all weights are equal, and the context is the mean feature."""
+    """No attention, as in a vanilla encoder-decoder: all weights are equal, and the context is the mean a_i."""
 
     def project(self, features):
         features = ops.cast(features, self.compute_dtype)
@@ -68,6 +68,6 @@ class NoAttention(Attention):
 
 
 def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):
-    """Return the attention layer for a name in ATTENTIONS and a name in SCORINGS, unused without attention."""
+    """Return the attention layer for names in ATTENTIONS and SCORINGS. Attention "none" ignores `scoring`."""
     kind = SCORINGS[scoring] if ATTENTIONS[attention].chooses else NoAttention
     return kind(attention_dim=attention_dim, selection=attention, **kwargs)

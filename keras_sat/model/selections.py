@@ -1,4 +1,4 @@
-"""Selections turn attention weights into the weights of the context: soft or sampled.
+"""Soft and hard attention: functions that turn attention weights into the weights of the context.
 
 To add one, write a function of (attention_weights, noise, sampled), and add a `Selection` with it to ATTENTIONS.
 """
@@ -12,12 +12,12 @@ from keras_sat import equations
 
 
 def soft(attention_weights, noise, sampled):
-    """Return alpha_t unchanged: the context is the expectation of equation (13)."""
+    """Return alpha_t unchanged, so that the context is the expectation in equation (13)."""
     return attention_weights
 
 
 def hard(attention_weights, noise, sampled):
-    """Return a region sampled from alpha_t, or alpha_t itself without noise and in rows that are not `sampled`.
+    """Return a one-hot sample from alpha_t. Without noise, or in rows not marked in `sampled`, return alpha_t.
 
     Args:
         attention_weights: (rows, regions).
@@ -31,7 +31,7 @@ def hard(attention_weights, noise, sampled):
 
 
 class Selection(NamedTuple):
-    """An entry of ATTENTIONS. Code that depends on the kind of attention reads these fields, not its name.
+    """A kind of attention in ATTENTIONS. Other code reads these fields instead of checking names.
 
     Attributes:
         select: function of (attention_weights, noise, sampled), see `hard`; returns (rows, regions).

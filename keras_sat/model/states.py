@@ -1,4 +1,4 @@
-"""Named tuples of tensors: the outputs of attention and decoder.
+"""Named tuples for the decoder's state and the outputs of attention and decoder.
 
 Most end with `extras`, a dict of other outputs by name, see `CaptionDecoder.extra_dims`; the paper's model has none.
 """
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class DecoderState(NamedTuple):
-    """The recurrent state: h_t and c_t of each layer, (rows, hidden_dim); a GRU has no cell states."""
+    """The recurrent state: h_t and c_t of each layer, of shape (rows, hidden_dim). A GRU has no cell states."""
 
     hidden_states: tuple
     cell_states: tuple
@@ -30,7 +30,7 @@ class Attended(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The output of one step of the decoder; see also Attended.
+    """The output of one step of the decoder. The fields after `state` are those of Attended.
 
     Attributes:
         logits: (rows, vocabulary), float32; their softmax is p(y_t | a, y_1 .. y_{t-1}), equation (7).
@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 
 class Unrolled(NamedTuple):
-    """The output of the loop over a whole caption, (time, rows, dim): E y_{t-1}, h_t, z_t and the maps of Attended."""
+    """The decoder's values before the readout at all steps: E y_{t-1}, h_t, z_t and maps, (time, rows, dim)."""
 
     embedded: Any
     hidden_states: Any
@@ -56,7 +56,7 @@ class Unrolled(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The decoder's output for captions: logits (rows, time, vocabulary), maps (rows, time, regions), extras."""
+    """The decoder's output for whole captions: logits (rows, time, vocabulary) and maps (rows, time, regions)."""
 
     logits: Any
     attention_weights: Any

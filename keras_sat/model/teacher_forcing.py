@@ -9,7 +9,7 @@ from keras_sat import equations
 
 
 class TeacherForced(NamedTuple):
-    """The decoder's output for given captions; in shapes, `words` counts all words without padding.
+    """The decoder's output for given captions. In shapes, `words` is the number of words, padding excluded.
 
     Attributes:
         logits: (words, vocabulary).
@@ -30,13 +30,13 @@ class TeacherForced(NamedTuple):
     extras: dict
 
     def unpack_words(self, values):
-        """Return values (words,) as (rows, time), with 0 for padding."""
+        """Convert `values`, one per word, to shape (rows, time), with 0 for padding."""
         rows, time = ops.shape(self.token_weights)
         by_time = ops.reshape(ops.scatter(self.positions[:, None], values, (time * rows,)), (time, rows))
         return ops.transpose(by_time)
 
     def are_right(self):
-        """Return 1 for each target word that is the most probable word, otherwise 0: (rows, time)."""
+        """Return a tensor (rows, time) with 1 where the target is the most probable word, and 0 elsewhere."""
         of_targets = ops.squeeze(ops.take_along_axis(self.logits, self.targets[:, None], axis=-1), -1)
         return self.unpack_words(ops.cast(of_targets >= ops.max(self.logits, axis=-1), "float32"))
 
@@ -53,7 +53,7 @@ def read_captions(
     training=False,
     **chance,
 ):
-    """Run the decoder on given captions; return TeacherForced.
+    """Run the decoder on given captions and return TeacherForced.
 
     Args:
         decoder: CaptionDecoder.

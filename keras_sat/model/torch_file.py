@@ -39,8 +39,8 @@ def read_torch_file(path):
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest not in KNOWN:
             raise ValueError(
-                "it is not the file of its PyTorch package, and no other .pth file is opened: it may run any code. "
-                "Convert it to .npz with PyTorch: numpy.savez(path, **{name: x.numpy() for name, x in "
+                "it is not the file of its PyTorch package, and other .pth files are not opened, since they can run "
+                "any code. Convert it to .npz with PyTorch: numpy.savez(path, **{name: x.numpy() for name, x in "
                 "torch.load(path).items()})"
             )
         file.seek(0)
@@ -55,6 +55,6 @@ def read_torch_file(path):
 
 
 def _array(numbers, offset, shape, strides):
-    """Return a part of a storage as an array; numpy rejects one that reaches beyond the storage."""
+    """Return part of a PyTorch storage as an array; numpy raises an error if it exceeds the storage."""
     size = numbers.itemsize
     return np.ndarray(shape, numbers.dtype, numbers, offset * size, [stride * size for stride in strides])

@@ -18,7 +18,7 @@ from keras_sat.options import OptimizerOptions, with_options
 
 
 class Trainer(keras.Model):
-    """A Keras model with its own objective. Subclasses define the attributes below and `build_once`.
+    """A Keras model with its own training objective. Subclasses define the attributes below and `build_once`.
 
     Attributes:
         photo_encoder, adapter, decoder: the parts of the network.
@@ -42,7 +42,7 @@ class Trainer(keras.Model):
 
     @property
     def encoder_variables(self):
-        """The trained weights of the encoder: all, those of its last layers, or none."""
+        """The encoder weights that are trained: all of them, those of its last layers, or none."""
         trained = self.photo_encoder.trained_network
         return [] if trained is None else trained.trainable_variables
 
@@ -74,7 +74,7 @@ class Trainer(keras.Model):
         self.build_terms()
 
     def fit(self, x=None, *args, shuffle=False, **kwargs):
-        """Train, as `keras.Model.fit` does, on batches from make_batches, which shuffles them."""
+        """Train like `keras.Model.fit`. The batches come from make_batches, which also shuffles them."""
         reject_fork()
         check_strategy_of_fit(self.distribute_strategy)
         self.confidence = None  # it was calibrated with the old weights
@@ -113,13 +113,13 @@ class Trainer(keras.Model):
             self.photo_encoder.check_photos(*features.shape[1:3])
 
     def evaluate(self, *args, **kwargs):
-        """Evaluate, as `keras.Model.evaluate` does, with the averaged weights if training averages them."""
+        """Evaluate like `keras.Model.evaluate`, with the averaged weights if training keeps averages."""
         reject_fork()
         with self.averaged_weights():
             return super().evaluate(*args, **kwargs)
 
     def averaged_weights(self):
-        """Return a context manager that replaces the weights with their moving averages, if training averages them."""
+        """Return a context manager that replaces the weights with their moving averages, if training keeps averages."""
         return self.updates.averages.in_place_of(self.trainable_variables)
 
     def end_averaging(self):
@@ -127,7 +127,7 @@ class Trainer(keras.Model):
         self.updates.averages.finish(self.trainable_variables)
 
     def make_training_state(self):
-        """Create the variables of the optimizer and the averages once; return those that belong in a checkpoint."""
+        """Create the optimizer's variables and the averages, if missing; return all that belong in a checkpoint."""
         return self.updates.start(self)
 
     def objective(self, batch, training):
@@ -135,7 +135,7 @@ class Trainer(keras.Model):
         return self.paper_objective(self, batch, training)
 
     def read(self, features, input_ids, target_ids, token_weights, **options):
-        """Run the decoder on given captions, for an objective; see `keras_sat.model.teacher_forcing.read_captions`."""
+        """Run the decoder on given captions; see `keras_sat.model.teacher_forcing.read_captions`."""
         options["fixed_shapes"] = bool(self.compiled and self.jit_compile)
         return read_captions(self.decoder, features, input_ids, target_ids, token_weights, **options)
 
@@ -159,7 +159,7 @@ class Trainer(keras.Model):
         return self.means.update(self.objective(batch, training=False))
 
     def build_terms(self):
-        """Create the weights of the objective's terms once their shapes are known."""
+        """Create the weights of the objective's loss terms once their shapes are known."""
         for layer in self.term_layers if self.num_regions and self.compiled else ():
             if not layer.built:
                 layer.build(self.adapter.compute_output_shape((None, *self.feature_shape)))

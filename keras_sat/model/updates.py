@@ -10,7 +10,7 @@ from keras_sat.options import OptimizerOptions
 
 
 def make_optimizer(optimizer, options):
-    """Make the Keras optimizer of a name, such as "adam", with OptimizerOptions; return an optimizer unchanged."""
+    """Make a Keras optimizer from a name such as "adam" and OptimizerOptions; return a given optimizer unchanged."""
     if optimizer is None:
         raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
     if not isinstance(optimizer, str):
@@ -37,7 +37,7 @@ class WeightUpdates:
         self.averages = WeightAverages(options.average_momentum)
 
     def start(self, captioner):
-        """Create the variables of the optimizer and the averages once; return those that belong in a checkpoint."""
+        """Create the optimizer's variables and the averages, if missing; return all that belong in a checkpoint."""
         self.check_rate(captioner)
         weights = captioner.trainable_variables
         if not captioner.optimizer.built:
@@ -48,7 +48,7 @@ class WeightUpdates:
         return [*captioner.optimizer.variables, *self.averages.start(weights)]
 
     def apply(self, captioner, gradients):
-        """Take one optimizer step, smaller for the encoder, and update the averages."""
+        """Take one optimizer step, which can be smaller for the encoder, and update the averages."""
         weights = captioner.trainable_variables
         slow = [(weight, tf.identity(weight.value), rate) for weight, rate in self.encoder_rates(captioner) if rate < 1]
         self.averages.start(weights)
@@ -79,7 +79,7 @@ class WeightUpdates:
 
 
 def _layers_within(network):
-    """Return the layers of a model, first to last, with nested models replaced by their layers; [] for None."""
+    """Return a flat list of the layers of a model and its nested models, in order; [] for None."""
     if not isinstance(network, keras.Model):
         return [] if network is None else [network]
     return [inner for layer in network.layers for inner in _layers_within(layer)]
