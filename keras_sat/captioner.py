@@ -32,7 +32,7 @@ OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decod
 
 
 class Captioner(CaptionGenerator, Trainer):
-    """Show, Attend and Tell.
+    """The image captioner of the paper "Show, Attend and Tell", as a Keras model.
 
     Args:
         vocabulary: Vocabulary, or its list of words.
@@ -103,22 +103,22 @@ class Captioner(CaptionGenerator, Trainer):
         return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
 
     def note_training_photos(self, image_ids: list[str], noted: dict[str, Any] | None = None) -> None:
-        """Record training photos for `evaluate`; `noted` has their digests, see `data_utils.readable_photos`."""
+        """Record training photos, so that `evaluate` detects them; `noted`: their digests, see `readable_photos`."""
         self.training_photos = union([self.training_photos, digests_of(image_ids, noted)])
 
     # === From photos to features ===
 
     def features(self, inputs, training=False):
-        """Return annotation vectors (photos, regions, feature_dim) of photos; features are returned unchanged."""
+        """Return features (photos, regions, feature_dim): encode photos; cast inputs that are already features."""
         is_photos = len(inputs.shape) == 4
         return ops.cast(self.photo_encoder(inputs, training) if is_photos else inputs, self.compute_dtype)
 
     def adapt(self, features):
-        """Return the features that attention uses, (photos, regions, dim), for photos or features."""
+        """Apply the adapter to photos or features; return the features for attention, (photos, regions, dim)."""
         return self.adapter(self.features(features))
 
     def checked_features(self, features):
-        """Return features as an array; raise a ValueError for the wrong shape."""
+        """Return features as a NumPy array; raise ValueError if they have the wrong shape."""
         features = np.asarray(features)
         self.build_once(features.shape)
         if features.shape[1:] != self.feature_shape:
@@ -146,7 +146,7 @@ class Captioner(CaptionGenerator, Trainer):
         self.build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
-        """Build for features or photos of this shape, unless already built."""
+        """Build the model for features or photos of this shape, unless it is already built."""
         if not self.built:
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
@@ -170,13 +170,13 @@ class Captioner(CaptionGenerator, Trainer):
         saving.save(self, directory, overwrite, precision)
 
     def _reject_copies(self):
-        """Raise ValueError: to copy, clone or pickle it, Keras would write a file that it could not load."""
+        """Raise ValueError when the captioner is copied or pickled: Keras would write a file that it cannot load."""
         raise ValueError(f"{saving.NO_ONE_FILE} Use the same functions to copy it. Received: a captioner to copy")
 
     get_build_config = __reduce__ = _reject_copies
 
     def export(self, directory: str | os.PathLike, format: str | list[str] = "tf_saved_model", **options) -> Path:
-        """Export the captioner, with encoder and search, for programs without keras_sat; return the folder's path.
+        """Export the captioner, including encoder and search, for use without keras_sat; return the folder's path.
 
         Args:
             directory: created if needed; each export gets a numbered folder in it.
@@ -212,7 +212,7 @@ class Captioner(CaptionGenerator, Trainer):
         return cls.load(model_directory(model), **options)
 
     def adapted(self, vocabulary: Vocabulary | None = None, **options) -> Captioner:
-        """Return a new captioner with these weights and other options.
+        """Return a new captioner that has the same weights but different options.
 
         Args:
             vocabulary: Vocabulary. Words in both vocabularies keep their weights; new words get random weights.
@@ -221,7 +221,7 @@ class Captioner(CaptionGenerator, Trainer):
         return transfer.adapted(self, vocabulary, options)
 
     def restore_weights(self, directory: str | os.PathLike) -> None:
-        """Load weights, and the record of training photos, of a saved captioner with the same settings."""
+        """Load the weights and the record of training photos from a saved captioner with the same settings."""
         saving.restore_weights(self, directory)
 
     def weights_digest(self) -> str:
@@ -229,7 +229,7 @@ class Captioner(CaptionGenerator, Trainer):
         return saving.weights_digest(self)
 
     def named_weights(self):
-        """Return a dict from names to the variables that `save` writes."""
+        """Return the variables that `save` writes, as a dict by name."""
         parts = {"adapter": self.adapter.weights, "decoder": self.decoder.weights}
         if self.photo_encoder.is_saved:
             parts["encoder"] = self.encoder_model.weights

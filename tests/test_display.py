@@ -82,7 +82,7 @@ def test_from_a_result_and_errors(photo, maps):
     result = CaptionResult("a dog runs", ["a", "dog", "runs"], -1.0, maps, image=photo)
     assert AttentionDisplay.from_result(result).words == result.words
     without = CaptionResult("a dog runs", ["a", "dog", "runs"], -1.0, maps)
-    with pytest.raises(ValueError, match="pass it as `image`"):
+    with pytest.raises(ValueError, match="pass one as `image`"):
         AttentionDisplay.from_result(without)
     np.testing.assert_array_equal(AttentionDisplay.from_result(without, image=photo).image, photo)
     with pytest.raises(ValueError, match="one map"):
@@ -90,7 +90,7 @@ def test_from_a_result_and_errors(photo, maps):
     with pytest.raises(ValueError, match="`words` must be a list"):
         AttentionDisplay(photo, "abc", maps)
     for other in (3, None, [result]):
-        with pytest.raises(ValueError, match="one CaptionResult"):
+        with pytest.raises(ValueError, match="single CaptionResult"):
             AttentionDisplay.from_result(other)
 
 

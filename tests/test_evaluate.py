@@ -172,7 +172,7 @@ def test_rows_of_the_paper_and_of_a_person(described):
     assert "a person" in str(table)
     with pytest.raises(ValueError, match="The paper has scores for flickr8k, flickr30k, coco."):
         evaluate_captions(entries(), described, beside=["paper"])
-    with pytest.raises(ValueError, match="two or more captions .* Received: 4 photos"):
+    with pytest.raises(ValueError, match="at least two per photo: .* Received: 4 photos"):
         single = [replace(image, captions=image.captions[:1]) for image in described]
         evaluate_captions(entries(), single, beside=["human"])
     shown = str(replace(table, beside=PUBLISHED["flickr8k"]))
@@ -215,7 +215,7 @@ def test_damaged_scores(damage, described, tmp_path):
     parts = json.loads((tmp_path / "scores.json").read_text())
     damage(parts)
     (tmp_path / "scores.json").write_text(json.dumps(parts))
-    with pytest.raises(ValueError, match="scores.json: expected an object"):
+    with pytest.raises(ValueError, match="scores.json: expected a JSON object"):
         ScoreTable.from_json(tmp_path / "scores.json")
 
 

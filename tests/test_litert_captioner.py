@@ -129,7 +129,7 @@ def test_the_file_is_made_once_for_each_model(home, quick, captioner, tmp_path, 
     monkeypatch.setattr(litert_captioner, "make_file", lambda model, wait_s: pytest.fail("it is there"))
     load_litert("scenes", num_threads=1)
     monkeypatch.setattr(litert_captioner, "is_installed", lambda: False)
-    with pytest.raises(ValueError, match="need the package ai-edge-litert"):
+    with pytest.raises(ValueError, match="requires ai-edge-litert"):
         load_litert("scenes")
 
 

@@ -315,7 +315,7 @@ def test_only_this_computer_reaches_it_and_ctrl_c_ends_it(page, capsys, monkeypa
     opened, server = [], page_server(page)
     monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setattr(threading.Thread, "start", lambda thread: thread.run())
-    with pytest.raises(ValueError, match="cannot be served there .* Choose another address"):
+    with pytest.raises(ValueError, match="cannot be served at this address .* Choose another address"):
         page_server(page, port=server.server_address[1])
     server.serve_forever = interrupt
     serve(server)
@@ -366,7 +366,7 @@ def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
     assert loaded == [pretrained_directory("flickr8k")], "the bundled one, whatever the current folder holds"
 
 
-@pytest.mark.parametrize("bad, message", [("--port 99999", "cannot be served there"), ("--runtime x", "npm install")])
+@pytest.mark.parametrize("bad, message", [("--port 99999", "cannot be served at"), ("--runtime x", "npm install")])
 def test_bad_use_is_one_line(tmp_path, monkeypatch, capsys, bad, message):
     monkeypatch.chdir(tmp_path)
     assert main(["app", "scenes", *bad.split()]) == 2

@@ -83,7 +83,7 @@ def test_through_evaluate_files_and_compare(scenes_with_boxes, tmp_path, quick_m
     parts = json.loads((tmp_path / "table.json").read_text())
     for damaged in (5, {"mass": 1}, {**parts["grounding"], "small": {}}):
         (tmp_path / "damaged.json").write_text(json.dumps({**parts, "grounding": damaged}))
-        with pytest.raises(ValueError, match="from `keras-sat evaluate --json`"):
+        with pytest.raises(ValueError, match="written by `keras-sat evaluate --json`"):
             keras_sat.ScoreTable.from_json(tmp_path / "damaged.json")
     again = keras_sat.ScoreTable.from_json(tmp_path / "table.json")
     assert again.grounding == table.grounding and again.grounding_generated == table.grounding_generated

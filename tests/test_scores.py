@@ -105,7 +105,7 @@ def test_contract(name, scene_captions, quick_meteor):
         assert nothing[key] < 1e-3 and empty[key] < 1e-3
         assert nothing[key] <= value < perfect[key]
     for bad in ([], ["one"]):
-        with pytest.raises(ValueError, match="one list of references for each candidate"):
+        with pytest.raises(ValueError, match="at least one candidate, and a list of references for each"):
             SCORES[name](references, bad)
     with pytest.raises(ValueError, match="list of captions for each photo"):
         SCORES[name](["a dog"], ["a dog"])

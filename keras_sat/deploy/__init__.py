@@ -1,1 +1,1 @@
-"""Exports of a captioner: a SavedModel, a LiteRT file that runs without TensorFlow, and a web page."""
+"""Export a captioner as a SavedModel, as a LiteRT file that runs without TensorFlow, or as a web page."""

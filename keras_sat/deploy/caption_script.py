@@ -1,4 +1,4 @@
-"""Caption photos without TensorFlow: `python caption.py photo.jpg`. Needs numpy, Pillow and ai-edge-litert.
+"""Caption photos without TensorFlow: `python caption.py photo.jpg`. It needs NumPy, Pillow and ai-edge-litert.
 
 model.tflite (or model.tflite.gz), vocabulary.txt and litert.json must be in the same folder as this script. Images are
 decoded exactly as by `data_utils.load_image`. Of an animation, the first frame is used.
@@ -34,13 +34,13 @@ def load():
     except (OSError, ValueError, LookupError, TypeError) as error:
         damaged = [f"litert.json ({error})"]
     if damaged:  # LiteRT would crash or return wrong captions
-        sys.exit(f"{HERE}: damaged: {damaged[0]}. Copy the folder again, or export the captioner again.")
+        sys.exit(f"{HERE}: {damaged[0]} is damaged. Copy the folder again, or export the captioner again.")
     content = gzip.decompress(files[model]) if model.endswith(".gz") else files[model]
     return Interpreter(model_content=content), files["vocabulary.txt"].decode().split("\n")
 
 
 def read_photo(path, height, width):
-    """Return an image as input for the model, uint8 (1, height, width, 3)."""
+    """Read an image file and resize it; return the input of the model, uint8 (1, height, width, 3)."""
     Image.init()
     with Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN]) as image:
         if image.format == "JPEG":  # large ones are decoded at reduced size

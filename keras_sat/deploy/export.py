@@ -24,7 +24,7 @@ CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
 
 
 def export(captioner, directory, formats, **options):
-    """Export a captioner for programs without keras_sat; return the path of the new folder, DIRECTORY/NUMBER.
+    """Export a captioner for use without keras_sat; return the path of the new folder, DIRECTORY/NUMBER.
 
     Args:
         captioner: Captioner.
@@ -47,7 +47,9 @@ def export(captioner, directory, formats, **options):
     check_captioner(captioner, for_litert="litert" in formats)
     directory = Path(directory).expanduser()
     if "[" in str(directory) and "tf_saved_model" in formats:
-        raise ValueError(f"TensorFlow cannot load from a path with [: choose another. Received: {str(directory)!r}")
+        raise ValueError(
+            f"TensorFlow cannot load from a path with [: choose another folder. Received: {str(directory)!r}"
+        )
     _next_version(directory)  # rejects an unsuitable folder before writing anything into it
     with exclusive_lock(directory / ".lock", f"is exporting into {directory}"):
         folder = _next_version(directory)
@@ -63,7 +65,7 @@ def export(captioner, directory, formats, **options):
 
 
 def search_arguments(captioner, **options):
-    """Return the arguments of `CaptionGenerator.search` as two dicts: for greedy search and for beam search.
+    """Return two dicts of arguments for `CaptionGenerator.search`: one for greedy and one for beam search.
 
     The beam search returns all beams. The options are checked as BeamSearchOptions.
     """
@@ -78,11 +80,14 @@ def check_captioner(captioner, *, for_litert):
     _ = captioner.encoder_model  # raises an error if there is none
     dtype = captioner.decoder.compute_dtype
     if for_litert and dtype != "float32":
-        raise ValueError(f"LiteRT computes in float32: load the captioner with this dtype policy. Received: {dtype}")
+        raise ValueError(
+            "LiteRT computes in float32: call keras.config.set_dtype_policy('float32') before you load the captioner. "
+            f"Received: {dtype}"
+        )
 
 
 def _next_version(directory):
-    """Return the path of the next numbered export in a folder."""
+    """Return the path for the next numbered export in a folder."""
     versions = [0]
     for path in directory.iterdir() if directory.exists() else ():
         if path.name.isdecimal() and path.is_dir():
@@ -125,7 +130,7 @@ def _stretched_to(photos, length):
 
 
 def _decoded(content, size):
-    """Decode a JPEG or PNG file as `load_image` does; return the photo, (height, width, 3).
+    """Decode a JPEG or PNG file as `load_image` does; return a photo of shape (height, width, 3).
 
     Large JPEGs are decoded at reduced size, and all JPEGs with the accurate DCT: TensorFlow's faster default changed
     18 of 100 captions.

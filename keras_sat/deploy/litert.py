@@ -20,7 +20,7 @@ SIGNATURES = ("serving_default", "encode", "beams", "attend")
 
 
 def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
-    """Convert a captioner to a LiteRT file; return its content, bytes.
+    """Convert a captioner to a LiteRT file; return the content of the file as bytes.
 
     Args:
         captioner: Captioner.
@@ -62,7 +62,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
 
 
 def outputs_of(captioner, found):
-    """Return the tensors of a SearchResult as a dict of outputs, with 0 after the last word."""
+    """Convert a SearchResult to a dict of output tensors; probabilities, maps and extras are 0 after the last word."""
     num_words = found.lengths - tf.cast(found.is_finished, tf.int32)
     is_word = tf.sequence_mask(num_words, found.token_ids.shape[1], tf.float32)
     maps = found.attention_weights * is_word[:, :, None]
@@ -77,7 +77,7 @@ def outputs_of(captioner, found):
 
 
 def as_function(function, *specs):
-    """Return a tf.function with a single graph for these input specs."""
+    """Return a tf.function that has a single graph, traced for these input specs."""
     return tf.function(function, input_signature=specs, autograph=False)
 
 

@@ -42,25 +42,25 @@ def is_installed() -> bool:
 
 
 def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | None = None) -> LiteRTCaptioner:
-    """Return a captioner that runs without TensorFlow, for short scripts and for servers.
+    """Load a captioner that runs without TensorFlow, for short scripts and servers.
 
     Args:
         model: a folder that `Captioner.save` wrote, a bundled name, or an export folder with a LiteRT file. The first
             two are converted once, which needs TensorFlow and some seconds; other processes wait for it. None: the
-            bundled captioner of photos, even if the current folder contains a model of that name.
+            bundled photo captioner, even if the current folder contains a model of that name.
         num_threads: for each photo; None uses one thread per processor core that the process may use.
 
     Raises:
         ValueError: the package ai-edge-litert is missing, there is no such model, or an export is damaged.
     """
     if not is_installed():
-        raise ValueError("Captions without TensorFlow need the package ai-edge-litert: pip install ai-edge-litert.")
+        raise ValueError("Captioning without TensorFlow requires ai-edge-litert: pip install ai-edge-litert.")
     threads = {"num_threads": num_threads}
     return ready_captioner(model, **threads) or LiteRTCaptioner(make_file(model, wait_s=PATIENCE), **threads)
 
 
 def ready_captioner(model, *, num_threads=None):
-    """Return the LiteRTCaptioner of a model, or None if its LiteRT file does not exist yet or does not run."""
+    """Return a LiteRTCaptioner for a model, or None if its LiteRT file is missing or cannot be loaded."""
     exported = export_folder(model)
     try:
         return LiteRTCaptioner(exported or made_folder(model), num_threads=num_threads)
@@ -71,7 +71,7 @@ def ready_captioner(model, *, num_threads=None):
 
 
 def export_folder(model):
-    """Return the folder with the LiteRT file of an export or a web page; None for a saved captioner."""
+    """Return the folder that contains the LiteRT file of an export or a web page, or None for a saved captioner."""
     given = model_directory(model)
     for folder in (given, given / "photo") if (given / "page.json").is_file() else (given,):
         if os.path.lexists(folder / "config.json"):
@@ -82,7 +82,7 @@ def export_folder(model):
 
 
 def made_folder(model):
-    """Return the folder for the LiteRT file of a saved captioner."""
+    """Return the folder in which the LiteRT file of a saved captioner is cached."""
     digest = hashlib.sha256(read_bytes(model_directory(model) / "config.json")).hexdigest()
     return keras_home() / "keras_sat" / f"litert-{digest[:32]}"
 
@@ -96,7 +96,7 @@ def is_made(model):
 
 
 def make_file(model, *, wait_s=0):
-    """Convert a saved captioner to LiteRT with TensorFlow, unless already done; return the folder of the file.
+    """Use TensorFlow to convert a saved captioner to LiteRT, unless this was done before; return the folder.
 
     Wait at most `wait_s` seconds for another process that is converting one.
     """
@@ -113,7 +113,7 @@ def make_file(model, *, wait_s=0):
 
 
 def _converted(directory):
-    """Return the LiteRT file (bytes) and the Vocabulary of a saved captioner; this needs TensorFlow."""
+    """Use TensorFlow to convert a saved captioner; return the LiteRT file (bytes) and the Vocabulary."""
     from keras_sat.captioner import Captioner
     from keras_sat.deploy.export import check_captioner, search_arguments
     from keras_sat.deploy.litert import litert_file
@@ -135,7 +135,7 @@ class LiteRTCaptioner:
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
-        """Check the digests in litert.json and load the LiteRT file of a folder; see `load_litert`.
+        """Load the LiteRT file in a folder after checking the digests in litert.json; see `load_litert`.
 
         LiteRT's parser is not hardened against malicious files: load only files from people you trust.
         """
@@ -158,14 +158,14 @@ class LiteRTCaptioner:
 
     @contextlib.contextmanager
     def _interpreting(self):
-        """Lock the interpreter inside the block, and turn its errors into ValueError."""
+        """Lock the interpreter within a `with` block, and convert its errors to ValueError."""
         with self._lock:
             try:
                 yield
             except (RuntimeError, ValueError, LookupError, TypeError) as error:
                 raise ValueError(
-                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). Export the captioner again, or "
-                    "remove the folder if it is in KERAS_HOME."
+                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). Export the captioner again or, "
+                    "if this folder is in KERAS_HOME, remove it."
                 ) from None
 
     def caption(self, images: Any, *, recursive: bool = False) -> Any:
@@ -203,7 +203,7 @@ class LiteRTCaptioner:
         return self._each(images, errors, caption)
 
     def attend(self, image: Any, caption: str) -> CaptionResult:
-        """Return the CaptionResult of a given caption, with its attention maps."""
+        """Return a CaptionResult for a given caption, with an attention map for each word."""
         return next(result for _, result in self.attend_each([image], caption))
 
     def attend_each(self, images: Any, caption: str, *, errors: str = "raise") -> Iterator[tuple[Any, Any]]:
@@ -213,7 +213,7 @@ class LiteRTCaptioner:
             raise ValueError(
                 f"Expected a caption of 1 to {self._most_ids - 1} words. Received: caption={caption!r}"
                 if self._most_ids
-                else "A LiteRT file from `export --tflite` cannot read a given caption. Use one from `export --web`."
+                else "A LiteRT file from `export --tflite` cannot read a given caption; use one from `export --web`."
             )
         ids = np.zeros((1, self._most_ids), np.int32)  # padded with `<pad>`
         ids[0, : len(words) + 1] = [*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id]
@@ -243,7 +243,7 @@ class LiteRTCaptioner:
             return self._runners[name](**inputs)
 
     def _result(self, found, number, photo, words=None):
-        """Return the CaptionResult of one caption from the outputs of a signature."""
+        """Build the CaptionResult of one caption from the outputs of a signature."""
         count, ids = int(found["num_words"][number]), found["token_ids"][number]
         words = words or [self.vocabulary.tokens[token] for token in ids[:count]]
         return CaptionResult(

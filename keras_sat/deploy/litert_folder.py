@@ -31,7 +31,7 @@ def write_litert(folder, content, vocabulary, *, packed=False):
 
 
 def read_litert(folder):
-    """Return the network (bytes) and the Vocabulary in a folder; raise ValueError for a damaged file."""
+    """Return the network (bytes) and the Vocabulary in a folder; raise ValueError if a file is damaged."""
     manifest = read_sealed_json(folder / MANIFEST, *HINT)
     digests = manifest.get("sha256")
     is_ours = manifest.get("format") == "litert" and manifest.get("version") == FORMAT_VERSION

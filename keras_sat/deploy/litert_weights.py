@@ -16,7 +16,7 @@ OPERATOR = schema.BuiltinOperator
 
 
 def rounded(content):
-    """Return the content of a LiteRT file (bytes) with quantised weights."""
+    """Quantise the weights of a LiteRT file, given as bytes; return the new content as bytes."""
     model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
     to_float32 = schema.OperatorCodeT()
     to_float32.builtinCode = to_float32.deprecatedBuiltinCode = OPERATOR.DEQUANTIZE
@@ -51,7 +51,7 @@ def rounded(content):
 
 
 def _round(buffer, shape, operator):
-    """Quantise the content of a buffer; return its new type and scales."""
+    """Quantise the weights in a buffer; return their new type and scales."""
     values = np.frombuffer(bytes(buffer.data), np.float32).reshape(shape)
     if operator in (OPERATOR.CONV_2D, OPERATOR.DEPTHWISE_CONV_2D):
         if values.size >= MANY:

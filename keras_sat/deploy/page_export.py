@@ -1,4 +1,4 @@
-"""Export a captioner as a web page: a folder for any static host.
+"""Export a captioner as a web page: a folder of files that any static web host can serve.
 
     DIRECTORY/index.html, *.js, *.css    the page
     DIRECTORY/page.json                  list of the captioners on the page
@@ -37,11 +37,11 @@ SCENES = [
 
 
 def write_page(captioner, directory, *, name="The model", scenes=True, precision="int8", runtime=None, **search):
-    """Write a web page that captions photos, for any static host; return its folder.
+    """Write a web page that captions photos in the browser; return its folder, which any static host can serve.
 
     Args:
         captioner: Captioner.
-        directory: created if necessary. A page in it is replaced. A folder with files but no page is rejected.
+        directory: created if necessary. A page in it is replaced. Another non-empty folder is rejected.
         name: name of the captioner shown on the page.
         scenes: also include the playground of drawn scenes.
         precision: of the weights: "float32", or "int8" to quantise them, see `keras_sat.deploy.litert_weights`.
@@ -107,8 +107,8 @@ def _reject_foreign(directory):
     others = [path.name for path in directory.iterdir() if path.name != LOCK] if directory.exists() else []
     if others and not is_page(directory):
         raise ValueError(
-            f"A page needs a folder of its own, but this one contains {min(others)!r}. Choose an empty folder or one "
-            f"with a page. Received: directory={str(directory)!r}"
+            f"A page needs a folder of its own, but this one contains {min(others)!r}. Choose an empty folder or the "
+            f"folder of an earlier page. Received: directory={str(directory)!r}"
         )
 
 
@@ -126,7 +126,7 @@ def _converted(captioner, search, precision):
 
 
 def _page_files():
-    """Return the files of the page itself as a dict from names to contents; some are made from the Python player."""
+    """Return the page's own files as a dict from names to contents; some are generated, such as player.js."""
     looks = {"COLOURS": COLOURS, "SHAPES": SHAPES, "SIDE": SIDE}
     looks["SIZES"] = {name: round(SIDE * fraction) for name, fraction in SIZES.items()}
     # The script sets the aspect ratio: the page's security policy forbids style attributes.

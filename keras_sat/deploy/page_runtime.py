@@ -1,4 +1,4 @@
-"""LiteRT.js, which runs the network in a browser: from an npm folder, or fetched once from the npm registry.
+"""Find LiteRT.js, which runs the network in a browser, in an npm folder, or download it from the npm registry.
 
 It is 19 MB, so this package does not ship it. Two archives, of a pinned version and with checked digests, are kept in
 Keras' download folder.
@@ -29,7 +29,7 @@ WAY_OUT = f"Run `npm install @litertjs/core@{VERSION}` and pass --runtime node_m
 
 
 def runtime_files(folder=None):
-    """Return a dict from the names of the runtime's files to their contents.
+    """Return the files of LiteRT.js as a dict from names to contents.
 
     Args:
         folder: where npm has installed @litertjs/core: node_modules, or its parent. None: the archives in Keras'
@@ -57,7 +57,7 @@ def _fetched():
         try:
             fetch(f"{registry}/@litertjs/{package}/-/{package}-{VERSION}.tgz", archive)
         except (OSError, ValueError) as error:
-            raise ValueError(f"LiteRT.js could not be fetched: {error} Without a network: {WAY_OUT}") from None
+            raise ValueError(f"LiteRT.js could not be downloaded: {error} If you are offline: {WAY_OUT}") from None
         if base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() != digest:
             archive.unlink()
             raise ValueError(f"The archive of @litertjs/{package} {VERSION} from {registry} has the wrong digest.")

@@ -1,4 +1,4 @@
-"""Serve a page on this computer: one folder, read-only, on the loopback address by default."""
+"""Serve the folder of a web page over HTTP: read-only and, by default, only to this computer."""
 
 import contextlib
 import functools
@@ -45,7 +45,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         return is_inside and not any(part.startswith(".") for part in path.relative_to(folder).parts)
 
     def _is_asked_for_by_name(self):
-        """Return False for requests to a foreign host name that resolves to this computer (DNS rebinding)."""
+        """Return False if the Host header of a request is a foreign name, as in a DNS rebinding attack."""
         address = self.server.server_address[0]
         if not ipaddress.ip_address(address).is_loopback:
             return True
@@ -75,13 +75,13 @@ def page_server(directory, host="127.0.0.1", port=0):
         return _Server((host, port), functools.partial(_Handler, directory=str(directory)))
     except (OSError, OverflowError) as error:  # the second for a port above 65535
         raise ValueError(
-            f"The page cannot be served there ({getattr(error, 'strerror', None) or error}). Choose another address "
-            f"or port; port 0 picks a free one. Received: host={host!r}, port={port}"
+            f"The page cannot be served at this address ({getattr(error, 'strerror', None) or error}). Choose another "
+            f"address or port; port 0 picks a free one. Received: host={host!r}, port={port}"
         ) from None
 
 
 def serve(server, *, open_browser=True):
-    """Print the address, and serve until Ctrl-C."""
+    """Print the address of the page, and serve it until Ctrl-C."""
     host, port = server.server_address[:2]
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
     address = f"http://{_in_url(everywhere.get(host, host))}:{port}/"

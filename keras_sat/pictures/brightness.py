@@ -1,4 +1,4 @@
-"""Compute how bright an attention map is drawn, in panels, GIFs and the player.
+"""Compute how brightly to draw an attention map in panels, GIFs and the player.
 
 Scaled to its own maximum, a nearly uniform map would look as sharp as one with all its weight in a single cell.
 Therefore a cell needs at least FULL_LIGHT times the uniform weight to be fully bright, and a uniform map is grey. The
@@ -14,7 +14,7 @@ NAN_COLOUR = (230, 0, 160)  # for cells whose weight is NaN
 
 
 def full_light(attention_map, from_photo=1.0):
-    """Return the weight that is drawn fully bright in a map (rows, columns).
+    """Return the attention weight from which a cell of a map (rows, columns) is drawn fully bright.
 
     If only the fraction `from_photo` of a word came from the photo, its map is darker by that factor.
 
@@ -28,7 +28,7 @@ def full_light(attention_map, from_photo=1.0):
 
 
 def times_uniform(attention_map):
-    """Return the maximum of a map as a multiple of the uniform weight; NaN if the map has NaN or no weight.
+    """Return the maximum of a map as a multiple of the uniform weight; NaN if the map contains NaN or sums to 0.
 
     >>> times_uniform(np.array([[0.25, 0.75], [0.25, 0.25]]))
     2.0

@@ -14,7 +14,7 @@ INK, SOFT = (27, 27, 31), (85, 85, 95)
 
 
 def cartoon(image, words, lights, notes, seconds_per_word, width, opacity):
-    """Return the GIF of a caption as bytes.
+    """Return an animated GIF of a photo, its caption and its attention maps, as bytes.
 
     Args:
         image, words: see `AttentionDisplay`.
@@ -27,7 +27,7 @@ def cartoon(image, words, lights, notes, seconds_per_word, width, opacity):
 
     if not 16 <= width <= 4096 or not 0 <= seconds_per_word <= 600:
         raise ValueError(
-            "Expected a width from 16 to 4096 pixels, and at most 600 seconds per word. "
+            "Expected a width from 16 to 4096 pixels, and from 0 to 600 seconds per word. "
             f"Received: width={width}, seconds_per_word={seconds_per_word}"
         )
     photo = Image.fromarray(image)
@@ -61,7 +61,7 @@ def cartoon(image, words, lights, notes, seconds_per_word, width, opacity):
 
 
 def _lit(photo, light, opacity):
-    """Return the photo, bright where the map is bright; NaN is marked."""
+    """Light the photo with an attention map; cells with NaN get the colour NAN_COLOUR."""
     from PIL import Image
 
     light = light[..., None]
@@ -70,7 +70,7 @@ def _lit(photo, light, opacity):
 
 
 def _wrapped(words, font, width):
-    """Wrap words into lines that fit; line breaks do not change when more words follow."""
+    """Wrap words into lines that fit the width; adding words does not change earlier line breaks."""
     lines = [""]
     for word in words:
         longer = f"{lines[-1]} {word}".strip()

@@ -53,14 +53,14 @@ class AttentionDisplay:
 
     def __post_init__(self):
         if self.image is None:
-            raise ValueError("Results computed from features have no photo: pass it as `image`. Received: image=None")
+            raise ValueError("A result computed from features has no photo: pass one as `image`. Received: image=None")
         if isinstance(self.words, str) or not all(isinstance(word, str) for word in self.words):
             raise ValueError(f"`words` must be a list of words. Received: words={brief(self.words)}")
         words, maps = list(self.words), np.asarray(self.attention_weights, dtype=float)
         num_fractions = len(words) if self.from_photo is None else len(self.from_photo)
         if maps.ndim != 3 or not len(maps) == len(words) == num_fractions:
             raise ValueError(
-                "Expected one map (rows, columns) for each word and, with a sentinel, one number. "
+                "Expected, for each word, one map (rows, columns) and, with a sentinel, one number in `from_photo`. "
                 f"Received: {len(words)} words, attention_weights of shape {maps.shape}, {num_fractions} numbers"
             )
         for name, value in (("image", _as_photo(self.image)), ("words", words), ("attention_weights", maps)):
@@ -68,21 +68,21 @@ class AttentionDisplay:
 
     @classmethod
     def from_result(cls, result: CaptionResult, *, image: Any = None) -> AttentionDisplay:
-        """Return the display of a CaptionResult; `image`, such as the photo's path, replaces the result's own."""
+        """Make an AttentionDisplay from a CaptionResult; `image`, such as a path, replaces the result's photo."""
         if not hasattr(result, "attention_weights"):
-            raise ValueError(f"`result` must be one CaptionResult. Received: {brief(result)}")
+            raise ValueError(f"`result` must be a single CaptionResult. Received: {brief(result)}")
         image = result.image if image is None else image
         return cls(image, result.words, result.attention_weights, result.from_photo, result.confidence)
 
     def upsampled(self, position: int) -> np.ndarray:
-        """Return the map of the word at `position`, resized to the photo's (height, width); NaN spreads a little."""
+        """Return the map of the word at `position`, resized to the photo's size; NaN spreads to pixels nearby."""
         from PIL import Image
 
         attention_map = Image.fromarray(self.attention_weights[position].astype(np.float32))
         return np.array(attention_map.resize(self.image.shape[1::-1], Image.Resampling.BICUBIC)).clip(min=0)
 
     def _light(self, position):
-        """Return the resized map of a word, where 1 is fully bright."""
+        """Return the resized map of a word, scaled so that 1 is fully bright."""
         fraction = 1.0 if self.from_photo is None else float(self.from_photo[position])
         return self.upsampled(position) / full_light(self.attention_weights[position], fraction)
 
@@ -150,7 +150,7 @@ class AttentionDisplay:
         is_list = isinstance(displays, (list, tuple)) and displays
         if not is_list or any(np.shape(each)[:1] != (len(displays),) for each in (names, ax) if each is not None):
             raise ValueError(
-                "`displays` must be a list with at least one display, and `names` and the rows of `ax` as many. "
+                "`displays` must be a list with at least one display; `names` and the rows of `ax` must match it. "
                 f"Received: displays={brief(displays)}, names={brief(names)}, ax of shape {np.shape(ax)}"
             )
         displays = [
@@ -169,7 +169,7 @@ class AttentionDisplay:
         return ax
 
     def save(self, path: str | os.PathLike, *, columns: int | None = None, **options: Any) -> None:
-        """Save the output of `plot` as a picture file; the file extension sets the format."""
+        """Save the output of `plot` as a picture file; the file extension determines the format."""
         from matplotlib.figure import Figure
 
         path = Path(path).expanduser()
@@ -189,14 +189,14 @@ class AttentionDisplay:
         panel.imshow(light, cmap=colours, alpha=alpha, vmin=0, vmax=1)
 
     def _new_axes(self, make_figure, columns):
-        """Return the axes of a new figure, (rows, columns)."""
+        """Make a new figure; return its axes as an array (rows, columns)."""
         columns = columns or 5
         rows = math.ceil((len(self.words) + 1) / columns)
         figure = make_figure(figsize=(2 * columns, rows * self._row_height()), layout="constrained")
         return figure.subplots(rows, columns, squeeze=False)
 
     def _row_height(self):
-        """Return the height of a row of panels 2 inches wide, in inches."""
+        """Return the height, in inches, of a row of panels that are 2 inches wide."""
         height, width = self.image.shape[:2]
         return 2 * height / width + 0.6
 
@@ -225,7 +225,7 @@ class AttentionDisplay:
         write_whole(_path_ending_in(".gif", path), content)
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None, opacity: float = OPACITY) -> None:
-        """Write the player: one HTML page that needs no other file and no network.
+        """Write an interactive player: a single HTML page that needs no other files and no network.
 
         Args:
             path: path of the file, ending in .html.
@@ -239,7 +239,7 @@ class AttentionDisplay:
 
 
 def plot_history(history: Any, ax=None) -> Any:
-    """Plot training curves: cross-entropy, reward, and the scores of captions of the dev split.
+    """Plot training curves: cross-entropy, reward, and caption scores on the dev split.
 
     Args:
         history: `captioner.history`, a trained captioner, a dict from a name to its values per epoch, or the output

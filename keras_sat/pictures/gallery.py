@@ -1,4 +1,4 @@
-"""Write a gallery: one page with a player for each photo, searchable by words and sortable by scores.
+"""Write a gallery: an HTML page with a player for each photo, which can be searched and sorted by scores.
 
 The page needs no other file. Photos and maps are stored as JSON and become players when the reader scrolls near: even
 a thousand photos are usable on a phone.
@@ -45,7 +45,7 @@ def gallery(
     references: list[list[str]] | None = None,
     title: str = "Captions",
 ) -> Path:
-    """Write one page of players that shows 50 photos at a time and can be searched by words.
+    """Write an HTML page with a player for each photo; it shows 50 at a time and can be searched by words.
 
     If all results have a `confidence`, each photo shows it, and the page can be sorted by it.
 
@@ -99,7 +99,7 @@ def gallery(
 
 
 def _photo(number, name, display, references, scores):
-    """Return the <article> of one photo."""
+    """Return the HTML <article> element of one photo."""
     data = figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
     keys = "".join(f' data-{key}="{value:.6f}"' for key, value in {"order": number, **scores}.items())
     shown = [confidence_in_words(of) if key == CONFIDENCE else named(key, of) for key, of in scores.items()]

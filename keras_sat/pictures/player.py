@@ -1,4 +1,4 @@
-"""Build the player: one HTML page with photo, caption and attention, which needs no other file.
+"""Build the player: an HTML page that shows a photo, its caption and the attention, and needs no other files.
 
 player.html has the page, its style and its script. All inserted values are escaped: words and names as HTML, maps as
 JSON without "<". The page allows no other script and no network request.
@@ -26,7 +26,7 @@ TEMPLATE = Path(__file__).with_name("player.html")
 
 
 def player_page(display, *, title=None, opacity=OPACITY):
-    """Return the HTML page of an AttentionDisplay; see `AttentionDisplay.to_html`."""
+    """Return the player of an AttentionDisplay as an HTML page; see `AttentionDisplay.to_html`."""
     data = figure_data(display)
     maps, words = data["maps"], data["words"]
     buttons = [f'<button type="button" data-step="{step}">{escaped(word)}</button>' for step, word in enumerate(words)]
@@ -38,7 +38,7 @@ def player_page(display, *, title=None, opacity=OPACITY):
 
 
 def player_frame(display):
-    """Return a player as an isolated <iframe> for another page, such as a notebook."""
+    """Return a player as a sandboxed <iframe> to embed in another page, such as a notebook."""
     height, width = display.image.shape[:2]
     lines = sum(len(word) + 2 for word in display.words) // 45 + 1  # about, as buttons wrap
     style = f"width: 100%; max-width: 31rem; height: {448 * height // width + 41 * lines + 180}px; border: 0"
@@ -47,7 +47,7 @@ def player_frame(display):
 
 
 def figure_data(display, *, largest_side=LARGEST_SIDE, quality=QUALITY):
-    """Return the unescaped content of a player as a dict for JSON; for the options see `data_uri`."""
+    """Return the content of a player, not yet escaped, as a dict for JSON; for the options see `data_uri`."""
     image, words, from_photo = display.image, display.words, display.from_photo
     _, rows, columns = display.attention_weights.shape
     sure = "" if display.confidence is None else f"; {confidence_in_words(display.confidence)}"
@@ -66,7 +66,7 @@ def figure_data(display, *, largest_side=LARGEST_SIDE, quality=QUALITY):
 
 
 def confidence_in_words(confidence):
-    """Format a confidence for the pages.
+    """Format a confidence for display on a page.
 
     >>> confidence_in_words(0.624)
     'confidence 62 %'
@@ -75,7 +75,7 @@ def confidence_in_words(confidence):
 
 
 def encoded_maps(attention_weights, from_photo=None):
-    """Return maps (words, rows, columns) as base64, a byte for each cell: 254 is fully bright, 255 is NaN."""
+    """Encode maps (words, rows, columns) in base64, with one byte per cell: 254 is fully bright, 255 is NaN."""
     fractions = np.ones(len(attention_weights)) if from_photo is None else from_photo
     cells = b""
     for attention_map, fraction in zip(attention_weights, fractions):
@@ -107,7 +107,7 @@ def where(attention_map):
 
 
 def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITY):
-    """Return a photo as a data URI with sides up to `largest_side`, as JPEG, or as PNG for small drawings."""
+    """Return a photo, shrunk to `largest_side` pixels, as a data URI: a JPEG, or a PNG for small drawings."""
     from PIL import Image
 
     picture, file = Image.fromarray(image), io.BytesIO()
@@ -127,13 +127,13 @@ def template(path=TEMPLATE):
 
 @functools.cache
 def template_part(name, path=TEMPLATE):
-    """Return the "style" or "script" of a template without its tags, or its "figure" with tags."""
+    """Return the content of the <style> or <script> element of a template, or its whole <figure> element."""
     pattern = r"<figure\b.*?</figure>" if name == "figure" else rf"(?<=<{name}>).*?(?=</{name}>)"
     return re.search(pattern, template(path), re.DOTALL)[0]
 
 
 def fill(text, values):
-    """Replace each {{name}} in a template; inserted values are not searched for names."""
+    """Replace each {{name}} in a template with its value; any {{name}} within a value is left as it is."""
     return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], text)
 
 
@@ -154,5 +154,5 @@ def policy(script):
 
 
 def escaped(text):
-    """Return text escaped as HTML, for elements and attributes; undecodable bytes of file names become "?"."""
+    """Escape text for HTML elements and attributes; undecodable bytes in file names become "?"."""
     return html.escape(str(text).encode("utf-8", "replace").decode("utf-8"))

@@ -1,1 +1,1 @@
-"""Score captions, and measure whether attention is on the objects they name."""
+"""Score captions, and measure whether attention is on the objects that the words name."""

@@ -1,4 +1,4 @@
-"""BLEU, as in coco-caption: the fraction of a caption's n-grams, of one to four words, that occur in its references."""
+"""Compute BLEU as coco-caption does: which fraction of a caption's n-grams, for n up to 4, occur in its references."""
 
 from collections import Counter
 
@@ -27,7 +27,7 @@ def bleu(references: list[list[str]], candidates: list[str]) -> dict[str, float]
 
 
 def bleu_counts(references, candidates):
-    """Return the contribution of each photo to BLEU: integer counts (photos, 10).
+    """Return the counts from which BLEU is computed, as integers of shape (photos, 10).
 
     The columns are the matched n-grams for n = 1 to 4, all n-grams for n = 1 to 4, the length of the candidate, and
     the length of the closest reference, in words.
@@ -48,7 +48,7 @@ def bleu_counts(references, candidates):
 
 
 def bleu_of_counts(counts):
-    """Return BLEU as a dict of numbers or arrays, from `bleu_counts` summed over photos, (..., 10)."""
+    """Return BLEU as a dict of numbers or arrays, given sums of `bleu_counts` over photos, of shape (..., 10)."""
     counts = np.asarray(counts, dtype=float)
     matches, guesses = counts[..., :MAX_ORDER], counts[..., MAX_ORDER : 2 * MAX_ORDER]
     candidate_length, reference_length = counts[..., -2], counts[..., -1]

@@ -1,4 +1,4 @@
-"""CIDEr-D, as in coco-caption: n-grams shared with the references, weighted by how rare they are."""
+"""Compute CIDEr-D as coco-caption does, from the n-grams shared with the references, weighted by rarity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CIDER_SIGMA = 6.0  # in words; a difference in length lowers the score
 def cider(
     references: list[list[str]], candidates: list[str], frequencies: DocumentFrequencies | None = None
 ) -> dict[str, float]:
-    """Return {"cider": ..}, the CIDEr-D score. It is 0 for a single photo: all n-grams are equally rare.
+    """Return {"cider": ..}, the CIDEr-D score. For a single photo it is 0, because all n-grams are equally rare.
 
     Args:
         references: list of lists of captions.
@@ -26,7 +26,7 @@ def cider(
 
 
 def cider_of_photos(references, candidates, frequencies=None):
-    """Return the CIDEr-D of each photo, (photos,): 10 times the mean cosine of n-gram vectors; see `cider`."""
+    """Return an array with the CIDEr-D of each photo: 10 times the mean cosine of n-gram vectors; see `cider`."""
     references, candidates = as_words(references, candidates)
     frequencies = frequencies or DocumentFrequencies(references)
     scores = []
@@ -37,13 +37,13 @@ def cider_of_photos(references, candidates, frequencies=None):
 
 
 def cider_of_vectors(candidate, references):
-    """Return the CIDEr-D of a caption, from its `DocumentFrequencies.vectors` and those of its references."""
+    """Return the CIDEr-D of a caption, given `DocumentFrequencies.vectors` of it and of each of its references."""
     total = sum(_cider_similarity(candidate, reference) for reference in references)
     return 10 * total / max(len(references), 1)  # an empty share has no references, see make_batches
 
 
 class DocumentFrequencies:
-    """Count, for each n-gram, the photos whose references contain it.
+    """For each n-gram, the number of photos whose references contain it.
 
     Args:
         references: list of lists of captions.
@@ -58,7 +58,7 @@ class DocumentFrequencies:
         self.log_num_photos = math.log(max(num_photos, 1))
 
     def vectors(self, words):
-        """Return the tf-idf vectors of a caption's n-grams as dicts, their norms, and the number of word pairs."""
+        """Return the tf-idf vectors of a caption (a dict for each n), their norms, and the number of word pairs."""
         weights, squares = [{} for _ in range(MAX_ORDER)], [0.0] * MAX_ORDER
         for ngram, count in ngram_counts(words).items():
             weight = count * (self.log_num_photos - math.log(max(self.counts[ngram], 1)))
@@ -68,7 +68,7 @@ class DocumentFrequencies:
 
 
 def _cider_similarity(guess, reference):
-    """Return the clipped cosine of two captions, averaged over n and reduced for different lengths."""
+    """Return the clipped cosine similarity of two captions, averaged over n and lowered if lengths differ."""
     (guess_weights, guess_norms, guess_pairs), (weights, norms, pairs) = guess, reference
     total = 0.0
     for n in range(MAX_ORDER):

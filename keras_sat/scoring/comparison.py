@@ -1,4 +1,4 @@
-"""Compare two captioners by score differences with bootstrap intervals."""
+"""Compare the scores of two captioners, with bootstrap confidence intervals for the differences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUM_RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of two captioners on the same photos. It prints as a table.
+    """A comparison of two captioners' scores on the same photos. It prints as a table.
 
     Attributes:
         names: names of the two captioners.
@@ -56,7 +56,7 @@ class Comparison:
 
 
 def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed: int = 0) -> Comparison:
-    """Return the Comparison of two captioners, each scored once or once per seed.
+    """Compare two captioners, each with one set of scores or with one per seed; return a Comparison.
 
     The interval is from a paired bootstrap over photos, and over seeds if there are several.
 
@@ -90,7 +90,7 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
 
 
 def _have_same_phrases(tables):
-    """Return whether attention was measured on the same phrases of each photo."""
+    """Return whether all tables measured attention on the same number of phrases in each photo."""
     of_tables = [table.photos.get(GROUNDING.contributions) for table in tables]
     counts = [np.array(of_photos, dtype=float)[..., 0] for of_photos in of_tables if of_photos is not None]
     return all(np.array_equal(counts[0], other) for other in counts)
@@ -105,7 +105,7 @@ def _mean_of_seeds(scores, rng):
 
 
 def _scores_of_draws(photos, counts):
-    """Return the scores of each draw; `counts` (draws, photos) says how often a draw has each photo."""
+    """Return the scores of each bootstrap draw; `counts` (draws, photos) says how often each photo was drawn."""
     scores = {}
     for score in (*SCORES.values(), GROUNDING):
         contributions = photos.get(score.contributions)
@@ -125,12 +125,12 @@ def _tables(source):
         is_pattern = glob.has_magic(str(path)) and not path.exists()
         tables += [ScoreTable.from_json(name) for name in (sorted(glob.glob(str(path))) if is_pattern else [path])]
     if not tables:
-        raise ValueError(f"Expected at least one ScoreTable or file on each side. Received: {str(source)!r}")
+        raise ValueError(f"Expected at least one ScoreTable or file for each captioner. Received: {str(source)!r}")
     return tables
 
 
 def _check_same_photos(tables):
-    """Raise ValueError if the scores are of different photos, or of photos in another order."""
+    """Raise ValueError unless all tables score the same photos in the same order, with the same tokenisation."""
     for name in ("data", "split", "split_seed", "tokenisation", "photos"):
         values = [
             [entry["image_id"] for entry in table.captions] if name == "photos" else table.settings.get(name)
@@ -138,10 +138,13 @@ def _check_same_photos(tables):
         ]
         for other in values:
             if other != values[0]:
-                raise ValueError(f"The scores differ in {name}. Received: {brief(values[0])} and {brief(other)}")
+                raise ValueError(
+                    f"These scores cannot be compared: they were computed with different {name}. "
+                    f"Received: {brief(values[0])} and {brief(other)}"
+                )
 
 
 def mean_and_deviation(values, digits, deviation_digits):
-    """Format the mean of an array, with the standard deviation of several values: "22.2 ± 0.4"."""
+    """Format the mean of an array and, for several values, the standard deviation: "22.2 ± 0.4"."""
     mean = f"{values.mean():.{digits}f}"
     return mean if len(values) == 1 else f"{mean} ± {values.std(ddof=1):.{deviation_digits}f}"

@@ -1,4 +1,4 @@
-"""Caption the photos of a split, free-running, and score the captions."""
+"""Generate captions for the photos of a split, and score them."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def evaluate(
     show_progress: bool = True,
     **options,
 ) -> ScoreTable:
-    """Return the scores of a captioner on the photos of one split, as a ScoreTable.
+    """Caption the photos of one split and score the captions; return a ScoreTable.
 
     Args:
         captioner: Captioner or Ensemble.
         data: a name in DATASETS, or a list of CaptionedImage.
         data_dir: the folder of the data set.
         split: "train", "dev" or "test".
-        split_seed: if given, split the photos 80/10/10 at random with this seed; use the seed of the training.
+        split_seed: if given, split the photos 80/10/10 at random with this seed; use the seed used in training.
         cache: FeatureCache with the photos' features, or its folder; None encodes the photos.
         batch_size: photos captioned at a time.
         skip_unreadable: skip unreadable photos, with a warning that counts them. Photos that the cache lists as
@@ -80,7 +80,7 @@ def evaluate(
     search = BeamSearchOptions.of("evaluate", options, also=evaluate.__kwdefaults__)
     if not hasattr(captioner, "caption"):
         raise ValueError(
-            f"The first argument must be a Captioner, the second the data. Received: captioner={captioner!r}"
+            f"The first argument must be a Captioner, and the second the data. Received: captioner={captioner!r}"
         )
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
@@ -141,7 +141,7 @@ def evaluate_captions(
     beside: str | tuple[str, ...] | list[str] = (),
     show_progress: bool = True,
 ) -> ScoreTable:
-    """Return the scores of captions from any system, as a ScoreTable.
+    """Score captions that any system generated; return a ScoreTable.
 
     Args:
         captions: one caption for each photo of the split: the path of a JSON file from `keras-sat evaluate --json` or
@@ -159,7 +159,7 @@ def evaluate_captions(
     if missing or foreign:
         raise ValueError(
             f"{source}: Expected one caption for each photo of the split {split!r}. "
-            f"Received: no caption for {len(missing)} of its {len(keys)} photos, {len(foreign)} for other photos "
+            f"Received: no caption for {len(missing)} of its {len(keys)} photos, and {len(foreign)} for other photos "
             f"(first: {brief([*missing, *foreign][0])})"
         )
     settings = _settings(data, split, split_seed)
@@ -167,7 +167,7 @@ def evaluate_captions(
 
 
 def _settings(data, split, split_seed, encoder=None, search=None):
-    """Return the settings of a table, with the search options that differ from their defaults."""
+    """Return the settings of a ScoreTable, including search options that differ from their defaults."""
     search, defaults = search or {}, BeamSearchOptions.defaults()
     num_beams = search.get("num_beams")
     length_penalty = None if num_beams == 1 else search.get("length_penalty")  # greedy search has none
@@ -202,7 +202,7 @@ def _score_table(images, captions, settings, every_image, rows):
 
 
 def _scores(references, candidates):
-    """Return all scores and the contributions of each photo, both as dicts, for captions as lists of words."""
+    """Score captions (lists of words); return two dicts: all scores, and the contributions of each photo."""
     scores, photos = {}, {}
     for score in SCORES.values():
         figures, contributions = score.measure(references, candidates)
@@ -215,7 +215,7 @@ def _scores(references, candidates):
 
 
 def check_training_photos(captioner, images, digests, called, way_out, *, is_allowed=False):
-    """Reject, or warn about, photos that a captioner was trained on; return their number, None if unknown.
+    """Reject or warn about photos that a captioner was trained on; return their number, or None if unknown.
 
     If all have other names, and are at most the fraction MOST_ALIKE of the photos, there is only a warning.
 
@@ -233,7 +233,7 @@ def check_training_photos(captioner, images, digests, called, way_out, *, is_all
     if seen:
         found = (
             f"The captioner was trained on {len(seen)} of the {len(images)} photos {called}, or on copies of them "
-            f"({seen[0]!r}, for example): their scores do not show how good it is on other photos."
+            f"({seen[0]!r}, for example), so the scores do not show how well it captions other photos."
         )
         is_mistake = len(seen) <= MOST_ALIKE * len(images) and not seen_in_training(ids, record)
         if not is_allowed and not is_mistake:
@@ -243,7 +243,7 @@ def check_training_photos(captioner, images, digests, called, way_out, *, is_all
 
 
 def _warn_of_copies(images, train, split, digests):
-    """Warn about photos of a split that are also training photos; only files of equal size are read."""
+    """Warn about photos of a split that are copies of training photos; read only files of equal size."""
     sizes = {int(digests[image.image_id]["size"]) for image in images if image.image_id in digests} - {0}
     others = [image for image in train if image.image_id not in digests and size_of(image.image_path) in sizes]
     digests = digests | {image.image_id: photo_of(image.image_path) for image in others}
@@ -255,11 +255,11 @@ def _warn_of_copies(images, train, split, digests):
 
 
 def _other_rows(beside, data, images):
-    """Return the requested rows for the paper and for humans, as a dict from labels to scores."""
+    """Return the rows that `beside` requests (the paper, human captions) as a dict from labels to scores."""
     possible = ("human", "paper") if _name(data) in PUBLISHED else ("human",)
     if not set(beside) <= set(possible):
         raise ValueError(
-            f"Expected a list with any of: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}. "
+            f"`beside` may contain only: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}. "
             f"Received: beside={beside!r} with data={_name(data)!r}"
         )
     rows = dict(PUBLISHED[data]) if "paper" in beside else {}
@@ -267,7 +267,7 @@ def _other_rows(beside, data, images):
         alone = sum(len(image.captions) < 2 for image in images)
         if alone:
             raise ValueError(
-                "Scoring human captions needs two or more captions per photo: leave out `beside` (--beside) human. "
+                "Scoring human captions requires at least two per photo: leave 'human' out of `beside` (--beside). "
                 f"Received: {alone} photos with one caption"
             )
         references = [[tokenise(caption) for caption in image.captions[:NUM_REFERENCES]] for image in images]
@@ -284,7 +284,7 @@ def _name(data):
 
 
 def _read_captions(captions, source):
-    """Read captions from a file or list into a dict by photo; `source` is the name in error messages."""
+    """Read captions from a file or list; return a dict by photo. Error messages call the captions `source`."""
     if isinstance(captions, (str, Path)):
         captions = read_json(Path(captions).expanduser(), "a list of objects with image_id and caption")
         captions = captions.get("captions") if isinstance(captions, dict) else captions
@@ -300,14 +300,14 @@ def _read_captions(captions, source):
                 f"Received: entry {number} = {str(entry)[:80]}"
             )
         if key in texts:
-            raise ValueError(f"{source}: Expected one caption for each photo. Received: two for {brief(image_id)}")
+            raise ValueError(f"{source}: Expected one caption per photo. Received: two captions of {brief(image_id)}")
         reject_long_caption(text, image_id, source)
         texts[key] = text
     return texts
 
 
 def _caption_key(image_id):
-    """Return the same key for all spellings of an image id: with or without extension, or COCO's number."""
+    """Return the same key for all forms of an image id: with or without extension, or COCO's number."""
     return str(coco_image_id(image_id_of(str(image_id))))
 
 

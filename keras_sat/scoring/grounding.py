@@ -21,7 +21,7 @@ FIGURES = ("mass", "pointing", "uniform_mass", "uniform_pointing", "centre_mass"
 
 @dataclass(frozen=True)
 class Grounding:
-    """How much attention is on the named objects, averaged over words. It prints as a table of word classes.
+    """How much attention is on the named objects, averaged over words. It prints as a table by word class.
 
     Attributes:
         mass: the fraction of the attention on the objects' cells.
@@ -61,7 +61,7 @@ def ground(
     word_classes: tuple[str, ...] | None = ("colour", "shape"),
     enlarge: int = 1,
 ) -> Grounding:
-    """Return the Grounding of captions, from the boxes of the objects that their words name.
+    """Measure how much attention is on the objects that the words of captions name; return a Grounding.
 
     Args:
         results: list of CaptionResult.
@@ -73,7 +73,7 @@ def ground(
     Returns: Grounding.
     """
     if len(places) != len(results):
-        raise ValueError(f"Expected places for each of {len(results)} results. Received: {len(places)}")
+        raise ValueError(f"Expected {len(results)} `places`, one for each result. Received: {len(places)}")
     figures = {}
     for result, its_places in zip(results, places):
         its_places = its_places.places(result.caption) if hasattr(its_places, "places") else its_places
@@ -88,7 +88,7 @@ def ground(
 
 
 def ground_scenes(images, results, **options):
-    """Return the Grounding of captions for the data set "scenes", which is drawn again to get the boxes.
+    """Return the Grounding of captions of the data set "scenes"; the scenes are drawn again to get the boxes.
 
     `images` is a list of CaptionedImage from that data set, drawn with the defaults; for the rest see `ground`.
     """
@@ -106,13 +106,13 @@ def figures_of_map(attention_map, covered):
 
 @functools.lru_cache(maxsize=10_000)
 def _baselines(covered, shape):
-    """Return (mass, pointing) of the uniform map, then of the map with its maximum in the middle."""
+    """Return mass and pointing of the uniform map, then those of the map with its maximum in the middle."""
     covered = np.frombuffer(covered).reshape(shape)
     return *meets(np.full(shape, 1 / covered.size), covered), *meets(centred_map(shape), covered)
 
 
 def centred_map(grid_shape):
-    """Return a map (rows, columns) with its maximum in the middle; it sums to 1."""
+    """Return a map (rows, columns) that sums to 1 and has its maximum in the middle."""
     rows, columns = (np.exp(-0.5 * (((np.arange(n) + 0.5) / n - 0.5) / CENTRE_WIDTH) ** 2) for n in grid_shape)
     attention_map = rows[:, None] * columns
     return attention_map / attention_map.sum()
@@ -128,7 +128,7 @@ def meets(attention_map, covered):
 
 
 def table_of(rows, counted):
-    """Format a table in percent, from a list of (title, count, dict of FIGURES)."""
+    """Format a table of percentages from a list of rows: (title, count, dict of FIGURES)."""
     lines = [
         f"{'percent':24}{counted:>8}{'attention on the boxes':>27}{'peak on the boxes':>27}",
         " " * 32 + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 2,

@@ -26,7 +26,7 @@ NLTK_WEIGHTS = {"alpha": 0.85, "beta": 0.2, "gamma": 0.6}  # those of METEOR 1.5
 
 
 class Meteor(NamedTuple):
-    """METEOR scores: the kind (METEOR_JAVA, METEOR_NLTK or NO_METEOR), the corpus score, and those of photos (photos,).
+    """METEOR scores: the kind (METEOR_JAVA, METEOR_NLTK or NO_METEOR), the corpus score, and the score of each photo.
 
     Without METEOR both scores are None. The corpus score of METEOR 1.5 is not the mean over photos.
     """
@@ -37,19 +37,19 @@ class Meteor(NamedTuple):
 
 
 def score_meteor(references, candidates):
-    """Return the Meteor of captions (lists of words), using the best program that is installed."""
+    """Compute METEOR for captions (lists of words) with the best program that is installed; return a Meteor."""
     jar, java = meteor_jar(), shutil.which("java")
     if jar and java:
         try:
             return meteor_of_java(references, candidates, jar, java)
         except (OSError, ValueError) as error:
-            warnings.warn(f"METEOR 1.5 failed, NLTK's METEOR is used instead: {error}", stacklevel=2)
+            warnings.warn(f"METEOR 1.5 failed, so NLTK's METEOR is used instead: {error}", stacklevel=2)
     try:
         return meteor_of_nltk(references, candidates)
     except LookupError:  # WordNet is not installed
         pass
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        warnings.warn(f"NLTK cannot read WordNet, METEOR is not computed: {error}", stacklevel=2)
+        warnings.warn(f"NLTK cannot read WordNet, so METEOR is not computed: {error}", stacklevel=2)
     return Meteor(NO_METEOR, None, None)
 
 
@@ -65,7 +65,7 @@ def meteor_jar():
 
 
 def meteor_of_java(references, candidates, jar, java="java"):
-    """Compute the Meteor with the Java program, which needs about 1 GB of memory.
+    """Compute METEOR with the Java program, which needs about 1 GB of memory.
 
     The program returns statistics for each caption, then, from these, one score per caption and one for the corpus.
     """
@@ -106,7 +106,7 @@ def _line(words):
 
 
 def meteor_of_nltk(references, candidates):
-    """Compute the Meteor with NLTK, without paraphrases, and with the same weight for all words."""
+    """Compute METEOR with NLTK, which ignores paraphrases and gives all words the same weight."""
     from nltk.translate.meteor_score import meteor_score
 
     pairs = zip(references, candidates)

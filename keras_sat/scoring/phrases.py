@@ -21,7 +21,7 @@ SMALL = 0.25  # fraction of the photo; boxes that cover less are also reported s
 
 
 def figures_of(of_photos) -> dict[str, Any]:
-    """Return {"num_phrases": .., "mass": .., .., "small": {the same}}, with None if there are no phrases.
+    """Return a dict of "num_phrases", the mean FIGURES (None without phrases) and, as "small", those of small boxes.
 
     `of_photos` is (photos, 2, 7): for all phrases and for those with small boxes, their count and sums of FIGURES.
     """
@@ -30,7 +30,7 @@ def figures_of(of_photos) -> dict[str, Any]:
 
 
 def as_table(rows):
-    """Format a table from a dict of titles to the figures that `figures_of` returns."""
+    """Format a table from a dict that maps titles to outputs of `figures_of`."""
     lines = []
     for title, figures in rows.items():
         for name, row in ((title, figures), (f"  boxes below {100 * SMALL:.0f} %", figures["small"])):
@@ -48,7 +48,7 @@ def _means(sums):
 
 
 def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False) -> np.ndarray:
-    """Return each photo's contribution to `figures_of`, for human captions read with teacher forcing.
+    """Read human captions with teacher forcing; return each photo's contribution to `figures_of`.
 
     Photos of unknown aspect ratio are not measured. For the arguments see `evaluate`; `boxes` must be Boxes.
     """
@@ -100,7 +100,7 @@ def _last_content_word(words, phrase):
 
 
 def _add(sums, attention_map, boxes):
-    """Add the figures of an attention map to the sums (2, 7) of its photo."""
+    """Add the figures of an attention map to its photo's sums, an array (2, 7)."""
     covered = covered_fraction(boxes, attention_map.shape)
     figures = [1.0, *figures_of_map(np.asarray(attention_map, float), covered)]
     sums[: 2 if covered.mean() < SMALL else 1] += figures
@@ -112,7 +112,7 @@ COLUMNS = {"mass": "on boxes", "pointing": "peak", "small_mass": "small: on boxe
 
 
 def _of_sums(sums, num_photos):
-    """Return the figures for `compare`, from sums (..., 2, 7)."""
+    """Return the figures that `compare` shows, given sums of shape (..., 2, 7)."""
     counts = np.maximum(sums[..., :1], 1)
     means = sums[..., 1:3] / counts  # (..., all or small, mass or pointing)
     return {name: means[..., number // 2, number % 2] for number, name in enumerate(COLUMNS)}

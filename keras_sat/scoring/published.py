@@ -1,4 +1,4 @@
-"""The scores of the paper's table 1 (Xu et al. 2015), for comparison.
+"""The scores in Table 1 of the paper (Xu et al. 2015), for comparison.
 
 PUBLISHED contains BLEU without brevity penalty, and METEOR, on the test split of each data set. The paper reports
 neither ROUGE-L nor CIDEr.

@@ -21,7 +21,7 @@ def rouge_l(references: list[list[str]], candidates: list[str]) -> dict[str, flo
 
 
 def rouge_l_of_photos(references, candidates):
-    """Return the ROUGE-L of each photo, (photos,): the F score of the best precision and recall over references."""
+    """Return an array with the ROUGE-L of each photo: the F score of its best precision and its best recall."""
     scores = []
     for photo_references, candidate in zip(*as_words(references, candidates)):
         common = [_longest_common_subsequence(reference, candidate) for reference in photo_references]
@@ -35,7 +35,7 @@ def rouge_l_of_photos(references, candidates):
 
 
 def _longest_common_subsequence(first, second):
-    """Return the length of the longest common subsequence of words."""
+    """Return the length of the longest common subsequence of two lists of words."""
     lengths = [0] * (len(second) + 1)  # of the words of `first` so far and the first j words of `second`
     for word in first:
         before = 0  # lengths[j - 1] before this word

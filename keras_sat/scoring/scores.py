@@ -49,7 +49,7 @@ class Score:
 
 
 def mean_over_photos(name, title, of_photos, **shown):
-    """Return a Score that averages `of_photos(references, candidates)`, (photos,); for the rest see `Score`."""
+    """Return a Score: the mean of `of_photos(references, candidates)`, an array (photos,). For `shown` see `Score`."""
 
     def measure(references, candidates):
         values = np.asarray(of_photos(references, candidates), dtype=float)
@@ -66,7 +66,7 @@ def _mean_of(name):
 
 
 def meteor(references: list[list[str]], candidates: list[str]) -> dict[str, Any]:
-    """Return {"meteor": .., "meteor_kind": ..} for references and candidates, see `scoring.meteor`."""
+    """Return {"meteor": .., "meteor_kind": ..} for references and candidates; see `scoring.meteor`."""
     return _measure_meteor(*as_words(references, candidates))[0]
 
 
@@ -108,7 +108,7 @@ def columns():
 
 
 def unit_and_digits(name):
-    """Return the factor and decimals for showing a figure; (1, 3) if it is not a score.
+    """Return the factor and the number of decimals for printing a figure; (1, 3) if it is not a score.
 
     >>> unit_and_digits("cider"), unit_and_digits("bleu_4")
     ((1, 3), (100, 1))

@@ -34,7 +34,7 @@ STATISTICS = {
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Scores, with the settings and captions that they depend on. It prints as a table.
+    """A table of scores, with the settings and captions that they depend on. It can be printed.
 
     Attributes:
         scores: dict from the name of a score to its value, as a fraction; CIDEr as in coco-caption. "meteor" is None if
@@ -87,7 +87,7 @@ class ScoreTable:
         return "\n".join(lines)
 
     def _rows(self, beside):
-        """Return the rows of the table: a dict from a label to a dict of scores."""
+        """Return the rows of the table as a dict from labels to dicts of scores."""
         without = {name: self.scores.get(f"{name}_no_penalty") for name in columns()}
         rows = {"these captions": self.scores, "  without brevity penalty": without}
         for label, scores in beside.items():
@@ -95,7 +95,7 @@ class ScoreTable:
         return rows
 
     def plot(self, ax=None) -> Any:
-        """Draw the scores as bars, next to those of `beside` or, if there are none, of the paper.
+        """Draw the scores as bars, next to the scores in `beside` or, if it is empty, those of the paper.
 
         All scores are multiplied by 100, CIDEr too. The paper's BLEU has no brevity penalty; ours is shown both ways.
 
@@ -121,13 +121,13 @@ class ScoreTable:
         return ax
 
     def to_json(self, path: str | os.PathLike) -> None:
-        """Write everything except `beside`, `images` and `results` as JSON."""
+        """Write the table to a JSON file, without `beside`, `images` and `results`."""
         grounded = {name: getattr(self, name) for name in _GROUNDED if getattr(self, name) is not None}
         write_json(path, {name: getattr(self, name) for name in _PARTS} | grounded)
 
     @classmethod
     def from_json(cls, path: str | os.PathLike) -> ScoreTable:
-        """Load a table that `to_json` wrote."""
+        """Load a table from a file that `to_json` wrote."""
         parts = read_json(path, "the scores that `keras-sat evaluate --json` wrote")
         try:
             grounded = {name: parts[name] for name in _GROUNDED if name in parts}
@@ -140,12 +140,12 @@ class ScoreTable:
             str(table), [entry["image_id"] for entry in table.captions]
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             raise ValueError(
-                f"{path}: expected an object with {', '.join(_PARTS)}, from `keras-sat evaluate --json`."
+                f"{path}: expected a JSON object with {', '.join(_PARTS)}, written by `keras-sat evaluate --json`."
             ) from None
         return table
 
     def to_coco_results(self, path: str | os.PathLike) -> None:
-        """Write the captions in coco-caption's JSON format, with numbers as image_id for COCO's photos."""
+        """Write the captions in coco-caption's JSON format; for COCO's photos, image_id is a number."""
         entries = [{**entry, "image_id": coco_image_id(entry["image_id"])} for entry in self.captions]
         write_json(path, entries)
 
@@ -171,6 +171,6 @@ _GROUNDED = ("grounding", "grounding_generated")
 
 
 def coco_image_id(image_id):
-    """Return the number in a COCO name such as COCO_val2014_000000391895 or 000000391895; other ids unchanged."""
+    """Return the number in a COCO name such as COCO_val2014_000000391895 or 000000391895; keep other ids."""
     number = re.fullmatch(r"(?:COCO_\w+_)?(\d{12})", image_id)
     return int(number[1]) if number else image_id

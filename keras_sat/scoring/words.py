@@ -13,7 +13,7 @@ def as_words(references, candidates):
     references, candidates = list(references), list(candidates)
     if len(references) != len(candidates) or not candidates:
         raise ValueError(
-            "Expected one list of references for each candidate, and at least one. "
+            "Expected at least one candidate, and a list of references for each. "
             f"Received: {len(references)} lists of references, {len(candidates)} candidates"
         )
     for photo_references in references:

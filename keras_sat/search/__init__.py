@@ -1,4 +1,4 @@
-"""Searches for captions over the decoder's steps, and their results."""
+"""Search algorithms that generate captions step by step, and the results that they return."""
 
 from data_utils.lazy_imports import attach_lazily
 

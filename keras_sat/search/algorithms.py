@@ -1,10 +1,10 @@
-"""Search: from a step function to captions, for a whole batch at once.
+"""Search algorithms, which generate the captions of a whole batch with a step function.
 
 A search calls `step(input_ids, state)`, which returns `logits` (rows, vocabulary), `state` (a nest of tensors (rows,
 ...)), `attention_weights` (rows, regions) and `extras` (a dict from names to (rows, dim)), as `CaptionDecoder.step`
 does. A search stops as soon as every caption has ended, and can be compiled.
 
-All take these keyword arguments:
+All searches take these keyword arguments:
 
     num_regions         length of the attention weights
     extra_dims          dict from the names of the extras to keep to their dim
@@ -21,7 +21,7 @@ from keras import ops
 
 
 class SearchResult(NamedTuple):
-    """The captions of a search, best first (samples: in any order). During a search, a row for each caption."""
+    """The captions of each photo, best first; samples are in any order. During a search, each caption is one row."""
 
     token_ids: Any  # (photos, results, max_length), `<pad>` after `<end>`
     log_probs: Any  # log p of each caption under the model, (photos, results); -inf for missing captions
@@ -46,7 +46,7 @@ def run_search(step, state, vocabulary, num_regions, word_noise=None, *, max_len
 
 
 def special_tokens(vocabulary, allow_unknown=False):
-    """Return a dict of the arguments of a search that depend on the vocabulary."""
+    """Return the search arguments that depend on the vocabulary, as a dict."""
     return {
         "start_token_id": vocabulary.start_token_id,
         "end_token_id": vocabulary.end_token_id,
@@ -56,7 +56,7 @@ def special_tokens(vocabulary, allow_unknown=False):
 
 
 def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = 0, **options) -> SearchResult:
-    """Take the most probable word at each step; see beam_search. Return the SearchResult, one result for each row."""
+    """Take the most probable word at each step; return a SearchResult with one result per row. See beam_search."""
 
     def choose(logits, t, said):
         best, token_ids = ops.top_k(logits, min(1 + _most_blocked(said, no_repeat_ngram), logits.shape[-1]))
@@ -70,7 +70,7 @@ def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = 0, **opt
 
 
 def forced_search(step: Callable, state: Any, token_ids: Any, **options) -> SearchResult:
-    """Take the given words, (rows, max_length) with `<pad>` after `<end>`. Return the SearchResult."""
+    """Return the SearchResult of given captions: `token_ids` (rows, max_length) with `<pad>` after `<end>`."""
     given = ops.cast(token_ids, "int32")
     return _choose_word_by_word(step, state, lambda logits, t, said: ops.take(given, t, axis=1), 1, **options)
 
@@ -86,12 +86,12 @@ def sample_search(
     top_p: float | None = None,
     **options,
 ) -> SearchResult:
-    """Draw each word from the model's distribution. Return the SearchResult with `num_samples` results for each photo.
+    """Sample each word from the model's distribution; return a SearchResult with `num_samples` results per photo.
 
     Args:
         step, state: see above; state has num_samples adjacent rows for each photo.
         noise: uniform noise in 0..1, (rows, max_length).
-        temperature: below 1 probable words become more so, above 1 less.
+        temperature: values below 1 make probable words more probable, and values above 1 less.
         top_k: sample only from the k most probable words.
         top_p: sample from the smallest set of words with this total probability.
     """
@@ -115,7 +115,7 @@ def beam_search(
     no_repeat_ngram: int = 0,
     **options,
 ) -> SearchResult:
-    """Keep the `num_beams` best hypotheses of each photo. Return the SearchResult with the best `num_results`.
+    """Keep the `num_beams` best hypotheses for each photo; return a SearchResult with the best `num_results`.
 
     A caption's score is log p / length ** length_penalty. A finished beam keeps its score, and is kept until num_beams
     others are better. Finished captions come first, then unfinished ones.
@@ -171,7 +171,7 @@ def beam_search(
 
 
 def _choose_word_by_word(step, state, choose, num_results, **options):
-    """Search each row independently; `choose(logits, t, said)` returns its next token, given the previous ones."""
+    """Search each row independently; `choose(logits, t, said)` returns the next tokens, given the previous ones."""
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
 
     def advance(t, input_ids, state, captions):
@@ -189,7 +189,7 @@ def _choose_word_by_word(step, state, choose, num_results, **options):
 
 
 def _best_words(logits, num_words, **options):
-    """Return log p and ids of the best allowed words of each row, best first: at most (rows, num_words)."""
+    """Return the log p and ids of the best allowed words of each row, best first: at most `num_words`."""
     logits = ops.cast(logits, "float32")
     best, token_ids = ops.top_k(allowed_logits(logits, **options), min(num_words, logits.shape[-1]))
     return best - ops.logsumexp(logits, axis=-1, keepdims=True), token_ids
@@ -201,7 +201,7 @@ def _most_blocked(said, size):
 
 
 def _without_repeats(log_probs, token_ids, said, t, size):
-    """Return log p of tokens, -inf for those that would repeat an n-gram of length `size`; 0: no limit.
+    """Set log p to -inf for tokens that would repeat an n-gram of length `size`; a `size` of 0 allows all.
 
     Tokens are (rows, choices), the captions so far are (rows, max_length) with t tokens.
     """
@@ -258,12 +258,12 @@ def _empty(state, *, num_regions, max_length, pad_token_id, extra_dims=None, **_
 
 
 def _seen(result, captions):
-    """Return the attention weights and the kept extras of a step."""
+    """Return the attention weights of a step, and those of its extras that the search keeps."""
     return result.attention_weights, {name: result.extras[name] for name in captions.extras}
 
 
 def _append(captions, t, token_ids, log_prob, seen, end_token_id):
-    """Append a token to each caption: `<pad>` with a log_prob of 0 if it has ended; see `_seen`."""
+    """Append a token to each caption; if it has ended, this must be `<pad>` with a log_prob of 0. See `_seen`."""
     is_open = ~captions.is_finished
     rows = ops.arange(ops.shape(token_ids)[0])
     places = ops.stack([rows, ops.full_like(rows, t)], axis=1)  # `ops.slice_update` would need XLA wherever this runs

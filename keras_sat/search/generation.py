@@ -1,4 +1,4 @@
-"""Generates captions for photos, in three steps.
+"""Generate captions for photos in three steps.
 
 photos -> features              `features_of`: the encoder reads photos at its input size
 features -> SearchResult        `search`: from tensors to tensors, in one graph
@@ -36,28 +36,28 @@ LENGTH_STEP = 8  # lengths of given captions are rounded up to multiples of this
 
 
 class CaptionGenerator:
-    """Base class of Captioner and Ensemble, which captions photos."""
+    """The base class of Captioner and Ensemble, with the methods that caption photos."""
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
-        """The input sizes of the encoders, (height, width) each."""
+        """The input size (height, width) of each encoder."""
         return [self.photo_encoder.photo_size]
 
     @property
     def extra_dims(self) -> dict[str, int]:
-        """Names and lengths of the extra outputs of each step; see `CaptionResult.extras`."""
+        """A dict from the names of the extra outputs of each step to their lengths; see `CaptionResult.extras`."""
         return self.decoder.extra_dims
 
     @functools.cached_property
     def graphs(self):
-        """Dict of the graphs that `_run` created."""
+        """The graphs that `_run` has created, as a dict."""
         return {}
 
     # === Captions ===
 
     @with_options(SearchOptions)
     def caption(self, images: Any, *, recursive: bool = False, **options) -> Any:
-        """Caption a photo and return a CaptionResult, or many photos and return a list.
+        """Caption one photo and return a CaptionResult, or caption many photos and return a list of results.
 
         Args:
             images: a path, a PIL image, an array or tensor with values 0..255 or a CaptionedImage; or many: a list of
@@ -91,7 +91,7 @@ class CaptionGenerator:
 
     @with_options(SearchOptions)
     def caption_features(self, features: Any, *, images: Any = None, **options) -> list[CaptionResult]:
-        """Caption photos from their features; return a list with a CaptionResult for each.
+        """Caption photos from their features; return a list with a CaptionResult for each photo.
 
         Args:
             features: (photos, regions, feature_dim).
@@ -109,7 +109,7 @@ class CaptionGenerator:
         return results
 
     def _captions(self, options, features, photos, numbers):
-        """Return the CaptionResults of a batch; the photos' numbers among all photos determine the noise."""
+        """Return the CaptionResults of a batch; `numbers`, the photos' places among all photos, determine the noise."""
         if options.sample_attention and not self.samples_attention:
             raise ValueError(
                 "`sample_attention` requires a single captioner with hard attention. "
@@ -124,7 +124,7 @@ class CaptionGenerator:
         return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
 
     def arguments_of_search(self, options):
-        """Return a dict of the arguments of `search` for SearchOptions; each distinct dict needs its own graph."""
+        """Convert SearchOptions to a dict of arguments for `search`; each distinct dict needs its own graph."""
         names = ["max_length", "allow_unknown", "sample_attention"]
         if options.temperature is not None:
             names += ["temperature", "top_k", "top_p"]
@@ -141,7 +141,7 @@ class CaptionGenerator:
     # === Given captions ===
 
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64) -> Any:
-        """Return the CaptionResult of a given caption, with the attention for each word; for many photos, a list.
+        """Return a CaptionResult with the attention for each word of a given caption; for many photos, a list.
 
         Args:
             images: see `caption`.
@@ -162,13 +162,13 @@ class CaptionGenerator:
         errors: str = "raise",
         batch_size: int = 64,
     ) -> Iterator[tuple[Any, Any]]:
-        """Attend to a given caption of each photo; yield (image, CaptionResult). See `attend` and `caption_each`."""
+        """Yield (image, CaptionResult of its given caption) for each photo; see `attend` and `caption_each`."""
         one_of("raise", "yield").check("errors", errors)
         given = functools.partial(self._given_captions, words_of_captions(captions, len(images)))
         return self._each(given, images, batch_size, cache, errors)
 
     def attend_features(self, features: Any, captions: Any, *, images: Any = None) -> list[CaptionResult]:
-        """Return the CaptionResults of given captions, from features (photos, regions, feature_dim)."""
+        """Do the same as `attend` with features (photos, regions, feature_dim); return a list of CaptionResults."""
         features = self.checked_features(features)
         num_photos = len(tf.nest.flatten(features)[0])
         return self._given_captions(words_of_captions(captions, num_photos), features, images, range(num_photos))
@@ -206,7 +206,7 @@ class CaptionGenerator:
                 yield image, problem or next(results)
 
     def _read(self, images, errors):
-        """Read photos; return the argument of `features_of`, {} for none, and for each image None or its error."""
+        """Read images; return the argument of `features_of` ({} if all fail) and, for each image, None or its error."""
         photos, problems = [], []
         for image in images:
             try:
@@ -219,7 +219,7 @@ class CaptionGenerator:
         return {size: np.stack(of_size) for size, of_size in zip(self.photo_sizes, zip(*photos))}, problems
 
     def features_of(self, photos):
-        """Encode photos, given as a dict from each of `photo_sizes` to uint8 (photos, height, width, 3)."""
+        """Encode photos, given as a dict from each of `photo_sizes` to a uint8 array (photos, height, width, 3)."""
         (photos,) = photos.values()
         return self.encode(photos)
 
@@ -233,7 +233,7 @@ class CaptionGenerator:
     # === Features -> SearchResult ===
 
     def _run(self, function, *tensors, **options):
-        """Run a method as a graph, which is created once per function, options, and tensor shapes and dtypes."""
+        """Run a method as a graph; each method and set of options, tensor shapes and dtypes has its own graph."""
         if os.getpid() != PROCESS:
             reject_fork()
         options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
@@ -251,7 +251,7 @@ class CaptionGenerator:
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
 
     def forced_search(self, features, token_ids):
-        """Return the SearchResult of given captions, token ids (photos, max_length); see `search`."""
+        """Return the SearchResult of given captions, `token_ids` of shape (photos, max_length); see `search`."""
         step, state = self._steps(features, 1)
         options = {"num_regions": self.num_regions, "max_length": token_ids.shape[1], "extra_dims": self.extra_dims}
         return forced_search(step, state, token_ids, **options, **special_tokens(self.vocabulary))
@@ -330,7 +330,7 @@ def _rows_per_photo(arguments):
 
 
 def _noise(options, numbers, rows, num_regions):
-    """Return uniform noise for words, (photos * rows, max_length), and for regions, (.., max_length, num_regions).
+    """Return uniform noise: (photos * rows, max_length) for words, and (.., max_length, num_regions) for regions.
 
     It depends on the seed (without one, on Python's `random`) and on the photo's number, but not on the batch.
     """
