@@ -17,7 +17,7 @@ from keras_sat.command_line.messages import recorded_ctrl_c, say_error, say_stop
 
 
 def main(argv=None):
-    """Run a command of the command line and return the exit status."""
+    """Run a keras-sat command and return its exit status."""
     arguments = vars(build_parser().parse_args(argv))
     command = arguments.pop("command")
     warnings.showwarning = functools.partial(show_warning, command)

@@ -179,7 +179,7 @@ class Options:
 
     @classmethod
     def of(cls, called, given, also=()):
-        """Make the options from the keyword arguments `given`; errors name the function `called`."""
+        """Build the options from the keyword arguments `given`; `called` is the function to name in errors."""
         reject_unknown(called, given, [*cls.names(), *also])
         return cls(**given)
 
@@ -244,7 +244,7 @@ class CaptionerOptions(DecoderOptions):
     """Options of Captioner, including those of its decoder."""
 
     encoder: Any = of_encoder("vgg16", "network that computes the features", an_encoder, none="no encoder", unset=True)
-    encoder_layer: str = of_encoder(None, "layer with the grid", unchecked(str), none="the encoder's", unset=True)
+    encoder_layer: str = of_encoder(None, "layer that gives the grid", unchecked(str), none="the encoder's", unset=True)
     encoder_weights: Any = of_encoder(
         "imagenet", 'a file, or "bundled" (from the bundled captioner)', unchecked(str), none="random weights"
     )
@@ -276,7 +276,7 @@ class CaptionerOptions(DecoderOptions):
     reward_weight: float = loss(0.1, "hard attention: weight of the reward (lambda_r)", at_least_zero)
     entropy_weight: float = loss(0.002, "hard attention: weight of the entropy (lambda_e)", at_least_zero)
     expectation_probability: float = loss(0.5, "hard attention: probability of not sampling", probability)
-    expectation_for: str = loss("image", "hard attention: decide to sample per image or pass", one_of("image", "pass"))
+    expectation_for: str = loss("image", "hard attention: choose sampling per image or pass", one_of("image", "pass"))
     use_baseline: bool = loss(True, "hard attention: subtract the moving average b from log p", flag)
     length_penalty: float = search(0.0, _LONGER, at_least_zero)
     no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
@@ -304,7 +304,7 @@ class BeamSearchOptions(Options):
 class SearchOptions(BeamSearchOptions):
     """Options for captioning by search or by sampling."""
 
-    num_results: int = search(1, "captions per photo; by default at least as many beams are used", count())
+    num_results: int = search(1, "captions per photo; the default num_beams is at least this", count())
     temperature: float = search(None, "sample words at this temperature (try 1.0)", above_zero, none="search instead")
     top_k: int = search(None, "sample only from the k most probable words", count(), none="from all")
     top_p: float = search(None, "nucleus sampling: total probability of the words", positive_fraction, none="from all")
@@ -320,7 +320,7 @@ class SearchOptions(BeamSearchOptions):
         searched = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.temperature is not None and searched and searched != {"num_beams": 1}:
             raise ArgumentError(
-                f"`temperature` is for sampling, but {', '.join(searched)} for a search. Pass only one of them.",
+                f"`temperature` requires sampling, but {', '.join(searched)} a search. Pass only one of them.",
                 temperature=self.temperature,
                 **searched,
             )
@@ -425,7 +425,7 @@ def reject_unknown(called, names, known):
 
 
 def with_options(*classes):
-    """Return a decorator that replaces a function's `**options` in its documentation by the options of these classes.
+    """Return a decorator that documents the options of these classes instead of a function's `**options`.
 
     They appear in its signature, which `help`, `inspect.signature` and editors read, and at the end of its docstring.
     For a class, this is the signature of `__init__`. The function's behaviour does not change.
@@ -452,7 +452,7 @@ def with_options(*classes):
 
 
 def _documented(fields):
-    """Return the docstring sections for options: one for each kind of option, but a single one for up to two kinds."""
+    """Return docstring sections that list options: one section, or one for each kind if there are more than two."""
     lines = {kind: [] for kind in KINDS}
     for name, field in fields.items():
         none, default, choices = field.metadata["none"], field.default, field.metadata["bound"].choices

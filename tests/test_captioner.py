@@ -350,7 +350,7 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     np.testing.assert_array_equal(on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy())
     with pytest.raises(ValueError, match=r"expect features of 4 x 4 x 32, .* Received: features of shape \(64, 32\)"):
         Captioner(**captioner.get_config()).build(((None, 64, 32), (None, None)))
-    with pytest.raises(ValueError, match="leave them out. Received: trained_up_to=None"):
+    with pytest.raises(ValueError, match="Leave them out. Received: trained_up_to=None"):
         captioner.adapted(trained_up_to=None)
     with pytest.raises(ValueError, match="Received: trained_up_to='coordinates', encoder_layer=None"):
         Captioner(eight[1], encoder="tiny", trained_up_to="coordinates")

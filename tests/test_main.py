@@ -109,10 +109,10 @@ def raise_(error):
     "error, expected",
     [
         (OSError(28, "No space left", "runs/a"), "runs/a: No space left. Free some space, and run the same command "),
-        (MemoryError(), "MemoryError. There is not enough memory. Choose smaller sizes or fewer samples.\n"),
+        (MemoryError(), "MemoryError. There is not enough memory. Choose smaller values for the options.\n"),
         (PermissionError(13, "Permission denied", "a"), "a: Permission denied. Check the permissions, or choose"),
         (ValueError(f"Keras' own. Received: {5000 * 'a '}"), "Keras' own. Received: a a"),
-        (RuntimeError("Could not determine home directory."), "Could not determine home directory. Write out the path"),
+        (RuntimeError("Could not determine home directory."), "Could not determine home directory. Write the full"),
         (tf.errors.UnknownError(None, None, "ValueError: a.png is gone\nTraceback"), "a.png is gone\n"),
     ],
 )
@@ -246,16 +246,16 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     (tmp_path / "empty").mkdir()
     for arguments, message in (
         ([str(pictures / "*.gif")], "No such file"),
-        ([str(tmp_path / "empty")], "this folder contains no pictures"),
+        ([str(tmp_path / "empty")], "this folder has no pictures"),
         ([both[0], "--plot", str(tmp_path / "taken")], "Is a directory"),
         ([both[0], "--model", "scens"], "Did you mean scenes?"),
         ([both[0], "--plot", both[0]], "would overwrite the picture"),
-        ([*both, "--plot", str(tmp_path / "one.png")], "pass a folder, without .png"),
+        ([*both, "--plot", str(tmp_path / "one.png")], "pass a folder, not a .png file"),
         ([both[0], "--max-length", "1000000000"], "`--max-length` must be a whole number from 1 to 10000."),
         ([both[0], "--num-beams", "100000000"], "`--num-beams` must be a whole number from 1 to 1000."),
         ([both[0], "--plot", "a.xyz"], "Expected a folder or a file of type "),
         ([both[0], "--gif", "a.png"], "a file of type gif. Received: --gif a.png"),
-        ([both[0], "--gif", "a.gif", "--plot", "a.gif"], "must be a different file"),
+        ([both[0], "--gif", "a.gif", "--plot", "a.gif"], "must write a different file"),
         ([both[0], "--maps"], "--maps requires --json"),
     ):
         assert main(["caption", *model, *arguments]) == 2
@@ -312,10 +312,10 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     assert main(["compare", str(tmp_path / "scores.json"), str(tmp_path / "again.json")]) == 0
     assert "95 % interval" in capsys.readouterr().out
     for arguments, message in (
-        ([*scoring, str(results), "--num-beams", "2"], "--captions with --num-beams"),
+        ([*scoring, str(results), "--num-beams", "2"], "cannot be combined with --num-beams"),
         ([*scoring, str(results), *gallery], "--captions with --gallery"),
         ([*scoring, str(tmp_path / "none.json")], "none.json: No such file or directory. Check the path"),
-        ([*evaluate, "--json", "a", "--csv", "./a"], "must be a different file. Received: --json a, --csv a"),
+        ([*evaluate, "--json", "a", "--csv", "./a"], "must write a different file. Received: --json a, --csv a"),
         ([*fit, "--from-scratch", "--initial-model", "scenes"], "--from-scratch=True, --initial-model='scenes'"),
         (["export", "scenes", "page", "--runtime", "a"], "--runtime has no effect without --web"),
         (["compare", str(tmp_path / "scores.json"), str(results)], "results.json: expected an object"),

@@ -86,7 +86,7 @@ def test_every_kind_of_damage_is_one_clear_error(model_dir):
 
 
 def test_a_folder_of_something_else_is_rejected(tmp_path, model_dir):
-    with pytest.raises(ValueError, match=r"this folder contains no model \(no config.json\). Expected: a captioner"):
+    with pytest.raises(ValueError, match=r"this folder has no model \(config.json is missing\). Expected: a captioner"):
         read_model(tmp_path / "other")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text(json.dumps({"model_type": "bert"}))

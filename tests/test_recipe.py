@@ -174,7 +174,7 @@ def test_a_damaged_model_is_rejected_before_an_epoch_is_spent(whole_training, tm
     write_sealed_json(folder / "checkpoint" / "progress.json", {"epochs": epochs[:2], "state": state.name})
     shutil.rmtree(folder / "model")
     monkeypatch.setattr(Captioner, "fit", None)
-    with pytest.raises(ValueError, match=r"model: this folder contains no model \(no config\.json\)"):
+    with pytest.raises(ValueError, match=r"model: this folder has no model \(config\.json is missing\)"):
         train(folder)
 
 

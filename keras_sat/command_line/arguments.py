@@ -159,7 +159,7 @@ def _add_values(parser, metavar, **texts):
 
 
 def _add_data(parser, group=None, split=None, needs_cache=False):
-    """Add the flags of a data set, and --split if `split` is given; the last flag is added to the group."""
+    """Add the flags that select the data; `split` is the default of --split, and `group` gets --skip-unreadable."""
     parser.add_argument("--data", required=True, choices=list(DATASETS), help="the data set")
     _add_values(parser, "DIR", data_dir="the folder with its photos and captions")
     parser.add_argument("--split-seed", type=int, metavar="N", help="split the photos at random with this seed")

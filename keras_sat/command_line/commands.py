@@ -58,7 +58,7 @@ def _flag(name):
 def run_caption(
     images, models=None, recursive=False, as_json=False, maps=False, say=None, min_confidence=None, **options
 ):
-    """Print a caption for each picture (with --say, the given one); list unreadable pictures at the end."""
+    """Caption each picture, or use the caption given by --say; report unreadable pictures at the end."""
     from data_utils.images import find_pictures
     from data_utils.progress import Progress
     from keras_sat.deploy.litert_captioner import ready_captioner
@@ -142,7 +142,7 @@ def _captioner_of(models, encoder_weights):
 
 
 def _fits_litert(models, encoder_weights, say, options):
-    """Return whether LiteRT can be used: for one model with its own weights, default search and a short sentence."""
+    """Return whether LiteRT can be used: it supports one model, its own weights, default search, short sentences."""
     from keras_sat.deploy.litert_captioner import is_installed
 
     default = SearchOptions()
@@ -151,7 +151,7 @@ def _fits_litert(models, encoder_weights, say, options):
 
 
 def _prepare_litert(model):
-    """Write the LiteRT file of a model, so that it can later write captions without TensorFlow."""
+    """Write the LiteRT file of a model, which can then be used without TensorFlow."""
     from keras_sat.deploy.litert_captioner import is_made, make_file
 
     if is_made(model):
@@ -176,7 +176,7 @@ def _is_sure(result, min_confidence):
 
 
 def _as_line(path, result, min_confidence):
-    """Return the path, a tab and the caption; on a terminal, add the confidence, or "not sure" if it is low."""
+    """Return the path, a tab and the caption; on a terminal, add the confidence and, if it is low, "not sure"."""
     line = f"{visible(path)}\t{visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE}"
     if result.confidence is None or not sys.stdout.isatty():
         return line
@@ -208,7 +208,7 @@ def _print_json(parts):
 
 def _why_unreadable(path, error):
     is_folder = isinstance(error, IsADirectoryError)
-    return f"{path}: this folder contains no pictures" if is_folder else reason_without_number(error)
+    return f"{path}: this folder has no pictures" if is_folder else reason_without_number(error)
 
 
 def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, **options):

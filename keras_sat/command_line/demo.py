@@ -1,4 +1,4 @@
-"""The demo on the built-in scenes, which trains, scores unseen scenes, and draws where the captioner looked."""
+"""The demo: train on built-in scenes, score on unseen ones, and draw where the captioner looked."""
 
 from pathlib import Path
 

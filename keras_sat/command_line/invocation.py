@@ -11,12 +11,12 @@ SCRIPT = "keras-sat"
 
 
 def command(*words):
-    """Return a keras_sat command to type into a shell, which starts keras_sat as it was started this time."""
+    """Return a shell command that runs keras_sat in the same way as this process was started."""
     return f"{started_as()} {quoted(*words)}"
 
 
 def started_as():
-    """Return what starts the command line (a program and its arguments), quoted for a shell."""
+    """Return the program and arguments that start keras_sat, quoted for a shell."""
     script = Path(sys.argv[0])
     if script.name == "__main__.py" and script.parent.name == "keras_sat":
         return quoted(sys.orig_argv[0], "-m", "keras_sat")

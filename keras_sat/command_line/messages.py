@@ -25,7 +25,7 @@ WAYS_OUT = {
         (errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR),
         "Check the path, or choose a folder that can be written to.",
     ),
-    MemoryError: "There is not enough memory. Choose smaller sizes or fewer samples.",
+    MemoryError: "There is not enough memory. Choose smaller values for the options.",
     RuntimeError: "Write the full path instead of ~.",  # Path.expanduser's error
 }
 

@@ -26,7 +26,7 @@ def drawing_paths(outputs, paths):
         if is_file and out.suffix[1:].lower() not in (endings := _endings(option)):
             raise ValueError(f"Expected a folder or a file of type {', '.join(endings)}. Received: --{option} {out}")
         if is_file and len(paths) > 1:
-            raise ValueError(f"For several pictures, pass a folder (no {out.suffix}). Received: --{option} {out}")
+            raise ValueError(f"For many pictures, pass a folder, not a {out.suffix} file. Received: --{option} {out}")
         for path, name in names.items():
             drawing = out if is_file else out / f"{name}-attention.{ending}"
             if os.path.realpath(drawing) in pictures:
@@ -64,7 +64,7 @@ def reject_same_file(outputs):
     """Raise ValueError if two options would write the same file; `outputs` is a dict from options to paths."""
     if len({*map(os.path.realpath, outputs.values())}) < len(outputs):
         received = ", ".join(f"--{option.replace('_', '-')} {path}" for option, path in outputs.items())
-        raise ValueError(f"Each output must be a different file. Received: {received}")
+        raise ValueError(f"Each option must write a different file. Received: {received}")
 
 
 def prepare_files(paths):

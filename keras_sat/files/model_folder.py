@@ -112,7 +112,7 @@ def read_model(directory):
     config, inside = directory / "config.json", directory / "model"
     if not config.is_file():
         hint = f" Did you mean {inside}?" if (inside / "config.json").is_file() else ""
-        raise ValueError(f"{directory}: this folder contains no model (no config.json). Expected: {EXPECTED}.{hint}")
+        raise ValueError(f"{directory}: this folder has no model (config.json is missing). Expected: {EXPECTED}.{hint}")
     settings = read_sealed_json(config, EXPECTED, WAY_OUT)
     try:
         return _read_files(directory, dict(settings))
@@ -149,7 +149,7 @@ def _read_files(directory, settings):
 
 
 def _path_of(directory, name):
-    """Return the path of a model's file, which is in another folder for encoders that bundled models share."""
+    """Return the path of a file in a model folder, or in the folder of encoders that bundled models share."""
     is_shared = name.startswith(ENCODER) and directory.resolve().parent == PRETRAINED.resolve()
     return (ENCODERS if is_shared else directory) / name
 
@@ -160,7 +160,7 @@ SCALE = "@scale"  # suffix of an int8 array's name, for the array with its scale
 
 
 def _rounded(arrays, precision):
-    """Round arrays to the precision with which they are stored.
+    """Round arrays to the precision used on disk.
 
     With "int8" each matrix has 8 bits per number and a scale per column. Vectors keep 32 bits. Convolution kernels get
     16: errors add up over layers, and 8 bits cost up to .8 BLEU-4 in an encoder's last layers, none in the decoder.

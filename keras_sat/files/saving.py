@@ -102,7 +102,7 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
 
 
 def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder):
-    """Set the name, weights and grid of the encoder of a captioner that was built without them."""
+    """Set the name, weights and grid of a captioner's encoder, which was built without them."""
     options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
         captioner.photo_encoder.name = options["encoder"]
@@ -117,7 +117,7 @@ def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
 
 
 def bundled_encoder(name):
-    """Return the encoder arrays, `photo_blur` and SeenPhotos of the bundled captioner; `name` must be its encoder."""
+    """Return the encoder arrays, `photo_blur` and SeenPhotos of the bundled captioner if `name` is its encoder."""
     settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
     known = settings["captioner"]["encoder"]
     if name != known:

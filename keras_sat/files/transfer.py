@@ -56,7 +56,7 @@ def _config_of(captioner, vocabulary, options):
 
 
 def _take_over_weights(captioner, adapted, options):
-    """Copy all weights of a captioner to the new one; weights of words only for words in both vocabularies."""
+    """Copy a captioner's weights to the new one; copy word weights only for words in both vocabularies."""
     tokens, new_tokens = captioner.vocabulary.tokens, adapted.vocabulary.tokens
     place_of = {token: place for place, token in enumerate(tokens)}
     places = [place for place, token in enumerate(new_tokens) if token in place_of]

@@ -139,7 +139,7 @@ class KeepTraining(keras.callbacks.Callback):
 
     Args:
         directory: the folder.
-        epochs: list of the metrics of the epochs so far, when a training is resumed.
+        epochs: list of the metrics of the epochs so far, when training is resumed.
         before: list with the metrics of the captioner that is already in model/; only a better epoch replaces it.
         monitored: the metric that decides which epoch is the best.
         patience: stop after this many epochs without a better one; None: never.
@@ -223,7 +223,7 @@ class StopWhenLost(keras.callbacks.Callback):
 
 
 class BeginWithExpectations(keras.callbacks.Callback):
-    """Train hard attention like soft attention, without sampling regions, for the first `num_epochs`.
+    """During the first `num_epochs`, train hard attention like soft attention, without sampling regions.
 
     The metrics of these epochs get `warm_up` = 1, since they train soft attention; see `best_epoch`.
     """

@@ -256,7 +256,7 @@ class Cluster:
             called.on_train_end()
 
     def measure(self, captioner, batches):
-        """Return the metrics of `Captioner.evaluate` as a dict; the captioner must be made as for `fit`."""
+        """Return the metrics of `Captioner.evaluate` as a dict; the captioner must be created within `scope`."""
         if self.strategy is None:
             return captioner.evaluate(batches, verbose=0, return_dict=True)
         with self.strategy.scope(), self._host_failures_named():

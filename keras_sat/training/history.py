@@ -12,7 +12,7 @@ LEAST_MATCHES = 10  # with fewer matching 4-grams on the whole dev split, BLEU-4
 
 
 class Curves(UserDict):
-    """The type of `captioner.history` after `fit`: it maps the name of each metric to the values for all epochs.
+    """The type of `captioner.history` after `fit`: it maps each metric's name to its values, one per epoch.
 
     Scores are fractions, such as .213 for a BLEU-4 of 21.3 %; CIDEr is scaled as in coco-caption.
 
@@ -56,7 +56,7 @@ def best_epoch(epochs, monitored=MONITORED):
 
 
 def is_above_chance(figures, monitored=MONITORED):
-    """Return whether a score is above chance level: not 0, and a BLEU-4 with at least LEAST_MATCHES matching 4-grams.
+    """Return whether a score is above chance level; for BLEU-4, this requires LEAST_MATCHES matching 4-grams.
 
     The relative error of a count is about 1 / sqrt(count). Without a single match BLEU-4 is not 0 either: the tiny
     numbers that coco-caption adds raise it to as much as 0.03 if captions are shorter than four words.

@@ -88,7 +88,7 @@ def _reject_late_epochs(training, names):
     for name in names:
         if (further_folder(training.plan.folder, name) / "checkpoint").exists() and not training.has_ended:
             raise ValueError(
-                f"{name} in this folder started after epoch {len(training.epochs)}. To train longer before it, pass "
+                f"The {name} in this folder started after epoch {len(training.epochs)}. To train longer first, pass "
                 f"another output_dir and initial_model={str(training.folder / 'model')!r}. "
                 f"Received: {training.num_epochs} {training.kind}epochs"
             )

@@ -1,4 +1,4 @@
-"""The function `fit`, which does a whole training run, from reading the data to calibrating the confidence."""
+"""The function `fit`, which performs a complete training run, from reading the data to calibrating the confidence."""
 
 import tempfile
 import warnings
@@ -46,7 +46,7 @@ def fit(
     strategy=None,
     **options,
 ) -> Captioner:
-    """Train a captioner on photos with captions, and return the best one.
+    """Train a captioner on photos with captions, and return the captioner of the best epoch.
 
         captioner = keras_sat.fit("flickr8k", data_dir="flickr8k", output_dir="runs/flickr8k")
         print(captioner.caption("photo.jpg").caption)
@@ -68,7 +68,7 @@ def fit(
         initial_model: start from this captioner: a Captioner, the folder of a saved one, or a bundled name. It keeps
             its encoder and sizes, and new words are added to its vocabulary. Other options may change: attention="hard"
             may follow soft attention. None: with data="folder" and fewer than `presets.MANY_PHOTOS` training photos,
-            the bundled captioner of photos, unless the options change its network; the defaults are then
+            the bundled photo captioner, unless the options change its network; the defaults are then
             `presets.OWN_PHOTOS`, and it is kept if no epoch is better. With any other data: random weights.
         from_scratch: do not start from the bundled captioner.
         **options: see TrainingOptions, ConsistencyOptions, SelfCriticalOptions and CaptionerOptions.
@@ -82,11 +82,11 @@ def fit(
 
     Returns: Captioner; its `history` is a mapping from the name of a metric to its value in each epoch.
 
-    Without `encoder`, a resumed training keeps its encoder; a new one uses "tiny" for the scenes, "vgg16" with a GPU,
+    Without `encoder`, a resumed run keeps its encoder; a new run uses "tiny" for the scenes, "vgg16" with a GPU,
     else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2". The features of a
     frozen encoder are computed once; a trained encoder reads the photos in each epoch.
 
-    If `schedule` is "constant", a finished training can be continued with more `epochs`. epochs=0 with an
+    If `schedule` is "constant", a finished run can be continued with more `epochs`. epochs=0 with an
     `initial_model` runs only the later phases, and keeps its vocabulary. `expectation_epochs` count as the best only if
     no others follow. `photo_jitter` (`data_utils.photo_augmentation`) needs an encoder that is trained. `num_views`
     (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of the features.
@@ -98,7 +98,7 @@ def fit(
 
     `deterministic` is a setting of TensorFlow for the rest of the process
     (`tf.config.experimental.enable_op_determinism`): the same weights bit for bit on the same machine, with the same
-    packages and threads; a GPU may lack operations for it (UnimplementedError). When a training is resumed, it can be
+    packages and threads; a GPU may lack operations for it (UnimplementedError). When training is resumed, it can be
     switched off, but not on.
 
     At the end, the captioner's `confidence` is fitted on the dev split if that has at least 100 photos; see
@@ -169,7 +169,7 @@ def _train(plan):
 
 
 def _calibrate(plan, captioner, folder):
-    """Fit the captioner's confidence on the dev split and save it, if it has none and a single host is used.
+    """Fit the captioner's confidence on the dev split and save it, unless it is fitted or there are several hosts.
 
     An error becomes a warning: the training itself was successful.
     """

@@ -62,7 +62,7 @@ def _as_json(value):
 def recorded_encoder(output_dir):
     """Return the name of the encoder used by the training run in a folder, or None if it is unknown."""
     with contextlib.suppress(OSError, ValueError):  # `record_arguments` reports the error
-        recorded = read_sealed_json(Path(output_dir).expanduser() / "arguments.json", "the arguments of a training")
+        recorded = read_sealed_json(Path(output_dir).expanduser() / "arguments.json", "arguments of a training run")
         encoder = recorded.get("encoder")
         return encoder if isinstance(encoder, str) and encoder in ENCODERS else None
 
@@ -92,7 +92,7 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
     if not {*names} <= may_change:
         differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
         raise ValueError(
-            f"This folder contains a training run with other arguments: {differences}. Pass the same ones to resume it "
+            f"is folder has a training run with other arguments: {differences}. Pass the same arguments to resume it, "
             "or another output_dir (initial_model=FOLDER/model starts from its weights). "
             f"Received: output_dir={str(output_dir)!r}"
         )

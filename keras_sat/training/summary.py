@@ -45,5 +45,5 @@ def warn_of_photos_seen_before(initial_model, images, say):
     if seen:
         say(
             f"warning: the initial model was trained on {len(seen)} of the {len(kept_apart)} photos of dev and test "
-            "(or on other photos with their names): scores on them are too high"
+            "(or on other photos with their names), so scores on them are too high"
         )
