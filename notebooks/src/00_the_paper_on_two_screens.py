@@ -4,7 +4,7 @@
 # `keras_sat/show_attend_tell.py` is *Show, Attend and Tell* (Xu et al., 2015) and nothing else: attention, the LSTM,
 # the loss, the training step and greedy captions, in 130 lines. This notebook shows all of it, trains it on drawn
 # scenes, first with soft and then with hard attention, and draws where it looks. Each part says which notebook tells
-# more. `keras_sat.Captioner` computes the same, faster and with many options: a test holds the two equal.
+# more. `keras_sat.Captioner` computes the same, faster and with many options; a test checks that the two agree.
 
 # %%
 import importlib.util
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone that this notebook lies in is installed
+if importlib.util.find_spec("keras_sat") is None:  # on Colab, for example: install the clone that contains this notebook
     clone = Path("..").resolve()
     if not (clone / "keras_sat").is_dir():
         raise ModuleNotFoundError(

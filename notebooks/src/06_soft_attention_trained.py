@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-if importlib.util.find_spec("keras_sat") is None:  # on Colab, say: the clone that this notebook lies in is installed
+if importlib.util.find_spec("keras_sat") is None:  # on Colab, for example: install the clone that contains this notebook
     clone = Path("..").resolve()
     if not (clone / "keras_sat").is_dir():
         raise ModuleNotFoundError(
@@ -222,7 +222,7 @@ captions = {
     for label, captioner in captioners.items()
 }
 for number in range(4):
-    print(f"scene {number}, of which it is true: {unseen[number].captions[0]}")
+    print(f"scene {number}, a true caption: {unseen[number].captions[0]}")
     for label, results in captions.items():
         caption = results[number].caption
         print(f"{label:>14}: {caption} ({'true' if is_true(unseen[number], caption) else 'not true'})")
