@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-if importlib.util.find_spec("keras_sat") is None:  # on Colab, for example: install the clone that contains this notebook
+if importlib.util.find_spec("keras_sat") is None:  # on Colab: install the clone that contains this notebook
     clone = Path("..").resolve()
     if not (clone / "keras_sat").is_dir():
         raise ModuleNotFoundError(
