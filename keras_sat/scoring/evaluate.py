@@ -284,7 +284,7 @@ def _name(data):
 
 
 def _read_captions(captions, source):
-    """Read captions from a file or list; return a dict by photo. Error messages call the captions `source`."""
+    """Read captions from a file or list; return a dict by photo. `source` names the captions in error messages."""
     if isinstance(captions, (str, Path)):
         captions = read_json(Path(captions).expanduser(), "a list of objects with image_id and caption")
         captions = captions.get("captions") if isinstance(captions, dict) else captions
@@ -300,7 +300,7 @@ def _read_captions(captions, source):
                 f"Received: entry {number} = {str(entry)[:80]}"
             )
         if key in texts:
-            raise ValueError(f"{source}: Expected one caption per photo. Received: two captions of {brief(image_id)}")
+            raise ValueError(f"{source}: Expected one caption per photo. Received: two captions for {brief(image_id)}")
         reject_long_caption(text, image_id, source)
         texts[key] = text
     return texts
