@@ -59,7 +59,7 @@ def evaluate(
         data: a name in DATASETS, or a list of CaptionedImage.
         data_dir: the folder of the data set.
         split: "train", "dev" or "test".
-        split_seed: if given, split the photos 80/10/10 at random with this seed; use the seed used in training.
+        split_seed: if given, split the photos 80/10/10 at random with this seed; use the seed from training.
         cache: FeatureCache with the photos' features, or its folder; None encodes the photos.
         batch_size: photos captioned at a time.
         skip_unreadable: skip unreadable photos, with a warning that counts them. Photos that the cache lists as
@@ -217,7 +217,7 @@ def _scores(references, candidates):
 def check_training_photos(captioner, images, digests, called, way_out, *, is_allowed=False):
     """Reject or warn about photos that a captioner was trained on; return their number, or None if unknown.
 
-    If all have other names, and are at most the fraction MOST_ALIKE of the photos, there is only a warning.
+    If all of them have other names and they are at most MOST_ALIKE of the photos, there is only a warning.
 
     Args:
         captioner, images: see `evaluate`.
