@@ -103,13 +103,13 @@ class Captioner(CaptionGenerator, Trainer):
         return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
 
     def note_training_photos(self, image_ids: list[str], noted: dict[str, Any] | None = None) -> None:
-        """Record training photos, so that `evaluate` detects them; `noted`: their digests, see `readable_photos`."""
+        """Record training photos so that `evaluate` detects them; `noted` has their digests, see `readable_photos`."""
         self.training_photos = union([self.training_photos, digests_of(image_ids, noted)])
 
     # === From photos to features ===
 
     def features(self, inputs, training=False):
-        """Return features (photos, regions, feature_dim): encode photos; cast inputs that are already features."""
+        """Return features (photos, regions, feature_dim): encode photos, or cast inputs that already are features."""
         is_photos = len(inputs.shape) == 4
         return ops.cast(self.photo_encoder(inputs, training) if is_photos else inputs, self.compute_dtype)
 
@@ -171,7 +171,7 @@ class Captioner(CaptionGenerator, Trainer):
 
     def _reject_copies(self):
         """Raise ValueError when the captioner is copied or pickled: Keras would write a file that it cannot load."""
-        raise ValueError(f"{saving.NO_ONE_FILE} Use the same functions to copy it. Received: a captioner to copy")
+        raise ValueError(f"{saving.NO_ONE_FILE} To copy it, save and load it. Received: a captioner to copy")
 
     get_build_config = __reduce__ = _reject_copies
 
@@ -202,7 +202,7 @@ class Captioner(CaptionGenerator, Trainer):
 
     @classmethod
     def from_pretrained(cls, model: str | os.PathLike | None = None, **options) -> Captioner:
-        """Load a saved or a bundled captioner. Nothing is downloaded.
+        """Load a saved or bundled captioner. Nothing is downloaded.
 
         Args:
             model: a folder that `save` wrote, or a bundled name: "flickr8k" (None), "flickr8k-hard" or

@@ -82,11 +82,11 @@ def test_several_seeds(images, tmp_path):
 
 def test_what_cannot_be_compared(images, tmp_path):
     table = table_of(images, 0.5)
-    with pytest.raises(ValueError, match="different photos"):
+    with pytest.raises(ValueError, match="`photos` differs"):
         compare(table, table_of(images[::-1], 0.5))
     from dataclasses import replace
 
-    with pytest.raises(ValueError, match="different split"):
+    with pytest.raises(ValueError, match="`split` differs"):
         compare(table, replace(table, settings={**table.settings, "split": "dev"}))
     other = replace(table, scores={**table.scores, "meteor_kind": "METEOR 1.5"})
     assert "meteor" not in compare(table, other).rows and "kinds: METEOR" in str(compare(table, other))

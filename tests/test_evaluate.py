@@ -185,7 +185,7 @@ def test_rows_of_the_paper_and_of_a_person(described):
     [
         (entries(CAPTIONS[:3]), "no caption for 1 of its 4 photos.*'photo3'"),
         ([*entries(), {"image_id": "else", "caption": "a"}], "1 for other photos .first: 'else'"),
-        ([*entries(), entries()[0] | {"image_id": "photo0.jpg"}], "one caption for each photo.*two for 'photo0.jpg'"),
+        ([*entries(), entries()[0] | {"image_id": "photo0.jpg"}], "one caption per photo.*two captions for 'photo0"),
         ([{"image_id": "photo0"}], "a list of objects with image_id and caption"),
         (["a dog"], "a list of objects with image_id and caption"),
     ],

@@ -270,7 +270,7 @@ def test_what_cannot_be_exported(tmp_path):
     [
         ("new", {"num_beams": 0}, "`num_beams` must be a whole number from 1 to .* Received: num_beams=0"),
         ("new", {"format": "onnx"}, "`format` must be one of: tf_saved_model, litert. Received: format='onnx'"),
-        ("new[1]", {}, r"cannot load from a path with \[.*Received: .*new\[1\]"),
+        ("new[1]", {}, r"cannot load from a path that contains \[.*Received: .*new\[1\]"),
         ("mine", {}, "may contain only exports, named 1, 2 and so on.* Received: directory=.*mine'"),
     ],
 )

@@ -97,7 +97,7 @@ def test_any_data_with_boxes(scenes):
     found = ground([result], [places], word_classes=None, enlarge=0)
     assert (found.num_words, found.pointing) == (2, 1) and found.mass == pytest.approx(0.9)
     assert found.uniform_mass == pytest.approx((1 / 8 + 2 / 8) / 2)
-    with pytest.raises(ValueError, match="Expected 1 `places`, one for each result. Received: 0"):
+    with pytest.raises(ValueError, match="`places` with an entry for each of 1 results. Received: 0"):
         ground([result], [])
     assert ground([result], [places]).num_words == 0, "colours and shapes are the usual ones"
 

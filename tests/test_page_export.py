@@ -223,7 +223,7 @@ WITHOUT_RUNNING = (  # with a package that runs nothing, or, as None, is missing
 
 @pytest.mark.parametrize("name", ["model.tflite.gz", "vocabulary.txt", "litert.json", "the package"])
 def test_caption_py_names_what_is_damaged_or_missing(page, tmp_path, name):
-    folder, package, expected = tmp_path / "photo", "mock.Mock()", f"{tmp_path / 'photo'}: damaged"
+    folder, package, expected = tmp_path / "photo", "mock.Mock()", f"{tmp_path / 'photo'}: {name}"
     shutil.copytree(page / "photo", folder)
     if name == "the package":
         package, expected = "None", "pip install ai-edge-litert"

@@ -48,7 +48,7 @@ def export(captioner, directory, formats, **options):
     directory = Path(directory).expanduser()
     if "[" in str(directory) and "tf_saved_model" in formats:
         raise ValueError(
-            f"TensorFlow cannot load from a path with [: choose another folder. Received: {str(directory)!r}"
+            f"TensorFlow cannot load from a path that contains [. Choose another folder. Received: {str(directory)!r}"
         )
     _next_version(directory)  # rejects an unsuitable folder before writing anything into it
     with exclusive_lock(directory / ".lock", f"is exporting into {directory}"):

@@ -40,7 +40,7 @@ def read_litert(folder):
     files = {name: read_bytes(folder / name, MOST_BYTES) for name in digests}
     for name, content in files.items():
         if hashlib.sha256(content).hexdigest() != digests[name]:
-            raise ValueError(f"{folder / name}: the file is damaged: its digest differs. {expectation(*HINT)}")
+            raise ValueError(f"{folder / name}: the file is damaged: its digest does not match. {expectation(*HINT)}")
     content = gzip.decompress(files[PACKED]) if PACKED in files else files[MODEL]
     tokens = files[WORDS].decode().split("\n")[:-1]
     return content, Vocabulary(tokens[len(SPECIAL_TOKENS) :])

@@ -41,7 +41,7 @@ def write_page(captioner, directory, *, name="The model", scenes=True, precision
 
     Args:
         captioner: Captioner.
-        directory: created if necessary. A page in it is replaced. Another non-empty folder is rejected.
+        directory: created if necessary. A page in it is replaced. A non-empty folder without a page is rejected.
         name: name of the captioner shown on the page.
         scenes: also include the playground of drawn scenes.
         precision: of the weights: "float32", or "int8" to quantise them, see `keras_sat.deploy.litert_weights`.

@@ -1,4 +1,4 @@
-"""Find LiteRT.js, which runs the network in a browser, in an npm folder, or download it from the npm registry.
+"""Find LiteRT.js in an npm folder, or download it from the npm registry. It runs the network in a browser.
 
 It is 19 MB, so this package does not ship it. Two archives, of a pinned version and with checked digests, are kept in
 Keras' download folder.
@@ -57,7 +57,9 @@ def _fetched():
         try:
             fetch(f"{registry}/@litertjs/{package}/-/{package}-{VERSION}.tgz", archive)
         except (OSError, ValueError) as error:
-            raise ValueError(f"LiteRT.js could not be downloaded: {error} If you are offline: {WAY_OUT}") from None
+            raise ValueError(
+                f"LiteRT.js could not be downloaded: {error} You can also install it with npm. {WAY_OUT}"
+            ) from None
         if base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() != digest:
             archive.unlink()
             raise ValueError(f"The archive of @litertjs/{package} {VERSION} from {registry} has the wrong digest.")

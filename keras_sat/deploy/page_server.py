@@ -45,7 +45,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         return is_inside and not any(part.startswith(".") for part in path.relative_to(folder).parts)
 
     def _is_asked_for_by_name(self):
-        """Return False if the Host header of a request is a foreign name, as in a DNS rebinding attack."""
+        """Return False if the Host header of a request names another host, as in a DNS rebinding attack."""
         address = self.server.server_address[0]
         if not ipaddress.ip_address(address).is_loopback:
             return True

@@ -61,7 +61,7 @@ def cartoon(image, words, lights, notes, seconds_per_word, width, opacity):
 
 
 def _lit(photo, light, opacity):
-    """Light the photo with an attention map; cells with NaN get the colour NAN_COLOUR."""
+    """Shade the photo according to an attention map; cells with NaN get the colour NAN_COLOUR."""
     from PIL import Image
 
     light = light[..., None]

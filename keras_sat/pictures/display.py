@@ -136,7 +136,7 @@ class AttentionDisplay:
         opacity: float = OPACITY,
         colour_map: Any = None,
     ) -> Any:
-        """Draw several captions, one per row, as the paper compares soft and hard attention.
+        """Draw several captions, one per row, as in the paper's comparison of soft and hard attention.
 
         Args:
             displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard, none].
@@ -150,7 +150,7 @@ class AttentionDisplay:
         is_list = isinstance(displays, (list, tuple)) and displays
         if not is_list or any(np.shape(each)[:1] != (len(displays),) for each in (names, ax) if each is not None):
             raise ValueError(
-                "`displays` must be a list with at least one display; `names` and the rows of `ax` must match it. "
+                "`displays` must be a list with at least one display; `names` and `ax` must have the same length. "
                 f"Received: displays={brief(displays)}, names={brief(names)}, ax of shape {np.shape(ax)}"
             )
         displays = [
@@ -292,7 +292,7 @@ def _path_ending_in(ending, path):
 
 
 def _as_photo(image):
-    """Return a photo as uint8 (height, width, 3), with no side above LARGEST_SIDE and a bounded aspect ratio."""
+    """Return a photo as uint8 (height, width, 3), with sides up to LARGEST_SIDE pixels and a bounded aspect ratio."""
     image = load_image(image)
     longest = max(image.shape[:2])
     sides = (max(side, longest / STEEPEST_ASPECT) for side in image.shape[:2])

@@ -1,4 +1,4 @@
-"""Write a gallery: an HTML page with a player for each photo, which can be searched and sorted by scores.
+"""Write a gallery: an HTML page of players that can be searched by words and sorted by scores.
 
 The page needs no other file. Photos and maps are stored as JSON and become players when the reader scrolls near: even
 a thousand photos are usable on a phone.

@@ -1,4 +1,4 @@
-"""Compute BLEU as coco-caption does: which fraction of a caption's n-grams, for n up to 4, occur in its references."""
+"""Compute BLEU as coco-caption does: the fraction of a caption's n-grams (n up to 4) that occur in its references."""
 
 from collections import Counter
 

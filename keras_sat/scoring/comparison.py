@@ -139,7 +139,7 @@ def _check_same_photos(tables):
         for other in values:
             if other != values[0]:
                 raise ValueError(
-                    f"These scores cannot be compared: they were computed with different {name}. "
+                    f"These scores cannot be compared: `{name}` differs. "
                     f"Received: {brief(values[0])} and {brief(other)}"
                 )
 

@@ -59,7 +59,7 @@ def evaluate(
         data: a name in DATASETS, or a list of CaptionedImage.
         data_dir: the folder of the data set.
         split: "train", "dev" or "test".
-        split_seed: if given, split the photos 80/10/10 at random with this seed; use the seed used in training.
+        split_seed: if given, split the photos 80/10/10 at random with this seed; use the seed from training.
         cache: FeatureCache with the photos' features, or its folder; None encodes the photos.
         batch_size: photos captioned at a time.
         skip_unreadable: skip unreadable photos, with a warning that counts them. Photos that the cache lists as
@@ -217,7 +217,7 @@ def _scores(references, candidates):
 def check_training_photos(captioner, images, digests, called, way_out, *, is_allowed=False):
     """Reject or warn about photos that a captioner was trained on; return their number, or None if unknown.
 
-    If all have other names, and are at most the fraction MOST_ALIKE of the photos, there is only a warning.
+    If all of them have other names and they are at most MOST_ALIKE of the photos, there is only a warning.
 
     Args:
         captioner, images: see `evaluate`.
@@ -284,7 +284,7 @@ def _name(data):
 
 
 def _read_captions(captions, source):
-    """Read captions from a file or list; return a dict by photo. Error messages call the captions `source`."""
+    """Read captions from a file or list; return a dict by photo. `source` names the captions in error messages."""
     if isinstance(captions, (str, Path)):
         captions = read_json(Path(captions).expanduser(), "a list of objects with image_id and caption")
         captions = captions.get("captions") if isinstance(captions, dict) else captions
@@ -300,7 +300,7 @@ def _read_captions(captions, source):
                 f"Received: entry {number} = {str(entry)[:80]}"
             )
         if key in texts:
-            raise ValueError(f"{source}: Expected one caption per photo. Received: two captions of {brief(image_id)}")
+            raise ValueError(f"{source}: Expected one caption per photo. Received: two captions for {brief(image_id)}")
         reject_long_caption(text, image_id, source)
         texts[key] = text
     return texts

@@ -61,7 +61,7 @@ def ground(
     word_classes: tuple[str, ...] | None = ("colour", "shape"),
     enlarge: int = 1,
 ) -> Grounding:
-    """Measure how much attention is on the objects that the words of captions name; return a Grounding.
+    """Measure how much attention is on the objects that captions name; return a Grounding.
 
     Args:
         results: list of CaptionResult.
@@ -73,7 +73,7 @@ def ground(
     Returns: Grounding.
     """
     if len(places) != len(results):
-        raise ValueError(f"Expected {len(results)} `places`, one for each result. Received: {len(places)}")
+        raise ValueError(f"Expected `places` with an entry for each of {len(results)} results. Received: {len(places)}")
     figures = {}
     for result, its_places in zip(results, places):
         its_places = its_places.places(result.caption) if hasattr(its_places, "places") else its_places

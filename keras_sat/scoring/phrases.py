@@ -21,7 +21,7 @@ SMALL = 0.25  # fraction of the photo; boxes that cover less are also reported s
 
 
 def figures_of(of_photos) -> dict[str, Any]:
-    """Return a dict of "num_phrases", the mean FIGURES (None without phrases) and, as "small", those of small boxes.
+    """Return a dict of "num_phrases" and the mean FIGURES (None without phrases); "small" has the same for small boxes.
 
     `of_photos` is (photos, 2, 7): for all phrases and for those with small boxes, their count and sums of FIGURES.
     """

@@ -1,4 +1,4 @@
-"""ROUGE-L, as in coco-caption: how many words a caption shares with a reference, in the same order."""
+"""Compute ROUGE-L as coco-caption does: how many words a caption shares with a reference, in the same order."""
 
 import numpy as np
 

@@ -49,7 +49,7 @@ class Score:
 
 
 def mean_over_photos(name, title, of_photos, **shown):
-    """Return a Score: the mean of `of_photos(references, candidates)`, an array (photos,). For `shown` see `Score`."""
+    """Return a Score that averages `of_photos(references, candidates)` over photos; for `shown` see `Score`."""
 
     def measure(references, candidates):
         values = np.asarray(of_photos(references, candidates), dtype=float)

@@ -171,6 +171,6 @@ _GROUNDED = ("grounding", "grounding_generated")
 
 
 def coco_image_id(image_id):
-    """Return the number in a COCO name such as COCO_val2014_000000391895 or 000000391895; keep other ids."""
+    """Return the number in a COCO name, COCO_val2014_000000391895 or 000000391895, and any other id unchanged."""
     number = re.fullmatch(r"(?:COCO_\w+_)?(\d{12})", image_id)
     return int(number[1]) if number else image_id

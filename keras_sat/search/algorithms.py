@@ -1,4 +1,4 @@
-"""Search algorithms, which generate the captions of a whole batch with a step function.
+"""Search algorithms that generate captions for a whole batch at once, given a function for one step.
 
 A search calls `step(input_ids, state)`, which returns `logits` (rows, vocabulary), `state` (a nest of tensors (rows,
 ...)), `attention_weights` (rows, regions) and `extras` (a dict from names to (rows, dim)), as `CaptionDecoder.step`
@@ -189,7 +189,7 @@ def _choose_word_by_word(step, state, choose, num_results, **options):
 
 
 def _best_words(logits, num_words, **options):
-    """Return the log p and ids of the best allowed words of each row, best first: at most `num_words`."""
+    """Return log p and the ids of up to `num_words` allowed words of each row, most probable first."""
     logits = ops.cast(logits, "float32")
     best, token_ids = ops.top_k(allowed_logits(logits, **options), min(num_words, logits.shape[-1]))
     return best - ops.logsumexp(logits, axis=-1, keepdims=True), token_ids
@@ -258,12 +258,12 @@ def _empty(state, *, num_regions, max_length, pad_token_id, extra_dims=None, **_
 
 
 def _seen(result, captions):
-    """Return the attention weights of a step, and those of its extras that the search keeps."""
+    """Return a step's attention weights and the extras that the search keeps."""
     return result.attention_weights, {name: result.extras[name] for name in captions.extras}
 
 
 def _append(captions, t, token_ids, log_prob, seen, end_token_id):
-    """Append a token to each caption; if it has ended, this must be `<pad>` with a log_prob of 0. See `_seen`."""
+    """Append a token to each caption; for an ended caption, it must be `<pad>` with a log_prob of 0. See `_seen`."""
     is_open = ~captions.is_finished
     rows = ops.arange(ops.shape(token_ids)[0])
     places = ops.stack([rows, ops.full_like(rows, t)], axis=1)  # `ops.slice_update` would need XLA wherever this runs

@@ -141,7 +141,7 @@ class CaptionGenerator:
     # === Given captions ===
 
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64) -> Any:
-        """Return a CaptionResult with the attention for each word of a given caption; for many photos, a list.
+        """Return a CaptionResult with the attention for each word of a given caption or, for many photos, a list.
 
         Args:
             images: see `caption`.
@@ -168,7 +168,7 @@ class CaptionGenerator:
         return self._each(given, images, batch_size, cache, errors)
 
     def attend_features(self, features: Any, captions: Any, *, images: Any = None) -> list[CaptionResult]:
-        """Do the same as `attend` with features (photos, regions, feature_dim); return a list of CaptionResults."""
+        """Do what `attend` does, given features (photos, regions, feature_dim); return a list of CaptionResults."""
         features = self.checked_features(features)
         num_photos = len(tf.nest.flatten(features)[0])
         return self._given_captions(words_of_captions(captions, num_photos), features, images, range(num_photos))
