@@ -313,7 +313,7 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     assert "95 % interval" in capsys.readouterr().out
     for arguments, message in (
         ([*scoring, str(results), "--num-beams", "2"], "cannot be combined with --num-beams"),
-        ([*scoring, str(results), *gallery], "--captions with --gallery"),
+        ([*scoring, str(results), *gallery], "cannot be combined with --gallery"),
         ([*scoring, str(tmp_path / "none.json")], "none.json: No such file or directory. Check the path"),
         ([*evaluate, "--json", "a", "--csv", "./a"], "must write a different file. Received: --json a, --csv a"),
         ([*fit, "--from-scratch", "--initial-model", "scenes"], "--from-scratch=True, --initial-model='scenes'"),

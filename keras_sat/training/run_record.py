@@ -92,7 +92,7 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
     if not {*names} <= may_change:
         differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
         raise ValueError(
-            f"is folder has a training run with other arguments: {differences}. Pass the same arguments to resume it, "
+            f"The folder has a training run with other arguments: {differences}. Pass the same arguments to resume it, "
             "or another output_dir (initial_model=FOLDER/model starts from its weights). "
             f"Received: output_dir={str(output_dir)!r}"
         )
