@@ -116,7 +116,7 @@ def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
     [
         ({"box_weight": 0.5}, "`boxes` and `box_weight` require each other"),
         ({"boxes": Boxes({})}, "`boxes` and `box_weight` require each other"),
-        ({"guide_weight": 0.5}, "all captions of a photo in one batch: make_batches.*group_by=.image"),
+        ({"guide_weight": 0.5}, "all captions of a photo in one batch: use make_batches.*group_by=.image"),
     ],
 )
 def test_fit_rejects_what_cannot_lead(scene_images, tmp_path, options, message):

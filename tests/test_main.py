@@ -202,7 +202,7 @@ def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(whole_tr
     assert main([*command, "--plot", str(drawn)]) == 2
     output, error = capsys.readouterr()
     assert output.count("\n") == 2 and len(list(drawn.iterdir())) == 2
-    assert error.startswith(f"keras-sat: {loop}: Too many levels of symbolic links; {pipe}: this is not a picture")
+    assert error.startswith(f"keras-sat: {loop}: Too many levels of symbolic links; {pipe}: this is a pipe or a device")
     assert main([*command, "--plot", str(loop / "sub")]) == 2
     output, error = capsys.readouterr()
     assert error.count("\n") == 1 and not output and f"{loop}" in error
@@ -318,7 +318,7 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
         ([*evaluate, "--json", "a", "--csv", "./a"], "must write a different file. Received: --json a, --csv a"),
         ([*fit, "--from-scratch", "--initial-model", "scenes"], "--from-scratch=True, --initial-model='scenes'"),
         (["export", "scenes", "page", "--runtime", "a"], "--runtime has no effect without --web"),
-        (["compare", str(tmp_path / "scores.json"), str(results)], "results.json: expected an object"),
+        (["compare", str(tmp_path / "scores.json"), str(results)], "results.json: expected a JSON object"),
     ):
         assert main(arguments) == 2
         error = capsys.readouterr().err
