@@ -123,7 +123,8 @@ def test_three_hosts_from_the_command_line(tmp_path, capsys):
     (tmp_path / "photos" / "captions.csv").write_text("\n".join(["image,caption,split", *rows]) + "\n")
     options = ["fit", "--data", "folder", "--data-dir", str(tmp_path / "photos"), "--encoder", "tiny"]
     sizes = {"image-size": 16, "hidden-dim": 6, "embedding-dim": 4, "attention-dim": 4}
-    options += [f"--{name}={value}" for name, value in {**sizes, "epochs": 2, "batch-size": 4, "dropout": 0}.items()]
+    options += [f"--{name}={value}" for name, value in {**sizes, "epochs": 2, "batch-size": 4}.items()]
+    options += ["--dropout-before-readout=0", "--dropout-after-readout=0"]
     keras_sat.ENCODERS["tiny"](image_size=16).save_weights(tmp_path / "tiny.weights.h5")
     options += ["--encoder-training", "frozen", "--encoder-weights", str(tmp_path / "tiny.weights.h5")]
     assert main([*options, "--cache-dir", str(tmp_path / "cache"), "--output-dir", str(tmp_path / "one")]) == 0
