@@ -123,6 +123,7 @@ def test_the_executed_notebook_is_made_from_it(source, cells):
 
 def test_nothing_of_the_machine_that_ran_it_is_in_it(source):
     executed = (FOLDER / f"{source.stem}.ipynb").read_text(encoding="utf-8")
+    executed = re.sub(r"[A-Za-z0-9+/]{200,}", "", executed)  # pictures in base64 may contain anything
     assert not re.search(r"/(home|root|Users|work|tmp|mnt|opt|usr|var)/|[A-Z]:\\\\", executed)
 
 

@@ -210,7 +210,7 @@ for ax, values, title in zip(axes, (mass, peaks), ("attention on what the word n
 
 # %%
 number = next(index for index, words in enumerate(sentences) if len(words.split()) == 9)
-with plt.rc_context({"figure.dpi": 45}):
+with plt.rc_context({"figure.dpi": 42}):
     AttentionDisplay.compare([results[number] for results in looked.values()], names=list(looked))
     plt.show()
 
@@ -238,7 +238,7 @@ with plt.rc_context({"figure.dpi": 45}):
 photo = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
 for_photos = Captioner.from_pretrained()
 read = for_photos.attend(photo, "a woman with a hat in front of a flag")
-with plt.rc_context({"figure.dpi": 55}):
+with plt.rc_context({"figure.dpi": 48}):
     AttentionDisplay.from_result(read).plot()
     plt.show()
 
