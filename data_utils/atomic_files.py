@@ -107,7 +107,7 @@ def write_json(path, value):
 
 
 def read_json(path, expected="JSON", way_out=""):
-    """Return the content of a JSON file, or raise a ValueError that names `expected` if it is damaged or too large."""
+    """Return the content of a JSON file; a damaged or oversized file raises a ValueError that includes `expected`."""
     content = read_bytes(path, MOST_JSON_BYTES)
     hint = expectation(expected, way_out)
     if (num_signs := sum(map(content.count, JSON_SIGNS))) > MOST_JSON_SIGNS:

@@ -148,7 +148,7 @@ def draw_scenes(
     height, width = height_and_width(image_size)
     if min(height, width) < 32 or not 1 <= max_objects <= 3:
         raise ValueError(
-            "Scenes need sides of at least 32 pixels, and 1 to 3 objects. "
+            "Scenes must be at least 32 pixels on each side and have 1 to 3 objects. "
             f"Received: image_size={image_size}, max_objects={max_objects}"
         )
     looks = list(itertools.product(SIZES, COLOURS, SHAPES))

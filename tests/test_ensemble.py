@@ -124,7 +124,7 @@ def test_errors(features):
         (3, "Received: captioners=3"),
         (["scenes"], r"Received: captioners=\['scenes'\]"),
         ([captioner, make_captioner(2, [*WORDS, "zebra"])], "the same vocabulary"),
-        ([Captioner(WORDS, encoder=None)], "Captioners with weights"),
+        ([Captioner(WORDS, encoder=None)], "built or loaded Captioners"),
     ):
         with pytest.raises(ValueError, match=message):
             Ensemble(members)

@@ -34,7 +34,7 @@ class Projected(NamedTuple):
 
 
 def prepare(projected_features):
-    """Return Projected for the tensor W_a a_i + b if fusion pays off, otherwise the tensor itself.
+    """Wrap the tensor W_a a_i + b in a `Projected` if fusion pays off; otherwise return it unchanged.
 
     Fusion does not pay off if the tensor is small, or an axis, such as one of prime length, has no equal parts.
     """

@@ -31,7 +31,7 @@ class Ensemble(CaptionGenerator):
     def __init__(self, captioners: list, *, length_penalty: float | None = None):
         is_list = isinstance(captioners, (list, tuple)) and len(captioners)
         if not is_list or not all(getattr(captioner, "built", False) for captioner in captioners):
-            raise ValueError(f"Expected a list of Captioners with weights. Received: captioners={captioners!r}")
+            raise ValueError(f"Expected a list of built or loaded Captioners. Received: captioners={captioners!r}")
         self.captioners = list(captioners)
         self.vocabulary = self.captioners[0].vocabulary
         if any(captioner.vocabulary != self.vocabulary for captioner in self.captioners):
@@ -62,7 +62,7 @@ class Ensemble(CaptionGenerator):
 
     @property
     def training_photos(self):
-        """The known training photos of all members."""
+        """The union of the training photos of all members, as far as they are recorded."""
         return union([captioner.training_photos for captioner in self.captioners])
 
     @property

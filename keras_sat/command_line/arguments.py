@@ -101,7 +101,7 @@ def _path_or_name(text):
     return text
 
 
-DEMO = """Train a captioner on drawn scenes (a few minutes on two CPU cores), score it on
+DEMO = """Train a captioner on synthetic scenes (a few minutes on two CPU cores), score it on
 unseen scenes, and draw where it looked. If killed, it resumes when run again."""
 FIT = """Train a captioner and keep its best epoch. If killed, it resumes when run again.
 
@@ -123,7 +123,7 @@ it with the model, and print how well calibrated it is. `keras-sat fit` ends wit
 the same step, on the dev split."""
 EXPORT = """Write a captioner, including encoder and search, for programs without keras_sat: a
 SavedModel for TensorFlow Serving, in DIRECTORY/1 or the next free number."""
-APP = """Serve a page on this computer that captions photos and drawn scenes in the
+APP = """Serve a page on this computer that captions photos and synthetic scenes in the
 browser. Photos stay on the computer. Press Ctrl-C to stop."""
 INFO = "Print versions, devices, and the data, encoder weights and models that were found."
 

@@ -52,7 +52,7 @@ def run_demo(
     epochs=EPOCHS,
     show_progress=True,
 ):
-    """Train on drawn scenes, score on unseen scenes, and write the model, a report and attention overlays.
+    """Train on synthetic scenes, score on unseen scenes, and write the model, a report and attention overlays.
 
     Args:
         attention: a name in ATTENTIONS.

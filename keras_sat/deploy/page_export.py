@@ -3,7 +3,7 @@
     DIRECTORY/index.html, *.js, *.css    the page
     DIRECTORY/page.json                  list of the captioners on the page
     DIRECTORY/photo/                     the captioner: see `litert_folder`, with model.json and caption.py
-    DIRECTORY/scenes.../                 the bundled captioners of drawn scenes, for the playground
+    DIRECTORY/scenes.../                 the bundled captioners of synthetic scenes, for the playground
     DIRECTORY/runtime/                   LiteRT.js, see `keras_sat.deploy.page_runtime`
 
 The next export replaces the page. Other files in the folder, such as those of a repository, are kept. An empty file
@@ -43,7 +43,7 @@ def write_page(captioner, directory, *, name="The model", scenes=True, precision
         captioner: Captioner.
         directory: created if necessary. A page in it is replaced. A non-empty folder without a page is rejected.
         name: name of the captioner shown on the page.
-        scenes: also include the playground of drawn scenes.
+        scenes: also include the playground of synthetic scenes.
         precision: of the weights: "float32", or "int8" to quantise them, see `keras_sat.deploy.litert_weights`.
         runtime: a folder into which npm has installed @litertjs/core. None fetches it once; if that fails, a replaced
             page keeps its copy, and a new page is written without it, with a warning.

@@ -141,7 +141,7 @@ def evaluate_captions(
     beside: str | tuple[str, ...] | list[str] = (),
     show_progress: bool = True,
 ) -> ScoreTable:
-    """Score captions that any system generated; return a ScoreTable.
+    """Score captions from any system; return a ScoreTable.
 
     Args:
         captions: one caption for each photo of the split: the path of a JSON file from `keras-sat evaluate --json` or
@@ -259,7 +259,7 @@ def _other_rows(beside, data, images):
     possible = ("human", "paper") if _name(data) in PUBLISHED else ("human",)
     if not set(beside) <= set(possible):
         raise ValueError(
-            f"`beside` may contain only: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}. "
+            f"`beside` accepts only: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}. "
             f"Received: beside={beside!r} with data={_name(data)!r}"
         )
     rows = dict(PUBLISHED[data]) if "paper" in beside else {}

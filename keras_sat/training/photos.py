@@ -1,4 +1,4 @@
-"""The photos of a training run, which are encoded once or checked to be readable, and grouped into batches."""
+"""The photos of a training run: read, encoded if the encoder is frozen, and grouped into batches."""
 
 import os
 from pathlib import Path

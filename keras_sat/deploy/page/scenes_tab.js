@@ -1,4 +1,4 @@
-// The tab of drawn scenes, a playground: change the scene and read the captions with and without attention.
+// The tab of synthetic scenes, a playground: change the scene and read the captions with and without attention.
 
 import { element, LivePlayer } from "./figure.js";
 import { COLOURS, SHAPES, SIDE, SIZES } from "./looks.js";
