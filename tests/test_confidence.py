@@ -215,6 +215,6 @@ def test_the_command_line_shows_it(calibrated, scenes, saved, monkeypatch, capsy
     others = [f"\t{other.caption}" for other in best.alternatives]
     assert capsys.readouterr().out.splitlines() == [plain[0], *others]
     assert main([*command, "--model", str(saved), "--min-confidence", ".5"]) == 2
-    assert "This model has no confidence" in capsys.readouterr().err
+    assert "This model does not estimate confidence" in capsys.readouterr().err
     assert main([*command, "--say", "a dog", "--min-confidence", ".5"]) == 2
     assert "--say with --min-confidence" in capsys.readouterr().err

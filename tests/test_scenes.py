@@ -170,5 +170,5 @@ def test_cells_of_any_grid():
 
 @pytest.mark.parametrize("options", [{"image_size": 8}, {"max_objects": 4}])
 def test_errors(options):
-    with pytest.raises(ValueError, match="at least 32 pixels, and 1 to 3 objects"):
+    with pytest.raises(ValueError, match="at least 32 pixels on each side and have 1 to 3 objects"):
         draw_scenes(1, **options)

@@ -38,7 +38,7 @@ class Confidence:
         return self.of_clues(*clues_of(word_probs, features))
 
     def of_clues(self, clues, norms):
-        """Return the confidence from the outputs of `clues_of`."""
+        """Return the confidence, given the inputs of the regression that `clues_of` computes."""
         probability = ops.sigmoid(self.coefficients[0] + ops.sum(clues * self.coefficients[1:], axis=-1))
         lowest, low, high, highest = self.limits
         inside = ops.minimum((norms - lowest) / (low - lowest), (highest - norms) / (highest - high))

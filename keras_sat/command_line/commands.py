@@ -98,7 +98,7 @@ def run_caption(
                 continue
             if min_confidence is not None and result.confidence is None:
                 raise ValueError(
-                    "This model has no confidence. Add it with `keras-sat calibrate MODEL --data DATA` "
+                    "This model does not estimate confidence. Add this with `keras-sat calibrate MODEL --data DATA` "
                     f"(ensembles cannot have one). Received: --min-confidence {min_confidence:g}"
                 )
             others = result.alternatives if "num_results" in options else []

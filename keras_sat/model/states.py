@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 
 class Unrolled(NamedTuple):
-    """The decoder's values before the readout at all steps: E y_{t-1}, h_t, z_t and maps, (time, rows, dim)."""
+    """The inputs of the readout and the maps for all time steps: E y_{t-1}, h_t, z_t, each (time, rows, dim)."""
 
     embedded: Any
     hidden_states: Any

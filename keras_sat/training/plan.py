@@ -15,7 +15,7 @@ OF_KERAS = ("name", "trainable")  # arguments of Captioner that are not options
 
 
 def without_defaults(options):
-    """Return the options of `fit`, without those whose None means that a preset or default sets them."""
+    """Return the options of `fit`, without those that are None and left to a preset or default."""
     fields = {**CaptionerOptions.fields(), **TrainingOptions.fields()}
     unset = {name for name, field in fields.items() if field.metadata["none_is_unset"]}
     return {name: value for name, value in options.items() if value is not None or name not in unset}
