@@ -27,7 +27,7 @@ MOST_PARTS, FEWEST_PARTS = 32, 4  # of an unrolled sum
 
 
 class Projected(NamedTuple):
-    """The projection W_a a_i + b of shape (photos, regions, attention_dim), and its exponential, not differentiated."""
+    """The projection W_a a_i + b, (photos, regions, attention_dim), and its exponential, not differentiated."""
 
     projection: Any
     exponential: Any

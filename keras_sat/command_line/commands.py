@@ -99,7 +99,7 @@ def run_caption(
             if min_confidence is not None and result.confidence is None:
                 raise ValueError(
                     "This model does not estimate confidence. Add this with `keras-sat calibrate MODEL --data DATA` "
-                    f"(ensembles cannot have one). Received: --min-confidence {min_confidence:g}"
+                    f"(not for several models). Received: --min-confidence {min_confidence:g}"
                 )
             others = result.alternatives if "num_results" in options else []
             if as_json:
