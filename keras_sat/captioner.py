@@ -103,7 +103,7 @@ class Captioner(CaptionGenerator, Trainer):
         return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
 
     def note_training_photos(self, image_ids: list[str], noted: dict[str, Any] | None = None) -> None:
-        """Record training photos for `evaluate` to detect; `noted` is a dict of their digests, see `readable_photos`."""
+        """Record training photos for `evaluate` to detect; `noted`: dict of their digests, see `readable_photos`."""
         self.training_photos = union([self.training_photos, digests_of(image_ids, noted)])
 
     # === From photos to features ===
