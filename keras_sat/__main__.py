@@ -11,8 +11,8 @@ import warnings
 
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.checks import STOPPED_EARLY
-from keras_sat.command_line import commands
 from keras_sat.command_line.arguments import build_parser
+from keras_sat.command_line.commands import COMMANDS
 from keras_sat.command_line.messages import recorded_ctrl_c, say_error, say_stopped, show_warning
 
 
@@ -32,7 +32,7 @@ def main(argv=None):
                 import_tensorflow()
             if pressed:
                 raise KeyboardInterrupt  # an import swallowed it
-            getattr(commands, f"run_{command}")(**arguments)
+            COMMANDS[command](**arguments)
         except KeyboardInterrupt as stop:
             return say_stopped(command, str(stop))
         except Exception as error:

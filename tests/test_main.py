@@ -146,11 +146,11 @@ def test_ctrl_c_says_what_is_kept_and_what_comes_next(command, kept, monkeypatch
         raise ImportError("cannot import this")
 
     for fail in (lambda: raise_(KeyboardInterrupt()), swallowed):
-        monkeypatch.setattr(commands, f"run_{command[0]}", lambda fail=fail, **options: fail())
+        monkeypatch.setitem(commands.COMMANDS, command[0], lambda fail=fail, **options: fail())
         assert main(command) == 130
         assert capsys.readouterr().err == f"keras-sat: stopped: {kept}\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    monkeypatch.setattr(commands, f"run_{command[0]}", lambda **options: 1 / 0)
+    monkeypatch.setitem(commands.COMMANDS, command[0], lambda **options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(command)
 

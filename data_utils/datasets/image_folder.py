@@ -32,11 +32,16 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
     rows = read_jsonl(table) if table.suffix == ".jsonl" else read_csv(table)
     captions, photos, splits = {}, {}, {}
     pictures = functools.cache(lambda: _pictures_in_any_case(data_dir))
+
+    @functools.cache  # a picture has several captions
+    def actual(name):
+        is_there = os.path.isfile(data_dir / name)
+        return name if is_there else pictures().get(Path(name).as_posix().casefold(), name)
+
     for line, name, caption, split in rows:
         where = f"{table.name}, line {line}"
         reject_outside(name, where)
-        if not os.path.isfile(data_dir / name):
-            name = pictures().get(Path(name).as_posix().casefold(), name)
+        name = actual(name)
         image_id, path = image_id_of(name), str(data_dir / name)
         add_caption(captions, name and image_id, caption, skipped, where)
         if not name or not caption:

@@ -7,7 +7,7 @@ import re
 import keras_sat
 from data_utils.datasets import DATASETS, SPLITS
 from keras_sat.checks import near_name
-from keras_sat.command_line.invocation import started_as
+from keras_sat.command_line.invocation import flag_of, started_as
 from keras_sat.options import (
     FIRST,
     KINDS,
@@ -137,25 +137,21 @@ def _add_options(parser, options, *names):
         choices = f": {', '.join(bound.choices)}" if bound.choices and metavar else ""
         text = f"{field.metadata['help']}{choices}; default: {DEFAULTS.get(name, default)}"
         if bound.kind is bool:
-            parser.add_argument(_flag(name), action=argparse.BooleanOptionalAction, help=text)
+            parser.add_argument(flag_of(name), action=argparse.BooleanOptionalAction, help=text)
         elif bound.kind is not None:
             kind = None if bound.kind is str else bound.kind  # a word is a path or a name, see `build_parser`
             taken = {"type": kind, "choices": bound.choices or None, "metavar": metavar}
-            parser.add_argument(_flag(name), help=text, **taken)
-
-
-def _flag(name):
-    return f"--{name.replace('_', '-')}"
+            parser.add_argument(flag_of(name), help=text, **taken)
 
 
 def _add_switches(parser, **texts):
     for name, text in texts.items():
-        parser.add_argument(_flag(name), action="store_true", help=text)
+        parser.add_argument(flag_of(name), action="store_true", help=text)
 
 
 def _add_values(parser, metavar, **texts):
     for name, text in texts.items():
-        parser.add_argument(_flag(name), metavar=metavar, help=text)
+        parser.add_argument(flag_of(name), metavar=metavar, help=text)
 
 
 def _add_data(parser, group=None, split=None, needs_cache=False):

@@ -16,6 +16,7 @@ from data_utils.captions import tokenise
 from data_utils.datasets import DATASETS
 from data_utils.foreign_text import visible, visible_json
 from data_utils.tf_logging import import_tensorflow
+from keras_sat.command_line.invocation import flag_of
 from keras_sat.command_line.messages import reason_without_number
 from keras_sat.command_line.paths import drawing_paths, prepare_files, reject_same_file
 from keras_sat.options import ENCODER_NAMES, ConsistencyOptions, SearchOptions, SelfCriticalOptions, count, probability
@@ -37,9 +38,9 @@ def run_demo(**options):
 def run_fit(data, gpus=None, hosts=False, **options):
     """Train a captioner with the given options."""
     for epochs, *others in (SelfCriticalOptions.names(), ConsistencyOptions.names()):
-        idle = [_flag(name) for name in others if name in options and not options.get(epochs)]
+        idle = [flag_of(name) for name in others if name in options and not options.get(epochs)]
         if idle:
-            raise ValueError(f"{idle[0]} has no effect without {_flag(epochs)}. Pass both or neither.")
+            raise ValueError(f"{idle[0]} has no effect without {flag_of(epochs)}. Pass both or neither.")
     if hosts or gpus is not None:  # first: hosts can only be connected before TensorFlow computes
         from keras_sat.training.distributed import several_gpus, several_hosts
 
@@ -49,10 +50,6 @@ def run_fit(data, gpus=None, hosts=False, **options):
     captioner = fit(data, **options)
     if not captioner.history and captioner.history.was_interrupted:
         raise KeyboardInterrupt("no epoch was completed. Run the same command to start again; features are kept.")
-
-
-def _flag(name):
-    return f"--{name.replace('_', '-')}"
 
 
 def run_caption(
@@ -70,7 +67,7 @@ def run_caption(
     if min_confidence is not None:
         probability.check("min_confidence", min_confidence)
     if say is not None and (options or min_confidence is not None):
-        other = _flag(next(iter(options), "min_confidence"))
+        other = flag_of(next(iter(options), "min_confidence"))
         raise ValueError(f"{other} has no effect with --say, which gives the caption. Received: --say with {other}")
     paths = find_pictures(images, recursive=recursive)
     models = _models_or_default(models)
@@ -232,7 +229,7 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, **outputs, **options}
         fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "beside")
         if others := [name for name in given if (given[name] or name in options) and name not in fitting]:
-            raise ValueError(f"--captions scores existing captions and cannot be combined with {_flag(others[0])}.")
+            raise ValueError(f"--captions scores existing captions and cannot be combined with {flag_of(others[0])}.")
         table = evaluate_captions(captions, data, **options)
     print(table)
     if grounding and "boxes" not in options:
@@ -417,3 +414,17 @@ def run_info(data_dir=None):
             print(f"data: {name}: {len(images)} photos, {sum(len(image.captions) for image in images)} captions")
         except (ValueError, OSError) as error:
             print(f"data: {name}: {visible(str(error).partition(' Received: ')[0])}")
+
+
+COMMANDS = {
+    "demo": run_demo,
+    "fit": run_fit,
+    "caption": run_caption,
+    "evaluate": run_evaluate,
+    "compare": run_compare,
+    "features": run_features,
+    "calibrate": run_calibrate,
+    "export": run_export,
+    "app": run_app,
+    "info": run_info,
+}

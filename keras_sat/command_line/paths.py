@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from data_utils.atomic_files import clear_half_written
+from keras_sat.command_line.invocation import flag_of
 
 
 def drawing_paths(outputs, paths):
@@ -63,7 +64,7 @@ def drawing_names(paths):
 def reject_same_file(outputs):
     """Raise ValueError if two options would write the same file; `outputs` is a dict from options to paths."""
     if len({*map(os.path.realpath, outputs.values())}) < len(outputs):
-        received = ", ".join(f"--{option.replace('_', '-')} {path}" for option, path in outputs.items())
+        received = ", ".join(f"{flag_of(option)} {path}" for option, path in outputs.items())
         raise ValueError(f"Each option must write a different file. Received: {received}")
 
 

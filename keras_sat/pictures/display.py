@@ -220,9 +220,10 @@ class AttentionDisplay:
         """
         from keras_sat.pictures.cartoon import cartoon
 
+        path = _path_ending_in(".gif", path)
         lights, notes = ([of(i) for i in range(len(self.words))] for of in (self._light, self._note))
         content = cartoon(self.image, self.words, lights, notes, seconds_per_word, width or 240, opacity)
-        write_whole(_path_ending_in(".gif", path), content)
+        write_whole(path, content)
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None, opacity: float = OPACITY) -> None:
         """Write an interactive player: a single HTML page that needs no other files and no network.
@@ -232,7 +233,8 @@ class AttentionDisplay:
             title: title of the page; None uses the caption.
             opacity: initial opacity of the map, from 0 to 1.
         """
-        write_whole(_path_ending_in(".html", path), player_page(self, title=title, opacity=opacity))
+        path = _path_ending_in(".html", path)
+        write_whole(path, player_page(self, title=title, opacity=opacity))
 
     def _repr_html_(self):
         return player_frame(self)

@@ -1,7 +1,8 @@
 """Defaults of `fit` that depend on the data: the preset, the output folder and the initial model."""
 
+from data_utils.atomic_files import read_sealed_json
 from keras_sat import presets
-from keras_sat.files.model_folder import PRETRAINED, read_model
+from keras_sat.files.model_folder import EXPECTED, PRETRAINED
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import CaptionerOptions, one_of
@@ -43,7 +44,8 @@ def bundled_to_start_from(images, asked, say):
     Many photos, or options that change the network, prevent this.
     """
     folder, given = PRETRAINED / presets.DEFAULT_MODEL, asked.captioner
-    before, num_train = read_model(folder)[0]["captioner"], sum(image.split == "train" for image in images)
+    before = read_sealed_json(folder / "config.json", EXPECTED)["captioner"]  # the weights are not needed yet
+    num_train = sum(image.split == "train" for image in images)
     others = [name for name in given if name in PARTS_AND_SIZES and given[name] != before.get(name)]
     if asked.encoder_weights not in (CaptionerOptions.defaults()["encoder_weights"], BUNDLED, None):
         others.append("encoder_weights")
