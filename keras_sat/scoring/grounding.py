@@ -127,6 +127,34 @@ def meets(attention_map, covered):
     return (attention_map * covered).sum(), (covered[peaks] >= 0.5).mean() if peaks.any() else np.nan
 
 
+def smallest_region(attention_map, *, share=0.5, at_least=0.0):
+    """Return the smallest region that holds a share of a map, as the fraction of each cell that belongs to it.
+
+    Cells enter in the order of their weights. Cells of equal weight enter in equal fractions, so that the region of a
+    uniform map is what chance gives. A region smaller than `at_least` cells grows to that size in the same order.
+
+    >>> smallest_region(np.array([[0.4, 0.2], [0.2, 0.2]]))
+    array([[1.        , 0.16666667],
+           [0.16666667, 0.16666667]])
+    """
+    weights = np.round(attention_map / attention_map.max(), 9)  # ties may differ by rounding
+    levels, level_of, counts = np.unique(-weights, return_inverse=True, return_counts=True)
+    held = np.concatenate([[0.0], np.cumsum(counts * -levels)])  # by the cells above each level
+    areas = np.concatenate([[0.0], np.cumsum(counts)])
+    area = max(np.interp(share * held[-1], held, areas), at_least)
+    return (((area - areas[:-1]) / counts).clip(0, 1))[level_of].reshape(attention_map.shape)
+
+
+def coverage(attention_map, covered):
+    """Return the intersection over union of boxes and the region that holds half of a map.
+
+    A region smaller than the boxes is grown to their area. `covered` is the fraction of each cell that boxes cover.
+    """
+    region = smallest_region(attention_map, at_least=covered.sum())
+    both = (region * covered).sum()
+    return both / (region.sum() + covered.sum() - both)
+
+
 def table_of(rows, counted):
     """Format a table of percentages from a list of rows: (title, count, dict of FIGURES)."""
     lines = [

@@ -1,0 +1,79 @@
+"""Light up the part of a photo where the model looked.
+
+What is lit keeps its colours; the rest is grey and dim, but never has less than DIM of its contrast. A line encloses
+the smallest region that holds half of the attention: it can be compared between words and models, and in grey print.
+"""
+
+import numpy as np
+
+DIM = 0.45  # of the photo's contrast that remains where the model did not look
+AMBER = (255, 176, 0)  # of the line
+NAN_COLOUR = (230, 0, 160)  # for pixels whose weight is NaN
+GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue, as in ITU-R BT.601
+FROM_MEMORY = 0.5  # a word of which less came from the photo has no map
+
+
+def upsampled(attention_map, size):
+    """Return a map (rows, columns), resized to a picture of this (height, width); NaN spreads to pixels nearby."""
+    from PIL import Image
+
+    attention_map = Image.fromarray(np.asarray(attention_map, np.float32))
+    return np.array(attention_map.resize(size[::-1], Image.Resampling.BICUBIC)).clip(min=0)
+
+
+def half_level(attention_map):
+    """Return the smallest weight in the smallest region that holds half of a map.
+
+    >>> half_level(np.array([[0.1, 0.4], [0.2, 0.3]])).round(1)
+    0.3
+    """
+    weights = np.sort(np.nan_to_num(attention_map, nan=0, posinf=0).clip(min=0), axis=None)[::-1]
+    sums = np.cumsum(weights)
+    return weights[np.searchsorted(sums, sums[-1] / 2 * (1 - 1e-9))]
+
+
+def light_of(attention_map):
+    """Return how much each pixel of an upsampled map is lit: 1 in the region that holds half of it, less outside."""
+    return (attention_map / max(half_level(attention_map), 1e-12)).clip(0, 1) ** 2
+
+
+def spotlight(photo, light):
+    """Return a photo, uint8 (height, width, 3), that keeps its colours where it is lit and is grey and dim elsewhere.
+
+    `light` is (height, width), from 0 to 1; NaN gets the colour NAN_COLOUR.
+    """
+    grey = DIM * (photo @ np.array(GREY))[..., None]
+    return _shown(light, lambda lit: lit * photo + (1 - lit) * grey)
+
+
+def fog(photo, light):
+    """Return a photo as in the paper's figures: white light where the model looked, and a dim photo elsewhere."""
+    return _shown(light, lambda lit: DIM * photo + (1 - DIM) * 255 * lit)
+
+
+LOOKS = {"spotlight": spotlight, "paper": fog}
+
+
+def _shown(light, picture):
+    light = light[..., None]
+    colours = np.where(np.isfinite(light), picture(np.nan_to_num(light)), NAN_COLOUR)
+    return np.rint(colours).astype(np.uint8)
+
+
+def outline(attention_map):
+    """Return the border of the region that holds half of an upsampled map, as a list of lines (points, 2) of x and y.
+
+    Coordinates are pixels, with (0, 0) in the middle of the first one. A uniform map has no such region.
+    """
+    import contourpy
+
+    weights = np.pad(np.nan_to_num(attention_map, nan=0), 1)  # so that lines close at the edge
+    level = half_level(weights)
+    if (weights >= level).sum() > 0.9 * attention_map.size:
+        return []
+    return [line - 1 for line in contourpy.contour_generator(z=weights).lines(level)]
+
+
+def region_share(attention_map):
+    """Return the fraction of the photo that `outline` encloses."""
+    return float((attention_map >= half_level(attention_map)).mean())
