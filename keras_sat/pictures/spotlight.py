@@ -1,12 +1,13 @@
 """Light up the part of a photo where the model looked.
 
-What is lit keeps its colours; the rest is grey and dim, but never has less than DIM of its contrast. A line encloses
-the smallest region that holds half of the attention: it can be compared between words and models, and in grey print.
+What is lit keeps its colours; the rest is grey and dim, but keeps DIM of its contrast. A line encloses the smallest
+region that holds half of the attention: it can be compared between words and models, and in grey print.
 """
 
 import numpy as np
 
-DIM = 0.45  # of the photo's contrast that remains where the model did not look
+DIM = 0.48  # of the photo's contrast that remains where the model did not look
+LIFT = 20  # added to the grey levels there, so that dark photos can be made out
 AMBER = (255, 176, 0)  # of the line
 NAN_COLOUR = (230, 0, 160)  # for pixels whose weight is NaN
 GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue, as in ITU-R BT.601
@@ -42,7 +43,7 @@ def spotlight(photo, light):
 
     `light` is (height, width), from 0 to 1; NaN gets the colour NAN_COLOUR.
     """
-    grey = DIM * (photo @ np.array(GREY))[..., None]
+    grey = LIFT + DIM * (photo @ np.array(GREY))[..., None]
     return _shown(light, lambda lit: lit * photo + (1 - lit) * grey)
 
 
