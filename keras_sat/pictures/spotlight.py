@@ -6,6 +6,8 @@ region that holds half of the attention: it can be compared between words and mo
 
 import numpy as np
 
+from data_utils.foreign_text import brief
+
 DIM = 0.48  # of the photo's contrast that remains where the model did not look
 LIFT = 20  # added to the grey levels there, so that dark photos can be made out
 AMBER = (255, 176, 0)  # of the line
@@ -53,6 +55,19 @@ def fog(photo, light):
 
 
 LOOKS = {"spotlight": spotlight, "paper": fog}
+
+
+def lit(photo, attention_map, look="spotlight"):
+    """Return a photo lit by an upsampled map; `look` is one of LOOKS, or a colour map of matplotlib such as "jet"."""
+    light = light_of(attention_map)
+    if look in LOOKS:
+        return LOOKS[look](photo, light)
+    import matplotlib
+
+    if look not in matplotlib.colormaps:
+        raise ValueError(f"Expected look={' or '.join(map(repr, LOOKS))} or a colour map. Received: {brief(look)}")
+    colours = 255 * matplotlib.colormaps[look](light)[..., :3]
+    return _shown(light, lambda lit: photo + lit / 2 * (colours - photo))
 
 
 def _shown(light, picture):
