@@ -66,7 +66,6 @@ def cartoon(display, positions, look, seconds_per_word, width):
 
     photos = [Image.fromarray(display.image).resize((width, height), Image.Resampling.BICUBIC), *map(lit, positions)]
     frames, seconds = [frame(photos[0], None, 0)], [FIRST_SECONDS]
-    ends = [*positions[1:], len(words)]
     for position, (before, after) in zip(positions, pairwise(photos)):
         for move in range(1, MOVES + 2):
             frames.append(frame(Image.blend(before, after, move / (MOVES + 1)), position, position + 1))
