@@ -30,7 +30,8 @@ def player_page(display, *, title=None):
     """Return the player of an AttentionDisplay as an HTML page; see `AttentionDisplay.to_html`."""
     data = figure_data(display)
     values = {name: data.pop(name) for name in ("aspect", "photo")}
-    buttons = [f'<button type="button" data-step="{i}">{escaped(word)}</button>' for i, word in enumerate(display.words)]
+    words = enumerate(map(escaped, display.words))
+    buttons = [f'<button type="button" data-step="{step}">{word}</button>' for step, word in words]
     values |= {"buttons": " ".join(buttons), "maps": as_json(data), "policy": policy(template_part("script"))}
     return fill(template(), values | {"title": escaped(" ".join(display.words) if title is None else title)})
 
