@@ -19,7 +19,7 @@ from data_utils.atomic_files import write_whole
 from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
-from keras_sat.pictures.player import OPACITY, player_frame, player_page
+from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.pictures.sheet import WIDTH, font_size, sheet
 from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, lit, outline, upsampled
 from keras_sat.scoring.scores import unit_and_digits
@@ -284,16 +284,15 @@ class AttentionDisplay:
         content = cartoon(self, self.positions(words), look, seconds_per_word, 480 if width is None else width)
         write_whole(path, content)
 
-    def to_html(self, path: str | os.PathLike, *, title: str | None = None, opacity: float = OPACITY) -> None:
+    def to_html(self, path: str | os.PathLike, *, title: str | None = None) -> None:
         """Write an interactive player: a single HTML page that needs no other files and no network.
 
         Args:
             path: path of the file, ending in .html.
             title: title of the page; None uses the caption.
-            opacity: initial opacity of the map, from 0 to 1.
         """
         path = _path_ending_in(".html", path)
-        write_whole(path, player_page(self, title=title, opacity=opacity))
+        write_whole(path, player_page(self, title=title))
 
     def _repr_html_(self):
         return player_frame(self)
