@@ -88,8 +88,3 @@ def outline(attention_map):
     if (weights >= level).sum() > 0.9 * attention_map.size:
         return []
     return [line - 1 for line in contourpy.contour_generator(z=weights).lines(level)]
-
-
-def region_share(attention_map):
-    """Return the fraction of the photo that `outline` encloses."""
-    return float((attention_map >= half_level(attention_map)).mean())
