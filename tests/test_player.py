@@ -203,11 +203,11 @@ class Page:
     def current(self):
         return self.words_with("aria-current")
 
-    def point_at(self, x, y):
+    def point_at(self, x, y, stage=".sat-stage"):
         """Move the mouse to a place of the photo, in fractions of its sides."""
         from selenium.webdriver import ActionChains
 
-        stage = self.find(".sat-stage")
+        stage = self.find(stage)
         offsets = [round((at - 0.5) * stage.size[side]) for at, side in ((x, "width"), (y, "height"))]
         ActionChains(self.browser).move_to_element_with_offset(stage, *offsets).perform()
 
