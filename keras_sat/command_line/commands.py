@@ -186,7 +186,7 @@ def _kept_in_gallery(results, page_path):
             if isinstance(result, Exception):
                 page.errors.append(_why_unreadable(path, result))
             else:
-                page.add(path, result, path)
+                page.add(visible(path), result, path)
             yield path, result
             if len(page.photos) > 1.2 * num_written:  # a killed command loses at most a sixth
                 page.write()
