@@ -127,7 +127,7 @@ def test_looks(display):
     np.testing.assert_allclose(picture["jet"][unlit], photo[unlit], atol=5)
     shown = display.plot(Figure().subplots(1, 5), look="paper")
     np.testing.assert_array_equal(shown[1].images[0].get_array(), picture["paper"])
-    with pytest.raises(ValueError, match="look='spotlight' or 'paper' or a colour map. Received: 'gloom'"):
+    with pytest.raises(ValueError, match='look="spotlight", "paper" or a colour map of matplotlib. Received: .gloom'):
         display.plot(look="gloom")
 
 

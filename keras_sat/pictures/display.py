@@ -21,7 +21,7 @@ from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
 from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.pictures.sheet import WIDTH, font_size, sheet
-from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, lit, outline, upsampled
+from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, light_of, outline, spotlight, upsampled
 from keras_sat.scoring.scores import unit_and_digits
 
 if TYPE_CHECKING:
@@ -88,11 +88,11 @@ class AttentionDisplay:
     def lit(self, position: int, look: str = "spotlight") -> tuple[np.ndarray, list[np.ndarray], str]:
         """Return the photo as the word at `position` lights it, the lines of the outline, and a phrase or ""."""
         attention_map = self.upsampled(position)
-        if self._is_from_memory(position):  # has no map
-            return lit(self.image, np.zeros_like(attention_map), look), [], "from memory"
         lines, peak = outline(attention_map), attention_map.max()
         note = "" if lines or peak == 0 else "everywhere" if peak > 0 else "NaN"
-        return lit(self.image, attention_map, look), lines, note
+        if self._is_from_memory(position):
+            attention_map, lines, note = np.zeros_like(attention_map), [], "from memory"
+        return spotlight(self.image, light_of(attention_map), look), lines, note
 
     def positions(self, words: Any = "content") -> list[int]:
         """Return the positions of the words to show: see `words` of `plot`."""
