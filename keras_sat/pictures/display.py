@@ -234,7 +234,7 @@ class AttentionDisplay:
             panel.add_collection(LineCollection(lines, **line), autolim=False)
             size = _title(panel, self.words[position], **self._style(position))
             box = {"ha": "center", "color": "white", "bbox": {"facecolor": "black", "linewidth": 0, "pad": 2}}
-            panel.text(0.5, 0.05, note, size=size, style="italic", transform=panel.transAxes, **box)
+            panel.text(0.5, 0.05, note, size=max(8, 0.8 * size), style="italic", transform=panel.transAxes, **box)
 
     # === GIF and player ===
 
