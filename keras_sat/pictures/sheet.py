@@ -71,9 +71,9 @@ def text_width(text, *, color=None, **font):
 def _boxes(number, aspect, width, title, columns, large):
     """Return (left, top, width, height) of the photo and of each panel, in inches; there is space for titles."""
     if columns is None:
+        most = max(1, int((width + GAP) / (NARROWEST + GAP)))
         columns = number + 1 if number < 2 or not large else 2 + math.ceil(number / 2)
-        columns = 2 if large and number == 3 and aspect > 1.2 else columns
-        columns = max(1, min(columns, int((width + GAP) / (NARROWEST + GAP))))
+        columns = 2 if large and number == 3 and (aspect > 1.2 or most < 4) else min(columns, most)
     span = 2 if large and columns > 2 and number > 1 else 1  # rows and columns that the photo takes
     height = min((width - (columns - 1) * GAP) / columns / aspect, TALLEST * width / span)
     across, down = aspect * height + GAP, height + title + GAP
