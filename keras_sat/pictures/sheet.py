@@ -17,12 +17,8 @@ def font_size(width):
 def sheet(make_figure, width, rows, *, columns=None, large=True):
     """Make a figure of photos with their panels and captions; return for each photo a list of axes.
 
-    Args:
-        make_figure: `matplotlib.pyplot.figure` or `matplotlib.figure.Figure`.
-        width: of the figure, in inches.
-        rows: list of (aspect ratio, number of panels, list of words, list of the words' text properties).
-        columns: panels side by side; None chooses what suits the width.
-        large: whether the photo has twice the size of the panels.
+    `rows` is a list of (aspect ratio, number of panels, list of words, list of the words' text properties). With
+    `large` the photo has twice the size of the panels, of which `columns` are side by side (None: as many as fit).
     """
     if not (1 <= width <= 40 and (columns is None or columns >= 1)):
         raise ValueError(f"Expected 1 to 40 inches and 1 column or more. Received: width={width}, columns={columns}")
