@@ -351,7 +351,7 @@ figure.supxlabel("Photo: U.S. Navy, in the public domain", fontsize=7)
 # %%
 result = described[0]
 cells = result.attention_weights[0].size
-keras_sat.AttentionDisplay.from_result(result).plot(width=7)
+keras_sat.AttentionDisplay.from_result(result).plot(words=["man", "black", "hat"], width=5)
 
 
 def width_in_cells(attention_map):
