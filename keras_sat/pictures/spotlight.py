@@ -29,7 +29,7 @@ def upsampled(attention_map, size):
 def half_level(attention_map):
     """Return the smallest weight in the smallest region that holds half of a map.
 
-    >>> half_level(np.array([[0.1, 0.4], [0.2, 0.3]])).round(1)
+    >>> float(half_level(np.array([[0.1, 0.4], [0.2, 0.3]])))
     0.3
     """
     weights = np.sort(np.nan_to_num(attention_map, nan=0, posinf=0).clip(min=0), axis=None)[::-1]
