@@ -16,12 +16,13 @@ from data_utils.atomic_files import write_whole
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
 from keras_sat.pictures.brightness import NAN_COLOUR, full_light, times_uniform
-from keras_sat.pictures.player import OPACITY, player_frame, player_page
+from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.scoring.scores import unit_and_digits
 
 if TYPE_CHECKING:
     from keras_sat.search.result import CaptionResult
 
+OPACITY = 0.75
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 STEEPEST_ASPECT = 5  # a longer panorama would be drawn as a line
 CURVES = {
@@ -225,16 +226,15 @@ class AttentionDisplay:
         content = cartoon(self.image, self.words, lights, notes, seconds_per_word, width or 240, opacity)
         write_whole(path, content)
 
-    def to_html(self, path: str | os.PathLike, *, title: str | None = None, opacity: float = OPACITY) -> None:
+    def to_html(self, path: str | os.PathLike, *, title: str | None = None) -> None:
         """Write an interactive player: a single HTML page that needs no other files and no network.
 
         Args:
             path: path of the file, ending in .html.
             title: title of the page; None uses the caption.
-            opacity: initial opacity of the map, from 0 to 1.
         """
         path = _path_ending_in(".html", path)
-        write_whole(path, player_page(self, title=title, opacity=opacity))
+        write_whole(path, player_page(self, title=title))
 
     def _repr_html_(self):
         return player_frame(self)
