@@ -144,7 +144,7 @@ def _page_files(examples):
     figure = empty_figure().replace(' style="--aspect: "', "")
     return {path.name: path.read_bytes() for path in PAGE.glob("*.*s")} | {
         "index.html": fill((PAGE / "index.html").read_text(encoding="utf-8"), {"figure": figure}),
-        "player.js": f"{template_part('script')}\nexport {{ fillPlayer, startPlayer }};\n",
+        "player.js": f"{template_part('script')}\nexport {{ fillPlayer, memory, placeless, startPlayer }};\n",
         "player.css": template_part("style"),
         **{f"examples/{photo.name}": photo.read_bytes() for photo in (PAGE / "examples").glob("*") if examples},
         "looks.js": "".join(f"export const {name} = {json.dumps(value)};\n" for name, value in looks.items()),
