@@ -71,6 +71,7 @@ function show() {
     find(`#tab-${tab}`).tabIndex = tab === name ? 0 : -1;
     find(`#panel-${tab}`).hidden = tab !== name;
   }
+  find('[data-role="caption"]').classList.toggle("sat-hidden", name === "photo"); // there, its words are the buttons
   const view = views[name];
   if (started[name]) view.set({});
   else sayLoading(view, name);
@@ -83,7 +84,7 @@ function show() {
 
 async function give(file) {
   if (!file) return;
-  if (location.hash) history.replaceState(null, "", "#"); // at once: a tab may still be loading
+  history.replaceState(null, "", location.pathname + location.search);
   (await show())?.(file);
 }
 
