@@ -220,6 +220,7 @@ def _add_caption(parser):
         plot="draw where the model looked: a picture file, or a folder for many",
         html="the same as an interactive page: a file, or a folder for many",
         gif="the same as an animation: a file, or a folder for many",
+        gallery="write one page with all pictures into this folder",
     )
 
 

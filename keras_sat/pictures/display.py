@@ -5,26 +5,32 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from data_utils.atomic_files import write_whole
+from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
-from keras_sat.pictures.brightness import NAN_COLOUR, full_light, times_uniform
 from keras_sat.pictures.player import player_frame, player_page
+from keras_sat.pictures.sheet import WIDTH, font_size, sheet
+from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, lit, outline, upsampled
 from keras_sat.scoring.scores import unit_and_digits
 
 if TYPE_CHECKING:
     from keras_sat.search.result import CaptionResult
 
-OPACITY = 0.75
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 STEEPEST_ASPECT = 5  # a longer panorama would be drawn as a line
+VECTOR = ("pdf", "svg", "svgz", "ps", "eps")
+NOT_CONTENT = PLACELESS | {"front", "left", "right"}  # "in front of"
 CURVES = {
     "cross-entropy per word": {"cross_entropy": "training", "val_cross_entropy": "dev"},
     "reward": {"reward": "training"},
@@ -77,55 +83,78 @@ class AttentionDisplay:
 
     def upsampled(self, position: int) -> np.ndarray:
         """Return the map of the word at `position`, resized to the photo's size; NaN spreads to pixels nearby."""
-        from PIL import Image
+        return upsampled(self.attention_weights[position], self.image.shape[:2])
 
-        attention_map = Image.fromarray(self.attention_weights[position].astype(np.float32))
-        return np.array(attention_map.resize(self.image.shape[1::-1], Image.Resampling.BICUBIC)).clip(min=0)
+    def lit(self, position: int, look: str = "spotlight") -> tuple[np.ndarray, list[np.ndarray], str]:
+        """Return how the word at `position` is drawn: the lit photo, the lines of the outline, and a phrase or "".
 
-    def _light(self, position):
-        """Return the resized map of a word, scaled so that 1 is fully bright."""
-        fraction = 1.0 if self.from_photo is None else float(self.from_photo[position])
-        return self.upsampled(position) / full_light(self.attention_weights[position], fraction)
+        A word from memory has no map.
+        """
+        attention_map = self.upsampled(position)
+        if self._is_from_memory(position):
+            return lit(self.image, np.zeros_like(attention_map), look), [], "from memory"
+        lines = outline(attention_map)
+        note = "" if lines else "everywhere" if attention_map.max() > 0 else "NaN"
+        return lit(self.image, attention_map, look), lines, note
 
-    def _note(self, position):
-        """Return the line of text below the map of a word."""
-        note = f"{times_uniform(self.attention_weights[position]):.1f} × uniform"
-        return note if self.from_photo is None else f"{100 * self.from_photo[position]:.0f} % photo, {note}"
+    def positions(self, words: Any = "content") -> list[int]:
+        """Return the positions of the words to show: see `words` of `plot`."""
+        if isinstance(words, str) and words in ("content", "all"):
+            content = [i for i, word in enumerate(self.words) if word.lower() not in NOT_CONTENT]
+            return content if words == "content" and content else list(range(len(self.words)))
+        wanted = re.findall(r"[^\s,]+", words) if isinstance(words, str) else np.ravel(np.asarray(words, object))
+        found = [[i for i, word in enumerate(self.words) if one in (i, word)] for one in wanted]
+        if not all(found) or not found:
+            raise ValueError(
+                '`words` must be "content", "all", or a list of words of the caption or their positions. '
+                f"The caption is {brief(' '.join(self.words))}. Received: words={brief(words)}"
+            )
+        return sorted({i for of_word in found for i in of_word})
+
+    def _is_from_memory(self, position):
+        return self.from_photo is not None and self.from_photo[position] < FROM_MEMORY
+
+    def _styles(self, shown):
+        """Return text properties of each word: bold if it is shown, and grey italics if it comes from memory."""
+        memory = {"style": "italic", "color": "dimgrey"}
+        bold = [{"weight": "bold"} if i in shown else {} for i in range(len(self.words))]
+        return [style | memory if self._is_from_memory(i) else style for i, style in enumerate(bold)]
 
     # === Panels ===
 
     def plot(
-        self, ax: Any = None, *, columns: int | None = None, opacity: float = OPACITY, colour_map: Any = None
+        self,
+        ax: Any = None,
+        *,
+        words: Any = "content",
+        columns: int | None = None,
+        look: str = "spotlight",
+        width: float = WIDTH,
     ) -> Any:
-        """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
+        """Draw the photo and a panel for each word, where the part that the model looked at keeps its colours.
 
-        The text below a panel shows the maximum of the map as a multiple of the uniform weight and, with a sentinel,
-        how much of the word came from the photo. For the brightness see `keras_sat.pictures.brightness`.
+        A line encloses the smallest region that holds half of the attention. A word from memory has no map. Below the
+        panels is the caption, in which the words shown are bold.
 
         Args:
-            ax: an array of axes, at least one more than there are words; None makes a new figure.
-            columns: panels per row in a new figure; None uses 5.
-            opacity: how dark a cell without attention becomes, from 0 to 1.
-            colour_map: a matplotlib colour map or its name, such as "jet", instead of light; it is transparent where
-                the model did not look, and `opacity` applies to the maximum.
+            ax: an array of axes, for the photo and each word; None makes a new figure.
+            words: "content" for the words that may name something, "all", or a list of words or positions.
+            columns: panels per row in a new figure; None chooses.
+            look: "spotlight"; "paper" for white light on a dim photo; or a colour map of matplotlib, such as "jet".
+            width: of a new figure, in inches; text has 8 points in a column (3.3) or on a page (7).
 
         Returns: the array of axes.
         """
-        if ax is None:
-            import matplotlib.pyplot as plt
+        import matplotlib.pyplot as plt
 
-            ax = self._new_axes(plt.figure, columns)
-        panels, num_panels = np.ravel(ax), len(self.words) + 1
-        if len(panels) < num_panels:
-            raise ValueError(f"A caption of {len(self.words)} words needs {num_panels} axes. Received: {len(panels)}")
-        for panel in panels:
-            panel.set_axis_off()
-        panels[0].imshow(self.image)
-        for position, (panel, word) in enumerate(zip(panels[1:], self.words)):
-            self._draw_map(panel, self._light(position), opacity, colour_map)
-            panel.set_title(visible(word), parse_math=False)  # matplotlib's PDF backend fails on U+FEFF
-            below = {"ha": "center", "va": "top", "fontsize": "small", "transform": panel.transAxes}
-            panel.text(0.5, -0.03, self._note(position), **below)
+        return self._plot(plt.figure, ax, words, columns, look, width)
+
+    def _plot(self, make_figure, ax, words, columns, look, width):
+        positions, size = self.positions(words), None
+        if ax is None:
+            size, row = font_size(width), self._row(positions)
+            ax = np.array(sheet(make_figure, width, [row], columns=columns)[0])
+        self._draw(np.ravel(ax), positions, look, size)
         return ax
 
     @staticmethod
@@ -134,17 +163,19 @@ class AttentionDisplay:
         *,
         names: list[str] | None = None,
         ax: Any = None,
-        opacity: float = OPACITY,
-        colour_map: Any = None,
+        words: Any = "content",
+        look: str = "spotlight",
+        width: float = WIDTH,
     ) -> Any:
         """Draw several captions, one per row, as in the paper's comparison of soft and hard attention.
+
+        Words that captions have in common are below each other.
 
         Args:
             displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard, none].
             names: list of titles, one for each row.
-            ax: an array of axes, a row for each display, with at least one more column than there are words; None makes
-                a new figure.
-            opacity, colour_map: see `plot`.
+            ax: an array of axes, with a row for each display; None makes a new figure.
+            words, look, width: see `plot`.
 
         Returns: the array of axes.
         """
@@ -157,49 +188,76 @@ class AttentionDisplay:
         displays = [
             item if isinstance(item, AttentionDisplay) else AttentionDisplay.from_result(item) for item in displays
         ]
-        names = [""] * len(displays) if names is None else names
+        names, size = [""] * len(displays) if names is None else names, None
+        rows = _below_each_other([(display.words, display.positions(words)) for display in displays])
         if ax is None:
             import matplotlib.pyplot as plt
 
-            columns = max(len(display.words) for display in displays) + 1
-            size = 2 * columns, sum(display._row_height() for display in displays)
-            _, ax = plt.subplots(len(displays), columns, figsize=size, layout="constrained", squeeze=False)
-        for row, display, name in zip(ax, displays, names):
-            display.plot(row, opacity=opacity, colour_map=colour_map)
-            row[0].set_title(visible(name), parse_math=False)
+            size = font_size(width)
+            ax = np.array(sheet(plt.figure, width, [d._row(row) for d, row in zip(displays, rows)], large=False))
+        for panels, display, row, name in zip(ax, displays, rows, names):
+            display._draw(panels, row, look, size)
+            panels[0].set_title(visible(name), parse_math=False, size=size, pad=3, weight="bold")
         return ax
 
-    def save(self, path: str | os.PathLike, *, columns: int | None = None, **options: Any) -> None:
-        """Save the output of `plot` as a picture file; the file extension determines the format."""
+    def save(
+        self,
+        path: str | os.PathLike,
+        *,
+        words: Any = "content",
+        columns: int | None = None,
+        look: str = "spotlight",
+        width: float = WIDTH,
+        dpi: int = 300,
+    ) -> None:
+        """Save the output of `plot` as a picture file; the file extension determines the format.
+
+        A PDF or SVG has the photo in its own resolution, and text as text; `dpi` is the resolution of other formats.
+        """
+        import matplotlib
         from matplotlib.figure import Figure
 
         path = Path(path).expanduser()
         path = path if path.suffix else path.with_suffix(".png")
-        axes = self.plot(self._new_axes(Figure, columns), **options)
-        drawing = io.BytesIO()
-        axes[0, 0].figure.savefig(drawing, format=path.suffix[1:].lower())
+        kind, drawing = path.suffix[1:].lower(), io.BytesIO()
+        with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):  # publishers reject Type 3
+            axes = self._plot(Figure, None, words, columns, look, width)
+            if kind in VECTOR:  # otherwise photos would be resized to their panels
+                for panel in axes:
+                    panel.images[0].set_interpolation("none")
+            axes[0].figure.savefig(drawing, format=kind, dpi=dpi)
         write_whole(path, drawing.getvalue())
 
-    def _draw_map(self, panel, light, opacity, colour_map):
-        import matplotlib
-
-        panel.imshow(self.image)
-        colours = matplotlib.colormaps.get_cmap("gray" if colour_map is None else colour_map)
-        colours = colours.with_extremes(bad=np.divide(NAN_COLOUR, 255))
-        alpha = opacity if colour_map is None else opacity * np.nan_to_num(light, nan=1).clip(max=1)
-        panel.imshow(light, cmap=colours, alpha=alpha, vmin=0, vmax=1)
-
-    def _new_axes(self, make_figure, columns):
-        """Make a new figure; return its axes as an array (rows, columns)."""
-        columns = columns or 5
-        rows = math.ceil((len(self.words) + 1) / columns)
-        figure = make_figure(figsize=(2 * columns, rows * self._row_height()), layout="constrained")
-        return figure.subplots(rows, columns, squeeze=False)
-
-    def _row_height(self):
-        """Return the height, in inches, of a row of panels that are 2 inches wide."""
+    def _row(self, positions):
+        """Return what `sheet` needs to know about this display."""
         height, width = self.image.shape[:2]
-        return 2 * height / width + 0.6
+        return width / height, len(positions), [*map(visible, self.words)], self._styles(positions)
+
+    def _draw(self, panels, positions, look, size):
+        """Draw the photo, and a panel for each position that is not None."""
+        from matplotlib.collections import LineCollection
+
+        if len(panels) <= len(positions):
+            raise ValueError(
+                f"{len(positions)} words need {len(positions) + 1} axes; pass `words` to show others. "
+                f"Received: {len(panels)}"
+            )
+        for panel in panels:
+            panel.set_axis_off()
+        panels[0].imshow(self.image)
+        styles = self._styles(())
+        for panel, position in zip(panels[1:], positions):
+            if position is None:
+                continue
+            photo, lines, note = self.lit(position, look)
+            panel.imshow(photo)
+            colour = np.divide(AMBER, 255)
+            panel.add_collection(LineCollection(lines, colors=[colour], linewidths=1.3, clip_on=False), autolim=False)
+            panel.set_title(visible(self.words[position]), parse_math=False, size=size, pad=3, **styles[position])
+            if note:
+                box = {"facecolor": "black", "linewidth": 0, "pad": 2}
+                below = {"ha": "center", "va": "bottom", "color": "white", "style": "italic", "bbox": box}
+                panel.text(0.5, 0.05, note, size=size, transform=panel.transAxes, **below)
 
     # === GIF and player ===
 
@@ -207,23 +265,23 @@ class AttentionDisplay:
         self,
         path: str | os.PathLike,
         *,
+        words: Any = "content",
+        look: str = "spotlight",
         seconds_per_word: float = 0.7,
         width: int | None = None,
-        opacity: float = OPACITY,
     ) -> None:
-        """Write a GIF: the caption appears word by word, while the bright area moves over the photo.
+        """Write a GIF: first the photo, then the caption grows, while the light moves over the photo.
 
         Args:
             path: path of the file, ending in .gif.
+            words, look: see `plot`.
             seconds_per_word: how long each word is shown.
-            width: width of the picture in pixels; None uses 240.
-            opacity: see `plot`.
+            width: width of the picture in pixels; None uses 480.
         """
         from keras_sat.pictures.cartoon import cartoon
 
         path = _path_ending_in(".gif", path)
-        lights, notes = ([of(i) for i in range(len(self.words))] for of in (self._light, self._note))
-        content = cartoon(self.image, self.words, lights, notes, seconds_per_word, width or 240, opacity)
+        content = cartoon(self, self.positions(words), look, seconds_per_word, 480 if width is None else width)
         write_whole(path, content)
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None) -> None:
@@ -284,6 +342,26 @@ def plot_history(history: Any, ax=None) -> Any:
         panel.xaxis.get_major_locator().set_params(integer=True)
         panel.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2)  # below, off the curves
     return ax
+
+
+def _below_each_other(rows):
+    """Put equal words of several captions into the same column.
+
+    `rows` has (words, positions to show) for each caption. Returns for each a list of the position in every column, or
+    None.
+    """
+    columns = []  # (word, dict from the row to the position of the word)
+    for number, (words, positions) in enumerate(rows):
+        pair, merged = ([word for word, _ in columns], [words[position] for position in positions]), []
+        spans = [("equal", 0, len(columns), 0, len(positions))]  # lists of equal length are paired one by one
+        if len(columns) != len(positions):
+            spans = SequenceMatcher(None, *pair, autojunk=False).get_opcodes()
+        for _, start, end, own_start, own_end in spans:
+            for column, own in zip_longest(columns[start:end], positions[own_start:own_end]):
+                word, places = column or (words[own], {})
+                merged.append((word, places if own is None else places | {number: own}))
+        columns = merged
+    return [[places.get(number) for _, places in columns] for number in range(len(rows))]
 
 
 def _path_ending_in(ending, path):

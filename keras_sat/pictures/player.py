@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.datasets.phrase_boxes import PLACELESS
-from keras_sat.pictures.spotlight import AMBER, DIM, FROM_MEMORY, NAN_COLOUR
+from keras_sat.pictures.spotlight import AMBER, DIM, FROM_MEMORY, LIFT, NAN_COLOUR
 
-LOOK = {"dim": DIM, "amber": AMBER, "nan": NAN_COLOUR, "memory": FROM_MEMORY, "placeless": sorted(PLACELESS)}
+LOOK = {"dim": DIM, "lift": LIFT, "amber": AMBER, "nan": NAN_COLOUR}  # what player.html has from other files
+LOOK |= {"memory": FROM_MEMORY, "placeless": sorted(PLACELESS)}
 LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page: in pixels, and of the JPEG
 SMALL_SIDE = 128  # in pixels; smaller images are drawings, and kept as PNG
 NAN_BYTE = 255
@@ -30,7 +31,8 @@ def player_page(display, *, title=None):
     """Return the player of an AttentionDisplay as an HTML page; see `AttentionDisplay.to_html`."""
     data = figure_data(display)
     values = {name: data.pop(name) for name in ("aspect", "photo")}
-    buttons = [f'<button type="button" data-step="{i}">{escaped(word)}</button>' for i, word in enumerate(display.words)]
+    words = enumerate(map(escaped, display.words))
+    buttons = [f'<button type="button" data-step="{step}">{word}</button>' for step, word in words]
     values |= {"buttons": " ".join(buttons), "maps": as_json(data), "policy": policy(template_part("script"))}
     return fill(template(), values | {"title": escaped(" ".join(display.words) if title is None else title)})
 
