@@ -14,7 +14,6 @@ from data_utils.atomic_files import write_whole
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.player import (
     as_json,
-    confidence_in_words,
     empty_figure,
     escaped,
     figure_data,
@@ -95,7 +94,7 @@ class GalleryPage:
         data = figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
         shown = [named(key, of) for key, of in scores.items()]
         if result.confidence is not None:
-            shown.append(confidence_in_words(result.confidence))
+            shown.append(f"confidence {100 * result.confidence:.0f} %")
             scores[CONFIDENCE] = result.confidence
         scores = {"order": len(self.photos), **scores}
         self.orders = {key: title for key, title in self.orders.items() if key in scores}

@@ -40,8 +40,8 @@ def player_page(display, *, title=None):
 def player_frame(display):
     """Return a player as a sandboxed <iframe> to embed in another page, such as a notebook."""
     height, width = display.image.shape[:2]
-    lines = sum(len(word) + 2 for word in display.words) // 45 + 1  # about, as buttons wrap
-    style = f"width: 100%; max-width: 31rem; height: {448 * height // width + 41 * lines + 180}px; border: 0"
+    lines = sum(len(word) + 2 for word in display.words) // 40 + 1  # about, as buttons wrap
+    style = f"width: 100%; max-width: 31rem; height: {464 * height // width + 37 * lines + 140}px; border: 0"
     page = html.escape(player_page(display))
     return f'<iframe srcdoc="{page}" sandbox="allow-scripts" title="Attention player" style="{style}"></iframe>'
 
@@ -60,15 +60,6 @@ def figure_data(display, *, largest_side=LARGEST_SIDE, quality=QUALITY):
         "fromPhoto": None if from_photo is None else np.nan_to_num(from_photo).round(3).tolist(),
         "confidence": display.confidence,
     }
-
-
-def confidence_in_words(confidence):
-    """Format a confidence for display on a page.
-
-    >>> confidence_in_words(0.624)
-    'confidence 62 %'
-    """
-    return f"confidence {100 * confidence:.0f} %"
 
 
 def encoded_maps(attention_weights):
