@@ -113,8 +113,8 @@ export class Cover {
   place(patch) {
     this.patch = patch;
     this.player.toggleAttribute("data-covered", patch !== null);
-    const stage = this.player.querySelector(".sat-stage"), hadFocus = document.activeElement === this.button;
     if (!patch) return this.button.remove();
+    const stage = this.player.querySelector(".sat-stage");
     for (const [side, value] of Object.entries({ ...patch, right: 1 - patch.right, bottom: 1 - patch.bottom })) {
       this.button.style[side] = `${100 * value}%`;
     }
@@ -122,7 +122,6 @@ export class Cover {
       delete this.button.dataset.held;
       stage.append(this.button);
     }
-    if (hadFocus) this.button.focus();
   }
 }
 

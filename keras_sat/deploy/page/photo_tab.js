@@ -10,6 +10,7 @@ import { readPhoto } from "./read_photo.js";
 import { tokenise } from "./tokenise.js";
 
 const WORD_TIME = 90; // milliseconds from one word of a caption to the next
+const PAUSE = 100; // milliseconds without a change before a part is covered: an arrow key repeats
 const HINT = matchMedia("(hover: hover)").matches ? "Point at a word: where did the network look?" : "Tap a word: where did the network look?";
 
 // Start the tab; return a function that captions a file.
@@ -44,7 +45,7 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
   // Caption a file (or the promise of one), which may be an example.
   const look = (file, example = null) => attempt("Looking at the photo …", async (isCurrent) => {
     press(examples, example);
-    result.inert = true; // it belongs to the previous photo
+    result.dataset.old = ""; // it belongs to the previous photo
     try {
       const read = await readPhoto(await file, size);
       if (!isCurrent()) return null;
@@ -53,7 +54,8 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
       photo = { ...read, whole };
       cover.photo = whole.address;
       cover.place(null);
-      result.hidden = result.inert = false;
+      result.hidden = false;
+      delete result.dataset.old;
       display(whole);
     } catch (error) {
       if (isCurrent()) result.hidden = true;
@@ -77,7 +79,6 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     const stay = before.words.filter((word, i) => isKept[i] && isNamed(before, i) && covers(patch, before.maps[i], before.rows, before.columns) >= 0.5);
     if (stay.length) change.append(element("br"), `The light of “${stay.join("”, “")}” is covered, but the word stays: it does not depend on this place alone.`);
     show(now, keptIn(now.words, before.words));
-    cover.place(patch);
     view.announce(`${now.words.join(" ")}. ${change.textContent}`);
   }
 
@@ -85,8 +86,11 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
 
   // Show a result: its words appear one after the other. Words that a patch has changed are marked.
   function show(one, isKept = []) {
+    const focused = document.activeElement, hadFocus = player.contains(focused);
     [found, picked] = [one, []];
     showPlayer(player, found, { ...photo, address: shown.address });
+    cover.place(cover.patch);
+    if (hadFocus) (focused.isConnected ? focused : player.querySelector("button")).focus({ preventScroll: true });
     player.querySelectorAll("button[data-step]").forEach((button, i) => {
       button.style.animationDelay = `${i * WORD_TIME}ms`;
       button.toggleAttribute("data-changed", isKept[i] === false);
@@ -102,7 +106,6 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     button.addEventListener("click", () => attempt("", async () => {
       press(list.querySelectorAll("button"), button);
       show(one);
-      cover.place(cover.patch);
       return HINT;
     }));
     return element("li", {}, button, element("small", { textContent: note, title: logProb }));
@@ -116,6 +119,8 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
 
   function coverPart(patch) {
     return attempt("Looking at the photo without this part …", async (isCurrent) => {
+      await new Promise((resume) => setTimeout(resume, PAUSE));
+      if (!isCurrent()) return null;
       const covered = await captioned(coveredPixels(photo.pixels, size, patch), coveredCanvas(photo.canvas, patch));
       if (!isCurrent()) return null;
       display(covered);
@@ -155,7 +160,6 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
       if (!isCurrent()) return null;
       press(list.querySelectorAll("button"), null);
       show(read);
-      cover.place(cover.patch);
       const unknown = [...new Set(words.filter((word) => !captioner.ids.has(word)))];
       if (unknown.length) return `The model does not know: ${unknown.join(", ")}.`;
       return `Log probability of this sentence: ${read.logProb.toFixed(2)}.`;
