@@ -180,7 +180,7 @@ def test_a_page_replaces_a_page_and_leaves_other_files_alone(page, captioner, tm
 def test_a_page_without_a_runtime_gets_one_later(captioner, tmp_path, npm, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9")  # nothing listens there
-    with pytest.warns(page_export.MissingRuntime, match=r"The page .* lacks LiteRT.js .* `npm install"):
+    with pytest.warns(page_export.MissingRuntime, match=r"The page .* lacks LiteRT.js.*`npm install"):
         page = write_page(captioner, tmp_path / "page", scenes=False)
     assert not (page / "runtime").exists()
     page_export.add_runtime(page, npm)
@@ -208,7 +208,7 @@ def test_a_page_has_the_examples_and_their_credits(captioner, tmp_path, npm):
     named = re.findall(r'src="examples/([\w.]+)" alt="[^"]+"', (page / "index.html").read_text(encoding="utf-8"))
     assert sorted(named) == [photo.name for photo in photos] and len(photos) == 6
     assert sum(photo.stat().st_size for photo in photos) <= 250_000
-    assert all(max(Image.open(photo).size) <= 480 for photo in photos)
+    assert all(max(load_image(photo).shape) <= 480 for photo in photos)
     credits = (page / "examples" / "CREDITS.txt").read_text(encoding="utf-8")
     assert all(photo.name in credits for photo in photos) and "CC0" in credits
     assert json.loads((page / "page.json").read_text())["examples"] is True
