@@ -78,50 +78,52 @@ export class Cover {
       if (event.button || !event.isPrimary) return;
       const [x, y] = pointOf(event, stage), isMoved = event.target === this.button;
       this.grip = { start: [x, y], moved: isMoved ? this.patch : null };
-      this.hold(stage);
-      if (!isMoved) this.place({ left: x, top: y, right: x, bottom: y });
+      this.hold(stage, isMoved ? this.patch : { left: x, top: y, right: x, bottom: y });
       stage.setPointerCapture(event.pointerId);
     });
     listen("pointermove", (event, stage) => {
-      if (!this.grip || !event.isPrimary) return;
+      if (!this.grip || !event.buttons || !event.isPrimary) return;
       const [x, y] = pointOf(event, stage), [fromX, fromY] = this.grip.start;
-      if (this.grip.moved) return this.place(moved(this.grip.moved, x - fromX, y - fromY));
-      this.place({ left: Math.min(x, fromX), top: Math.min(y, fromY), right: Math.max(x, fromX), bottom: Math.max(y, fromY) });
+      const drawn = { left: Math.min(x, fromX), top: Math.min(y, fromY), right: Math.max(x, fromX), bottom: Math.max(y, fromY) };
+      this.hold(stage, this.grip.moved ? moved(this.grip.moved, x - fromX, y - fromY) : drawn);
     });
-    listen("lostpointercapture", () => { // the pointer was released
+    listen("lostpointercapture", (event, stage) => { // the pointer was released
+      if (!this.grip) return;
       const { left, top, right, bottom } = this.patch;
-      if (right - left < LEAST || bottom - top < LEAST) this.place(patchAround(...this.grip.start));
+      if (right - left < LEAST || bottom - top < LEAST) this.hold(stage, patchAround(...this.grip.start));
       this.grip = null;
       this.changed(this.patch);
     });
     listen("keydown", (event, stage) => {
       if (event.target !== this.button || !MOVES[event.key]) return;
       event.preventDefault();
-      this.hold(stage);
-      this.place(moved(this.patch, ...MOVES[event.key]));
+      this.hold(stage, moved(this.patch, ...MOVES[event.key]));
       this.changed(this.patch);
     });
   }
 
-  // Show the photo without its patch until the network has seen it at the new place.
-  hold(stage) {
-    stage.firstElementChild.src = this.photo;
+  // Move the patch over the photo without one, until the network has seen that.
+  hold(stage, patch) {
+    if (stage.firstElementChild.src !== this.photo) stage.firstElementChild.src = this.photo;
     this.button.dataset.held = "";
+    this.move(patch);
   }
 
-  // Show a patch on the photo in the player, or none.
-  place(patch) {
-    this.patch = patch;
+  // Put the patch of a photo that has it, or none, into a new player. `photo` is the address of the photo without it.
+  place(patch, photo) {
+    this.photo = photo;
+    this.grip = null;
+    this.button.remove();
+    delete this.button.dataset.held;
     this.player.toggleAttribute("data-covered", patch !== null);
-    if (!patch) return this.button.remove();
-    const stage = this.player.querySelector(".sat-stage");
-    for (const [side, value] of Object.entries({ ...patch, right: 1 - patch.right, bottom: 1 - patch.bottom })) {
-      this.button.style[side] = `${100 * value}%`;
-    }
-    if (this.button.parentElement !== stage) {
-      delete this.button.dataset.held;
-      stage.append(this.button);
-    }
+    this.move(patch);
+    if (patch) this.player.querySelector(".sat-stage").append(this.button);
+  }
+
+  move(patch) {
+    this.patch = patch;
+    const sides = patch ? [patch.top, 1 - patch.right, 1 - patch.bottom, patch.left] : [];
+    this.button.style.inset = sides.map((side) => `${100 * side}%`).join(" ");
   }
 }
 

@@ -35,11 +35,11 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     }
   }
 
-  // Return what the network sees and writes: { address, features, results }.
-  async function captioned(pixels, canvas) {
+  // Return what the network sees and writes: { patch, address, features, results }.
+  async function captioned(pixels, canvas, patch = null) {
     const features = await captioner.encode(pixels), results = await captioner.captions(features);
-    const isDrawing = Math.max(canvas.width, canvas.height) <= 128;
-    return { address: canvas.toDataURL(isDrawing ? "image/png" : "image/jpeg", 0.9), features, results };
+    const kind = Math.max(canvas.width, canvas.height) > 128 ? "image/jpeg" : "image/png"; // small ones are drawings
+    return { patch, address: canvas.toDataURL(kind, 0.9), features, results };
   }
 
   // Caption a file (or the promise of one), which may be an example.
@@ -52,8 +52,6 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
       const whole = await captioned(read.pixels, read.canvas);
       if (!isCurrent()) return null;
       photo = { ...read, whole };
-      cover.photo = whole.address;
-      cover.place(null);
       result.hidden = false;
       delete result.dataset.old;
       display(whole);
@@ -68,7 +66,7 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
   // Show what `captioned` returned.
   function display(captions) {
     shown = captions;
-    const patch = cover.patch, before = photo.whole.results[0], now = captions.results[0];
+    const { patch, results: [now] } = captions, [before] = photo.whole.results;
     find('[data-action="cover"]').setAttribute("aria-pressed", patch !== null);
     list.replaceChildren(...captions.results.map(itemOf));
     press(list.querySelectorAll("button"), list.querySelector("button"));
@@ -89,7 +87,7 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     const focused = document.activeElement, hadFocus = player.contains(focused);
     [found, picked] = [one, []];
     showPlayer(player, found, { ...photo, address: shown.address });
-    cover.place(cover.patch);
+    cover.place(shown.patch, photo.whole.address);
     if (hadFocus) (focused.isConnected ? focused : player.querySelector("button")).focus({ preventScroll: true });
     player.querySelectorAll("button[data-step]").forEach((button, i) => {
       button.style.animationDelay = `${i * WORD_TIME}ms`;
@@ -121,7 +119,7 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     return attempt("Looking at the photo without this part …", async (isCurrent) => {
       await new Promise((resume) => setTimeout(resume, PAUSE));
       if (!isCurrent()) return null;
-      const covered = await captioned(coveredPixels(photo.pixels, size, patch), coveredCanvas(photo.canvas, patch));
+      const covered = await captioned(coveredPixels(photo.pixels, size, patch), coveredCanvas(photo.canvas, patch), patch);
       if (!isCurrent()) return null;
       display(covered);
       return "Drag over another part, or move the patch with the arrow keys.";
@@ -129,16 +127,12 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
   }
 
   find('[data-action="cover"]').addEventListener("click", () => {
-    if (cover.patch) {
-      cover.place(null);
-      return attempt("", async () => { display(photo.whole); return HINT; });
-    }
+    if (cover.patch) return attempt("", async () => { display(photo.whole); return HINT; });
     // The first patch lies on the light of the chosen word, or of the first one that names something.
     const step = Number(player.firstElementChild.dataset.step), { maps, rows, columns } = found;
     const map = maps[step < 0 ? Math.max(found.words.findIndex((_, i) => isNamed(found, i)), 0) : step];
     const peak = map ? map.indexOf(Math.max(...map)) : 0;
-    cover.place(patchAround(((peak % columns) + 0.5) / columns, (Math.floor(peak / columns) + 0.5) / rows));
-    coverPart(cover.patch);
+    coverPart(patchAround(((peak % columns) + 0.5) / columns, (Math.floor(peak / columns) + 0.5) / rows));
   });
 
   // === Save, say, choose ===

@@ -66,18 +66,17 @@ export function startScenesTab(find, view, captioners, count) {
   // Return the index of the word of colour or shape with the most light on a shape, which is shown first.
   function brightestWord({ words, maps, rows, columns }) {
     const boxes = scene.shapes.map(({ size, left, top }) => [left, top, left + SIZES[size], top + SIZES[size]].map((x) => x / SIDE));
-    const light = words.map((word, i) => isNaming(word) ? Math.max(...boxes.map(([left, top, right, bottom]) =>
-      covers({ left, top, right, bottom }, maps[i], rows, columns))) : 0);
+    const onShapes = (map) => boxes.map(([left, top, right, bottom]) => covers({ left, top, right, bottom }, map, rows, columns));
+    const light = words.map((word, i) => isNaming(word) ? Math.max(...onShapes(maps[i])) : 0);
     return light.indexOf(Math.max(...light));
   }
 
   // Return what a screen reader is told: the place of the shape, and those sentences that have changed.
   function spokenOf(sentences) {
-    const { left, top } = scene.shapes[chosen], place = `${left} from the left, ${top} from the top. `;
-    const labels = new Map();
-    sentences.forEach((sentence, i) => sentence !== said[i] && labels.set(sentence, [...(labels.get(sentence) ?? []), shown[i].label]));
+    const { left, top } = scene.shapes[chosen];
+    const news = sentences.map((sentence, i) => sentence === said[i] ? "" : ` ${shown[i].label}: ${sentence}.`);
     said = sentences;
-    return place + [...labels].map(([sentence, names]) => `${names.join(", ")}: ${sentence}. `).join("");
+    return `${left} from the left, ${top} from the top.${news.join("")}`;
   }
 
   // === Tools ===
