@@ -74,21 +74,41 @@ class AttentionDisplay:
     @classmethod
     def from_result(cls, result: CaptionResult, *, image: Any = ...) -> AttentionDisplay: ...
     def upsampled(self, position: int) -> np.ndarray: ...
-    def plot(self, ax: Any = ..., *, columns: int | None = ..., opacity: float = ..., colour_map: Any = ...) -> Any: ...
+    def lit(self, position: int, look: str = ...) -> tuple[np.ndarray, list[np.ndarray], str]: ...
+    def positions(self, words: Any = ...) -> list[int]: ...
+    def plot(
+        self, ax: Any = ..., *, words: Any = ..., columns: int | None = ..., look: str = ..., width: float = ...
+    ) -> Any: ...
     @staticmethod
     def compare(
         displays: list[AttentionDisplay],
         *,
         names: list[str] | None = ...,
         ax: Any = ...,
-        opacity: float = ...,
-        colour_map: Any = ...,
+        words: Any = ...,
+        look: str = ...,
+        width: float = ...,
     ) -> Any: ...
-    def save(self, path: str | os.PathLike, *, columns: int | None = ..., **options: Any) -> None: ...
-    def animate(
-        self, path: str | os.PathLike, *, seconds_per_word: float = ..., width: int | None = ..., opacity: float = ...
+    def save(
+        self,
+        path: str | os.PathLike,
+        *,
+        words: Any = ...,
+        columns: int | None = ...,
+        look: str = ...,
+        width: float = ...,
+        dpi: int = ...,
     ) -> None: ...
-    def to_html(self, path: str | os.PathLike, *, title: str | None = ..., opacity: float = ...) -> None: ...
+    def animate(
+        self,
+        path: str | os.PathLike,
+        *,
+        words: Any = ...,
+        look: str = ...,
+        seconds_per_word: float = ...,
+        width: int | None = ...,
+    ) -> None: ...
+    def to_html(self, path: str | os.PathLike, *, title: str | None = ...) -> None: ...
 
 class BahdanauAttention(Any):
     attention_dim: Any

@@ -61,6 +61,9 @@ def run_caption(
     from keras_sat.deploy.litert_captioner import ready_captioner
 
     outputs = {option: options.pop(option) for option in ("plot", "html", "gif", "gallery") if option in options}
+    drawn = {name: options.pop(name) for name in ("words", "width") if name in options}
+    if idle := [name for name in drawn if not outputs.keys() & ({"plot"} if name == "width" else {"plot", "gif"})]:
+        raise ValueError(f"{flag_of(idle[0])} has no effect without --plot. Pass both or neither.")
     encoder_weights = options.pop("encoder_weights", None)
     if maps and not as_json:
         raise ValueError("--maps requires --json. To draw the maps, use --plot.")
@@ -112,7 +115,7 @@ def run_caption(
                 for prefix, each in [(path, result), *(("", other) for other in others)]:
                     print(_as_line(prefix, each, min_confidence), flush=True)
             if drawings[path].keys() - {"gallery"}:
-                _draw(result, path, **drawings[path])
+                _draw(result, path, drawings[path], **drawn)
     if unreadable:
         raise ValueError("; ".join(map(visible, unreadable)))
     if fits_litert and not fast:
@@ -161,13 +164,16 @@ def _prepare_litert(model):
         make_file(model)
 
 
-def _draw(result, path, **drawings):
+def _draw(result, path, drawings, words="content", **options):
     from keras_sat.pictures.display import AttentionDisplay
 
     display = AttentionDisplay.from_result(result, image=path)
-    for option, write in (("plot", display.save), ("html", display.to_html), ("gif", display.animate)):
-        if option in drawings:
-            write(drawings[option])
+    if "plot" in drawings:
+        display.save(drawings["plot"], words=words, **options)
+    if "html" in drawings:
+        display.to_html(drawings["html"])
+    if "gif" in drawings:
+        display.animate(drawings["gif"], words=words)
 
 
 def _kept_in_gallery(results, page_path):
@@ -180,7 +186,7 @@ def _kept_in_gallery(results, page_path):
             if isinstance(result, Exception):
                 page.errors.append(_why_unreadable(path, result))
             else:
-                page.add(path, result, path)
+                page.add(visible(path), result, path)
             yield path, result
             if len(page.photos) > 1.2 * num_written:  # a killed command loses at most a sixth
                 page.write()

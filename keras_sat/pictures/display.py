@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,12 +86,9 @@ class AttentionDisplay:
         return upsampled(self.attention_weights[position], self.image.shape[:2])
 
     def lit(self, position: int, look: str = "spotlight") -> tuple[np.ndarray, list[np.ndarray], str]:
-        """Return how the word at `position` is drawn: the lit photo, the lines of the outline, and a phrase or "".
-
-        A word from memory has no map.
-        """
+        """Return the photo as the word at `position` lights it, the lines of the outline, and a phrase or ""."""
         attention_map = self.upsampled(position)
-        if self._is_from_memory(position):
+        if self._is_from_memory(position):  # has no map
             return lit(self.image, np.zeros_like(attention_map), look), [], "from memory"
         lines = outline(attention_map)
         note = "" if lines else "everywhere" if attention_map.max() > 0 else "NaN"
@@ -104,21 +101,15 @@ class AttentionDisplay:
             return content if words == "content" and content else list(range(len(self.words)))
         wanted = re.findall(r"[^\s,]+", words) if isinstance(words, str) else np.ravel(np.asarray(words, object))
         found = [[i for i, word in enumerate(self.words) if one in (i, word)] for one in wanted]
-        if not all(found) or not found:
+        if not found or not all(found):
             raise ValueError(
-                '`words` must be "content", "all", or a list of words of the caption or their positions. '
-                f"The caption is {brief(' '.join(self.words))}. Received: words={brief(words)}"
+                '`words` must be "content", "all", or a list of words or positions in the caption '
+                f"{brief(' '.join(self.words))}. Received: words={brief(words)}"
             )
-        return sorted({i for of_word in found for i in of_word})
+        return sorted({*chain(*found)})
 
     def _is_from_memory(self, position):
         return self.from_photo is not None and self.from_photo[position] < FROM_MEMORY
-
-    def _styles(self, shown):
-        """Return text properties of each word: bold if it is shown, and grey italics if it comes from memory."""
-        memory = {"style": "italic", "color": "dimgrey"}
-        bold = [{"weight": "bold"} if i in shown else {} for i in range(len(self.words))]
-        return [style | memory if self._is_from_memory(i) else style for i, style in enumerate(bold)]
 
     # === Panels ===
 
@@ -131,30 +122,25 @@ class AttentionDisplay:
         look: str = "spotlight",
         width: float = WIDTH,
     ) -> Any:
-        """Draw the photo and a panel for each word, where the part that the model looked at keeps its colours.
+        """Draw the photo and, for each word, a panel in which the part that the model looked at keeps its colours.
 
-        A line encloses the smallest region that holds half of the attention. A word from memory has no map. Below the
-        panels is the caption, in which the words shown are bold.
+        A line encloses the smallest region with half of the attention. A word from memory has no map. Below the panels
+        stands the caption, with the words shown in bold.
 
         Args:
             ax: an array of axes, for the photo and each word; None makes a new figure.
-            words: "content" for the words that may name something, "all", or a list of words or positions.
+            words: "content" for words that may name something, "all", or a list of words or positions.
             columns: panels per row in a new figure; None chooses.
             look: "spotlight"; "paper" for white light on a dim photo; or a colour map of matplotlib, such as "jet".
-            width: of a new figure, in inches; text has 8 points in a column (3.3) or on a page (7).
+            width: of a new figure, in inches: 3.3 for a column of a paper, 7 for both, with text of 8 points.
 
         Returns: the array of axes.
         """
-        import matplotlib.pyplot as plt
-
-        return self._plot(plt.figure, ax, words, columns, look, width)
-
-    def _plot(self, make_figure, ax, words, columns, look, width):
-        positions, size = self.positions(words), None
         if ax is None:
-            size, row = font_size(width), self._row(positions)
-            ax = np.array(sheet(make_figure, width, [row], columns=columns)[0])
-        self._draw(np.ravel(ax), positions, look, size)
+            import matplotlib.pyplot as plt
+
+            ax = self._new_axes(plt.figure, words, columns, width)
+        self._draw(np.ravel(ax), self.positions(words), look)
         return ax
 
     @staticmethod
@@ -169,12 +155,10 @@ class AttentionDisplay:
     ) -> Any:
         """Draw several captions, one per row, as in the paper's comparison of soft and hard attention.
 
-        Words that captions have in common are below each other.
-
         Args:
             displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard, none].
             names: list of titles, one for each row.
-            ax: an array of axes, with a row for each display; None makes a new figure.
+            ax: an array of axes, a row for each display; None makes a new figure, with equal words below each other.
             words, look, width: see `plot`.
 
         Returns: the array of axes.
@@ -188,17 +172,17 @@ class AttentionDisplay:
         displays = [
             item if isinstance(item, AttentionDisplay) else AttentionDisplay.from_result(item) for item in displays
         ]
-        names, size = [""] * len(displays) if names is None else names, None
-        rows = _below_each_other([(display.words, display.positions(words)) for display in displays])
+        names = [""] * len(displays) if names is None else names
+        rows = [display.positions(words) for display in displays]
         if ax is None:
             import matplotlib.pyplot as plt
 
-            size = font_size(width)
-            ax = np.array(sheet(plt.figure, width, [d._row(row) for d, row in zip(displays, rows)], large=False))
+            rows = _below_each_other(displays, rows)
+            ax = sheet(plt.figure, width, [d._for_sheet(row) for d, row in zip(displays, rows)], large=False)
         for panels, display, row, name in zip(ax, displays, rows, names):
-            display._draw(panels, row, look, size)
-            panels[0].set_title(visible(name), parse_math=False, size=size, pad=3, weight="bold")
-        return ax
+            display._draw(panels, row, look)
+            _title(panels[0], name, weight="bold")
+        return np.array(ax)
 
     def save(
         self,
@@ -212,7 +196,8 @@ class AttentionDisplay:
     ) -> None:
         """Save the output of `plot` as a picture file; the file extension determines the format.
 
-        A PDF or SVG has the photo in its own resolution, and text as text; `dpi` is the resolution of other formats.
+        PDF, SVG and PostScript have the photo in its own resolution and text in fonts that publishers accept; `dpi` is
+        the resolution of other formats.
         """
         import matplotlib
         from matplotlib.figure import Figure
@@ -220,44 +205,47 @@ class AttentionDisplay:
         path = Path(path).expanduser()
         path = path if path.suffix else path.with_suffix(".png")
         kind, drawing = path.suffix[1:].lower(), io.BytesIO()
-        with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):  # publishers reject Type 3
-            axes = self._plot(Figure, None, words, columns, look, width)
-            if kind in VECTOR:  # otherwise photos would be resized to their panels
-                for panel in axes:
-                    panel.images[0].set_interpolation("none")
+        settings = {"image.interpolation": "none"} if kind in VECTOR else {}  # otherwise photos are resized to panels
+        with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, **settings}):
+            axes = self._new_axes(Figure, words, columns, width)
+            self.plot(axes, words=words, look=look)
             axes[0].figure.savefig(drawing, format=kind, dpi=dpi)
         write_whole(path, drawing.getvalue())
 
-    def _row(self, positions):
+    def _new_axes(self, make_figure, words, columns, width):
+        return np.array(sheet(make_figure, width, [self._for_sheet(self.positions(words))], columns=columns)[0])
+
+    def _for_sheet(self, positions):
         """Return what `sheet` needs to know about this display."""
         height, width = self.image.shape[:2]
-        return width / height, len(positions), [*map(visible, self.words)], self._styles(positions)
+        styles = [self._style(i) | ({"weight": "bold"} if i in positions else {}) for i in range(len(self.words))]
+        return width / height, len(positions), [*map(visible, self.words)], styles
 
-    def _draw(self, panels, positions, look, size):
-        """Draw the photo, and a panel for each position that is not None."""
+    def _style(self, position):
+        return {"style": "italic", "color": "dimgrey"} if self._is_from_memory(position) else {}
+
+    def _draw(self, panels, positions, look):
+        """Draw the photo, and each position that is not None."""
         from matplotlib.collections import LineCollection
 
         if len(panels) <= len(positions):
             raise ValueError(
-                f"{len(positions)} words need {len(positions) + 1} axes; pass `words` to show others. "
+                f"{len(positions)} words need {len(positions) + 1} axes; `words` chooses others. "
                 f"Received: {len(panels)}"
             )
         for panel in panels:
             panel.set_axis_off()
         panels[0].imshow(self.image)
-        styles = self._styles(())
         for panel, position in zip(panels[1:], positions):
             if position is None:
                 continue
             photo, lines, note = self.lit(position, look)
             panel.imshow(photo)
-            colour = np.divide(AMBER, 255)
-            panel.add_collection(LineCollection(lines, colors=[colour], linewidths=1.3, clip_on=False), autolim=False)
-            panel.set_title(visible(self.words[position]), parse_math=False, size=size, pad=3, **styles[position])
-            if note:
-                box = {"facecolor": "black", "linewidth": 0, "pad": 2}
-                below = {"ha": "center", "va": "bottom", "color": "white", "style": "italic", "bbox": box}
-                panel.text(0.5, 0.05, note, size=size, transform=panel.transAxes, **below)
+            line = {"colors": [np.divide(AMBER, 255)], "linewidths": 1.3, "clip_on": False}
+            panel.add_collection(LineCollection(lines, **line), autolim=False)
+            size = _title(panel, self.words[position], **self._style(position))
+            box = {"ha": "center", "color": "white", "bbox": {"facecolor": "black", "linewidth": 0, "pad": 2}}
+            panel.text(0.5, 0.05, note, size=size, style="italic", transform=panel.transAxes, **box)
 
     # === GIF and player ===
 
@@ -344,24 +332,27 @@ def plot_history(history: Any, ax=None) -> Any:
     return ax
 
 
-def _below_each_other(rows):
-    """Put equal words of several captions into the same column.
+def _title(panel, text, **style):
+    """Set a panel's title, in the size of text on its figure, which is returned."""
+    size = font_size(panel.figure.bbox.width / panel.figure.dpi)
+    panel.set_title(visible(text), parse_math=False, size=size, pad=3, **style)
+    return size
 
-    `rows` has (words, positions to show) for each caption. Returns for each a list of the position in every column, or
-    None.
-    """
-    columns = []  # (word, dict from the row to the position of the word)
-    for number, (words, positions) in enumerate(rows):
-        pair, merged = ([word for word, _ in columns], [words[position] for position in positions]), []
-        spans = [("equal", 0, len(columns), 0, len(positions))]  # lists of equal length are paired one by one
-        if len(columns) != len(positions):
-            spans = SequenceMatcher(None, *pair, autojunk=False).get_opcodes()
-        for _, start, end, own_start, own_end in spans:
-            for column, own in zip_longest(columns[start:end], positions[own_start:own_end]):
-                word, places = column or (words[own], {})
-                merged.append((word, places if own is None else places | {number: own}))
+
+def _below_each_other(displays, rows):
+    """Spread the positions of each display over columns, so that equal words are in the same one; others are None."""
+    columns = []  # (word, dict from the number of the display to the position of the word)
+    for number, (display, row) in enumerate(zip(displays, rows)):
+        names, words, merged = [name for name, _ in columns], [display.words[i] for i in row], []
+        pairs = [("", 0, len(columns), 0, len(row))]  # lists of equal length are paired one by one
+        if len(columns) != len(row):
+            pairs = SequenceMatcher(None, names, words, autojunk=False).get_opcodes()
+        for _, start, end, own_start, own_end in pairs:
+            for column, position in zip_longest(columns[start:end], row[own_start:own_end]):
+                word, places = column or (display.words[position], {})
+                merged.append((word, places if position is None else places | {number: position}))
         columns = merged
-    return [[places.get(number) for _, places in columns] for number in range(len(rows))]
+    return [[places.get(number) for _, places in columns] for number in range(len(displays))]
 
 
 def _path_ending_in(ending, path):

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.datasets.phrase_boxes import PLACELESS
-from keras_sat.pictures.spotlight import AMBER, DIM, FROM_MEMORY, LIFT, NAN_COLOUR
+from keras_sat.pictures.spotlight import AMBER, DARK, DIM, FROM_MEMORY, NAN_COLOUR
 
-LOOK = {"dim": DIM, "lift": LIFT, "amber": AMBER, "nan": NAN_COLOUR}  # what player.html has from other files
+LOOK = {"dim": DIM, "shade": 3 * [DARK], "amber": AMBER, "nan": NAN_COLOUR}  # what player.html has from other files
 LOOK |= {"memory": FROM_MEMORY, "placeless": sorted(PLACELESS)}
 LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page: in pixels, and of the JPEG
 SMALL_SIDE = 128  # in pixels; smaller images are drawings, and kept as PNG

@@ -1,49 +1,48 @@
-"""Arrange photos, panels and captions on a figure of a given width in inches, as the page of a paper needs it."""
+"""Arrange photos, panels and captions on a figure whose width is given in inches, as a paper needs it."""
 
+import itertools
 import math
 
 WIDTH = 8.0  # inches, in a notebook
-GAP, MARGIN = 0.06, 0.04  # inches, between the panels and around all
-NARROWEST = 1.0  # inches, of a panel that holds its title
-TALLEST = 0.75  # height of a photo, as a fraction of the figure's width
+GAP, MARGIN = 0.06, 0.04  # inches
+NARROWEST = 1.0  # inches: the width of a panel that holds its title
+TALLEST = 0.75  # the height of a photo, as a fraction of the figure's width
 
 
 def font_size(width):
     """Return the size of text, in points, on a figure of this width."""
-    return max(8, 1.25 * width)
+    return min(max(8, 1.25 * width), 12)
 
 
 def sheet(make_figure, width, rows, *, columns=None, large=True):
-    """Make a figure of rows below each other; return for each row a list of axes, of the photo and of its panels.
+    """Make a figure of photos with their panels and captions; return for each photo a list of axes.
 
     Args:
         make_figure: `matplotlib.pyplot.figure` or `matplotlib.figure.Figure`.
         width: of the figure, in inches.
-        rows: list of (aspect ratio, number of panels, list of words, list of text properties for each word).
+        rows: list of (aspect ratio, number of panels, list of words, list of the words' text properties).
         columns: panels side by side; None chooses what suits the width.
         large: whether the photo has twice the size of the panels.
     """
-    size, inner, top = font_size(width), width - 2 * MARGIN, MARGIN
-    title, line = 1.7 * size / 72, 1.4 * size / 72
-    boxes, texts = [], []
+    if not (1 <= width <= 40 and (columns is None or columns >= 1)):
+        raise ValueError(f"Expected 1 to 40 inches and 1 column or more. Received: width={width}, columns={columns}")
+    size, inner, top, boxes, texts = font_size(width), width - 2 * MARGIN, MARGIN, [], []
+    line = 1.4 * size / 72
     for aspect, number, words, styles in rows:
-        boxes.append([(x, top + y, *sides) for x, y, *sides in _boxes(number, aspect, inner, title, columns, large)])
+        boxes.append([(x, top + y, *sides) for x, y, *sides in _boxes(number, aspect, inner, line, columns, large)])
         top = max(y + height for _, y, _, height in boxes[-1]) + line / 3
         widths = [text_width(word, size=size, **style) for word, style in zip(words, styles)]
         places = wrapped(widths, 0.3 * size / 72, inner)
-        texts += [(x, top + line * number, word, style) for (number, x), word, style in zip(places, words, styles)]
-        top += line * (places[-1][0] + 1.3) if places else 0
-    figure = make_figure(figsize=(width, top + MARGIN))
-    x_of, y_of = (lambda x: (x + MARGIN) / width), (lambda y: 1 - y / (top + MARGIN))
+        texts += [(x, top + line * number, *text) for (number, x), *text in zip(places, words, styles)]
+        top += line * (places[-1][0] + 1.2) if places else 0
+    figure, height = make_figure(figsize=(width, top + MARGIN)), top + MARGIN
     for x, y, word, style in texts:
-        figure.text(x_of(x), y_of(y), word, size=size, va="top", parse_math=False, **style)
-    return [
-        [
-            figure.add_axes((x_of(x), y_of(y + height), across / width, height / (top + MARGIN)))
-            for x, y, across, height in row
-        ]
-        for row in boxes
-    ]
+        figure.text((x + MARGIN) / width, 1 - y / height, word, size=size, va="top", parse_math=False, **style)
+
+    def axes(x, y, across, down):
+        return figure.add_axes(((x + MARGIN) / width, 1 - (y + down) / height, across / width, down / height))
+
+    return [[axes(*box) for box in row] for row in boxes]
 
 
 def wrapped(widths, space, limit):
@@ -61,36 +60,25 @@ def wrapped(widths, space, limit):
     return places
 
 
-def text_width(text, **font):
+def text_width(text, *, color=None, **font):
     """Return the width of a text in inches."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    font = FontProperties(**{name: value for name, value in font.items() if name != "color"})
-    return text_to_path.get_text_width_height_descent(text, font, ismath=False)[0] / 72
+    return text_to_path.get_text_width_height_descent(text, FontProperties(**font), ismath=False)[0] / 72
 
 
 def _boxes(number, aspect, width, title, columns, large):
-    """Return (left, top, width, height), in inches, of the photo and of each panel; above each is room for a title."""
+    """Return (left, top, width, height) of the photo and of each panel, in inches; there is space for titles."""
     if columns is None:
         columns = number + 1 if number < 2 or not large else 2 + math.ceil(number / 2)
         columns = 2 if large and number == 3 and aspect > 1.2 else columns
         columns = max(1, min(columns, int((width + GAP) / (NARROWEST + GAP))))
     span = 2 if large and columns > 2 and number > 1 else 1  # rows and columns that the photo takes
-    beside, lowest = columns - span, TALLEST * width / span
-    high = min((width - aspect * (span - 1) * title - beside * GAP) / (aspect * columns), lowest)
-    photo = span * high + (span - 1) * title
-    boxes = [(0, title, aspect * photo, photo)]
-    low = min(
-        (width - (columns - 1) * GAP) / (aspect * columns), lowest
-    )  # below the photo, of which no title takes room
-    for panel in range(number):
-        if panel < span * beside:
-            (row, column), start, above, height = divmod(panel, beside), aspect * photo + GAP, title, high
-        else:
-            row, column = divmod(panel - span * beside, columns)
-            start, above, height = 0, title + photo + title, low
-        boxes.append(
-            (start + column * (aspect * height + GAP), above + row * (height + title), aspect * height, height)
-        )
-    return boxes
+    height = min((width - (columns - 1) * GAP) / columns / aspect, TALLEST * width / span)
+    across, down = aspect * height + GAP, height + title + GAP
+    photo = height if span == 1 else height + across / aspect
+    places = ((row, column) for row in itertools.count() for column in range(columns) if max(row, column) >= span)
+    places = itertools.islice(places, number)
+    panels = [(column * across, title + row * down, aspect * height, height) for row, column in places]
+    return [(0, title + (span - 1) * down + height - photo, aspect * photo, photo), *panels]

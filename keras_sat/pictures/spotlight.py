@@ -9,7 +9,7 @@ import numpy as np
 from data_utils.foreign_text import brief
 
 DIM = 0.48  # of the photo's contrast that remains where the model did not look
-LIFT = 20  # added to the grey levels there, so that dark photos can be made out
+DARK = 40  # the grey that the photo is mixed with there; with black, dark photos could not be made out
 AMBER = (255, 176, 0)  # of the line
 NAN_COLOUR = (230, 0, 160)  # for pixels whose weight is NaN
 GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue, as in ITU-R BT.601
@@ -45,7 +45,7 @@ def spotlight(photo, light):
 
     `light` is (height, width), from 0 to 1; NaN gets the colour NAN_COLOUR.
     """
-    grey = LIFT + DIM * (photo @ np.array(GREY))[..., None]
+    grey = DIM * (photo @ np.array(GREY))[..., None] + (1 - DIM) * DARK
     return _shown(light, lambda lit: lit * photo + (1 - lit) * grey)
 
 
@@ -88,8 +88,3 @@ def outline(attention_map):
     if (weights >= level).sum() > 0.9 * attention_map.size:
         return []
     return [line - 1 for line in contourpy.contour_generator(z=weights).lines(level)]
-
-
-def region_share(attention_map):
-    """Return the fraction of the photo that `outline` encloses."""
-    return float((attention_map >= half_level(attention_map)).mean())
