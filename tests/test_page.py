@@ -356,7 +356,7 @@ def test_a_word_that_stays_though_its_light_is_covered_is_named(page, tmp_path):
     (path,) = scenes_in(tmp_path, 1, seed=8)
     page.give(path)
     before = page.caption
-    stays = "is covered, but the word stays"
+    stays = "These stay although their light is covered"
     page.after(page.find('[data-action="cover"]').click)
     for corner in (-1, 1):  # most of the photo, and a corner without light
         stage = page.find(".sat-result .sat-stage")

@@ -74,8 +74,9 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     if (!patch) return show(now);
     const isKept = keptIn(before.words, now.words);
     change.replaceChildren("Without the patch: ", ...before.words.flatMap((word, i) => [isKept[i] ? word : element("del", { textContent: word }), " "]));
-    const stay = before.words.filter((word, i) => isKept[i] && isNamed(before, i) && covers(patch, before.maps[i], before.rows, before.columns) >= 0.5);
-    if (stay.length) change.append(element("br"), `The light of “${stay.join("”, “")}” is covered, but the word stays: it does not depend on this place alone.`);
+    const isHidden = (i) => covers(patch, before.maps[i], before.rows, before.columns) >= 0.5;
+    const stay = new Set(before.words.filter((_, i) => isKept[i] && isNamed(before, i) && isHidden(i)));
+    if (stay.size) change.append(element("br"), `These stay although their light is covered: ${[...stay].join(", ")}. They do not depend on that place alone.`);
     show(now, keptIn(now.words, before.words));
     view.announce(`${now.words.join(" ")}. ${change.textContent}`);
   }
@@ -88,7 +89,8 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     [found, picked] = [one, []];
     showPlayer(player, found, { ...photo, address: shown.address });
     cover.place(shown.patch, photo.whole.address);
-    if (hadFocus) (focused.isConnected ? focused : player.querySelector("button")).focus({ preventScroll: true });
+    const again = focused.isConnected ? focused : player.querySelector(focused.matches(".sat-stage") ? ".sat-stage" : "button");
+    if (hadFocus) again.focus({ preventScroll: true });
     player.querySelectorAll("button[data-step]").forEach((button, i) => {
       button.style.animationDelay = `${i * WORD_TIME}ms`;
       button.toggleAttribute("data-changed", isKept[i] === false);
