@@ -89,16 +89,7 @@ class AttentionDisplay:
         look: str = ...,
         width: float = ...,
     ) -> Any: ...
-    def save(
-        self,
-        path: str | os.PathLike,
-        *,
-        words: Any = ...,
-        columns: int | None = ...,
-        look: str = ...,
-        width: float = ...,
-        dpi: int = ...,
-    ) -> None: ...
+    def save(self, path: str | os.PathLike, *, dpi: int = ..., **options: Any) -> None: ...
     def animate(
         self,
         path: str | os.PathLike,

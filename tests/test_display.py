@@ -127,7 +127,7 @@ def test_looks(display):
     np.testing.assert_allclose(picture["jet"][unlit], photo[unlit], atol=5)
     shown = display.plot(Figure().subplots(1, 5), look="paper")
     np.testing.assert_array_equal(shown[1].images[0].get_array(), picture["paper"])
-    with pytest.raises(ValueError, match="look='spotlight' or 'paper' or a colour map. Received: 'gloom'"):
+    with pytest.raises(ValueError, match='look="spotlight", "paper" or a colour map of matplotlib. Received: .gloom'):
         display.plot(look="gloom")
 
 
@@ -149,7 +149,7 @@ def test_a_word_from_memory_has_no_map(photo, tmp_path):
     assert [[text.get_text() for text in panel.texts] for panel in axes] == [[], ["from memory"], [""], [""]]
     np.testing.assert_array_equal(axes[1].images[0].get_array(), spotlight(photo, np.zeros((40, 60))))
     assert axes[1].collections[0].get_segments() == [] != axes[2].collections[0].get_segments()
-    below = sentence(display._new_axes(Figure, "content", None, 7)[0].figure)
+    below = sentence(display._new_axes(Figure, width=7)[0].figure)
     assert below[1] == ("dog", True, "italic") and below[2] == ("runs", True, "normal")
     with pytest.raises(ValueError, match="2 words, .* 3 numbers"):
         AttentionDisplay(photo, ["a", "dog"], maps_of(2), np.ones(3))

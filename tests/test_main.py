@@ -261,6 +261,8 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([both[0], "--gallery", both[1]], "Expected a folder or a file of type html."),
         ([both[0], "--gallery", f"{both[1]}/a"], "Not a directory"),
         ([both[0], "--maps"], "--maps requires --json"),
+        ([both[0], "--words", "all"], "--words has no effect without --plot"),
+        ([both[0], "--gif", "a.gif", "--width", "3"], "--width has no effect without --plot"),
     ):
         assert main(["caption", *model, *arguments]) == 2
         output, error = capsys.readouterr()
@@ -268,11 +270,12 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     assert main(["caption", both[0], *model, "--plot", str(tmp_path / "a.json")]) == 2
     assert capsys.readouterr().err.count("\n") == 1 and not (tmp_path / "a.json").exists()
     drawn = ["--html", str(tmp_path / "a.html"), "--gif", str(tmp_path / "a.gif"), "--plot", str(tmp_path / "a.svg")]
-    assert main(["caption", both[0], *model, *drawn]) == 0
+    assert main(["caption", both[0], *model, *drawn, "--words", "all", "--width", "3.5"]) == 0
     caption = capsys.readouterr().out.split("\n")[-2].split("\t")[1]
     assert f"<title>{caption}</title>" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert f'width="{72 * 3.5:g}pt"' in (tmp_path / "a.svg").read_text(encoding="utf-8")
     with Image.open(tmp_path / "a.gif") as cartoon:
-        assert cartoon.n_frames == 1 + 3 * len(caption.split())
+        assert cartoon.n_frames == 2 + 2 * len(caption.split())
         assert cartoon.width * 24 // 32 < cartoon.height, "the photo has its own shape, with the caption below"
 
 

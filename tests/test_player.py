@@ -153,6 +153,7 @@ def test_colours_can_be_told_apart(scheme):
         ("text", "page", 7),
         ("soft", "page", 4.5),
         ("text", "word", 4.5),
+        ("soft", "word", 4.5),
         ("on-chosen", "chosen", 4.5),
         ("chosen", "page", 3),
         ("line", "page", 3),

@@ -6,10 +6,8 @@ from keras_sat.pictures.spotlight import (
     DIM,
     GREY,
     NAN_COLOUR,
-    fog,
     half_level,
     light_of,
-    lit,
     outline,
     spotlight,
     upsampled,
@@ -51,9 +49,9 @@ def test_a_dark_photo_can_be_made_out(photo, brightness):
 
 
 def test_white_light_as_in_the_paper(photo):
-    picture = fog(photo, np.ones(photo.shape[:2])).astype(int)
+    picture = spotlight(photo, np.ones(photo.shape[:2]), "paper").astype(int)
     assert picture.min() > 120 and picture.max() == 255
-    np.testing.assert_allclose(fog(photo, np.zeros(photo.shape[:2])), DIM * photo, atol=0.51)
+    np.testing.assert_allclose(spotlight(photo, np.zeros(photo.shape[:2]), "paper"), DIM * photo, atol=0.51)
 
 
 def test_the_line_encloses_the_smallest_region_with_half_of_the_attention():
@@ -86,7 +84,7 @@ def test_small_regions_of_a_peaked_map_and_large_ones_of_a_flat_map():
 def test_maps_without_a_peak_have_no_line(photo, value):
     attention_map = np.full((70, 140), value)
     assert outline(attention_map) == []
-    picture = lit(photo, attention_map)
+    picture = spotlight(photo, light_of(attention_map))
     if value == 0:
         np.testing.assert_array_equal(picture, spotlight(photo, np.zeros((70, 140))))
     else:
@@ -97,7 +95,7 @@ def test_nan_is_marked_in_every_look(photo):
     attention_map = blob()
     attention_map[5:9, 100:120] = np.nan
     for look in ("spotlight", "paper", "jet"):
-        picture = lit(photo, attention_map, look)
+        picture = spotlight(photo, light_of(attention_map), look)
         assert (picture[5:9, 100:120] == NAN_COLOUR).all() and not (picture[20, 20] == NAN_COLOUR).all()
     assert len(outline(attention_map)) == 1
 
@@ -117,5 +115,7 @@ def test_the_line_can_be_told_from_grey():
 
 
 def test_an_unknown_look_is_an_error(photo):
-    with pytest.raises(ValueError, match="Expected look='spotlight' or 'paper' or a colour map. Received: 'mist'"):
-        lit(photo, blob(), "mist")
+    with pytest.raises(
+        ValueError, match='Expected look="spotlight", "paper" or a colour map of matplotlib. Received: .mist'
+    ):
+        spotlight(photo, blob(), "mist")

@@ -21,7 +21,7 @@ from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
 from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.pictures.sheet import WIDTH, font_size, sheet
-from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, lit, outline, upsampled
+from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, light_of, outline, spotlight, upsampled
 from keras_sat.scoring.scores import unit_and_digits
 
 if TYPE_CHECKING:
@@ -88,11 +88,11 @@ class AttentionDisplay:
     def lit(self, position: int, look: str = "spotlight") -> tuple[np.ndarray, list[np.ndarray], str]:
         """Return the photo as the word at `position` lights it, the lines of the outline, and a phrase or ""."""
         attention_map = self.upsampled(position)
-        if self._is_from_memory(position):  # has no map
-            return lit(self.image, np.zeros_like(attention_map), look), [], "from memory"
-        lines = outline(attention_map)
-        note = "" if lines else "everywhere" if attention_map.max() > 0 else "NaN"
-        return lit(self.image, attention_map, look), lines, note
+        lines, peak = outline(attention_map), attention_map.max()
+        note = "" if lines or peak == 0 else "everywhere" if peak > 0 else "NaN"
+        if self._is_from_memory(position):
+            attention_map, lines, note = np.zeros_like(attention_map), [], "from memory"
+        return spotlight(self.image, light_of(attention_map), look), lines, note
 
     def positions(self, words: Any = "content") -> list[int]:
         """Return the positions of the words to show: see `words` of `plot`."""
@@ -139,7 +139,7 @@ class AttentionDisplay:
         if ax is None:
             import matplotlib.pyplot as plt
 
-            ax = self._new_axes(plt.figure, words, columns, width)
+            ax = self._new_axes(plt.figure, words=words, columns=columns, width=width)
         self._draw(np.ravel(ax), self.positions(words), look)
         return ax
 
@@ -184,20 +184,10 @@ class AttentionDisplay:
             _title(panels[0], name, weight="bold")
         return np.array(ax)
 
-    def save(
-        self,
-        path: str | os.PathLike,
-        *,
-        words: Any = "content",
-        columns: int | None = None,
-        look: str = "spotlight",
-        width: float = WIDTH,
-        dpi: int = 300,
-    ) -> None:
-        """Save the output of `plot` as a picture file; the file extension determines the format.
+    def save(self, path: str | os.PathLike, *, dpi: int = 300, **options: Any) -> None:
+        """Save the output of `plot`, with its options, as a picture file; the extension determines the format.
 
-        PDF, SVG and PostScript have the photo in its own resolution and text in fonts that publishers accept; `dpi` is
-        the resolution of other formats.
+        PDF, SVG and PostScript have the photo in its own resolution, and fonts that publishers accept.
         """
         import matplotlib
         from matplotlib.figure import Figure
@@ -207,12 +197,11 @@ class AttentionDisplay:
         kind, drawing = path.suffix[1:].lower(), io.BytesIO()
         settings = {"image.interpolation": "none"} if kind in VECTOR else {}  # otherwise photos are resized to panels
         with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, **settings}):
-            axes = self._new_axes(Figure, words, columns, width)
-            self.plot(axes, words=words, look=look)
+            axes = self.plot(self._new_axes(Figure, **options), **options)
             axes[0].figure.savefig(drawing, format=kind, dpi=dpi)
         write_whole(path, drawing.getvalue())
 
-    def _new_axes(self, make_figure, words, columns, width):
+    def _new_axes(self, make_figure, *, words="content", columns=None, width=WIDTH, **_):
         return np.array(sheet(make_figure, width, [self._for_sheet(self.positions(words))], columns=columns)[0])
 
     def _for_sheet(self, positions):

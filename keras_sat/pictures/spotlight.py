@@ -40,40 +40,24 @@ def light_of(attention_map):
     return (attention_map / max(half_level(attention_map), 1e-12)).clip(0, 1) ** 2
 
 
-def spotlight(photo, light):
+def spotlight(photo, light, look="spotlight"):
     """Return a photo, uint8 (height, width, 3), that keeps its colours where it is lit and is grey and dim elsewhere.
 
-    `light` is (height, width), from 0 to 1; NaN gets the colour NAN_COLOUR.
+    `light` is (height, width), from 0 to 1; NaN gets the colour NAN_COLOUR. For `look` see `AttentionDisplay.plot`.
     """
-    grey = DIM * (photo @ np.array(GREY))[..., None] + (1 - DIM) * DARK
-    return _shown(light, lambda lit: lit * photo + (1 - lit) * grey)
-
-
-def fog(photo, light):
-    """Return a photo as in the paper's figures: white light where the model looked, and a dim photo elsewhere."""
-    return _shown(light, lambda lit: DIM * photo + (1 - DIM) * 255 * lit)
-
-
-LOOKS = {"spotlight": spotlight, "paper": fog}
-
-
-def lit(photo, attention_map, look="spotlight"):
-    """Return a photo lit by an upsampled map; `look` is one of LOOKS, or a colour map of matplotlib such as "jet"."""
-    light = light_of(attention_map)
-    if look in LOOKS:
-        return LOOKS[look](photo, light)
     import matplotlib
 
-    if look not in matplotlib.colormaps:
-        raise ValueError(f"Expected look={' or '.join(map(repr, LOOKS))} or a colour map. Received: {brief(look)}")
-    colours = 255 * matplotlib.colormaps[look](light)[..., :3]
-    return _shown(light, lambda lit: photo + lit / 2 * (colours - photo))
-
-
-def _shown(light, picture):
-    light = light[..., None]
-    colours = np.where(np.isfinite(light), picture(np.nan_to_num(light)), NAN_COLOUR)
-    return np.rint(colours).astype(np.uint8)
+    share = np.nan_to_num(light)[..., None]
+    if look == "spotlight":
+        grey = DIM * (photo @ np.array(GREY))[..., None] + (1 - DIM) * DARK
+        picture = share * photo + (1 - share) * grey
+    elif look == "paper":
+        picture = DIM * photo + (1 - DIM) * 255 * share
+    elif look in matplotlib.colormaps:
+        picture = photo + share / 2 * (255 * matplotlib.colormaps[look](light)[..., :3] - photo)
+    else:
+        raise ValueError(f'Expected look="spotlight", "paper" or a colour map of matplotlib. Received: {brief(look)}')
+    return np.rint(np.where(np.isfinite(light)[..., None], picture, NAN_COLOUR)).astype(np.uint8)
 
 
 def outline(attention_map):
