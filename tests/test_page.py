@@ -244,6 +244,25 @@ def test_the_first_example_is_captioned_on_load_and_the_others_by_a_tap(with_exa
         assert page.find('[data-role="choose"]').text == "Another photo"
 
 
+MESSAGES = """
+window.messages = [];
+new MutationObserver(() => messages.push(document.querySelector('[data-role="message"]')?.textContent))
+  .observe(document, { childList: true, subtree: true, characterData: true });
+"""
+
+
+def test_the_download_is_announced_in_megabytes(site, serve, browser):
+    observer = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": MESSAGES})
+    try:
+        page = serve(site)
+        page.open()
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", observer)
+    files = ("runtime/litert_wasm_internal.wasm", "photo/model.tflite.gz")
+    size = round(sum((site / "page" / name).stat().st_size for name in files) / 1e6)
+    assert size > 1 and f"Loading {size} MB …" in browser.execute_script("return messages")
+
+
 @pytest.mark.parametrize(("width", "height"), [(360, 740), (1280, 720)])
 def test_the_words_and_the_photo_are_seen_without_scrolling(with_examples, serve, browser, tmp_path, width, height):
     window = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
@@ -317,6 +336,8 @@ def test_a_patch_changes_the_caption_and_its_removal_restores_it(page, captioner
     assert abs(patch_of(page)[0] - left) == pytest.approx(0.05)
     compare()
     assert page.browser.switch_to.active_element == page.find(".sat-patch")
+    drag = "return document.querySelector('.sat-stage img').dispatchEvent(new DragEvent('dragstart', arguments[0]))"
+    assert not page.browser.execute_script(drag, {"bubbles": True, "cancelable": True}), "the image itself stays"
     # With the pointer, another patch is drawn; the player does not answer for places meanwhile.
     stage = page.find(".sat-result .sat-stage")
     width, height = stage.size["width"], stage.size["height"]
@@ -400,7 +421,21 @@ def test_the_picture_that_is_saved_has_the_photo_the_words_and_the_sentence(page
     assert (np.abs(lit - (255, 176, 0)).sum(-1) < 40).sum() > 200, "a line encloses the light"
     sentence = picture[2 * (24 + height + 24 + 32) + 24 :]
     assert (sentence.sum(-1) < 200).sum() > 500, "there is text"
+    # A phone shares it instead.
+    browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    try:
+        page.browser.execute_script(SHARE)
+        page.find('[data-action="save"]').click()
+        page.until(lambda: browser.execute_script("return window.shared") == [path.name, "image/png"])
+    finally:
+        browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+    assert len([*(tmp_path / "saved").glob("*.png")]) == 1
 
+
+SHARE = """
+navigator.canShare = ({ files }) => files.length === 1;
+navigator.share = async ({ files: [file] }) => { window.shared = [file.name, file.type]; };
+"""
 
 # === The playground ===
 

@@ -6,9 +6,10 @@ const WIDTH = 1080, GAP = 24, MOST_WORDS = 3;
 const [TEXT, LABEL] = [44, 32].map((height) => ({ height, font: `${height}px system-ui, sans-serif` }));
 
 // Save the result in a player. Chosen words come first; others are those that name something, sharpest map first.
-export async function savePicture(player, { words, maps }, picked, isNamed) {
-  const stage = player.querySelector(".sat-stage"), photo = stage.firstElementChild, map = player.querySelector('[data-role="map"]');
-  const peak = words.map((_, i) => Math.max(...maps[i])), rest = [...words.keys()].filter((i) => isNamed(i) && !picked.includes(i));
+export async function savePicture(player, found, picked, isNamed) {
+  const { words, maps } = found, [photo, map] = player.querySelector(".sat-stage").children;
+  const isFree = (_, i) => isNamed(found, i) && !picked.includes(i), rest = [...words.keys()].filter(isFree);
+  const peak = words.map((_, i) => Math.max(...maps[i]));
   const steps = [...picked, ...rest.sort((i, j) => peak[j] - peak[i])].slice(0, MOST_WORDS).sort((i, j) => i - j);
   const width = (WIDTH - 3 * GAP) / 2, height = Math.round((width * photo.naturalHeight) / photo.naturalWidth);
   const tile = height + GAP + LABEL.height, rows = steps.length > 1 ? 2 : 1;
@@ -33,7 +34,8 @@ export async function savePicture(player, { words, maps }, picked, isNamed) {
     brush.fillText(word, left, 2 * GAP + rows * (tile + GAP) + i * 1.4 * TEXT.height);
   }));
   const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
-  const file = new File([blob], `${words.join(" ").replace(/[^\p{L}\p{N} ]/gu, "").slice(0, 80) || "caption"}.png`, { type: "image/png" });
+  const name = words.join(" ").replace(/[^\p{L}\p{N} ]/gu, "").slice(0, 80) || "caption";
+  const file = new File([blob], `${name}.png`, { type: blob.type });
   if (matchMedia("(pointer: coarse)").matches && navigator.canShare?.({ files: [file] })) {
     return navigator.share({ files: [file] }).catch(() => {}); // the reader changed their mind
   }

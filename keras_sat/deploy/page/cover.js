@@ -32,10 +32,11 @@ export function patchAround(x, y) {
   return { left, top, right: left + SIDE, bottom: top + SIDE };
 }
 
-// Return the fraction of a map's weight that lies under a patch.
-export function covers({ left, top, right, bottom }, map, rows, columns) {
-  const part = (i, cells, from, to) => Math.min(Math.max(Math.min(i + 1, to * cells) - Math.max(i, from * cells), 0), 1);
-  return map.reduce((sum, x, i) => sum + x * part(Math.floor(i / columns), rows, top, bottom) * part(i % columns, columns, left, right), 0);
+// Return the weight of a map under a patch. `side` is that of the photo, in units of the patch.
+export function covers({ left, top, right, bottom }, map, rows, columns, side = 1) {
+  const part = (i, cell, from, to) => Math.max(Math.min(i + 1, to / cell) - Math.max(i, from / cell), 0);
+  const covered = (i) => part(Math.floor(i / columns), side / rows, top, bottom) * part(i % columns, side / columns, left, right);
+  return map.reduce((sum, x, i) => sum + x * covered(i), 0);
 }
 
 // Return for each word whether it is in a longest common subsequence with other words.
@@ -53,15 +54,11 @@ export function keptIn(words, others) {
   });
 }
 
-// The patch on the photo in a player: drawn and moved with the pointer, or moved with the arrow keys. `changed` is called
-// with every new patch.
+// The patch on the photo in a player, drawn with the pointer or moved with the arrow keys. Calls `changed` with every patch.
 export class Cover {
   constructor(player, changed) {
-    this.player = player;
-    this.changed = changed;
-    this.button = element("button", { type: "button", className: "sat-patch" });
-    this.button.setAttribute("aria-label", "The grey patch. Arrow keys move it.");
-    this.patch = this.grip = null;
+    const button = element("button", { type: "button", className: "sat-patch", ariaLabel: "The grey patch. Arrow keys move it." });
+    Object.assign(this, { player, changed, button, patch: null, grip: null });
     // In the capturing phase: while there is a patch, the player does not answer for places.
     const listen = (kind, handle) => player.addEventListener(kind, (event) => {
       const stage = this.patch && event.target.closest?.(".sat-stage");
@@ -74,6 +71,7 @@ export class Cover {
       return [(event.clientX - left) / width, (event.clientY - top) / height].map((x) => Math.min(Math.max(x, 0), 1));
     };
     listen("click");
+    listen("dragstart", (event) => event.preventDefault()); // of the image
     listen("pointerdown", (event, stage) => {
       if (event.button || !event.isPrimary) return;
       const [x, y] = pointOf(event, stage), isMoved = event.target === this.button;
@@ -84,8 +82,8 @@ export class Cover {
     listen("pointermove", (event, stage) => {
       if (!this.grip || !event.buttons || !event.isPrimary) return;
       const [x, y] = pointOf(event, stage), [fromX, fromY] = this.grip.start;
-      const drawn = { left: Math.min(x, fromX), top: Math.min(y, fromY), right: Math.max(x, fromX), bottom: Math.max(y, fromY) };
-      this.hold(stage, this.grip.moved ? moved(this.grip.moved, x - fromX, y - fromY) : drawn);
+      const [[left, right], [top, bottom]] = [[x, fromX], [y, fromY]].map((ends) => ends.sort((a, b) => a - b));
+      this.hold(stage, this.grip.moved ? moved(this.grip.moved, x - fromX, y - fromY) : { left, top, right, bottom });
     });
     listen("lostpointercapture", (event, stage) => { // the pointer was released
       if (!this.grip) return;
@@ -111,8 +109,7 @@ export class Cover {
 
   // Put the patch of a photo that has it, or none, into a new player. `photo` is the address of the photo without it.
   place(patch, photo) {
-    this.photo = photo;
-    this.grip = null;
+    Object.assign(this, { photo, grip: null });
     this.button.remove();
     delete this.button.dataset.held;
     this.player.toggleAttribute("data-covered", patch !== null);

@@ -30,7 +30,7 @@ export class LivePlayer {
     Object.assign(this, { place, picture, label, canvas, words: null });
   }
 
-  // Show another result. The buttons are kept if the words are the same, and so is the chosen position; at first, it is `step`.
+  // Show another result. The buttons are kept if the words are the same, and so is the chosen position, at first `step`.
   show(result, step) {
     const shown = { ...result, aspect: 1, photo: null }, words = result.words.join(" ");
     this.canvas.getContext("2d").drawImage(this.picture, 0, 0);

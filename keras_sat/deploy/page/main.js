@@ -6,7 +6,6 @@ import { startScenesTab } from "./scenes_tab.js";
 
 const PAUSE = 500; // milliseconds without a change before a screen reader is told
 const TABS = ["photo", "scenes"];
-const LARGE = { photo: ["runtime/litert_wasm_internal.wasm", "photo/model.tflite.gz"], scenes: [] };
 const root = document.querySelector(".sat-page");
 const find = (selector) => root.querySelector(selector);
 let settings = null, shown = "photo", pause = null;
@@ -42,8 +41,9 @@ const views = { photo: new View(), scenes: new View() };
 
 // Say how much is downloaded, as far as the server tells it.
 async function sayLoading(view, name) {
+  const files = name === "photo" ? ["runtime/litert_wasm_internal.wasm", `${settings.photo.folder}/model.tflite.gz`] : [];
   view.set({ state: "loading", message: "Loading …" });
-  const answers = await Promise.all(LARGE[name].map((file) => fetch(file, { method: "HEAD" }).catch(() => null)));
+  const answers = await Promise.all(files.map((file) => fetch(file, { method: "HEAD" }).catch(() => null)));
   const bytes = answers.reduce((sum, answer) => sum + Number(answer?.ok && answer.headers.get("content-length")), 0);
   if (bytes && view.state === "loading") view.set({ message: `Loading ${Math.round(bytes / 1e6)} MB …` });
 }

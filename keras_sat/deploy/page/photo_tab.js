@@ -11,14 +11,14 @@ import { tokenise } from "./tokenise.js";
 
 const WORD_TIME = 90; // milliseconds from one word of a caption to the next
 const PAUSE = 100; // milliseconds without a change before a part is covered: an arrow key repeats
-const HINT = matchMedia("(hover: hover)").matches ? "Point at a word: where did the network look?" : "Tap a word: where did the network look?";
+const HINT = `${matchMedia("(hover: hover)").matches ? "Point at" : "Tap"} a word: where did the network look?`;
 
 // Start the tab; return a function that captions a file.
 export function startPhotoTab(find, view, captioner, hasExamples) {
   const input = find('[data-role="photo"]'), result = find('[data-role="result"]'), list = find('[data-role="several"]');
   const player = find('[data-role="player"]'), change = find('[data-role="change"]'), size = captioner.settings.photo_size;
   const examples = [...find('[data-role="examples"]').querySelectorAll("button")], cover = new Cover(player, coverPart);
-  let photo = null; // the one that is shown: { pixels, canvas, width, height, whole }; `whole` is what `captioned` returned
+  let photo = null; // { pixels, canvas, width, height, whole }; `whole` is what `captioned` returned for it
   let shown = null; // what `captioned` returned for the photo, or for the photo with a patch
   let found = null, picked = []; // the result in the player, and the words that were chosen in it, last first
   let last = 0; // the number of the latest action, whose result the page shows
@@ -73,10 +73,11 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     change.hidden = !patch;
     if (!patch) return show(now);
     const isKept = keptIn(before.words, now.words);
-    change.replaceChildren("Without the patch: ", ...before.words.flatMap((word, i) => [isKept[i] ? word : element("del", { textContent: word }), " "]));
+    const marked = before.words.map((word, i) => isKept[i] ? word : element("del", { textContent: word }));
+    change.replaceChildren("Without the patch: ", ...marked.flatMap((word) => [word, " "]));
     const isHidden = (i) => covers(patch, before.maps[i], before.rows, before.columns) >= 0.5;
     const stay = new Set(before.words.filter((_, i) => isKept[i] && isNamed(before, i) && isHidden(i)));
-    if (stay.size) change.append(element("br"), `These stay although their light is covered: ${[...stay].join(", ")}. They do not depend on that place alone.`);
+    if (stay.size) change.append(element("br"), `These stay although their light is covered: ${[...stay].join(", ")}.`);
     show(now, keptIn(now.words, before.words));
     view.announce(`${now.words.join(" ")}. ${change.textContent}`);
   }
@@ -143,7 +144,7 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     const { step } = event.target.closest("button")?.dataset ?? {};
     if (event.isTrusted && step) picked = [Number(step), ...picked.filter((other) => other !== Number(step))];
   });
-  find('[data-action="save"]').addEventListener("click", () => savePicture(player, found, picked, (i) => isNamed(found, i)));
+  find('[data-action="save"]').addEventListener("click", () => savePicture(player, found, picked, isNamed));
 
   find('[data-role="say"]').addEventListener("submit", (event) => {
     event.preventDefault();

@@ -8,7 +8,7 @@ const MOST_PIXELS = 60e6;
 const LONGEST_SIDE = 16_384; // some browsers draw nothing on a larger canvas
 const STRIP = 2e6; // pixels that are taken out of a picture at a time
 const SHOWN_SIDE = 1024; // of the photo on the page
-const KINDS = [[/^\xff\xd8|^\x89PNG|^GIF8|^RIFF.{4}WEBP/s, "is damaged. Choose another photo."],
+const KINDS = [[/^$/, "is empty."], [/^\xff\xd8|^\x89PNG|^GIF8|^RIFF.{4}WEBP/s, "is damaged. Choose another photo."],
   [/^.{4}ftyp(?:hei|hev|mif1|msf1)/s, "is a HEIC photo, which this browser cannot read. Save it as JPEG and choose it again."]];
 
 // Return { pixels, canvas, width, height }: RGB pixels in the network's size, the photo to show, and its size.
@@ -16,7 +16,6 @@ export async function readPhoto(file, [height, width]) {
   const head = String.fromCharCode(...new Uint8Array(await file.slice(0, 12).arrayBuffer()));
   const picture = await createImageBitmap(file, { colorSpaceConversion: "none" }).catch(() => {
     const name = `“${file.name || "the picture"}”`, known = KINDS.find(([start]) => start.test(head));
-    if (!file.size) throw new Problem(`The file ${name} is empty.`);
     if (known) throw new Problem(`The file ${name} ${known[1]}`);
     const kind = file.type ? ` (${file.type})` : "";
     throw new Problem(`This browser cannot read ${name}${kind} as a picture. JPEG, PNG and WebP files work.`);

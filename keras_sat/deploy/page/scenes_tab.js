@@ -15,7 +15,7 @@ const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowD
 const LOOKS = { shape: SHAPES, colour: Object.keys(COLOURS), size: Object.keys(SIZES) };
 const isNaming = (word) => LOOKS.shape.includes(word) || LOOKS.colour.includes(word);
 
-// Start the tab. `captioners` is a list of [label, Captioner]; `count` is called whenever all of them have captioned the scene.
+// Start the tab. `captioners` is a list of [label, Captioner]; `count` is called when all have captioned the scene.
 export function startScenesTab(find, view, captioners, count) {
   const canvas = find('[data-role="scene"]'), help = find('[data-role="scene-help"]');
   const scene = new Scene(), brush = canvas.getContext("2d");
@@ -65,8 +65,8 @@ export function startScenesTab(find, view, captioners, count) {
 
   // Return the index of the word of colour or shape with the most light on a shape, which is shown first.
   function brightestWord({ words, maps, rows, columns }) {
-    const boxes = scene.shapes.map(({ size, left, top }) => [left, top, left + SIZES[size], top + SIZES[size]].map((x) => x / SIDE));
-    const onShapes = (map) => boxes.map(([left, top, right, bottom]) => covers({ left, top, right, bottom }, map, rows, columns));
+    const boxes = scene.shapes.map(({ size, left, top }) => ({ left, top, right: left + SIZES[size], bottom: top + SIZES[size] }));
+    const onShapes = (map) => boxes.map((box) => covers(box, map, rows, columns, SIDE));
     const light = words.map((word, i) => isNaming(word) ? Math.max(...onShapes(maps[i])) : 0);
     return light.indexOf(Math.max(...light));
   }
