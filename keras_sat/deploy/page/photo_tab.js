@@ -74,7 +74,8 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     if (!patch) return show(now);
     const isKept = keptIn(before.words, now.words);
     const marked = before.words.map((word, i) => isKept[i] ? word : element("del", { textContent: word }));
-    change.replaceChildren("Without the patch: ", ...marked.flatMap((word) => [word, " "]));
+    const label = now.words.join(" ") === before.words.join(" ") ? "As without the patch: " : "Without the patch: ";
+    change.replaceChildren(label, ...marked.flatMap((word) => [word, " "]));
     const isHidden = (i) => covers(patch, before.maps[i], before.rows, before.columns) >= 0.5;
     const stay = new Set(before.words.filter((_, i) => isKept[i] && isNamed(before, i) && isHidden(i)));
     if (stay.size) change.append(element("br"), `These stay although their light is covered: ${[...stay].join(", ")}.`);
@@ -112,9 +113,7 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     return element("li", {}, button, element("small", { textContent: note, title: logProb }));
   }
 
-  function press(buttons, pressed) {
-    for (const button of buttons) button.setAttribute("aria-pressed", button === pressed);
-  }
+  const press = (buttons, pressed) => buttons.forEach((button) => button.setAttribute("aria-pressed", button === pressed));
 
   // === A part is covered ===
 
