@@ -57,7 +57,8 @@ export function keptIn(words, others) {
 // The patch on the photo in a player, drawn with the pointer or moved with the arrow keys. Calls `changed` with every patch.
 export class Cover {
   constructor(player, changed) {
-    const button = element("button", { type: "button", className: "sat-patch", ariaLabel: "The grey patch. Arrow keys move it." });
+    const button = element("button", { type: "button", className: "sat-patch" });
+    button.setAttribute("aria-label", "The grey patch. Arrow keys move it.");
     Object.assign(this, { player, changed, button, patch: null, grip: null });
     // In the capturing phase: while there is a patch, the player does not answer for places.
     const listen = (kind, handle) => player.addEventListener(kind, (event) => {

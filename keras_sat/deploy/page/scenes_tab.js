@@ -124,7 +124,7 @@ export function startScenesTab(find, view, captioners, count) {
   };
   for (const [name, action] of Object.entries(actions)) {
     find(`[data-action="${name}"]`).addEventListener("click", (event) => {
-      if (event.currentTarget.ariaDisabled === "true") return;
+      if (event.currentTarget.getAttribute("aria-disabled") === "true") return;
       action();
       chosen = scene.shapes.length - 1;
       changed();
