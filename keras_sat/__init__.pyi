@@ -681,9 +681,12 @@ class Grounding:
     uniform_mass: float
     pointing: float
     num_words: int
+    coverage: float
     uniform_pointing: float
+    uniform_coverage: float
     centre_mass: float
     centre_pointing: float
+    centre_coverage: float
     enlarge: int
     word_classes: dict
     def __init__(
@@ -692,9 +695,12 @@ class Grounding:
         uniform_mass: float,
         pointing: float,
         num_words: int,
+        coverage: float = ...,
         uniform_pointing: float = ...,
+        uniform_coverage: float = ...,
         centre_mass: float = ...,
         centre_pointing: float = ...,
+        centre_coverage: float = ...,
         enlarge: int = ...,
         word_classes: dict = ...,
     ) -> None: ...
