@@ -1,8 +1,9 @@
-"""Make the pictures of README.md: python docs/pictures.py"""
+"""Make the pictures of README.md and docs: python docs/pictures.py"""
 
 import textwrap
 from pathlib import Path
 
+import matplotlib
 from matplotlib import cbook
 from matplotlib.figure import Figure
 from PIL import Image
@@ -10,7 +11,10 @@ from PIL import Image
 import keras_sat
 from data_utils import draw_scenes
 
+matplotlib.use("Agg")
 HERE = Path(__file__).parent
+WIDTH = 8.3  # inches of 100 pixels, as wide as a page on GitHub
+SENTENCE, WORDS = "a woman wearing glasses and a hat in front of a flag", ["glasses", "hat", "flag"]
 KINDS = {"soft": "scenes", "hard": "scenes-hard"}
 
 
@@ -37,46 +41,31 @@ def save_scene():
 def draw_attention():
     """The same unseen scene as the two shipped captioners see it, one row each."""
     scene = unseen_scene()
-    results = {
-        kind: keras_sat.Captioner.from_pretrained(name).caption(scene.image, num_beams=1)
-        for kind, name in KINDS.items()
-    }
-    columns = max(len(result.words) for result in results.values()) + 1
-    figure = Figure(figsize=(1.4 * columns, 1.75 * len(results)), layout="constrained")
-    rows = figure.subplots(len(results), columns, squeeze=False)
-    for row, (kind, result) in zip(rows, results.items()):
-        keras_sat.AttentionDisplay.from_result(result).plot(row)
-        row[0].set_title(kind)
-    figure.savefig(HERE / "attention.png", dpi=110)
+    results = [keras_sat.Captioner.from_pretrained(name).caption(scene.image, num_beams=1) for name in KINDS.values()]
+    draw_beside(results, list(KINDS), "attention.png")
 
 
 def draw_photo():
-    """A free photo as the bundled captioner describes it; below, how it reads words of our sentence about another."""
-    captioner = keras_sat.Captioner.from_pretrained()
-    own = captioner.caption(str(HERE / "photo.jpg"))
-    portrait = cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)  # U.S. Navy, in the public domain
-    read = captioner.attend(portrait, "a woman with a hat in front of a flag")
-    some = [position for position, word in enumerate(read.words) if word in ("woman", "hat", "front", "of", "flag")]
-    words = [read.words[position] for position in some]
-    columns = (len(own.words) + 2) // 2
-    figure = Figure(figsize=(1.75 * columns, 6.6), layout="constrained")
-    axes = figure.subplots(3, columns)
-    keras_sat.AttentionDisplay.from_result(own).plot(axes[:2])
-    keras_sat.AttentionDisplay(read.image, words, read.attention_weights[some], read.from_photo[some]).plot(axes[2])
-    figure.savefig(HERE / "photo_attention.png", dpi=80)
+    """Where the bundled captioner looks when it reads a true sentence about a free photo."""
+    (display,) = readings("flickr8k")
+    display.save(HERE / "photo_attention.png", words=WORDS, columns=2, width=WIDTH, dpi=100)
 
 
 def draw_paper_and_beyond():
     """Where the paper's own network, and the one that goes beyond it, look for words of the same sentence."""
-    displays = []
-    for name in ("flickr8k-paper", "flickr8k"):
-        read = keras_sat.Captioner.from_pretrained(name).attend(str(HERE / "photo.jpg"), "a man with a camera on grass")
-        named = [position for position, word in enumerate(read.words) if word in ("man", "camera", "grass")]
-        words = [read.words[position] for position in named]
-        displays.append(keras_sat.AttentionDisplay(read.image, words, read.attention_weights[named]))
-    figure = Figure(figsize=(8, 4.6), layout="constrained")
-    keras_sat.AttentionDisplay.compare(displays, names=["the paper", "beyond"], ax=figure.subplots(2, 4))
-    figure.savefig(HERE / "paper_and_beyond.png", dpi=80)
+    draw_beside(readings("flickr8k-paper", "flickr8k"), ["the paper", "beyond"], "paper_and_beyond.png", words=WORDS)
+
+
+def readings(*names):
+    """The maps of our sentence about a portrait of Grace Hopper (U.S. Navy, in the public domain)."""
+    portrait = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)).crop((0, 0, 512, 430))
+    results = [keras_sat.Captioner.from_pretrained(name).attend(portrait, SENTENCE) for name in names]
+    return [keras_sat.AttentionDisplay.from_result(result, image=portrait) for result in results]
+
+
+def draw_beside(displays, names, file, **options):
+    axes = keras_sat.AttentionDisplay.compare(displays, names=names, width=WIDTH, **options)
+    axes[0, 0].figure.savefig(HERE / file, dpi=100)
 
 
 def draw_cartoon():

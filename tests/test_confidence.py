@@ -188,7 +188,7 @@ def test_calibrate_on_the_command_line(saved, tmp_path, capsys):
 def test_players_and_galleries_show_it(calibrated, scenes, tmp_path):
     results = calibrated[0].caption([image.image_path for image in scenes[:2]])
     results = [dataclasses.replace(result, confidence=value) for result, value in zip(results, (0.624, 0.1))]
-    assert "The photo alone; confidence 62 %." in AttentionDisplay.from_result(results[0])._repr_html_()
+    assert "&quot;confidence&quot;: 0.624}" in AttentionDisplay.from_result(results[0])._repr_html_()
     page = gallery(results, tmp_path / "gallery").read_text()
     assert 'data-sort="confidence"' in page and 'data-confidence="0.624000"' in page and "confidence 10 %" in page
 

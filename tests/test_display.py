@@ -1,4 +1,7 @@
+import base64
+import io
 import math
+import re
 from types import SimpleNamespace
 
 import matplotlib
@@ -8,10 +11,12 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from keras_sat import AttentionDisplay, CaptionResult, plot_history
-from keras_sat.pictures.brightness import FULL_LIGHT, NAN_COLOUR
+from keras_sat.pictures.sheet import font_size
+from keras_sat.pictures.spotlight import AMBER, DIM, GREY, NAN_COLOUR, spotlight
 from keras_sat.training.history import Curves
 
 matplotlib.use("Agg")
+WORDS = ["a", "dog", "runs", "in", "front", "of", "the", "red", "ball"]
 
 
 @pytest.fixture
@@ -25,57 +30,157 @@ def maps():
     return weights / weights.sum(axis=(1, 2), keepdims=True)
 
 
-def test_a_panel_for_the_photo_and_each_word(photo, maps):
+def maps_of(number, rows=7, columns=7):
+    """Maps with a peak in one cell, another for each word."""
+    maps = np.full((number, rows * columns), 0.2 / (rows * columns))
+    maps[np.arange(number), 5 * np.arange(number) % (rows * columns)] += 0.8
+    return maps.reshape(number, rows, columns)
+
+
+@pytest.fixture
+def display(photo):
+    return AttentionDisplay(photo, WORDS, maps_of(len(WORDS)))
+
+
+def titles(axes):
+    return [panel.get_title() for panel in np.ravel(axes)]
+
+
+def sentence(figure):
+    """The words below the panels, in lines, as (text, is bold, style)."""
+    words = [text for text in figure.texts if text.get_text()]
+    return [(text.get_text(), text.get_weight() == "bold", text.get_style()) for text in words]
+
+
+# === Panels ===
+
+
+def test_a_large_photo_and_a_panel_for_each_content_word(display, photo):
     from matplotlib import pyplot as plt
 
-    axes = AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(columns=3)
-    assert axes.shape == (2, 3)
-    assert [panel.get_title() for panel in axes.ravel()] == ["", "a", "dog", "runs", "", ""]
-    np.testing.assert_array_equal(axes[0, 0].get_images()[0].get_array(), photo)
-    for panel in axes.ravel()[1:4]:
-        shown, attention_map = panel.get_images()
-        assert attention_map.get_array().shape == photo.shape[:2] and attention_map.get_alpha() == 0.75
+    axes = display.plot()
+    assert titles(axes) == ["", "dog", "runs", "red", "ball"]
+    figure = axes[0].figure
+    assert figure.get_figwidth() == 8 and len(figure.axes) == 5
+    np.testing.assert_array_equal(axes[0].images[0].get_array(), photo)
+    across, down = zip(*[panel.get_window_extent().size for panel in axes])
+    assert across[0] > 1.9 * across[1] and np.ptp(across[1:]) < 1
+    np.testing.assert_allclose(np.divide(across, down), 1.5, rtol=0.01)  # the photo's aspect ratio
+    for panel, position in zip(axes[1:], (1, 2, 7, 8)):
+        np.testing.assert_array_equal(panel.images[0].get_array(), display.lit(position)[0])
+        (line,) = panel.collections
+        np.testing.assert_allclose(line.get_color()[0][:3], np.divide(AMBER, 255))
+        assert len(line.get_segments()) >= 1 and not panel.axison
+    assert sentence(figure) == [(word, word in ("dog", "runs", "red", "ball"), "normal") for word in WORDS]
     plt.close("all")
+
+
+@pytest.mark.parametrize("width", [3.3, 7])
+def test_text_has_eight_points_and_fits_a_figure_of_any_width(display, width):
+    from matplotlib import pyplot as plt
+
+    words = ["photographers", "wearing", "windbreakers", "outside", *["two", "of", "them", "hold", "a", "microphone"]]
+    axes = AttentionDisplay(display.image, words, maps_of(len(words))).plot(width=width, words="all")
+    figure = axes[0].figure
+    figure.set_dpi(300)
+    renderer = figure.canvas.get_renderer()
+    texts = [*figure.texts, *(panel.title for panel in axes[1:])]
+    extents = [text.get_window_extent(renderer) for text in texts]
+    for text, extent in zip(texts, extents):
+        assert text.get_size() >= 8
+        assert extent.height > 0.9 * 8 / 72 * 300
+        assert extent.x0 >= 0 and extent.x1 <= 300 * width and extent.y0 >= 0
+    every = [*extents, *(panel.get_window_extent(renderer) for panel in axes)]
+    assert not any(one.overlaps(other) for i, one in enumerate(every) for other in every[:i])
+    plt.close("all")
+
+
+def test_which_words_are_shown(display):
+    def shown(words):
+        return titles(display.plot(Figure().subplots(1, 10), words=words))[1:]
+
+    content = ["dog", "runs", "red", "ball"]
+    assert shown("content") == [*content, *[""] * 5] and shown("all") == WORDS
+    assert shown(["ball", "the", 0])[:4] == ["a", "the", "ball", ""]
+    assert shown("ball, dog")[:3] == ["dog", "ball", ""] and shown(np.array([2, 1]))[:3] == ["dog", "runs", ""]
+    small = AttentionDisplay(display.image, ["on", "the"], maps_of(2))
+    assert small.positions() == [0, 1], "all, if no word names anything"
+    twins = AttentionDisplay(display.image, ["dog", "and", "dog"], maps_of(3))
+    assert twins.positions(["dog"]) == [0, 2]
+    for words in ("cat", ["dog", "cat"], [9], [-1], [], None, 2.5):
+        with pytest.raises(ValueError, match=r"list of words or positions in the caption 'a dog .*Received: words="):
+            display.plot(words=words)
+
+
+def test_looks(display):
+    photo = display.image
+    light = np.zeros(photo.shape[:2])
+    dim = spotlight(photo, light)
+    assert np.std(dim) >= 0.45 * np.std(photo @ np.array(GREY)), "the contrast of what is not lit"
+    picture = {look: display.lit(1, look)[0].astype(int) for look in ("spotlight", "paper", "jet")}
+    peak = np.unravel_index(display.upsampled(1).argmax(), photo.shape[:2])
+    np.testing.assert_array_equal(picture["spotlight"][peak], photo[peak])
+    assert picture["paper"][peak].min() > 255 * (1 - DIM) and (np.abs(picture["jet"][peak] - photo[peak]) > 3).any()
+    unlit = np.abs(picture["spotlight"] - dim).sum(axis=2) == 0
+    assert unlit.mean() > 0.5
+    np.testing.assert_allclose(picture["paper"][unlit], DIM * photo[unlit], atol=5)
+    np.testing.assert_allclose(picture["jet"][unlit], photo[unlit], atol=5)
+    shown = display.plot(Figure().subplots(1, 5), look="paper")
+    np.testing.assert_array_equal(shown[1].images[0].get_array(), picture["paper"])
+    with pytest.raises(ValueError, match='look="spotlight", "paper" or a colour map of matplotlib. Received: .gloom'):
+        display.plot(look="gloom")
+
+
+def test_an_even_map_shows_the_photo_as_it_is(photo):
+    flat = AttentionDisplay(photo, ["dog"], np.full((1, 7, 7), 1 / 49))
+    picture, lines, note = flat.lit(0)
+    np.testing.assert_array_equal(picture, photo)
+    assert (lines, note) == ([], "everywhere")
+    panel = flat.plot(Figure().subplots(1, 2))[1]
+    assert [text.get_text() for text in panel.texts] == ["everywhere"]
+
+
+def test_a_word_from_memory_has_no_map(photo, tmp_path):
+    fractions = {"from_photo": np.array([1.0, 0.49, 0.5, math.nan])}
+    result = CaptionResult("a dog runs fast", ["a", "dog", "runs", "fast"], -1.0, maps_of(4), fractions, image=photo)
+    display = AttentionDisplay.from_result(result)
+    axes = display.plot(Figure().subplots(1, 4))
+    assert [panel.title.get_style() for panel in axes] == ["normal", "italic", "normal", "normal"]
+    assert [[text.get_text() for text in panel.texts] for panel in axes] == [[], ["from memory"], [""], [""]]
+    np.testing.assert_array_equal(axes[1].images[0].get_array(), spotlight(photo, np.zeros((40, 60))))
+    assert axes[1].collections[0].get_segments() == [] != axes[2].collections[0].get_segments()
+    below = sentence(display._new_axes(Figure, width=7)[0].figure)
+    assert below[1] == ("dog", True, "italic") and below[2] == ("runs", True, "normal")
+    with pytest.raises(ValueError, match="2 words, .* 3 numbers"):
+        AttentionDisplay(photo, ["a", "dog"], maps_of(2), np.ones(3))
+
+
+def test_nan_is_marked(photo, maps):
+    maps[1, 0, 2:4] = np.nan
+    maps[2] = np.nan
+    display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
+    assert np.isnan(display.upsampled(1)[:20, 24:48]).all()
+    picture, _, note = display.lit(1)
+    assert picture[10, 30].tolist() == list(NAN_COLOUR) and note == ""
+    assert (display.lit(2)[0] == NAN_COLOUR).all() and display.lit(2)[1:] == ([], "NaN")
+    assert display.lit(1, "jet")[0][10, 30].tolist() == list(NAN_COLOUR)
+
+
+def test_axes_of_your_own(display):
+    axes = Figure(figsize=(7, 2)).subplots(1, 5)
+    assert display.plot(axes) is axes
+    assert axes[1].title.get_size() == font_size(7)
+    with pytest.raises(ValueError, match="4 words need 5 axes; `words` chooses others. Received: 2"):
+        display.plot(axes[:2])
+    nested = Figure(figsize=(6.4, 4)).subfigures(2, 1)[0].subplots(2, 3)
+    assert display.plot(nested) is nested and titles(nested) == ["", "dog", "runs", "red", "ball", ""]
 
 
 @pytest.mark.parametrize("ending", ["pdf", "eps"])
 def test_a_word_that_nobody_sees_is_drawn_as_its_code(photo, maps, ending, tmp_path):
     display = AttentionDisplay(photo, ["\ufeff", "a\ufeff", "$\\nonsense{"], maps)
     display.save(tmp_path / f"a.{ending}")
-    titles = [panel.get_title() for panel in display.plot(Figure().subplots(1, 4))]
-    assert titles == ["", r"\ufeff", r"a\ufeff", r"$\nonsense{"]
-
-
-def test_a_panel_says_and_shows_how_flat_its_map_is(photo):
-    maps = np.full((3, 7, 7), 1 / 49)
-    maps[1, 2, 3] += 0.5 / 49  # before it is brought to a sum of 1
-    maps[2] = 0
-    maps[2, 2, 3] = 1
-    maps /= maps.sum(axis=(1, 2), keepdims=True)
-    for colour_map in (None, "jet"):
-        axes = AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(Figure().subplots(1, 4), colour_map=colour_map)
-        below = [[text.get_text() for text in panel.texts] for panel in axes]
-        assert below == [[], ["1.0 × uniform"], ["1.5 × uniform"], ["49.0 × uniform"]]
-        drawn = [panel.get_images()[1] for panel in axes[1:]]
-        light = [np.asarray(image.norm(image.get_array())) for image in drawn]
-        np.testing.assert_allclose(light[0], 1 / FULL_LIGHT, rtol=1e-5)
-        assert light[1].max() == pytest.approx(1.5 / FULL_LIGHT, abs=0.02)
-        assert light[2].max() > 0.9 and np.median(light[2]) < 0.01
-        if colour_map is not None:
-            assert all(image.get_alpha().max() <= 0.75 for image in drawn)
-            assert drawn[0].get_alpha() == pytest.approx(0.75 / FULL_LIGHT)
-
-
-def test_axes_of_your_own_and_files(photo, maps, tmp_path):
-    display = AttentionDisplay(Image.fromarray(photo), ["a", "dog", "runs"], maps)
-    axes = Figure().subplots(1, 4)
-    assert display.plot(axes, opacity=0.5) is axes
-    assert axes[1].get_images()[1].get_alpha() == 0.5
-    with pytest.raises(ValueError, match="needs 4 axes"):
-        display.plot(axes[:2])
-    display.save(tmp_path / "dog.png", columns=2)
-    with Image.open(tmp_path / "dog.png") as picture:
-        assert picture.width > 200
+    assert titles(display.plot(Figure().subplots(1, 4))) == ["", r"\ufeff", r"a\ufeff", r"$\nonsense{"]
 
 
 def test_from_a_result_and_errors(photo, maps):
@@ -94,29 +199,36 @@ def test_from_a_result_and_errors(photo, maps):
             AttentionDisplay.from_result(other)
 
 
-def test_colours_that_let_the_photo_through(photo, maps):
-    axes = AttentionDisplay(photo, ["a", "dog", "runs"], maps).plot(
-        Figure().subplots(1, 4), colour_map="jet", opacity=0.5
-    )
-    drawn = axes[2].get_images()[1]
-    alpha = drawn.get_alpha()
-    assert drawn.get_cmap().name == "jet" and alpha.shape == photo.shape[:2]
-    assert 0.25 < alpha.max() <= 0.5
-    np.testing.assert_allclose(alpha, 0.5 * drawn.get_array().clip(max=1))
+# === Files ===
 
 
-@pytest.mark.parametrize("colour_map", [None, "viridis"])
-def test_nan_is_marked(photo, maps, colour_map, tmp_path):
-    maps[1, 0, 2:4] = np.nan
-    display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
-    assert np.isnan(display.upsampled(1)[:20, 24:48]).all()
-    drawn = display.plot(Figure().subplots(1, 4), colour_map=colour_map)[2].get_images()[1]
-    red, green, blue, alpha = drawn.to_rgba(drawn.get_array())[10, 30]
-    assert (255 * red, 255 * green, 255 * blue) == pytest.approx(NAN_COLOUR) and alpha > 0.7
-    display.animate(tmp_path / "lost.gif")
-    with Image.open(tmp_path / "lost.gif") as cartoon:
-        cartoon.seek(6)
-        assert cartoon.convert("RGB").getpixel((int(240 * 30 / 60), 40)) == pytest.approx(NAN_COLOUR, abs=50)
+def test_a_pdf_has_the_photo_in_its_own_resolution_and_no_type_3_fonts(tmp_path):
+    photo = np.random.default_rng(0).integers(0, 256, (300, 450, 3), dtype=np.uint8)
+    display = AttentionDisplay(photo, WORDS, maps_of(len(WORDS)))
+    display.save(tmp_path / "a.pdf", width=3.3)
+    pdf = (tmp_path / "a.pdf").read_bytes()
+    assert b"/Type3" not in pdf and b"/FontFile2" in pdf
+    box = [float(side) for side in re.search(rb"/MediaBox \[([^]]*)\]", pdf)[1].split()]
+    assert box[2] == pytest.approx(72 * 3.3)
+    images = re.findall(rb"<<[^>]*/Subtype /Image[^>]*", pdf)
+    sides = [[int(re.search(rb"/%s (\d+)" % side, image)[1]) for side in (b"Width", b"Height")] for image in images]
+    assert sides == [[450, 300]] * 5
+    display.save(tmp_path / "a.svg", width=3.3)
+    embedded = re.findall(r"data:image/png;base64,([^\"]+)", (tmp_path / "a.svg").read_text())
+    assert [Image.open(io.BytesIO(base64.b64decode(data))).size for data in embedded] == [(450, 300)] * 5
+
+
+def test_the_width_and_resolution_of_a_file(display, tmp_path):
+    for width, dpi in ((3.3, 100), (7, 50)):
+        display.save(tmp_path / "dog.png", width=width, dpi=dpi)
+        with Image.open(tmp_path / "dog.png") as picture:
+            assert picture.width == round(width * dpi)
+    display.save(tmp_path / "dog", words="all", columns=2, look="paper")
+    with Image.open(tmp_path / "dog.png") as picture:
+        assert picture.width == 300 * 8
+    for wrong in ({"width": 0}, {"width": 41}, {"columns": 0}):
+        with pytest.raises(ValueError, match="Expected 1 to 40 inches and 1 column or more. Received: width="):
+            display.save(tmp_path / "dog.png", **wrong)
 
 
 @pytest.mark.parametrize(
@@ -136,54 +248,62 @@ def test_any_photo_and_any_grid(shape, grid, drawn, tmp_path):
     display.animate(tmp_path / "dog.gif", width=64)
     display.to_html(tmp_path / "dog.html")
     with Image.open(tmp_path / "dog.png") as picture:
-        assert max(picture.size) < 5000
+        assert picture.width == 2400 and picture.height < 2400
 
 
-def test_soft_and_hard_one_above_the_other(photo, maps):
+def test_an_empty_caption(photo, tmp_path):
+    display = AttentionDisplay(photo, [], np.zeros((0, 7, 7)))
+    assert len(display.plot(Figure().subplots(1, 1, squeeze=False))) == 1
+    display.save(tmp_path / "a.png", dpi=50)
+    display.animate(tmp_path / "a.gif")
+    with Image.open(tmp_path / "a.gif") as cartoon:
+        assert cartoon.convert("RGB").getpixel((5, 5)) != (255, 255, 255)
+
+
+# === Soft and hard, one above the other ===
+
+
+def test_soft_and_hard_one_above_the_other(photo):
     from matplotlib import pyplot as plt
 
-    soft = CaptionResult("a dog runs", ["a", "dog", "runs"], -1.0, maps, image=photo)
-    hard = AttentionDisplay(photo, ["dogs", "run"], maps[:2])
+    words = ["a", "red", "dog", "runs"]
+    soft = CaptionResult("a red dog runs", words, -1.0, maps_of(4), image=photo)
+    hard = AttentionDisplay(photo, ["the", "dog", "walks", "home"], maps_of(4))
+    short = AttentionDisplay(photo, ["dog", "there"], maps_of(2))
     before = plt.get_fignums()
-    axes = AttentionDisplay.compare([soft, hard], names=["soft", "hard"])
-    assert axes.shape == (2, 4) and len(plt.get_fignums()) == len(before) + 1
-    titles = [[panel.get_title() for panel in row] for row in axes]
-    assert titles == [["soft", "a", "dog", "runs"], ["hard", "dogs", "run", ""]]
-    np.testing.assert_array_equal(axes[1, 1].get_images()[1].get_array(), hard._light(0))
+    axes = AttentionDisplay.compare([soft, hard, short], names=["soft", "hard", ""])
+    assert axes.shape == (3, 4) and len(plt.get_fignums()) == len(before) + 1
+    assert [titles(row) for row in axes] == [
+        ["soft", "red", "dog", "runs"],
+        ["hard", "dog", "walks", "home"],
+        ["", "", "dog", ""],
+    ]
+    np.testing.assert_array_equal(axes[1, 1].images[0].get_array(), hard.lit(1)[0])
+    tops = [[panel.get_position().y1 for panel in row] for row in axes]
+    assert np.ptp(tops, axis=1).max() < 1e-6 and tops[0] > tops[1] > tops[2]
+    assert "".join(word for word, *_ in sentence(axes[0, 0].figure)) == "areddogrunsthedogwalkshomedogthere"
     own = Figure().subplots(1, 5, squeeze=False)
-    assert AttentionDisplay.compare([soft], ax=own, colour_map="jet") is own
-    for displays, options in (([soft, hard], {"ax": own}), ([soft], {"names": "a"}), ([], {}), (hard, {})):
+    assert (AttentionDisplay.compare([soft], ax=own, words="all", look="jet") == own).all()
+    assert titles(own) == ["", *words]
+    for displays, options in (([soft, hard], {"ax": own}), ([soft], {"names": "ab"}), ([], {}), (hard, {})):
         with pytest.raises(ValueError, match="`displays` must be a list .* Received: displays="):
             AttentionDisplay.compare(displays, **options)
     plt.close("all")
 
 
-# === The cartoon ===
+def test_equal_words_are_below_each_other(photo):
+    from matplotlib import pyplot as plt
 
-
-def test_the_caption_appears_word_by_word(photo, tmp_path):
-    maps = np.zeros((3, 2, 2))
-    maps[0, 0, 0] = maps[1, 1, 1] = maps[2, 0, 1] = 1
-    photo = np.full((60, 60, 3), 128, np.uint8)
-    display = AttentionDisplay(photo, ["a", "dog", "runs"], maps)
-    display.animate(tmp_path / "new" / "dog.gif", width=120, seconds_per_word=0.5)
-    for options in ({"seconds_per_word": -1}, {"seconds_per_word": 700}, {"width": -1}):
-        with pytest.raises(ValueError, match="a width from 16 to 4096 pixels"):
-            display.animate(tmp_path / "dog.gif", **options)
-    with Image.open(tmp_path / "new" / "dog.gif") as cartoon:
-        frames, seconds = [], []
-        for number in range(cartoon.n_frames):
-            cartoon.seek(number)
-            frames.append(np.array(cartoon.convert("L"), dtype=int))
-            seconds.append(cartoon.info["duration"])
-        assert cartoon.info["loop"] == 0 and cartoon.width == 120
-    held = [frame for frame, duration in zip(frames, seconds) if duration > 200]
-    assert len(held) == 4 and len(frames) > 8 and max(seconds) == 2000
-    ink = [(frame[120:] < 128).sum() for frame in held]
-    assert 0 == ink[0] < ink[1] < ink[2] < ink[3]
-    for frame, (row, column) in zip(held[1:], ((0, 0), (1, 1), (0, 1))):
-        corners = frame[[10, 10, 110, 110], [10, 110, 10, 110]]
-        assert corners.argmax() == 2 * row + column and corners.max() - np.median(corners) > 100
+    displays = [
+        AttentionDisplay(photo, words, maps_of(len(words)))
+        for words in (["man", "red", "shirt", "riding", "bicycle"], ["man", "riding", "bicycle"])
+    ]
+    axes = AttentionDisplay.compare(displays)
+    assert [titles(row)[1:] for row in axes] == [
+        ["man", "red", "shirt", "riding", "bicycle"],
+        ["man", "", "", "riding", "bicycle"],
+    ]
+    plt.close("all")
 
 
 # === Curves ===
@@ -230,20 +350,3 @@ def test_the_history_that_a_folder_has(tmp_path):
         loss, cider = plot_history(path, Figure().subplots(1, 2))
         np.testing.assert_array_equal(loss.get_lines()[0].get_xydata(), [[1, 3], [2, 2]])
         np.testing.assert_array_equal(cider.get_lines()[0].get_ydata(), [math.nan, 0.4])
-
-
-# === How much of each word came from the photo ===
-
-
-def test_the_fraction_from_the_photo_is_shown(tmp_path):
-    maps, photo = np.full((2, 2, 2), 0.25), np.zeros((8, 8, 3), np.uint8)
-    result = CaptionResult("a dog", ["a", "dog"], -1.0, maps, {"from_photo": np.array([0.104, 0.9])})
-    display = AttentionDisplay.from_result(result, image=photo)
-    below = [[text.get_text() for text in panel.texts] for panel in display.plot().ravel()[1:3]]
-    assert below == [["10 % photo, 1.0 × uniform"], ["90 % photo, 1.0 × uniform"]]
-    display.animate(tmp_path / "a.gif")
-    display.to_html(tmp_path / "a.html")
-    page = (tmp_path / "a.html").read_text()
-    assert '"fromPhoto": [10, 90]' in page and "90 % from the photo; looks everywhere equally." in page
-    with pytest.raises(ValueError, match="2 words, .* 3 numbers"):
-        AttentionDisplay(photo, ["a", "dog"], maps, np.ones(3))

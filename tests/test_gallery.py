@@ -1,11 +1,16 @@
+import base64
+import io
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 from test_player import HOSTILE, Elements, Page, maps_of
 
 from keras_sat import CaptionResult, gallery
+from keras_sat.pictures.gallery import GalleryPage
 from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
 from keras_sat.scoring.cider import cider_of_photos
 
@@ -44,6 +49,26 @@ def test_without_references_there_is_nothing_to_sort_by(tmp_path):
     page = path.read_text(encoding="utf-8")
     assert path == tmp_path / "page.html" and "data-sort=" not in page.partition("<script>")[0]
     assert [text for _, text in Elements(page)("h2")] == ["photo 1", "photo 2", "photo 3"]
+
+
+def test_photos_are_added_one_by_one(tmp_path):
+    page = GalleryPage(tmp_path)
+    first, second, third = (replace(result, confidence=0.3) for result in results_of(CAPTIONS, (600, 300)))
+    for number, result in enumerate((first, second, replace(third, confidence=None))):
+        page.add(f"n{number}", result, result.image)
+        shown = Elements(page.write().read_text(encoding="utf-8"))
+        assert [text for _, text in shown("h2")] == [f"n{i}" for i in range(number + 1)]
+        assert len(shown("button", data_sort="confidence")) == (number < 2), "all photos or none are sorted by it"
+    assert [text for _, text in shown("p", **{"class": "sat-scores"})] == ["confidence 30 %", "confidence 30 %", ""]
+    data = json.loads(shown("script", type="application/json")[0][1])
+    assert (data["confidence"], data["aspect"]) == (None, "0.5000"), "the confidence is said once"
+    with Image.open(io.BytesIO(base64.b64decode(data["photo"].partition(",")[2]))) as photo:
+        assert photo.size == (160, 320)
+    assert not shown("details")
+    page.errors += ["a.jpg: damaged", HOSTILE[0]]
+    shown = Elements(page.write().read_text(encoding="utf-8"))
+    assert [text for _, text in shown("summary")] == ["Unreadable: 2"]
+    assert [text for _, text in shown("li")] == ["a.jpg: damaged", HOSTILE[0]]
 
 
 def test_what_is_hostile_is_escaped(tmp_path):
@@ -168,6 +193,9 @@ def test_many_photos_become_players_when_the_reader_comes_near(browser, tmp_path
     assert page.find(f"{last} > .sat-waiting").text == "photo of 49"
     browser.execute_script("scrollTo(0, document.body.scrollHeight)")
     page.wait_until(lambda: browser.execute_script(f"return document.querySelector('{last} > figure') !== null"))
+    page.find(f"{last} button[data-step='2']").click()
+    page.point_at(3.5 / 7, 6.5 / 7, f"{last} .sat-stage")  # where `maps_of` puts the third word
+    assert page.words_with("data-here") == ["49"]
     page.find(f"{last} button[data-step='2']").click()
     assert page.find(f"{last} .sat-player").get_attribute("data-step") == "2"
     assert page.find("article .sat-player").get_attribute("data-step") == "-1", "each player is its own"

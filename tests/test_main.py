@@ -256,7 +256,13 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([both[0], "--plot", "a.xyz"], "Expected a folder or a file of type "),
         ([both[0], "--gif", "a.png"], "a file of type gif. Received: --gif a.png"),
         ([both[0], "--gif", "a.gif", "--plot", "a.gif"], "must write a different file"),
+        ([both[0], "--gallery", "a", "--html", "a/index.html"], "must write a different file"),
+        ([both[0], "--gallery", "a.png"], "Expected a folder or a file of type html. Received: --gallery a.png"),
+        ([both[0], "--gallery", both[1]], "Expected a folder or a file of type html."),
+        ([both[0], "--gallery", f"{both[1]}/a"], "Not a directory"),
         ([both[0], "--maps"], "--maps requires --json"),
+        ([both[0], "--words", "all"], "--words has no effect without --plot"),
+        ([both[0], "--gif", "a.gif", "--width", "3"], "--width has no effect without --plot"),
     ):
         assert main(["caption", *model, *arguments]) == 2
         output, error = capsys.readouterr()
@@ -264,12 +270,48 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     assert main(["caption", both[0], *model, "--plot", str(tmp_path / "a.json")]) == 2
     assert capsys.readouterr().err.count("\n") == 1 and not (tmp_path / "a.json").exists()
     drawn = ["--html", str(tmp_path / "a.html"), "--gif", str(tmp_path / "a.gif"), "--plot", str(tmp_path / "a.svg")]
-    assert main(["caption", both[0], *model, *drawn]) == 0
+    assert main(["caption", both[0], *model, *drawn, "--words", "all", "--width", "3.5"]) == 0
     caption = capsys.readouterr().out.split("\n")[-2].split("\t")[1]
     assert f"<title>{caption}</title>" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert f'width="{72 * 3.5:g}pt"' in (tmp_path / "a.svg").read_text(encoding="utf-8")
     with Image.open(tmp_path / "a.gif") as cartoon:
-        assert cartoon.n_frames == 1 + 3 * len(caption.split())
+        assert cartoon.n_frames == 2 + 2 * len(caption.split())
         assert cartoon.width * 24 // 32 < cartoon.height, "the photo has its own shape, with the caption below"
+
+
+def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(
+    whole_training, pictures, tmp_path, capsys, monkeypatch
+):
+    folder, _ = whole_training
+    command = ["caption", str(pictures), "--model", str(folder / "model"), "--num-beams", "1", "--max-length", "4"]
+    page = tmp_path / "all" / "index.html"
+    assert main([*command, "--gallery", str(tmp_path / "all"), "--json"]) == 2
+    output, error = capsys.readouterr()
+    assert error.startswith(f"gallery: {page}\nkeras-sat: {pictures / 'damaged.jpg'}: ") and error.count("\n") == 2
+    captions = {line["image"]: line.get("caption") for line in map(json.loads, output.splitlines())}
+    content = page.read_text(encoding="utf-8")
+    assert re.findall("<h2>(.*)</h2>", content) == [path for path, caption in captions.items() if caption is not None]
+    assert "<summary>Unreadable: 1</summary>" in content and f"<li>{pictures / 'damaged.jpg'}: " in content
+    waiting = re.findall('<p class="sat-waiting">(.*)</p>', content)
+    assert waiting == [caption for caption in captions.values() if caption is not None]
+
+    assert main([*command[:1], str(tmp_path / "no.jpg"), *command[2:], "--gallery", str(page)]) == 2
+    assert page.read_text(encoding="utf-8") == content, "nothing could be read, so the earlier page stays"
+    capsys.readouterr()
+
+    def stop(result, min_confidence):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "_is_sure", stop)
+    assert main([*command, "--gallery", str(tmp_path / "stopped.html")]) == 130
+    assert (tmp_path / "stopped.html").read_text(encoding="utf-8").count("<article") == 1
+
+    results = [(str(pictures / "a.png"), Captioner.load(folder / "model").caption(pictures / "a.png"))] * 30
+    running = commands._kept_in_gallery(iter(results), tmp_path / "killed.html")
+    for number, _ in enumerate(running):
+        if number:
+            written = (tmp_path / "killed.html").read_text(encoding="utf-8").count("<article")
+            assert written >= number / 1.2, "a killed command loses at most a sixth"
 
 
 @pytest.mark.usefixtures("without_graphs")

@@ -220,7 +220,10 @@ def _add_caption(parser):
         plot="draw where the model looked: a picture file, or a folder for many",
         html="the same as an interactive page: a file, or a folder for many",
         gif="the same as an animation: a file, or a folder for many",
+        gallery="write one page with all pictures into this folder",
     )
+    _add_values(parser, "WORDS", words='words to draw: "content" (default), "all", or some, such as "dog,ball"')
+    parser.add_argument("--width", type=float, metavar="INCHES", help="with --plot: 3.3 for a column of a paper")
 
 
 def _add_evaluate(parser):

@@ -60,7 +60,10 @@ def run_caption(
     from data_utils.progress import Progress
     from keras_sat.deploy.litert_captioner import ready_captioner
 
-    outputs = {option: options.pop(option) for option in ("plot", "html", "gif") if option in options}
+    outputs = {option: options.pop(option) for option in ("plot", "html", "gif", "gallery") if option in options}
+    drawn = {name: options.pop(name) for name in ("words", "width") if name in options}
+    if idle := [name for name in drawn if not outputs.keys() & ({"plot"} if name == "width" else {"plot", "gif"})]:
+        raise ValueError(f"{flag_of(idle[0])} has no effect without --plot. Pass both or neither.")
     encoder_weights = options.pop("encoder_weights", None)
     if maps and not as_json:
         raise ValueError("--maps requires --json. To draw the maps, use --plot.")
@@ -82,6 +85,8 @@ def run_caption(
         if unknown:
             print(f"keras-sat: unknown words: {visible(', '.join(unknown))}", file=sys.stderr)
         results = captioner.attend_each(paths, say, errors="yield")
+    if "gallery" in outputs:
+        results = _kept_in_gallery(results, drawings[paths[0]]["gallery"])
     unreadable = []
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # the captions go to a file
     with Progress(len(paths), label="captions", unit="pictures", show=show, delay=1) as progress:
@@ -109,8 +114,8 @@ def run_caption(
             else:
                 for prefix, each in [(path, result), *(("", other) for other in others)]:
                     print(_as_line(prefix, each, min_confidence), flush=True)
-            if drawings[path]:
-                _draw(result, path, **drawings[path])
+            if drawings[path].keys() - {"gallery"}:
+                _draw(result, path, drawings[path], **drawn)
     if unreadable:
         raise ValueError("; ".join(map(visible, unreadable)))
     if fits_litert and not fast:
@@ -159,13 +164,36 @@ def _prepare_litert(model):
         make_file(model)
 
 
-def _draw(result, path, **drawings):
+def _draw(result, path, drawings, words="content", **options):
     from keras_sat.pictures.display import AttentionDisplay
 
     display = AttentionDisplay.from_result(result, image=path)
-    for option, write in (("plot", display.save), ("html", display.to_html), ("gif", display.animate)):
-        if option in drawings:
-            write(drawings[option])
+    if "plot" in drawings:
+        display.save(drawings["plot"], words=words, **options)
+    if "html" in drawings:
+        display.to_html(drawings["html"])
+    if "gif" in drawings:
+        display.animate(drawings["gif"], words=words)
+
+
+def _kept_in_gallery(results, page_path):
+    """Yield results, and write a gallery of them: at the end, even after Ctrl-C, and again and again until then."""
+    from keras_sat.pictures.gallery import GalleryPage
+
+    page, num_written = GalleryPage(page_path), 0
+    try:
+        for path, result in results:
+            if isinstance(result, Exception):
+                page.errors.append(_why_unreadable(path, result))
+            else:
+                page.add(visible(path), result, path)
+            yield path, result
+            if len(page.photos) > 1.2 * num_written:  # a killed command loses at most a sixth
+                page.write()
+                num_written = len(page.photos)
+    finally:
+        if page.photos:  # otherwise an earlier gallery is kept
+            print(f"gallery: {visible(page.write())}", file=sys.stderr)
 
 
 def _is_sure(result, min_confidence):

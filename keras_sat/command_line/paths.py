@@ -12,7 +12,8 @@ def drawing_paths(outputs, paths):
     """Return the output files for each picture, and create their folders.
 
     Args:
-        outputs: dict from "plot", "html" and "gif" to a file, or a folder for many pictures.
+        outputs: dict from "plot", "html" and "gif" to a file, or a folder for many pictures; from "gallery" to a file
+            for all pictures, or a folder for its index.html.
         paths: list of the paths of pictures.
 
     Returns: dict from paths to dicts from options to files.
@@ -22,14 +23,14 @@ def drawing_paths(outputs, paths):
     drawings = {path: {} for path in paths}
     for option, out in outputs.items():
         is_folder = str(out).endswith(("/", os.sep))
-        out, ending = Path(out).expanduser(), "png" if option == "plot" else option
+        out, ending = Path(out).expanduser(), {"plot": "png", "gallery": "html"}.get(option, option)
         is_file = bool(out.suffix) and not is_folder and not out.is_dir()
         if is_file and out.suffix[1:].lower() not in (endings := _endings(option)):
             raise ValueError(f"Expected a folder or a file of type {', '.join(endings)}. Received: --{option} {out}")
-        if is_file and len(paths) > 1:
+        if is_file and len(paths) > 1 and option != "gallery":
             raise ValueError(f"For many pictures, pass a folder, not a {out.suffix} file. Received: --{option} {out}")
         for path, name in names.items():
-            drawing = out if is_file else out / f"{name}-attention.{ending}"
+            drawing = out if is_file else out / f"{'index' if option == 'gallery' else name + '-attention'}.{ending}"
             if os.path.realpath(drawing) in pictures:
                 raise ValueError(f"The output would overwrite the picture. Received: --{option} {drawing}")
             drawings[path][option] = drawing
@@ -42,7 +43,7 @@ def drawing_paths(outputs, paths):
 def _endings(option):
     """Return the possible file types of a drawing."""
     if option != "plot":
-        return [option]
+        return ["html" if option == "gallery" else option]
     from matplotlib.backend_bases import FigureCanvasBase
 
     return sorted(FigureCanvasBase.get_supported_filetypes())

@@ -1,4 +1,4 @@
-"""Make a GIF of the attention: the caption appears word by word, while the bright area moves over the photo."""
+"""Make a GIF of the attention: the photo, then the caption word by word, while the light moves over the photo."""
 
 import io
 from itertools import pairwise
@@ -6,21 +6,20 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_sat.pictures.brightness import NAN_COLOUR
+from keras_sat.pictures.sheet import wrapped
+from keras_sat.pictures.spotlight import AMBER
 
-MOVES = 2  # frames between one word and the next
-MOVE_SECONDS, LAST_SECONDS = 0.06, 2.0
-INK, SOFT = (27, 27, 31), (85, 85, 95)
+COLOURS = 128
+# Dithering by a fixed pattern: what does not change between frames takes no space in the file.
+PATTERN = 16 * (np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]]) / 15 - 0.5)[..., None]
+MOVE_SECONDS, FIRST_SECONDS, LAST_SECONDS = 0.06, 1.0, 2.0
+INK = (27, 27, 31)
 
 
-def cartoon(image, words, lights, notes, seconds_per_word, width, opacity):
-    """Return an animated GIF of a photo, its caption and its attention maps, as bytes.
+def cartoon(display, positions, look, seconds_per_word, width):
+    """Return an animated GIF of an AttentionDisplay, as bytes; see `AttentionDisplay.animate`.
 
-    Args:
-        image, words: see `AttentionDisplay`.
-        lights: for each word a map (height, width) of the photo's size: 1 is fully bright; NaN is marked.
-        notes: for each word a line of text below the caption.
-        seconds_per_word, width, opacity: see `AttentionDisplay.animate`.
+    The light moves to the words at `positions`; the words before each appear with it.
     """
     import matplotlib
     from PIL import Image, ImageDraw, ImageFont
@@ -30,49 +29,59 @@ def cartoon(image, words, lights, notes, seconds_per_word, width, opacity):
             "Expected a width from 16 to 4096 pixels, and from 0 to 600 seconds per word. "
             f"Received: width={width}, seconds_per_word={seconds_per_word}"
         )
-    photo = Image.fromarray(image)
-    height = round(width * photo.height / photo.width)
+    words, scale = display.words, width / display.image.shape[1]
+    height = round(scale * display.image.shape[0])
     font_file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"  # covers many alphabets
-    font = ImageFont.truetype(str(font_file), max(min(width, 2 * height) // 16, 10))
+    font = ImageFont.truetype(str(font_file), max(min(width, 2 * height) // 20, 10))
     margin, line = font.size // 2, round(1.5 * font.size)
-    note_top = height + margin + line * len(_wrapped(words, font, width - 2 * margin).splitlines())
+    longest = max([font.getlength(word) for word in words], default=1)
+    if longest > width - 2 * margin:  # a word is never broken
+        font = ImageFont.truetype(str(font_file), max(1, font.size * (width - 2 * margin) / longest))
+    places = wrapped([font.getlength(word) for word in words], font.getlength(" "), width - 2 * margin)
+    bottom = height + 2 * margin + line * (places[-1][0] + 1 if places else 0)
 
-    def frame(lit, num_words, note):
-        picture = Image.new("RGB", (width, note_top + line + margin), "white")
-        picture.paste(lit.resize((width, height), Image.Resampling.BICUBIC))
+    def lit(position):
+        photo, lines, note = display.lit(position, look)
+        big = Image.fromarray(photo).resize((2 * width, 2 * height), Image.Resampling.BICUBIC)  # for smooth lines
+        pen = ImageDraw.Draw(big)
+        for points in lines:
+            pen.line([tuple(2 * scale * (point + 0.5)) for point in points], AMBER, width=6, joint="curve")
+        photo, middle = big.resize((width, height), Image.Resampling.BOX), (width // 2, height - margin)
+        ImageDraw.Draw(photo).text(middle, note, "white", font, "mb", stroke_width=2, stroke_fill="black")
+        return photo
+
+    def frame(photo, shown, num_words):
+        picture = Image.new("RGB", (width, bottom), "white")
+        picture.paste(photo)
         pen = ImageDraw.Draw(picture)
-        caption = _wrapped(words[:num_words], font, width - 2 * margin)
-        pen.multiline_text((margin, height + margin), caption, fill=INK, font=font, spacing=font.size // 2)
-        pen.text((margin, note_top), note, fill=SOFT, font=font)
-        palette = picture.quantize(256, Image.Quantize.FASTOCTREE)
-        # Without dithering, gradients of light would show as rings.
-        return picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
+        for i in range(num_words):
+            x, y = margin + places[i][1], height + margin + line * places[i][0]
+            pen.text((x, y), words[i], INK, font)
+            if i == shown:
+                pen.line([(x, y + 1.3 * font.size), (x + font.getlength(words[i]), y + 1.3 * font.size)], AMBER, 3)
+        return picture
 
-    steps = [photo] + [_lit(photo, light, opacity) for light in lights]
-    frames, seconds = [frame(photo, 0, "")], [seconds_per_word]
-    for number, (before, after) in enumerate(pairwise(steps), start=1):
-        for move in range(1, MOVES + 2):
-            frames.append(frame(Image.blend(before, after, move / (MOVES + 1)), number, notes[number - 1]))
-        seconds += [MOVE_SECONDS] * MOVES + [seconds_per_word]
-    durations = [round(1000 * duration) for duration in (*seconds[:-1], LAST_SECONDS)]
-    file = io.BytesIO()
-    frames[0].save(file, format="GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0, disposal=1)
+    photos = [Image.fromarray(display.image).resize((width, height), Image.Resampling.BICUBIC), *map(lit, positions)]
+    frames, seconds = [frame(photos[0], None, 0)], [FIRST_SECONDS]
+    for position, (before, after) in zip(positions, pairwise(photos)):
+        frames += [frame(photo, position, position + 1) for photo in (Image.blend(before, after, 0.5), after)]
+        seconds += [MOVE_SECONDS, seconds_per_word]
+    frames.append(frame(photos[-1], None, len(words)))
+    milliseconds = [round(1000 * duration) for duration in (*seconds, LAST_SECONDS)]
+    file, (first, *others) = io.BytesIO(), _quantized(frames, height)
+    first.save(file, "GIF", save_all=True, append_images=others, duration=milliseconds, loop=0, disposal=1)
     return file.getvalue()
 
 
-def _lit(photo, light, opacity):
-    """Shade the photo according to an attention map; cells with NaN get the colour NAN_COLOUR."""
+def _quantized(frames, height):
+    """Give all frames the same palette; the photo above `height` is dithered."""
     from PIL import Image
 
-    light = light[..., None]
-    colours = np.where(np.isfinite(light), 255 * light.clip(0, 1), NAN_COLOUR)
-    return Image.blend(photo, Image.fromarray(np.rint(colours).astype(np.uint8)), opacity)
-
-
-def _wrapped(words, font, width):
-    """Wrap words into lines that fit the width; adding words does not change earlier line breaks."""
-    lines = [""]
-    for word in words:
-        longer = f"{lines[-1]} {word}".strip()
-        lines = [*lines[:-1], longer] if font.getlength(longer) <= width else [*lines, word]
-    return "\n".join(lines)
+    pixels = [np.array(frame) for frame in frames]
+    some = [picture[::3, ::3] for picture in (*pixels, *pixels[:1] * len(pixels))]  # half of the first: most is grey
+    palette = Image.fromarray(np.concatenate(some)).quantize(COLOURS - 2)
+    palette.putpalette([*palette.getpalette()[: 3 * (COLOURS - 2)], *AMBER, 255, 255, 255])
+    rows, columns = np.indices((height, frames[0].width))
+    for picture in pixels:
+        picture[:height] = (picture[:height] + PATTERN[rows % 4, columns % 4]).clip(0, 255)
+    return [Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pixels]

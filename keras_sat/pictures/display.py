@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +18,9 @@ import numpy as np
 from data_utils.atomic_files import write_whole
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
-from keras_sat.pictures.brightness import NAN_COLOUR, full_light, times_uniform
-from keras_sat.pictures.player import OPACITY, player_frame, player_page
+from keras_sat.pictures.player import player_frame, player_page
+from keras_sat.pictures.sheet import WIDTH, font_size, sheet
+from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, NOT_CONTENT, light_of, outline, spotlight, upsampled
 from keras_sat.scoring.scores import unit_and_digits
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 STEEPEST_ASPECT = 5  # a longer panorama would be drawn as a line
+VECTOR = ("pdf", "svg", "svgz", "ps", "eps")
 CURVES = {
     "cross-entropy per word": {"cross_entropy": "training", "val_cross_entropy": "dev"},
     "reward": {"reward": "training"},
@@ -76,55 +81,64 @@ class AttentionDisplay:
 
     def upsampled(self, position: int) -> np.ndarray:
         """Return the map of the word at `position`, resized to the photo's size; NaN spreads to pixels nearby."""
-        from PIL import Image
+        return upsampled(self.attention_weights[position], self.image.shape[:2])
 
-        attention_map = Image.fromarray(self.attention_weights[position].astype(np.float32))
-        return np.array(attention_map.resize(self.image.shape[1::-1], Image.Resampling.BICUBIC)).clip(min=0)
+    def lit(self, position: int, look: str = "spotlight") -> tuple[np.ndarray, list[np.ndarray], str]:
+        """Return the photo as the word at `position` lights it, the lines of the outline, and a phrase or ""."""
+        attention_map = self.upsampled(position)
+        lines, peak = outline(attention_map), attention_map.max()
+        note = "" if lines or peak == 0 else "everywhere" if peak > 0 else "NaN"
+        if self._is_from_memory(position):
+            attention_map, lines, note = np.zeros_like(attention_map), [], "from memory"
+        return spotlight(self.image, light_of(attention_map), look), lines, note
 
-    def _light(self, position):
-        """Return the resized map of a word, scaled so that 1 is fully bright."""
-        fraction = 1.0 if self.from_photo is None else float(self.from_photo[position])
-        return self.upsampled(position) / full_light(self.attention_weights[position], fraction)
+    def positions(self, words: Any = "content") -> list[int]:
+        """Return the positions of the words to show: see `words` of `plot`."""
+        if isinstance(words, str) and words in ("content", "all"):
+            content = [i for i, word in enumerate(self.words) if word.lower() not in NOT_CONTENT]
+            return content if words == "content" and content else list(range(len(self.words)))
+        wanted = re.findall(r"[^\s,]+", words) if isinstance(words, str) else np.ravel(np.asarray(words, object))
+        found = [[i for i, word in enumerate(self.words) if one in (i, word)] for one in wanted]
+        if not found or not all(found):
+            raise ValueError(
+                '`words` must be "content", "all", or a list of words or positions in the caption '
+                f"{brief(' '.join(self.words))}. Received: words={brief(words)}"
+            )
+        return sorted({*chain(*found)})
 
-    def _note(self, position):
-        """Return the line of text below the map of a word."""
-        note = f"{times_uniform(self.attention_weights[position]):.1f} × uniform"
-        return note if self.from_photo is None else f"{100 * self.from_photo[position]:.0f} % photo, {note}"
+    def _is_from_memory(self, position):
+        return self.from_photo is not None and self.from_photo[position] < FROM_MEMORY
 
     # === Panels ===
 
     def plot(
-        self, ax: Any = None, *, columns: int | None = None, opacity: float = OPACITY, colour_map: Any = None
+        self,
+        ax: Any = None,
+        *,
+        words: Any = "content",
+        columns: int | None = None,
+        look: str = "spotlight",
+        width: float = WIDTH,
     ) -> Any:
-        """Draw the photo and a panel for each word: bright where the model looked, dark elsewhere.
+        """Draw the photo and, for each word, a panel in which the part that the model looked at keeps its colours.
 
-        The text below a panel shows the maximum of the map as a multiple of the uniform weight and, with a sentinel,
-        how much of the word came from the photo. For the brightness see `keras_sat.pictures.brightness`.
+        A line encloses the smallest region with half of the attention. A word from memory has no map. Below the panels
+        stands the caption, with the words shown in bold.
 
         Args:
-            ax: an array of axes, at least one more than there are words; None makes a new figure.
-            columns: panels per row in a new figure; None uses 5.
-            opacity: how dark a cell without attention becomes, from 0 to 1.
-            colour_map: a matplotlib colour map or its name, such as "jet", instead of light; it is transparent where
-                the model did not look, and `opacity` applies to the maximum.
+            ax: an array of axes, for the photo and each word; None makes a new figure.
+            words: "content" for words that may name something, "all", or a list of words or positions.
+            columns: panels per row in a new figure; None chooses.
+            look: "spotlight"; "paper" for white light on a dim photo; or a colour map of matplotlib, such as "jet".
+            width: of a new figure, in inches: 3.3 for a column of a paper, 7 for both, with text of 8 points.
 
         Returns: the array of axes.
         """
         if ax is None:
             import matplotlib.pyplot as plt
 
-            ax = self._new_axes(plt.figure, columns)
-        panels, num_panels = np.ravel(ax), len(self.words) + 1
-        if len(panels) < num_panels:
-            raise ValueError(f"A caption of {len(self.words)} words needs {num_panels} axes. Received: {len(panels)}")
-        for panel in panels:
-            panel.set_axis_off()
-        panels[0].imshow(self.image)
-        for position, (panel, word) in enumerate(zip(panels[1:], self.words)):
-            self._draw_map(panel, self._light(position), opacity, colour_map)
-            panel.set_title(visible(word), parse_math=False)  # matplotlib's PDF backend fails on U+FEFF
-            below = {"ha": "center", "va": "top", "fontsize": "small", "transform": panel.transAxes}
-            panel.text(0.5, -0.03, self._note(position), **below)
+            ax = self._new_axes(plt.figure, words=words, columns=columns, width=width)
+        self._draw(np.ravel(ax), self.positions(words), look)
         return ax
 
     @staticmethod
@@ -133,17 +147,17 @@ class AttentionDisplay:
         *,
         names: list[str] | None = None,
         ax: Any = None,
-        opacity: float = OPACITY,
-        colour_map: Any = None,
+        words: Any = "content",
+        look: str = "spotlight",
+        width: float = WIDTH,
     ) -> Any:
         """Draw several captions, one per row, as in the paper's comparison of soft and hard attention.
 
         Args:
             displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard, none].
             names: list of titles, one for each row.
-            ax: an array of axes, a row for each display, with at least one more column than there are words; None makes
-                a new figure.
-            opacity, colour_map: see `plot`.
+            ax: an array of axes, a row for each display; None makes a new figure, with equal words below each other.
+            words, look, width: see `plot`.
 
         Returns: the array of axes.
         """
@@ -157,48 +171,68 @@ class AttentionDisplay:
             item if isinstance(item, AttentionDisplay) else AttentionDisplay.from_result(item) for item in displays
         ]
         names = [""] * len(displays) if names is None else names
+        rows = [display.positions(words) for display in displays]
         if ax is None:
             import matplotlib.pyplot as plt
 
-            columns = max(len(display.words) for display in displays) + 1
-            size = 2 * columns, sum(display._row_height() for display in displays)
-            _, ax = plt.subplots(len(displays), columns, figsize=size, layout="constrained", squeeze=False)
-        for row, display, name in zip(ax, displays, names):
-            display.plot(row, opacity=opacity, colour_map=colour_map)
-            row[0].set_title(visible(name), parse_math=False)
-        return ax
+            rows = _below_each_other(displays, rows)
+            ax = sheet(plt.figure, width, [d._for_sheet(row) for d, row in zip(displays, rows)], large=False)
+        for panels, display, row, name in zip(ax, displays, rows, names):
+            display._draw(panels, row, look)
+            _title(panels[0], name, weight="bold")
+        return np.array(ax)
 
-    def save(self, path: str | os.PathLike, *, columns: int | None = None, **options: Any) -> None:
-        """Save the output of `plot` as a picture file; the file extension determines the format."""
+    def save(self, path: str | os.PathLike, *, dpi: int = 300, **options: Any) -> None:
+        """Save the output of `plot`, with its options, as a picture file; the extension determines the format.
+
+        PDF, SVG and PostScript have the photo in its own resolution, and fonts that publishers accept.
+        """
+        import matplotlib
         from matplotlib.figure import Figure
 
         path = Path(path).expanduser()
         path = path if path.suffix else path.with_suffix(".png")
-        axes = self.plot(self._new_axes(Figure, columns), **options)
-        drawing = io.BytesIO()
-        axes[0, 0].figure.savefig(drawing, format=path.suffix[1:].lower())
+        kind, drawing = path.suffix[1:].lower(), io.BytesIO()
+        settings = {"image.interpolation": "none"} if kind in VECTOR else {}  # otherwise photos are resized to panels
+        with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, **settings}):
+            axes = self.plot(self._new_axes(Figure, **options), **options)
+            axes[0].figure.savefig(drawing, format=kind, dpi=dpi)
         write_whole(path, drawing.getvalue())
 
-    def _draw_map(self, panel, light, opacity, colour_map):
-        import matplotlib
+    def _new_axes(self, make_figure, *, words="content", columns=None, width=WIDTH, **_):
+        return np.array(sheet(make_figure, width, [self._for_sheet(self.positions(words))], columns=columns)[0])
 
-        panel.imshow(self.image)
-        colours = matplotlib.colormaps.get_cmap("gray" if colour_map is None else colour_map)
-        colours = colours.with_extremes(bad=np.divide(NAN_COLOUR, 255))
-        alpha = opacity if colour_map is None else opacity * np.nan_to_num(light, nan=1).clip(max=1)
-        panel.imshow(light, cmap=colours, alpha=alpha, vmin=0, vmax=1)
-
-    def _new_axes(self, make_figure, columns):
-        """Make a new figure; return its axes as an array (rows, columns)."""
-        columns = columns or 5
-        rows = math.ceil((len(self.words) + 1) / columns)
-        figure = make_figure(figsize=(2 * columns, rows * self._row_height()), layout="constrained")
-        return figure.subplots(rows, columns, squeeze=False)
-
-    def _row_height(self):
-        """Return the height, in inches, of a row of panels that are 2 inches wide."""
+    def _for_sheet(self, positions):
+        """Return what `sheet` needs to know about this display."""
         height, width = self.image.shape[:2]
-        return 2 * height / width + 0.6
+        styles = [self._style(i) | ({"weight": "bold"} if i in positions else {}) for i in range(len(self.words))]
+        return width / height, len(positions), [*map(visible, self.words)], styles
+
+    def _style(self, position):
+        return {"style": "italic", "color": "dimgrey"} if self._is_from_memory(position) else {}
+
+    def _draw(self, panels, positions, look):
+        """Draw the photo, and each position that is not None."""
+        from matplotlib.collections import LineCollection
+
+        if len(panels) <= len(positions):
+            raise ValueError(
+                f"{len(positions)} words need {len(positions) + 1} axes; `words` chooses others. "
+                f"Received: {len(panels)}"
+            )
+        for panel in panels:
+            panel.set_axis_off()
+        panels[0].imshow(self.image)
+        for panel, position in zip(panels[1:], positions):
+            if position is None:
+                continue
+            photo, lines, note = self.lit(position, look)
+            panel.imshow(photo)
+            line = {"colors": [np.divide(AMBER, 255)], "linewidths": 1.3, "clip_on": False}
+            panel.add_collection(LineCollection(lines, **line), autolim=False)
+            size = _title(panel, self.words[position], **self._style(position))
+            box = {"ha": "center", "color": "white", "bbox": {"facecolor": "black", "linewidth": 0, "pad": 2}}
+            panel.text(0.5, 0.05, note, size=max(8, 0.8 * size), style="italic", transform=panel.transAxes, **box)
 
     # === GIF and player ===
 
@@ -206,35 +240,34 @@ class AttentionDisplay:
         self,
         path: str | os.PathLike,
         *,
+        words: Any = "content",
+        look: str = "spotlight",
         seconds_per_word: float = 0.7,
         width: int | None = None,
-        opacity: float = OPACITY,
     ) -> None:
-        """Write a GIF: the caption appears word by word, while the bright area moves over the photo.
+        """Write a GIF: first the photo, then the caption grows, while the light moves over the photo.
 
         Args:
             path: path of the file, ending in .gif.
+            words, look: see `plot`.
             seconds_per_word: how long each word is shown.
-            width: width of the picture in pixels; None uses 240.
-            opacity: see `plot`.
+            width: width of the picture in pixels; None uses 480.
         """
         from keras_sat.pictures.cartoon import cartoon
 
         path = _path_ending_in(".gif", path)
-        lights, notes = ([of(i) for i in range(len(self.words))] for of in (self._light, self._note))
-        content = cartoon(self.image, self.words, lights, notes, seconds_per_word, width or 240, opacity)
+        content = cartoon(self, self.positions(words), look, seconds_per_word, 480 if width is None else width)
         write_whole(path, content)
 
-    def to_html(self, path: str | os.PathLike, *, title: str | None = None, opacity: float = OPACITY) -> None:
+    def to_html(self, path: str | os.PathLike, *, title: str | None = None) -> None:
         """Write an interactive player: a single HTML page that needs no other files and no network.
 
         Args:
             path: path of the file, ending in .html.
             title: title of the page; None uses the caption.
-            opacity: initial opacity of the map, from 0 to 1.
         """
         path = _path_ending_in(".html", path)
-        write_whole(path, player_page(self, title=title, opacity=opacity))
+        write_whole(path, player_page(self, title=title))
 
     def _repr_html_(self):
         return player_frame(self)
@@ -284,6 +317,29 @@ def plot_history(history: Any, ax=None) -> Any:
         panel.xaxis.get_major_locator().set_params(integer=True)
         panel.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2)  # below, off the curves
     return ax
+
+
+def _title(panel, text, **style):
+    """Set a panel's title, in the size of text on its figure, which is returned."""
+    size = font_size(panel.figure.bbox.width / panel.figure.dpi)
+    panel.set_title(visible(text), parse_math=False, size=size, pad=3, **style)
+    return size
+
+
+def _below_each_other(displays, rows):
+    """Spread the positions of each display over columns, so that equal words are in the same one; others are None."""
+    columns = []  # (word, dict from the number of the display to the position of the word)
+    for number, (display, row) in enumerate(zip(displays, rows)):
+        names, words, merged = [name for name, _ in columns], [display.words[i] for i in row], []
+        pairs = [("", 0, len(columns), 0, len(row))]  # lists of equal length are paired one by one
+        if len(columns) != len(row):
+            pairs = SequenceMatcher(None, names, words, autojunk=False).get_opcodes()
+        for _, start, end, own_start, own_end in pairs:
+            for column, position in zip_longest(columns[start:end], row[own_start:own_end]):
+                word, places = column or (display.words[position], {})
+                merged.append((word, places if position is None else places | {number: position}))
+        columns = merged
+    return [[places.get(number) for _, places in columns] for number in range(len(displays))]
 
 
 def _path_ending_in(ending, path):

@@ -14,7 +14,6 @@ from data_utils.atomic_files import write_whole
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.player import (
     as_json,
-    confidence_in_words,
     empty_figure,
     escaped,
     figure_data,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from keras_sat.search.result import CaptionResult
 
 TEMPLATE = Path(__file__).with_name("gallery.html")
-LARGEST_SIDE, QUALITY = 192, 70  # in pixels, and of the JPEG: photos are small here
+LARGEST_SIDE, QUALITY = 320, 70  # in pixels, and of the JPEG: photos are small here
 CONFIDENCE = "confidence"  # of each photo's caption, shown with its scores
 SHOWN = 50  # photos at a time
 
@@ -47,7 +46,7 @@ def gallery(
 ) -> Path:
     """Write an HTML page with a player for each photo; it shows 50 at a time and can be searched by words.
 
-    If all results have a `confidence`, each photo shows it, and the page can be sorted by it.
+    Photos show their `confidence`; if all have one, the page can be sorted by it.
 
     Args:
         results: list of CaptionResult.
@@ -64,51 +63,70 @@ def gallery(
     for name, values in (("images", images), ("names", names), ("references", references)):
         if values is not None and len(values) != len(results):
             raise ValueError(f"Expected {len(results)} {name}, one for each result. Received: {len(values)}")
-    path = Path(path).expanduser()
-    path = path if path.suffix.lower() == ".html" else path / "index.html"
-    scores = {}
+    page, scores = GalleryPage(path, title), {}
     if references is not None:
         captions = [result.caption for result in results]
         scores["bleu_4"] = bleu_of_counts(bleu_counts(references, captions))["bleu_4"]
         scores["cider"] = cider_of_photos(references, captions)
-    if all(result.confidence is not None for result in results):
-        scores[CONFIDENCE] = [result.confidence for result in results]
-    titles = {"order": "Original order", **columns(), CONFIDENCE: "Confidence"}
-    sorted_by = ["order", *scores] if scores else []
-    orders = [f'<button class="sat-control" data-sort="{name}">{titles[name]}</button>' for name in sorted_by]
-    images = [result.image for result in results] if images is None else images
-    names = [f"photo {number}" for number in range(1, len(results) + 1)] if names is None else names
-    photos = []
-    for number, (result, image, name) in enumerate(zip(results, images, names)):
+    for number, result in enumerate(results):
+        page.add(
+            f"photo {number + 1}" if names is None else names[number],
+            result,
+            result.image if images is None else images[number],
+            [] if references is None else references[number],
+            **{key: of[number] for key, of in scores.items()},
+        )
+    return page.write()
+
+
+class GalleryPage:
+    """A gallery to which photos are added one by one, so that results need not stay in memory."""
+
+    def __init__(self, path: str | os.PathLike, title: str = "Captions"):
+        path = Path(path).expanduser()
+        self.path, self.title = path if path.suffix.lower() == ".html" else path / "index.html", title
+        self.photos, self.errors = [], []  # HTML of each photo; for each picture that cannot be read, why
+        self.orders = {"order": "Original order", **columns(), CONFIDENCE: "Confidence"}  # those that all photos have
+
+    def add(self, name, result, image, references=(), **scores):
+        """Add a photo with its CaptionResult, its human captions and its scores."""
         display = AttentionDisplay(image, result.words, result.attention_weights, result.from_photo)
-        its_references = [] if references is None else references[number]
-        photos.append(_photo(number, name, display, its_references, {key: of[number] for key, of in scores.items()}))
-    shared = {"player_style": template_part("style"), "player_script": template_part("script"), "shown": str(SHOWN)}
-    values = {
-        "policy": policy(fill(template_part("script", TEMPLATE), shared)),
-        "title": escaped(title),
-        "first_hidden": str(SHOWN + 1),
-        "number": f"{len(photos):,}",
-        "orders": "\n".join(orders),
-        "figure": empty_figure(),
-        "photos": "\n".join(photos),
-        **shared,
-    }
-    write_whole(path, fill(template(TEMPLATE), values))
-    return path
-
-
-def _photo(number, name, display, references, scores):
-    """Return the HTML <article> element of one photo."""
-    data = figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
-    keys = "".join(f' data-{key}="{value:.6f}"' for key, value in {"order": number, **scores}.items())
-    shown = [confidence_in_words(of) if key == CONFIDENCE else named(key, of) for key, of in scores.items()]
-    listed = "".join(f"<li>{escaped(reference)}</li>" for reference in references)
-    listed = f'<ul aria-label="Human captions">{listed}</ul>' if references else ""
-    return f"""<article{keys}>
+        data = figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
+        shown = [named(key, of) for key, of in scores.items()]
+        if result.confidence is not None:
+            shown.append(f"confidence {100 * result.confidence:.0f} %")
+            scores[CONFIDENCE] = result.confidence
+        scores = {"order": len(self.photos), **scores}
+        self.orders = {key: title for key, title in self.orders.items() if key in scores}
+        keys = "".join(f' data-{key}="{value:.6f}"' for key, value in scores.items())
+        self.photos.append(f"""<article{keys}>
 <h2>{escaped(name)}</h2>
 <p class="sat-scores">{", ".join(shown)}</p>
 <p class="sat-waiting">{escaped(" ".join(display.words))}</p>
-{listed}
+{_listed(references, 'aria-label="Human captions"')}
 <script type="application/json">{as_json(data)}</script>
-</article>"""
+</article>""")
+
+    def write(self):
+        """Write the page with the photos so far; return its path."""
+        shared = {"player_style": template_part("style"), "player_script": template_part("script"), "shown": str(SHOWN)}
+        errors = _listed(self.errors)
+        orders = [f'<button class="sat-control" data-sort="{key}">{name}</button>' for key, name in self.orders.items()]
+        values = {
+            "policy": policy(fill(template_part("script", TEMPLATE), shared)),
+            "title": escaped(self.title),
+            "first_hidden": str(SHOWN + 1),
+            "number": f"{len(self.photos):,}",
+            "errors": f"<details><summary>Unreadable: {len(self.errors)}</summary>{errors}</details>" if errors else "",
+            "orders": "\n".join(orders) if len(orders) > 1 else "",
+            "figure": empty_figure(),
+            "photos": "\n".join(self.photos),
+            **shared,
+        }
+        write_whole(self.path, fill(template(TEMPLATE), values))
+        return self.path
+
+
+def _listed(texts, label=""):
+    items = "".join(f"<li>{escaped(text)}</li>" for text in texts)
+    return f"<ul {label}>{items}</ul>" if items else ""

@@ -16,94 +16,59 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_sat.pictures.brightness import full_light, times_uniform
+from keras_sat.pictures.spotlight import AMBER, DARK, DIM, FROM_MEMORY, NAN_COLOUR, NOT_CONTENT
 
-OPACITY = 0.75  # of the map over the photo, by default
+LOOK = {"dim": DIM, "shade": 3 * [DARK], "amber": AMBER, "nan": NAN_COLOUR}  # what player.html has from other files
+LOOK |= {"memory": FROM_MEMORY, "placeless": sorted(NOT_CONTENT)}
 LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page: in pixels, and of the JPEG
 SMALL_SIDE = 128  # in pixels; smaller images are drawings, and kept as PNG
 NAN_BYTE = 255
 TEMPLATE = Path(__file__).with_name("player.html")
 
 
-def player_page(display, *, title=None, opacity=OPACITY):
+def player_page(display, *, title=None):
     """Return the player of an AttentionDisplay as an HTML page; see `AttentionDisplay.to_html`."""
     data = figure_data(display)
-    maps, words = data["maps"], data["words"]
-    buttons = [f'<button type="button" data-step="{step}">{escaped(word)}</button>' for step, word in enumerate(words)]
-    values = {name: data[name] for name in ("aspect", "photo", "note")}
-    values |= {"rows": str(maps["rows"]), "columns": str(maps["columns"]), "maps": as_json(maps)}
-    values |= {"buttons": " ".join(buttons), "opacity": str(round(100 * opacity))}
-    values["title"] = escaped(" ".join(words) if title is None else title)
-    return fill(template(), {**values, "policy": policy(template_part("script"))})
+    values = {name: data.pop(name) for name in ("aspect", "photo")}
+    words = enumerate(map(escaped, display.words))
+    buttons = [f'<button type="button" data-step="{step}">{word}</button>' for step, word in words]
+    values |= {"buttons": " ".join(buttons), "maps": as_json(data), "policy": policy(template_part("script"))}
+    return fill(template(), values | {"title": escaped(" ".join(display.words) if title is None else title)})
 
 
 def player_frame(display):
     """Return a player as a sandboxed <iframe> to embed in another page, such as a notebook."""
     height, width = display.image.shape[:2]
-    lines = sum(len(word) + 2 for word in display.words) // 45 + 1  # about, as buttons wrap
-    style = f"width: 100%; max-width: 31rem; height: {448 * height // width + 41 * lines + 180}px; border: 0"
+    lines = sum(len(word) + 2 for word in display.words) // 40 + 1  # about, as buttons wrap
+    style = f"width: 100%; max-width: 31rem; height: {464 * height // width + 37 * lines + 140}px; border: 0"
     page = html.escape(player_page(display))
     return f'<iframe srcdoc="{page}" sandbox="allow-scripts" title="Attention player" style="{style}"></iframe>'
 
 
 def figure_data(display, *, largest_side=LARGEST_SIDE, quality=QUALITY):
     """Return the content of a player, not yet escaped, as a dict for JSON; for the options see `data_uri`."""
-    image, words, from_photo = display.image, display.words, display.from_photo
+    image, from_photo = display.image, display.from_photo
     _, rows, columns = display.attention_weights.shape
-    sure = "" if display.confidence is None else f"; {confidence_in_words(display.confidence)}"
-    notes = [where(attention_map) for attention_map in display.attention_weights]
-    maps = {"rows": rows, "columns": columns, "maps": encoded_maps(display.attention_weights, from_photo)}
-    if from_photo is not None:
-        maps["fromPhoto"] = np.rint(100 * np.nan_to_num(from_photo)).astype(int).tolist()
-        notes = [f"{percent} % from the photo; {note}" for percent, note in zip(maps["fromPhoto"], notes)]
     return {
         "aspect": f"{image.shape[1] / image.shape[0]:.4f}",
         "photo": data_uri(image, largest_side, quality),
-        "words": words,
-        "note": f"The photo alone{sure}." if words else "The caption is empty.",
-        "maps": {**maps, "notes": notes},
+        "words": display.words,
+        "rows": rows,
+        "columns": columns,
+        "maps": encoded_maps(display.attention_weights),
+        "fromPhoto": None if from_photo is None else np.nan_to_num(from_photo).round(3).tolist(),
+        "confidence": display.confidence,
     }
 
 
-def confidence_in_words(confidence):
-    """Format a confidence for display on a page.
-
-    >>> confidence_in_words(0.624)
-    'confidence 62 %'
-    """
-    return f"confidence {100 * confidence:.0f} %"
-
-
-def encoded_maps(attention_weights, from_photo=None):
-    """Encode maps (words, rows, columns) in base64, with one byte per cell: 254 is fully bright, 255 is NaN."""
-    fractions = np.ones(len(attention_weights)) if from_photo is None else from_photo
+def encoded_maps(attention_weights):
+    """Encode maps (words, rows, columns) in base64, with one byte per cell: 254 is a map's maximum, 255 is NaN."""
     cells = b""
-    for attention_map, fraction in zip(attention_weights, fractions):
-        light = np.rint(254 * attention_map.clip(min=0) / full_light(attention_map, fraction))
+    for attention_map in attention_weights:
+        peak = max(np.max(attention_map, where=np.isfinite(attention_map), initial=0), 1e-12)
+        light = np.rint(254 * attention_map.clip(min=0) / peak)
         cells += np.where(np.isfinite(light), light, NAN_BYTE).astype(np.uint8).tobytes()
     return base64.b64encode(cells).decode()
-
-
-def where(attention_map):
-    """Describe in words where a map (rows, columns) peaks, for readers who cannot see it.
-
-    >>> where(np.array([[0.1, 0.0], [0.0, 0.9]]))
-    'looks most at the bottom right; one of 4 cells gets 90 %: 3.6 times the uniform weight.'
-    """
-    times, size = times_uniform(attention_map), attention_map.size
-    if np.isnan(times):
-        return "the attention is NaN."
-    if times <= 1 + 1e-6:
-        return "looks everywhere equally."
-    row, column = np.unravel_index(attention_map.argmax(), attention_map.shape)
-    rows, columns = attention_map.shape
-    vertical = ("top", "", "bottom")[int(3 * (row + 0.5) / rows)]
-    horizontal = ("left", "", "right")[int(3 * (column + 0.5) / columns)]
-    corner = f"{vertical} {horizontal}".strip() or "centre"
-    return (
-        f"looks most at the {corner}; one of {size} cells gets {100 * times / size:.0f} %: "
-        f"{times:.1f} times the uniform weight."
-    )
 
 
 def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITY):
@@ -122,7 +87,7 @@ def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITY):
 
 @functools.cache
 def template(path=TEMPLATE):
-    return path.read_text(encoding="utf-8")
+    return path.read_text(encoding="utf-8").replace("{{look}}", json.dumps(LOOK))
 
 
 @functools.cache
@@ -139,7 +104,7 @@ def fill(text, values):
 
 def empty_figure():
     """Return an empty player, which a script fills in."""
-    return fill(template_part("figure"), defaultdict(str, opacity=str(round(100 * OPACITY))))
+    return fill(template_part("figure"), defaultdict(str))
 
 
 def as_json(value):

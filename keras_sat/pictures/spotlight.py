@@ -1,15 +1,20 @@
 """Light up the part of a photo where the model looked.
 
-What is lit keeps its colours; the rest is grey and dim, but never has less than DIM of its contrast. A line encloses
-the smallest region that holds half of the attention: it can be compared between words and models, and in grey print.
+What is lit keeps its colours; the rest is grey and dim, but keeps DIM of its contrast. A line encloses the smallest
+region that holds half of the attention: it can be compared between words and models, and in grey print.
 """
 
 import numpy as np
 
-DIM = 0.45  # of the photo's contrast that remains where the model did not look
+from data_utils.datasets.phrase_boxes import PLACELESS
+from data_utils.foreign_text import brief
+
+DIM = 0.48  # of the photo's contrast that remains where the model did not look
+DARK = 40  # the grey that the photo is mixed with there; with black, dark photos could not be made out
 AMBER = (255, 176, 0)  # of the line
 NAN_COLOUR = (230, 0, 160)  # for pixels whose weight is NaN
 GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue, as in ITU-R BT.601
+NOT_CONTENT = PLACELESS | {"front", "left", "right"}  # words that name nothing, also those of "in front of"
 FROM_MEMORY = 0.5  # a word of which less came from the photo has no map
 
 
@@ -37,27 +42,24 @@ def light_of(attention_map):
     return (attention_map / max(half_level(attention_map), 1e-12)).clip(0, 1) ** 2
 
 
-def spotlight(photo, light):
+def spotlight(photo, light, look="spotlight"):
     """Return a photo, uint8 (height, width, 3), that keeps its colours where it is lit and is grey and dim elsewhere.
 
-    `light` is (height, width), from 0 to 1; NaN gets the colour NAN_COLOUR.
+    `light` is (height, width), from 0 to 1; NaN gets the colour NAN_COLOUR. For `look` see `AttentionDisplay.plot`.
     """
-    grey = DIM * (photo @ np.array(GREY))[..., None]
-    return _shown(light, lambda lit: lit * photo + (1 - lit) * grey)
+    import matplotlib
 
-
-def fog(photo, light):
-    """Return a photo as in the paper's figures: white light where the model looked, and a dim photo elsewhere."""
-    return _shown(light, lambda lit: DIM * photo + (1 - DIM) * 255 * lit)
-
-
-LOOKS = {"spotlight": spotlight, "paper": fog}
-
-
-def _shown(light, picture):
-    light = light[..., None]
-    colours = np.where(np.isfinite(light), picture(np.nan_to_num(light)), NAN_COLOUR)
-    return np.rint(colours).astype(np.uint8)
+    share = np.nan_to_num(light)[..., None]
+    if look == "spotlight":
+        grey = DIM * (photo @ np.array(GREY))[..., None] + (1 - DIM) * DARK
+        picture = share * photo + (1 - share) * grey
+    elif look == "paper":
+        picture = DIM * photo + (1 - DIM) * 255 * share
+    elif look in matplotlib.colormaps:
+        picture = photo + share / 2 * (255 * matplotlib.colormaps[look](light)[..., :3] - photo)
+    else:
+        raise ValueError(f'Expected look="spotlight", "paper" or a colour map of matplotlib. Received: {brief(look)}')
+    return np.rint(np.where(np.isfinite(light)[..., None], picture, NAN_COLOUR)).astype(np.uint8)
 
 
 def outline(attention_map):
@@ -72,8 +74,3 @@ def outline(attention_map):
     if (weights >= level).sum() > 0.9 * attention_map.size:
         return []
     return [line - 1 for line in contourpy.contour_generator(z=weights).lines(level)]
-
-
-def region_share(attention_map):
-    """Return the fraction of the photo that `outline` encloses."""
-    return float((attention_map >= half_level(attention_map)).mean())

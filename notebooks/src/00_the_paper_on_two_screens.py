@@ -183,18 +183,17 @@ print(f"with {grounding.mass:.0%} of the attention. These cells are {grounding.u
 
 def draw(name, number):
     words, maps = captions[name][number]
-    _, axes = plt.subplots(1, len(words) + 1, figsize=(1.05 * len(words) + 1, 1.5), layout="constrained")
-    AttentionDisplay(unseen[number].image, words, maps.reshape(-1, 8, 8)).plot(axes)
+    AttentionDisplay(unseen[number].image, words, maps.reshape(-1, 8, 8)).plot(width=7)
 
 
 for number in range(3):
     draw("soft", number)
 
 # %% [markdown]
-# The light is where the attention was. It is spread widely, since the penalty asks that each of the 64 regions gets
-# some. Still, in true captions its peak is nearly always on or next to the object that a colour or shape names,
-# although nobody told it where that is. [05](05_without_attention.ipynb) has more of that measure, and
-# [09](09_how_good_is_it.ipynb) scores captions.
+# What keeps its colours is where the attention was, and the line encloses half of it. It is spread widely, since the
+# penalty asks that each of the 64 regions gets some. Still, in true captions its peak is nearly always on or next to
+# the object that a colour or shape names, although nobody told it where that is. [05](05_without_attention.ipynb) has
+# more of that measure, and [09](09_how_good_is_it.ipynb) scores captions.
 #
 # ## Hard attention, briefly
 #

@@ -246,13 +246,13 @@ print("by the layer:", result.caption, f"(log p {result.log_prob:.4f})")
 # %% [markdown]
 # ## Where it looked
 #
-# Each word with its map laid over the picture: bright where the weight is. Below it, how many times an even share the
-# greatest weight is. Nobody has ever told the model where the things are; it has only seen pictures and sentences.
+# The words that may name something, each with its map laid over the picture: what has its colours got weight, and the
+# line encloses the smallest region that has half of it. Nobody has ever told the model where the things are; it has
+# only seen pictures and sentences.
 
 # %%
-figure, axes = plt.subplots(2, 5, figsize=(9, 3.8), layout="constrained")
 display = AttentionDisplay(scene.image, words, np.array(maps[: len(words)]))
-axes = display.plot(axes)
+_ = display.plot()
 
 # %% [markdown]
 # In drawn scenes the place of each word is known, so we can measure how much of the weight is on the object that a word

@@ -233,12 +233,8 @@ for name, captioner in captioners.items():
 # %%
 scene = unseen[3]
 features = trained.encode(scene.image[None])
-for name, captioner in captioners.items():
-    (result,) = captioner.caption_features(features, num_beams=1, images=[scene.image])
-    columns = len(result.words) + 1
-    _, axes = plt.subplots(1, columns, figsize=(1.15 * columns, 1.5), layout="constrained")
-    keras_sat.AttentionDisplay.from_result(result).plot(axes)
-    axes[0].set_title(name)
+said = [captioner.caption_features(features, num_beams=1, images=[scene.image])[0] for captioner in captioners.values()]
+_ = keras_sat.AttentionDisplay.compare(said, names=list(captioners))
 
 # %% [markdown]
 # ## Exercises

@@ -219,9 +219,7 @@ for name in ("none", "soft"):
 for group in (scenes, swapped):
     grid = trained.encode(group[0].image[None])
     (result,) = captioners["soft"].caption_features(grid, num_beams=1, images=[group[0].image])
-    panels = len(result.words) + 1
-    _, axes = plt.subplots(1, panels, figsize=(1.1 * panels, 1.5), layout="constrained")
-    AttentionDisplay.from_result(result).plot(axes)
+    AttentionDisplay.from_result(result).plot(width=7)
 
 # %% [markdown]
 # ## Exercises

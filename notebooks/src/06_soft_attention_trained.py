@@ -256,15 +256,14 @@ for number in (0, 1):
     said[number] = speak(captioners["without"], grids[number])
 
 # %% [markdown]
-# And where did it look, one word at a time? Bright is where the attention was; above each picture stand the word and
-# how probable it was.
+# And where did it look, one word at a time? The line encloses half of the attention; above each picture stand the word
+# and how probable it was.
 
 # %%
 for number, (spoken, chances, maps) in said.items():
-    rows = -(-len(spoken) // 6)
-    _, axes = plt.subplots(rows, 6, figsize=(8.5, 1.65 * rows), layout="constrained")
-    titles = [f"{word}\n{chance:.0%}" for word, chance in zip(spoken, chances)]
-    AttentionDisplay(unseen[number].image, titles[:-1], maps[:-1]).plot(axes)  # `<end>` is no word to look at
+    axes = AttentionDisplay(unseen[number].image, spoken[:-1], maps[:-1]).plot(words="all")  # without `<end>`
+    for ax, word, chance in zip(axes[1:], spoken, chances):
+        ax.set_title(f"{word} {chance:.0%}", size=9, pad=3)
 
 # %% [markdown]
 # For a colour or a shape it looks at the object that it names, or at the cells next to it, which have seen it too.

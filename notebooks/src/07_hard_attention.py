@@ -53,10 +53,7 @@ hard = Captioner.from_pretrained("scenes-hard")
 scene = next(scene for scene in draw_scenes(50, seed=1502) if len(scene.objects) == 2)
 weighed = hard.caption(scene.image, num_beams=1)
 drawn = hard.caption(scene.image, num_beams=1, sample_attention=True, seed=1)
-for result in (weighed, drawn):
-    panels = len(result.words) + 1
-    _, axes = plt.subplots(1, panels, figsize=(1.1 * panels, 1.5), layout="constrained")
-    AttentionDisplay.from_result(result).plot(axes)
+_ = AttentionDisplay.compare([weighed, drawn], names=["weights", "drawn"])
 
 # %% [markdown]
 # A draw may go wrong. In the second row the second word saw the blue star, but the draw for the third fell on the

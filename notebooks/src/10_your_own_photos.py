@@ -346,17 +346,12 @@ figure.supxlabel("Photo: U.S. Navy, in the public domain", fontsize=7)
 #
 # ## Where it looked, and how sure that is
 #
-# Soft attention's maps of the whole photo. Below each map: the weight of its greatest cell, as a multiple of the
-# uniform weight (1 of 196 cells): 1.0 would be flat.
+# Soft attention's maps of the whole photo. The line encloses half of the attention: the smaller, the surer.
 
 # %%
 result = described[0]
 cells = result.attention_weights[0].size
-grid_rows = -(-(1 + len(result.words)) // 5)
-_, axes = plt.subplots(grid_rows, 5, figsize=(5.5, 1.7 * grid_rows), layout="constrained")
-keras_sat.AttentionDisplay(photo, result.words, result.attention_weights).plot(axes)
-for ax in axes.ravel():
-    ax.title.set_size(9)
+keras_sat.AttentionDisplay.from_result(result).plot(width=7)
 
 
 def width_in_cells(attention_map):
@@ -371,9 +366,9 @@ for word, width, share in zip(result.words, widths, above):
     print(f"{word:10}{width:.0f} of {cells} cells wide, {share:.0%} of it in the upper half")
 
 # %% [markdown]
-# At "hat" the light is on the hat, at "man" on face and collar. So a mistake can be understood: the captioner has
-# looked at the person when it said "man"; what is wrong is the word. That was not always so. The paper's loss asks for
-# words alone, and the captioner for photos that was trained with it spread its attention over 40 to 48 of its 49 cells,
+# At "hat" the region is the hat, at "man" face and collar. So a mistake can be understood: the captioner has looked at
+# the person when it said "man"; what is wrong is the word. That was not always so. The paper's loss asks for words
+# alone, and the captioner for photos that was trained with it spread its attention over 40 to 48 of its 49 cells,
 # whatever it said. What has changed it is the next story, [11](11_when_to_look.ipynb); docs/model-card.md has counts on
 # 1,000 photos: one map in three still misses.
 

@@ -206,13 +206,12 @@ for ax, values, title in zip(axes, (mass, peaks), ("attention on what the word n
     ax.set(title=title, xlabel="percent of words", xlim=(0, 100))
 
 # %% [markdown]
-# And the pictures: the same sentence, read by all four. Below each word: how much of it came from the photo.
+# And the pictures: the same sentence, read by all four. A word from memory has no map.
 
 # %%
 number = next(index for index, words in enumerate(sentences) if len(words.split()) == 9)
-with plt.rc_context({"figure.dpi": 42}):
-    AttentionDisplay.compare([results[number] for results in looked.values()], names=list(looked))
-    plt.show()
+read = [results[number] for results in looked.values()]
+_ = AttentionDisplay.compare(read, names=list(looked), words="all", width=11)
 
 # %% [markdown]
 # ## On photos
@@ -238,9 +237,7 @@ with plt.rc_context({"figure.dpi": 42}):
 photo = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
 for_photos = Captioner.from_pretrained()
 read = for_photos.attend(photo, "a woman with a hat in front of a flag")
-with plt.rc_context({"figure.dpi": 48}):
-    AttentionDisplay.from_result(read).plot()
-    plt.show()
+_ = AttentionDisplay.from_result(read).plot(width=5)
 
 # %% [markdown]
 # ## Exercises

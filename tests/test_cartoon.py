@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_sat import AttentionDisplay
+from keras_sat.pictures.spotlight import AMBER, NAN_COLOUR
+
+WORDS = ["a", "dog", "runs"]
+
+
+@pytest.fixture
+def maps():
+    maps = np.zeros((3, 2, 2))
+    maps[0, 0, 0] = maps[1, 1, 1] = maps[2, 0, 1] = 1
+    return maps
+
+
+def frames_of(path):
+    """The frames of a GIF, (height, width, 3), and how long each is shown, in milliseconds."""
+    frames, seconds = [], []
+    with Image.open(path) as cartoon:
+        assert cartoon.info["loop"] == 0
+        for number in range(cartoon.n_frames):
+            cartoon.seek(number)
+            frames.append(np.array(cartoon.convert("RGB"), dtype=int))
+            seconds.append(cartoon.info["duration"])
+    return frames, seconds
+
+
+def amber(pixels):
+    return np.abs(pixels - AMBER).sum(axis=-1) < 12
+
+
+def test_the_photo_then_word_by_word(maps, tmp_path):
+    photo = np.full((60, 90, 3), (120, 160, 90), np.uint8)
+    display = AttentionDisplay(photo, WORDS, maps)
+    display.animate(tmp_path / "new" / "dog.gif", words="all", seconds_per_word=0.5)
+    frames, seconds = frames_of(tmp_path / "new" / "dog.gif")
+    assert frames[0].shape[1] == 480
+    assert seconds == [1000, 60, 500, 60, 500, 60, 500, 2000]
+    np.testing.assert_allclose(frames[0][:320], np.broadcast_to((120, 160, 90), (320, 480, 3)), atol=20)
+    held = [frames[i] for i in (0, 2, 4, 6, 7)]
+    ink = [(frame[320:].sum(axis=2) < 300).sum() for frame in held]
+    assert 0 == ink[0] < ink[1] < ink[2] < ink[3] == ink[4]
+    for frame, (row, column) in zip(held[1:], ((0, 0), (1, 1), (0, 1))):
+        corners = frame[[40, 40, 280, 280], [60, 420, 60, 420]]
+        assert np.ptp(corners, axis=1).argmax() == 2 * row + column
+        assert amber(frame[:320]).sum() > 200, "the outline"
+    underlined = [np.flatnonzero(amber(frame[320:]).any(axis=0)) for frame in held]
+    assert [len(columns) > 0 for columns in underlined] == [False, True, True, True, False]
+    assert underlined[1].max() < underlined[2].min() <= underlined[2].max() < underlined[3].min()
+
+
+def test_content_words_come_with_the_words_before_them(maps, tmp_path):
+    photo = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    words = ["a", "dog", "in", "the", "snow", "there"]
+    AttentionDisplay(photo, words, maps[[0, 1, 2, 0, 2, 1]]).animate(tmp_path / "dog.gif", look="paper")
+    frames, seconds = frames_of(tmp_path / "dog.gif")
+    assert seconds == [1000, 60, 700, 60, 700, 2000]
+    widths = [np.flatnonzero((frame[360:].sum(axis=2) < 300).any(axis=0)).max() for frame in (frames[2], frames[4])]
+    last = np.flatnonzero((frames[5][360:].sum(axis=2) < 300).any(axis=0)).max()
+    assert widths[0] < widths[1] < last, "then the rest of the caption"
+
+
+def test_a_long_word_is_not_broken(maps, tmp_path):
+    photo = np.full((40, 60, 3), 100, np.uint8)
+    AttentionDisplay(photo, ["w" * 60, "dog", "runs"], maps).animate(tmp_path / "a.gif")
+    frames, _ = frames_of(tmp_path / "a.gif")
+    columns = np.flatnonzero((frames[-1][330:] < 128).any(axis=(0, 2)))
+    assert columns.min() > 0 and columns.max() < 478
+
+
+def test_a_file_of_twelve_words_is_small(tmp_path):
+    random = np.random.default_rng(0)
+    rough = random.integers(0, 256, (12, 16, 3), dtype=np.uint8)
+    photo = np.array(Image.fromarray(rough).resize((480, 360), Image.Resampling.BICUBIC), dtype=int)
+    photo = (photo + random.integers(-12, 13, photo.shape)).clip(0, 255).astype(np.uint8)
+    maps = random.random((12, 7, 7)) ** 8
+    AttentionDisplay(photo, ["word"] * 12, maps).animate(tmp_path / "a.gif")
+    assert (tmp_path / "a.gif").stat().st_size < 2_000_000
+
+
+def test_nan_is_marked_and_memory_has_no_map(maps, tmp_path):
+    maps[1] = np.nan
+    photo = np.full((60, 60, 3), (200, 60, 60), np.uint8)
+    display = AttentionDisplay(photo, WORDS, maps, from_photo=np.array([1, 1, 0.2]))
+    display.animate(tmp_path / "lost.gif", width=120)
+    frames, _ = frames_of(tmp_path / "lost.gif")
+    np.testing.assert_allclose(frames[2][30, 60], NAN_COLOUR, atol=25)
+    assert np.ptp(frames[4][:80], axis=2).max() < 30 and not amber(frames[4][:120]).any()
+    assert (frames[4][80:120] > 240).all(axis=2).any(), "from memory"
+
+
+def test_errors(maps, tmp_path):
+    display = AttentionDisplay(np.zeros((8, 8, 3), np.uint8), WORDS, maps)
+    for options in ({"seconds_per_word": -1}, {"seconds_per_word": 700}, {"width": -1}, {"width": 0}):
+        with pytest.raises(ValueError, match="a width from 16 to 4096 pixels"):
+            display.animate(tmp_path / "dog.gif", **options)
+    with pytest.raises(ValueError, match="ending in .gif"):
+        display.animate(tmp_path / "dog.png")
+    with pytest.raises(ValueError, match="list of words or positions"):
+        display.animate(tmp_path / "dog.gif", words=["cat"])

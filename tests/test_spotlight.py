@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+
+from keras_sat.pictures.spotlight import (
+    AMBER,
+    DIM,
+    GREY,
+    NAN_COLOUR,
+    half_level,
+    light_of,
+    outline,
+    spotlight,
+    upsampled,
+)
+
+
+@pytest.fixture
+def photo():
+    return np.random.default_rng(0).integers(0, 256, (70, 140, 3), dtype=np.uint8)
+
+
+def blob(shape=(70, 140), centre=(30, 50), width=12):
+    rows, columns = np.indices(shape)
+    return np.exp(-((rows - centre[0]) ** 2 + (columns - centre[1]) ** 2) / (2 * width**2))
+
+
+def area(lines):
+    """The area that polygons enclose, by the shoelace formula; holes count negative."""
+    return abs(sum(np.sum(x[:-1] * y[1:] - x[1:] * y[:-1]) / 2 for x, y in (line.T for line in lines)))
+
+
+def test_what_is_lit_keeps_its_colours_and_the_rest_is_grey_and_keeps_its_contrast(photo):
+    light = np.zeros(photo.shape[:2])
+    light[:35] = 1
+    picture = spotlight(photo, light)
+    np.testing.assert_array_equal(picture[:35], photo[:35])
+    dim = picture[35:].astype(float)
+    assert np.ptp(dim, axis=2).max() == 0
+    grey = photo[35:] @ np.array(GREY)
+    assert 0.45 <= dim[..., 0].std() / grey.std() <= DIM + 0.01
+    assert dim.mean() < grey.mean()
+
+
+@pytest.mark.parametrize("brightness", [0.05, 0.3, 1])
+def test_a_dark_photo_can_be_made_out(photo, brightness):
+    dark = (brightness * photo).astype(np.uint8)
+    dim = spotlight(dark, np.zeros(dark.shape[:2])).astype(float)
+    assert dim.min() >= 15 and dim.std() >= 0.45 * (dark @ np.array(GREY)).std()
+
+
+def test_white_light_as_in_the_paper(photo):
+    picture = spotlight(photo, np.ones(photo.shape[:2]), "paper").astype(int)
+    assert picture.min() > 120 and picture.max() == 255
+    np.testing.assert_allclose(spotlight(photo, np.zeros(photo.shape[:2]), "paper"), DIM * photo, atol=0.51)
+
+
+def test_the_line_encloses_the_smallest_region_with_half_of_the_attention():
+    attention_map = blob()
+    level = half_level(attention_map)
+    inside = attention_map >= level
+    assert attention_map[inside].sum() / attention_map.sum() == pytest.approx(0.5, abs=0.01)
+    lines = outline(attention_map)
+    assert len(lines) == 1 and area(lines) == pytest.approx(inside.sum(), rel=0.05)
+    points = lines[0]
+    np.testing.assert_allclose(points[0], points[-1])  # closed
+    np.testing.assert_allclose(points.mean(axis=0), [50, 30], atol=0.5)  # x before y
+    assert (light_of(attention_map)[inside] == 1).all() and light_of(attention_map)[~inside].max() < 1
+
+
+def test_a_line_is_closed_at_the_edge_and_can_have_parts():
+    lines = outline(blob(centre=(0, 0)) + blob(centre=(69, 139)))
+    assert len(lines) == 2
+    for line in lines:
+        np.testing.assert_allclose(line[0], line[-1])
+        assert line.min() >= -1 and (line <= [140, 70]).all()
+
+
+def test_small_regions_of_a_peaked_map_and_large_ones_of_a_flat_map():
+    small, large = (area(outline(blob(width=width))) for width in (4, 20))
+    assert 15 * small < large
+
+
+@pytest.mark.parametrize("value", [0, 0.25, np.nan])
+def test_maps_without_a_peak_have_no_line(photo, value):
+    attention_map = np.full((70, 140), value)
+    assert outline(attention_map) == []
+    picture = spotlight(photo, light_of(attention_map))
+    if value == 0:
+        np.testing.assert_array_equal(picture, spotlight(photo, np.zeros((70, 140))))
+    else:
+        assert (picture == (NAN_COLOUR if np.isnan(value) else photo)).all()
+
+
+def test_nan_is_marked_in_every_look(photo):
+    attention_map = blob()
+    attention_map[5:9, 100:120] = np.nan
+    for look in ("spotlight", "paper", "jet"):
+        picture = spotlight(photo, light_of(attention_map), look)
+        assert (picture[5:9, 100:120] == NAN_COLOUR).all() and not (picture[20, 20] == NAN_COLOUR).all()
+    assert len(outline(attention_map)) == 1
+
+
+def test_a_map_of_any_grid_has_the_size_of_the_photo_and_no_negative_weights():
+    grid = np.zeros((3, 5))
+    grid[1, 4] = 1
+    large = upsampled(grid, (60, 150))
+    assert large.shape == (60, 150) and large.min() == 0
+    assert np.unravel_index(large.argmax(), large.shape)[0] // 20 == 1 and large[:, :75].max() == 0
+
+
+def test_the_line_can_be_told_from_grey():
+    luminance = np.array(AMBER) @ np.array(GREY)
+    brightest = spotlight(np.full((1, 1, 3), 255, np.uint8), np.zeros((1, 1))).max()
+    assert luminance > brightest + 30
+
+
+def test_an_unknown_look_is_an_error(photo):
+    with pytest.raises(
+        ValueError, match='Expected look="spotlight", "paper" or a colour map of matplotlib. Received: .mist'
+    ):
+        spotlight(photo, blob(), "mist")
