@@ -211,8 +211,15 @@ def map_cross_entropy(target_maps, attention_weights):
 
 
 def box_loss(attention_weights, covered):
-    """Return -log sum_i alpha_ti c_ti, where c_ti is the fraction of region i that boxes cover."""
-    return -ops.log(ops.maximum(ops.sum(attention_weights * covered, axis=-1), SMALLEST))
+    """Return -log sum_i alpha_ti c_ti + 1 - sum_i min(alpha_ti, u_ti); boxes cover the fraction c_ti of region i.
+
+    A single region on the boxes satisfies the first summand. The second is the part of u_t, which is uniform on the
+    boxes, u_ti = c_ti / sum_j c_tj, that attention leaves out.
+    """
+    on_boxes = ops.sum(attention_weights * covered, axis=-1)
+    uniform = covered / ops.maximum(ops.sum(covered, axis=-1, keepdims=True), SMALLEST)
+    left_out = 1 - ops.sum(ops.minimum(attention_weights, uniform), axis=-1)
+    return left_out - ops.log(ops.maximum(on_boxes, SMALLEST))
 
 
 def next_baseline(baseline, log_prob):

@@ -35,14 +35,33 @@ def batch_with_boxes():
 def test_box_loss_by_hand():
     weights, covered = np.array([[0.5, 0.25, 0.25]] * 2, "float32"), np.array([[1, 0.5, 0], [0, 0, 0]], "float32")
     cost = np.asarray(equations.box_loss(weights, covered))
-    assert cost[0] == pytest.approx(-np.log(0.625)) and np.isfinite(cost[1])
+    assert cost[0] == pytest.approx(-np.log(0.625) + 1 - (0.5 + 0.25)) and np.isfinite(cost[1])
+
+
+def test_box_loss_equals_its_transcription():
+    rng = np.random.default_rng(0)
+    weights = rng.dirichlet(np.ones(6), (3, 4))
+    covered = rng.random((3, 4, 6)) * (rng.random((3, 4, 6)) < 0.5) + 0.01
+    found = np.asarray(equations.box_loss(weights.astype("float32"), covered.astype("float32")))
+    for row, time in np.ndindex(3, 4):
+        attention, boxes = weights[row, time].tolist(), covered[row, time].tolist()
+        on_boxes = sum(alpha * c for alpha, c in zip(attention, boxes))
+        shared = sum(min(alpha, c / sum(boxes)) for alpha, c in zip(attention, boxes))
+        assert found[row, time] == pytest.approx(-np.log(on_boxes) + 1 - shared, rel=1e-5)
+
+
+def test_box_loss_wants_all_of_the_boxes():
+    covered = np.array([1, 1, 1, 1, 0, 0], "float32")
+    one_cell, all_cells, half = np.eye(6)[0], covered / 4, np.array([1, 1, 0, 0, 0, 0]) / 2
+    costs = [float(equations.box_loss(x.astype("float32"), covered)) for x in (all_cells, half, one_cell)]
+    np.testing.assert_allclose(costs, [0, 0.5, 0.75], atol=1e-6)
 
 
 def test_box_loss_pulls_attention_from_far_away():
     scores = tf.Variable([[0.0, 20.0]])
     with tf.GradientTape() as tape:
         cost = equations.box_loss(ops.softmax(scores), np.array([[1.0, 0.0]], "float32"))
-    np.testing.assert_allclose(cost, [20.0], rtol=1e-5)
+    np.testing.assert_allclose(cost, [21.0], rtol=1e-5)
     np.testing.assert_allclose(tape.gradient(cost, scores), [[-1, 1]], atol=1e-5)
 
 
