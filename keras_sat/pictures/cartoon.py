@@ -9,12 +9,11 @@ import numpy as np
 from keras_sat.pictures.sheet import wrapped
 from keras_sat.pictures.spotlight import AMBER
 
-MOVES = 1  # frames between one word and the next
 COLOURS = 128
 # Dithering by a fixed pattern: what does not change between frames takes no space in the file.
-PATTERN = 20 * (np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]]) / 15 - 0.5)[..., None]
+PATTERN = 16 * (np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]]) / 15 - 0.5)[..., None]
 MOVE_SECONDS, FIRST_SECONDS, LAST_SECONDS = 0.06, 1.0, 2.0
-INK, GREY = (27, 27, 31), (120, 120, 130)
+INK = (27, 27, 31)
 
 
 def cartoon(display, positions, look, seconds_per_word, width):
@@ -43,14 +42,12 @@ def cartoon(display, positions, look, seconds_per_word, width):
 
     def lit(position):
         photo, lines, note = display.lit(position, look)
-        big = Image.fromarray(photo).resize((2 * width, 2 * height), Image.Resampling.BICUBIC)
+        big = Image.fromarray(photo).resize((2 * width, 2 * height), Image.Resampling.BICUBIC)  # for smooth lines
         pen = ImageDraw.Draw(big)
         for points in lines:
             pen.line([tuple(2 * scale * (point + 0.5)) for point in points], AMBER, width=6, joint="curve")
-        photo = big.resize((width, height), Image.Resampling.BOX)  # twice the size, for smooth lines
-        ImageDraw.Draw(photo).text(
-            (width // 2, height - margin), note, "white", font, "mb", stroke_width=2, stroke_fill="black"
-        )
+        photo, middle = big.resize((width, height), Image.Resampling.BOX), (width // 2, height - margin)
+        ImageDraw.Draw(photo).text(middle, note, "white", font, "mb", stroke_width=2, stroke_fill="black")
         return photo
 
     def frame(photo, shown, num_words):
@@ -67,16 +64,12 @@ def cartoon(display, positions, look, seconds_per_word, width):
     photos = [Image.fromarray(display.image).resize((width, height), Image.Resampling.BICUBIC), *map(lit, positions)]
     frames, seconds = [frame(photos[0], None, 0)], [FIRST_SECONDS]
     for position, (before, after) in zip(positions, pairwise(photos)):
-        for move in range(1, MOVES + 2):
-            frames.append(frame(Image.blend(before, after, move / (MOVES + 1)), position, position + 1))
-        seconds += [MOVE_SECONDS] * MOVES + [seconds_per_word]
+        frames += [frame(photo, position, position + 1) for photo in (Image.blend(before, after, 0.5), after)]
+        seconds += [MOVE_SECONDS, seconds_per_word]
     frames.append(frame(photos[-1], None, len(words)))
-    durations = [round(1000 * duration) for duration in (*seconds, LAST_SECONDS)]
-    file = io.BytesIO()
-    quantized = _quantized(frames, height)
-    quantized[0].save(
-        file, format="GIF", save_all=True, append_images=quantized[1:], duration=durations, loop=0, disposal=1
-    )
+    milliseconds = [round(1000 * duration) for duration in (*seconds, LAST_SECONDS)]
+    file, (first, *others) = io.BytesIO(), _quantized(frames, height)
+    first.save(file, "GIF", save_all=True, append_images=others, duration=milliseconds, loop=0, disposal=1)
     return file.getvalue()
 
 
@@ -85,9 +78,9 @@ def _quantized(frames, height):
     from PIL import Image
 
     pixels = [np.array(frame) for frame in frames]
-    most = np.concatenate([*pixels, *pixels[:1] * len(pixels)])  # the other frames have few colours of the photo
-    palette = Image.fromarray(most[::3, ::3]).quantize(COLOURS - 1)
-    palette.putpalette([*palette.getpalette()[: 3 * (COLOURS - 1)], *AMBER])
+    some = [picture[::3, ::3] for picture in (*pixels, *pixels[:1] * len(pixels))]  # half of the first: most is grey
+    palette = Image.fromarray(np.concatenate(some)).quantize(COLOURS - 2)
+    palette.putpalette([*palette.getpalette()[: 3 * (COLOURS - 2)], *AMBER, 255, 255, 255])
     rows, columns = np.indices((height, frames[0].width))
     for picture in pixels:
         picture[:height] = (picture[:height] + PATTERN[rows % 4, columns % 4]).clip(0, 255)

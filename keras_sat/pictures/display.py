@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data_utils.atomic_files import write_whole
-from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
 from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.pictures.sheet import WIDTH, font_size, sheet
-from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, light_of, outline, spotlight, upsampled
+from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, NOT_CONTENT, light_of, outline, spotlight, upsampled
 from keras_sat.scoring.scores import unit_and_digits
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 STEEPEST_ASPECT = 5  # a longer panorama would be drawn as a line
 VECTOR = ("pdf", "svg", "svgz", "ps", "eps")
-NOT_CONTENT = PLACELESS | {"front", "left", "right"}  # "in front of"
 CURVES = {
     "cross-entropy per word": {"cross_entropy": "training", "val_cross_entropy": "dev"},
     "reward": {"reward": "training"},
@@ -234,7 +232,7 @@ class AttentionDisplay:
             panel.add_collection(LineCollection(lines, **line), autolim=False)
             size = _title(panel, self.words[position], **self._style(position))
             box = {"ha": "center", "color": "white", "bbox": {"facecolor": "black", "linewidth": 0, "pad": 2}}
-            panel.text(0.5, 0.05, note, size=size, style="italic", transform=panel.transAxes, **box)
+            panel.text(0.5, 0.05, note, size=max(8, 0.8 * size), style="italic", transform=panel.transAxes, **box)
 
     # === GIF and player ===
 

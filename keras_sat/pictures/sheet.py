@@ -17,12 +17,8 @@ def font_size(width):
 def sheet(make_figure, width, rows, *, columns=None, large=True):
     """Make a figure of photos with their panels and captions; return for each photo a list of axes.
 
-    Args:
-        make_figure: `matplotlib.pyplot.figure` or `matplotlib.figure.Figure`.
-        width: of the figure, in inches.
-        rows: list of (aspect ratio, number of panels, list of words, list of the words' text properties).
-        columns: panels side by side; None chooses what suits the width.
-        large: whether the photo has twice the size of the panels.
+    `rows` is a list of (aspect ratio, number of panels, list of words, list of the words' text properties). With
+    `large` the photo has twice the size of the panels, of which `columns` are side by side (None: as many as fit).
     """
     if not (1 <= width <= 40 and (columns is None or columns >= 1)):
         raise ValueError(f"Expected 1 to 40 inches and 1 column or more. Received: width={width}, columns={columns}")
@@ -71,9 +67,9 @@ def text_width(text, *, color=None, **font):
 def _boxes(number, aspect, width, title, columns, large):
     """Return (left, top, width, height) of the photo and of each panel, in inches; there is space for titles."""
     if columns is None:
+        most = max(1, int((width + GAP) / (NARROWEST + GAP)))
         columns = number + 1 if number < 2 or not large else 2 + math.ceil(number / 2)
-        columns = 2 if large and number == 3 and aspect > 1.2 else columns
-        columns = max(1, min(columns, int((width + GAP) / (NARROWEST + GAP))))
+        columns = 2 if large and number == 3 and (aspect > 1.2 or most < 4) else min(columns, most)
     span = 2 if large and columns > 2 and number > 1 else 1  # rows and columns that the photo takes
     height = min((width - (columns - 1) * GAP) / columns / aspect, TALLEST * width / span)
     across, down = aspect * height + GAP, height + title + GAP

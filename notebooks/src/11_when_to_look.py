@@ -237,7 +237,7 @@ _ = AttentionDisplay.compare(read, names=list(looked), words="all", width=11)
 photo = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
 for_photos = Captioner.from_pretrained()
 read = for_photos.attend(photo, "a woman with a hat in front of a flag")
-_ = AttentionDisplay.from_result(read).plot()
+_ = AttentionDisplay.from_result(read).plot(width=5)
 
 # %% [markdown]
 # ## Exercises
