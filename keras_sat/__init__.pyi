@@ -692,9 +692,12 @@ class Grounding:
     uniform_mass: float
     pointing: float
     num_words: int
+    coverage: float
     uniform_pointing: float
+    uniform_coverage: float
     centre_mass: float
     centre_pointing: float
+    centre_coverage: float
     enlarge: int
     word_classes: dict
     def __init__(
@@ -703,9 +706,12 @@ class Grounding:
         uniform_mass: float,
         pointing: float,
         num_words: int,
+        coverage: float = ...,
         uniform_pointing: float = ...,
+        uniform_coverage: float = ...,
         centre_mass: float = ...,
         centre_pointing: float = ...,
+        centre_coverage: float = ...,
         enlarge: int = ...,
         word_classes: dict = ...,
     ) -> None: ...

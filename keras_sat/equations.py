@@ -211,8 +211,17 @@ def map_cross_entropy(target_maps, attention_weights):
 
 
 def box_loss(attention_weights, covered):
-    """Return -log sum_i alpha_ti c_ti, where c_ti is the fraction of region i that boxes cover."""
-    return -ops.log(ops.maximum(ops.sum(attention_weights * covered, axis=-1), SMALLEST))
+    """Return -log sum_i alpha_ti c_ti + 1 / (4 A) sum_i H(c_ti, p_ti).
+
+    The boxes cover the fraction c_ti of region i, and A = sum_i c_ti regions in all. One region satisfies the first
+    summand. The second is the binary cross-entropy of each region with p_ti = 2 A alpha_ti / (1 + 2 A alpha_ti), which
+    is above .5 where alpha_ti is above half of 1 / A, the weight in a uniform map of the boxes.
+    """
+    area = ops.maximum(ops.sum(covered, axis=-1, keepdims=True), SMALLEST)
+    logits = ops.log(ops.maximum(2 * area * attention_weights, SMALLEST))
+    cross_entropy = ops.sum((ops.softplus(logits) - covered * logits) / area, axis=-1)
+    on_boxes = ops.sum(attention_weights * covered, axis=-1)
+    return cross_entropy / 4 - ops.log(ops.maximum(on_boxes, SMALLEST))
 
 
 def next_baseline(baseline, log_prob):

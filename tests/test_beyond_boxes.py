@@ -1,5 +1,7 @@
 """Boxes in training: what it costs that attention is elsewhere, by hand, in the objective, and in `fit`."""
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -32,18 +34,48 @@ def batch_with_boxes():
     return next(iter(make_batches(images, Vocabulary(WORDS), **options)))
 
 
+def box_loss_in_words(attention, covered):
+    """An independent transcription of `equations.box_loss` for one word: two lists of a number for each region."""
+    area = sum(covered)
+    cost = -math.log(sum(alpha * c for alpha, c in zip(attention, covered)))
+    for alpha, c in zip(attention, covered):
+        p = 2 * area * alpha / (1 + 2 * area * alpha)
+        cost -= (c * math.log(p) + (1 - c) * math.log(1 - p)) / (4 * area)
+    return cost
+
+
 def test_box_loss_by_hand():
-    weights, covered = np.array([[0.5, 0.25, 0.25]] * 2, "float32"), np.array([[1, 0.5, 0], [0, 0, 0]], "float32")
+    weights, covered = np.array([[0.5, 0.5, 0.0]] * 2, "float32"), np.array([[1, 0, 0], [0, 0, 0]], "float32")
     cost = np.asarray(equations.box_loss(weights, covered))
-    assert cost[0] == pytest.approx(-np.log(0.625)) and np.isfinite(cost[1])
+    assert cost[0] == pytest.approx(-np.log(0.5) + 2 * np.log(2) / 4)  # both p are .5
+    assert np.isfinite(cost[1])
+
+
+def test_box_loss_equals_its_transcription():
+    rng = np.random.default_rng(0)
+    weights = rng.dirichlet(np.ones(6), (3, 4))
+    covered = rng.random((3, 4, 6)) * (rng.random((3, 4, 6)) < 0.5) + 0.01
+    found = np.asarray(equations.box_loss(weights.astype("float32"), covered.astype("float32")))
+    for row, time in np.ndindex(3, 4):
+        expected = box_loss_in_words(weights[row, time].tolist(), covered[row, time].tolist())
+        assert found[row, time] == pytest.approx(expected, rel=1e-4)
+
+
+def test_box_loss_wants_all_of_the_boxes():
+    covered = np.array([1, 1, 1, 1, 0, 0], "float32")
+    one_cell, half, all_cells = np.eye(6)[0], np.array([1, 1, 0, 0, 0, 0]) / 2, covered / 4
+    everywhere = np.full(6, 1 / 6)
+    costs = [float(equations.box_loss(x.astype("float32"), covered)) for x in (one_cell, half, everywhere, all_cells)]
+    assert costs == sorted(costs, reverse=True) and costs[-1] == pytest.approx(np.log(1.5) / 4)  # p = 2 / 3
 
 
 def test_box_loss_pulls_attention_from_far_away():
     scores = tf.Variable([[0.0, 20.0]])
     with tf.GradientTape() as tape:
         cost = equations.box_loss(ops.softmax(scores), np.array([[1.0, 0.0]], "float32"))
-    np.testing.assert_allclose(cost, [20.0], rtol=1e-5)
-    np.testing.assert_allclose(tape.gradient(cost, scores), [[-1, 1]], atol=1e-5)
+    far, near = (20 - np.log(2)) / 4, np.log(3) / 4  # cross-entropy where attention is missing, and where it is
+    np.testing.assert_allclose(cost, [20 + far + near], rtol=1e-5)
+    np.testing.assert_allclose(tape.gradient(cost, scores), [[-1.25, 1.25]], atol=1e-5)
 
 
 def test_batches_say_what_each_word_covers():

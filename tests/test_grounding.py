@@ -6,7 +6,7 @@ import pytest
 
 from data_utils import DATASETS, WordPlace, draw_scenes
 from keras_sat import CaptionResult, ground
-from keras_sat.scoring.grounding import centred_map, ground_scenes
+from keras_sat.scoring.grounding import centred_map, coverage, ground_scenes, smallest_region
 
 
 def result_of(scene, weights_of):
@@ -39,8 +39,9 @@ def test_attention_on_the_object_and_beside_it(scenes):
 
     best = ground([result_of(scene, on_it) for scene in scenes], scenes)
     assert best.mass == pytest.approx(1) and best.pointing == 1
+    assert 0.3 < best.coverage < 1 and 0.1 < best.uniform_coverage < best.centre_coverage < best.coverage
     worst = ground([result_of(scene, beside_it) for scene in scenes], scenes)
-    assert worst.mass == 0 and worst.pointing == 0
+    assert worst.mass == 0 and worst.pointing == 0 and worst.coverage < worst.uniform_coverage
     assert 0.2 < best.uniform_mass == worst.uniform_mass < 0.5
     words = [place for scene in scenes for place in scene.places(scene.captions[0])]
     assert best.num_words == sum(place.word_class in ("colour", "shape") for place in words)
@@ -62,6 +63,7 @@ def test_a_map_that_is_greatest_in_the_middle(scenes):
     centred = ground([result_of(scene, lambda place: centred_map((8, 8))) for scene in scenes], scenes)
     assert centred.mass == pytest.approx(centred.centre_mass) and centred.mass > centred.uniform_mass
     assert centred.pointing == pytest.approx(centred.centre_pointing)
+    assert centred.coverage == pytest.approx(centred.centre_coverage)
 
 
 def test_each_word_class_has_its_own_figures(scenes):
@@ -104,7 +106,8 @@ def test_any_data_with_boxes(scenes):
 
 def test_maps_without_numbers_are_not_hidden(scenes):
     lost = ground([result_of(scene, lambda place: np.full((8, 8), np.nan)) for scene in scenes], scenes)
-    assert math.isnan(lost.mass) and math.isnan(lost.pointing) and lost.uniform_mass > 0
+    assert math.isnan(lost.mass) and math.isnan(lost.pointing) and math.isnan(lost.coverage)
+    assert lost.uniform_mass > 0 and lost.uniform_coverage > 0
 
 
 def test_captions_that_are_not_true_do_not_count(scenes):
@@ -120,3 +123,75 @@ def test_the_scenes_of_the_data_set_are_found_again():
     results = [result_of(scenes[image.image_id], on_it) for image in images]
     assert ground_scenes(images, results) == ground(results, [scenes[image.image_id] for image in images])
     assert ground_scenes(images, results).pointing == 1
+
+
+# === Coverage ===
+
+
+def covered_cells(count, shape=(6, 6)):
+    """The first `count` cells of a grid, as the fraction of each cell that a box covers."""
+    return (np.arange(np.prod(shape)) < count).reshape(shape).astype(float)
+
+
+@pytest.mark.parametrize("count", [1, 5, 18, 30, 36])
+def test_coverage_of_a_uniform_map_is_that_of_chance(count):
+    fraction = max(0.5, count / 36)  # of each cell
+    expected = fraction * count / (36 * fraction + count - fraction * count)
+    assert coverage(np.full((6, 6), 1 / 36), covered_cells(count)) == pytest.approx(expected)
+    noisy = np.full((6, 6), 1 / 36) * (1 + 1e-12 * np.arange(36).reshape(6, 6))
+    assert coverage(noisy, covered_cells(count)) == pytest.approx(expected), "rounding makes no order"
+
+
+@pytest.mark.parametrize("count", [1, 5, 18, 30, 36])
+def test_coverage_of_a_map_equal_to_the_box_is_one(count):
+    covered = covered_cells(count)
+    assert coverage(covered / count, covered) == pytest.approx(1)
+    covered[0, 0] = 0.5  # half of this cell belongs to the region, which has the area of the box
+    both = count - 1 + 0.25
+    assert coverage(covered / covered.sum(), covered) == pytest.approx(both / (2 * (count - 0.5) - both))
+
+
+def test_coverage_of_a_point_in_a_large_box():
+    point = np.zeros((6, 6))
+    point[0, 1] = 1
+    for count in (2, 12, 30):  # the region has as many cells as the box, and the cells without weight enter alike
+        shared = (count - 1) / 35
+        both = 1 + (count - 1) * shared
+        assert coverage(point, covered_cells(count)) == pytest.approx(both / (2 * count - both))
+    assert coverage(point, covered_cells(1)) == 0, "it is beside this box"
+    blob = 0.9 * covered_cells(12) / 12 + 0.1 / 36
+    assert coverage(blob, covered_cells(12)) == 1 > coverage(point, covered_cells(12))
+
+
+def coverage_in_words(attention_map, covered):
+    """An independent transcription of `coverage`: whole groups of equal cells, then a part of the last one."""
+    cells = sorted(zip(attention_map.ravel().tolist(), covered.ravel().tolist()), reverse=True)
+    area = held = both = 0.0
+    while cells:
+        group = [cell for cell in cells if cell[0] == cells[0][0]]
+        cells = cells[len(group) :]
+        weight, size, on_box = group[0][0] * len(group), len(group), sum(c for _, c in group)
+        part_for_half = (0.5 * attention_map.sum() - held) / weight if weight else 0.0
+        part = min(1.0, max(part_for_half, (covered.sum() - area) / size, 0.0))
+        area, held, both = area + part * size, held + part * weight, both + part * on_box
+    return both / (area + covered.sum() - both)
+
+
+def test_coverage_equals_its_transcription():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        attention_map = rng.integers(0, 4, (4, 5)) + np.eye(4, 5)  # many ties
+        covered = rng.random((4, 5)) * (rng.random((4, 5)) < 0.4)
+        attention_map = attention_map / attention_map.sum()
+        assert coverage(attention_map, covered) == pytest.approx(coverage_in_words(attention_map, covered))
+
+
+def test_the_smallest_region_holds_its_share():
+    rng = np.random.default_rng(0)
+    attention_map = rng.dirichlet(np.full(49, 0.3)).reshape(7, 7)
+    for share in (0.25, 0.5, 0.9):
+        region = smallest_region(attention_map, share=share)
+        assert (region * attention_map).sum() == pytest.approx(share, abs=1e-6)
+        assert ((region > 0) & (region < 1)).sum() == 1
+        assert attention_map[region == 0].max() < attention_map[region > 0].min()
+    assert smallest_region(attention_map, at_least=30).sum() == pytest.approx(30)

@@ -1,6 +1,7 @@
 """The page of `export --web` in a real browser: its captions are Python's, and whatever goes wrong is a sentence."""
 
 import base64
+import io
 import json
 import shutil
 
@@ -10,11 +11,12 @@ from PIL import Image
 from test_player import HOSTILE, Page
 
 from data_utils import draw_scenes, tokenise
+from data_utils.atomic_files import write_json
 from data_utils.images import load_image
-from keras_sat import AttentionDisplay, Captioner
-from keras_sat.deploy.page_export import write_page
+from data_utils.scenes import COLOURS, SHAPES
+from keras_sat import Captioner
+from keras_sat.deploy.page_export import PAGE, write_page
 from keras_sat.deploy.page_runtime import runtime_files
-from keras_sat.pictures.player import figure_data
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +35,7 @@ def site(captioner, tmp_path_factory):
         pytest.skip(f"LiteRT.js cannot be had: {error}")
     place = tmp_path_factory.mktemp("site")
     write_page(captioner, place / "page", name="scenes")
+    assert not (place / "page" / "examples").exists(), "this captioner has no words for them"
     return place
 
 
@@ -66,7 +69,17 @@ class Site(Page):
 
     @property
     def caption(self):
-        return self.find('[data-role="caption"]').text
+        return self.find('[data-role="caption"]').get_attribute("textContent")
+
+    @property
+    def spoken(self):
+        return self.find('[data-role="spoken"]').get_attribute("textContent")
+
+    def after(self, action, *states):
+        """Do something slow, and wait until its result is shown."""
+        self.browser.execute_script("document.querySelector('.sat-page').dataset.state = 'test'")
+        action()
+        self.wait(*states)
 
     def texts(self, selector):
         script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
@@ -74,9 +87,16 @@ class Site(Page):
 
     def give(self, path, *states):
         """Choose a picture, and wait until something was said about it."""
-        self.browser.execute_script("document.querySelector('.sat-page').dataset.state = 'test'")
-        self.find('[data-role="photo"]').send_keys(str(path))
-        self.wait(*states)
+        self.after(lambda: self.find('[data-role="photo"]').send_keys(str(path)), *states)
+
+    def shown(self):
+        """Return the pixels of the photo in the player (height, width, 4), whatever lies over it."""
+        script = "const photo = document.querySelector('.sat-stage').firstElementChild; await photo.decode();"
+        script += "const canvas = new OffscreenCanvas(photo.naturalWidth, photo.naturalHeight);"
+        script += "const brush = canvas.getContext('2d'); brush.drawImage(photo, 0, 0);"
+        script += "return [canvas.height, [...brush.getImageData(0, 0, canvas.width, canvas.height).data]];"
+        height, values = self.ask(script)
+        return np.reshape(values, (height, -1, 4))
 
     def ask(self, script):
         """Return what a script gives back that may wait."""
@@ -101,6 +121,7 @@ def page(site, serve):
 
 
 STILL = {"name": "prefers-reduced-motion", "value": "reduce"}
+DARK = {"name": "prefers-color-scheme", "value": "dark"}
 
 
 def scenes_in(folder, num_scenes, seed=61):
@@ -115,7 +136,7 @@ def scenes_in(folder, num_scenes, seed=61):
 
 
 def test_pictures_get_the_captions_of_python(page, captioner, tmp_path):
-    assert page.message == "The captioner scenes is ready. Choose a photo."
+    assert page.message == "Choose a photo."
     paths, same = scenes_in(tmp_path, 20), []
     for path, expected in zip(paths, captioner.caption(paths, num_beams=3, num_results=3)):
         page.give(path)
@@ -124,9 +145,10 @@ def test_pictures_get_the_captions_of_python(page, captioner, tmp_path):
             continue
         assert page.texts(".sat-words button") == expected.words
         assert page.texts(".sat-several button")[0] == expected.caption
-        notes = page.texts(".sat-several small")
+        notes = page.browser.find_elements("css selector", ".sat-several small")
         assert len(notes) == 1 + len(expected.alternatives)
-        log_prob = float(notes[0].partition("log probability ")[2].partition(",")[0])
+        assert int(notes[0].text.split()[1]) == pytest.approx(100 * expected.confidence, abs=2)
+        log_prob = float(notes[0].get_attribute("title").rpartition(" ")[2])
         assert log_prob == pytest.approx(expected.log_prob, abs=0.1)
     assert sum(same) >= 19
     everything = page.browser.execute_script("return performance.getEntriesByType('resource').map((one) => one.name)")
@@ -137,12 +159,10 @@ def test_pictures_get_the_captions_of_python(page, captioner, tmp_path):
 def test_a_word_shows_where_the_captioner_looked_and_another_caption_can_be_chosen(page, captioner, tmp_path):
     (path,) = scenes_in(tmp_path, 1, seed=8)
     page.give(path)
-    result = captioner.caption(path, num_beams=3)
-    assert page.caption == result.caption
-    notes = figure_data(AttentionDisplay(result.image, result.words, result.attention_weights))["maps"]["notes"]
+    assert page.caption == captioner.caption(path, num_beams=3).caption
     page.word(1).click()
-    assert page.step == 1 and notes[1].partition(";")[0] in page.find('[data-role="note"]').text
-    page.until(lambda: page.texts('[data-role="spoken"]') == [page.caption])
+    assert page.step == 1 and page.current() == [page.caption.split()[1]]
+    page.until(lambda: page.spoken == page.caption)
     second = page.browser.find_elements("css selector", ".sat-several button")[1]
     second.click()
     page.wait()
@@ -171,6 +191,252 @@ def test_say_shows_where_it_would_look(page, captioner, tmp_path):
             assert float(page.message.rstrip(".").rpartition(" ")[2]) == pytest.approx(expected.log_prob, abs=0.2)
 
 
+# === The picture that was read is the one that is shown ===
+
+
+def test_an_animation_shows_the_frame_that_was_read_and_transparent_pixels_are_white(
+    page, browser, captioner, tmp_path
+):
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [DARK, STILL]})
+    first, second = (Image.fromarray(scene.image) for scene in draw_scenes(2, seed=61))
+    first.save(tmp_path / "moving.gif", save_all=True, append_images=[second], duration=10, loop=0)
+    hole = np.dstack([np.asarray(first), np.full((64, 64), 255, np.uint8)])
+    hole[:, 32:] = 0
+    Image.fromarray(hole).save(tmp_path / "hole.png")
+    for name in ("moving.gif", "hole.png"):
+        page.give(tmp_path / name)
+        read = load_image(tmp_path / name, (64, 64))
+        assert page.caption == captioner.caption(tmp_path / name, num_beams=3).caption
+        np.testing.assert_allclose(page.shown()[..., :3], read, atol=1)
+        assert (page.shown()[..., 3] == 255).all() and "image/gif" not in page.find(".sat-stage img").get_attribute(
+            "src"
+        )
+    assert (read[:, 32:] == 255).all()
+    Image.new("RGB", (3000, 1500), "teal").save(tmp_path / "large.jpg")
+    page.give(tmp_path / "large.jpg")
+    assert page.shown().shape == (512, 1024, 4)
+
+
+# === Examples, and where things are ===
+
+
+@pytest.fixture
+def with_examples(site, tmp_path):
+    """The site, with the example photos."""
+    folder = shutil.copytree(site, tmp_path / "site") / "page"
+    write_json(folder / "page.json", {**json.loads((folder / "page.json").read_text()), "examples": True})
+    shutil.copytree(PAGE / "examples", folder / "examples")
+    return folder.parent
+
+
+def test_the_first_example_is_captioned_on_load_and_the_others_by_a_tap(with_examples, serve, captioner):
+    page = serve(with_examples)
+    page.open(states=("done",))
+    examples = page.browser.find_elements("css selector", ".sat-examples button")
+    assert len(examples) == 6
+    for number in (0, 5):
+        if number:
+            page.after(examples[number].click)
+        name = examples[number].get_attribute("data-example")
+        assert page.caption == captioner.caption(PAGE / "examples" / f"{name}.jpg", num_beams=3).caption
+        assert [one.get_attribute("aria-pressed") == "true" for one in examples].index(True) == number
+        assert page.message.startswith("A mistake") == (number == 5)
+        assert page.find('[data-role="choose"]').text == "Another photo"
+
+
+MESSAGES = """
+window.messages = [];
+new MutationObserver(() => messages.push(document.querySelector('[data-role="message"]')?.textContent))
+  .observe(document, { childList: true, subtree: true, characterData: true });
+"""
+
+
+def test_the_download_is_announced_in_megabytes(site, serve, browser):
+    observer = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": MESSAGES})
+    try:
+        page = serve(site)
+        page.open()
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", observer)
+    files = ("runtime/litert_wasm_internal.wasm", "photo/model.tflite.gz")
+    size = round(sum((site / "page" / name).stat().st_size for name in files) / 1e6)
+    assert size > 1 and f"Loading {size} MB …" in browser.execute_script("return messages")
+
+
+@pytest.mark.parametrize(("width", "height"), [(360, 740), (1280, 720)])
+def test_the_words_and_the_photo_are_seen_without_scrolling(with_examples, serve, browser, tmp_path, width, height):
+    window = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", window)
+    page = serve(with_examples)
+    page.open(states=("done",))
+    sentence = page.find("#sentence")
+    for path in (None, *scenes_in(tmp_path, 1)):
+        if path:
+            page.give(path)
+            sentence.send_keys("a big green circle is to the left of a small yellow star")
+            page.after(page.find('[data-role="say"] button').click)  # as long as captions get
+            browser.execute_script("scrollTo(0, 0)")
+        places = "['[data-role=drop]', '.sat-words', '.sat-result .sat-stage']"
+        box = f"return {places}.map((one) => document.querySelector(one).getBoundingClientRect().toJSON())"
+        chooser, words, stage = browser.execute_script(box)
+        assert 0 <= chooser["top"] < chooser["bottom"] <= words["top"] < words["bottom"] <= stage["top"]
+        assert stage["bottom"] <= height and stage["width"] >= min(width, 400) * 0.7
+        assert stage["top"] - words["bottom"] < 20, "the photo is directly below the words"
+
+
+# === A part is covered ===
+
+
+def patch_of(page):
+    """Return the patch's borders as fractions of the photo: left, top, right, bottom."""
+    script = "return arguments[1].map((side) => parseFloat(arguments[0].style[side]) / 100)"
+    left, top, right, bottom = page.browser.execute_script(script, page.find(".sat-patch"), BORDERS)
+    return left, top, 1 - right, 1 - bottom
+
+
+BORDERS = ("left", "top", "right", "bottom")
+
+
+def test_a_patch_changes_the_caption_and_its_removal_restores_it(page, captioner, tmp_path):
+    from selenium.webdriver import ActionChains, Keys
+
+    same = []
+
+    def compare():
+        """Compare the caption with Python's for the photo with the patch."""
+        left, top, right, bottom = (int(64 * border + 0.5) for border in patch_of(page))
+        image = load_image(path, (64, 64)).copy()
+        image[top:bottom, left:right] = 128
+        same.append(page.caption == captioner.caption(image, num_beams=3).caption)
+
+    (path,) = scenes_in(tmp_path, 1, seed=8)
+    page.give(path)
+    before, change = page.caption, page.find('[data-role="change"]')
+    position = next(i for i, word in enumerate(before.split()) if word in SHAPES)
+    page.word(position).click()
+    peak = page.shown()
+    cover = page.find('[data-action="cover"]')
+    page.after(cover.click)
+    compare()
+    assert page.caption != before and cover.get_attribute("aria-pressed") == "true"
+    left, top, right, bottom = patch_of(page)
+    assert right - left == pytest.approx(0.3) and bottom - top == pytest.approx(0.3)
+    middle = page.shown()[int(32 * (top + bottom)), int(32 * (left + right))]
+    assert middle[:3].tolist() == [128, 128, 128], "the photo that is shown has the patch too"
+    assert change.text.split("\n")[0] == f"Without the patch: {before}"
+    gone = page.texts('[data-role="change"] del')
+    new = page.texts(".sat-words [data-changed]")
+    assert gone and new and [word for word in before.split() if word not in gone]
+    assert len(before.split()) - len(gone) == len(page.caption.split()) - len(new), "what is not marked is the same"
+    page.until(lambda: page.spoken.startswith(f"{page.caption}. Without the patch: {before}"))
+    # By keyboard, the patch moves and keeps the focus.
+    page.browser.execute_script("arguments[0].focus()", page.find(".sat-patch"))
+    key = Keys.ARROW_RIGHT if left < 0.35 else Keys.ARROW_LEFT
+    page.after(lambda: page.press(key))
+    assert abs(patch_of(page)[0] - left) == pytest.approx(0.05)
+    compare()
+    assert page.browser.switch_to.active_element == page.find(".sat-patch")
+    drag = "return document.querySelector('.sat-stage img').dispatchEvent(new DragEvent('dragstart', arguments[0]))"
+    assert not page.browser.execute_script(drag, {"bubbles": True, "cancelable": True}), "the image itself stays"
+    # With the pointer, another patch is drawn; the player does not answer for places meanwhile.
+    stage = page.find(".sat-result .sat-stage")
+    width, height = stage.size["width"], stage.size["height"]
+    drag = ActionChains(page.browser).move_to_element_with_offset(stage, -width // 2 + 4, -height // 2 + 4)
+    page.after(drag.click_and_hold().move_by_offset(width // 2, height // 4).release().perform)
+    assert patch_of(page) == pytest.approx((4 / width, 4 / height, 0.5 + 4 / width, 0.25 + 4 / height), abs=0.02)
+    compare()
+    assert sum(same) >= 2 and "Here:" not in page.find('[data-role="note"]').text
+    page.after(cover.click)
+    assert page.caption == before and not change.is_displayed() and not page.texts(".sat-patch")
+    np.testing.assert_array_equal(page.shown(), peak)
+
+
+def test_words_that_change_are_found_and_light_under_a_patch_is_summed(page):
+    kept = "const { keptIn, covers } = await import('./cover.js');"
+    for one, other, expected in (
+        ("a dog runs", "a dog runs", "111"),
+        ("a red dog runs", "a dog sits", "1010"),
+        ("a b c a b", "b c b a", "01101"),
+        ("", "a", ""),
+        ("a a", "", "00"),
+    ):
+        found = page.ask(f"{kept} return keptIn({json.dumps(one.split())}, {json.dumps(other.split())}).map(Number)")
+        assert "".join(map(str, found)) == expected, one
+    patch = {"left": 0.25, "top": 0, "right": 0.75, "bottom": 0.5}
+    script = "const { coveredPixels } = await import('./cover.js'); const pixels = new Uint8Array(4 * 5 * 3);"
+    found = page.ask(f"{script} return [...coveredPixels(pixels, [4, 5], {json.dumps(patch)}), ...pixels]")
+    expected = np.zeros((2, 4, 5, 3))
+    expected[0, :2, 1:4] = 128
+    np.testing.assert_array_equal(np.reshape(found, expected.shape), expected)
+    assert page.ask(f"{kept} return covers({json.dumps(patch)}, [1, 2, 4, 8], 2, 2)") == pytest.approx(0.5 + 1)
+
+
+def test_a_word_that_stays_though_its_light_is_covered_is_named(page, tmp_path):
+    from selenium.webdriver import ActionChains
+
+    (path,) = scenes_in(tmp_path, 1, seed=8)
+    page.give(path)
+    before = page.caption
+    stays = "These stay although their light is covered"
+    page.after(page.find('[data-action="cover"]').click)
+    for corner in (-1, 1):  # most of the photo, and a corner without light
+        stage = page.find(".sat-result .sat-stage")
+        width, height = stage.size["width"], stage.size["height"]
+        start = (
+            ActionChains(page.browser)
+            .move_to_element_with_offset(stage, -width // 2 + 1, -height // 2 + 1)
+            .click_and_hold()
+        )
+        end = (width - 3, height - 3) if corner < 0 else (12, 12)
+        page.after(start.move_by_offset(*end).release().perform)
+        still = [word for word in before.split() if word not in page.texts('[data-role="change"] del')]
+        named = {word for word in still if word in {*SHAPES, *COLOURS}}
+        assert (stays in page.find('[data-role="change"]').text) == (corner < 0 and bool(named))
+
+
+# === A picture to keep ===
+
+
+def test_the_picture_that_is_saved_has_the_photo_the_words_and_the_sentence(page, browser, tmp_path):
+    browser.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path / "saved")}
+    )
+    rng = np.random.default_rng(0)
+    Image.fromarray(np.repeat(np.repeat(rng.integers(0, 256, (4, 6, 3), np.uint8), 50, 0), 50, 1)).save(
+        tmp_path / "a.png"
+    )
+    page.give(tmp_path / "a.png")
+    page.word(1).click()
+    before = page.step
+    page.find('[data-action="save"]').click()
+    page.until(lambda: [*(tmp_path / "saved").glob("*.png")])
+    (path,) = (tmp_path / "saved").glob("*.png")
+    assert path.stem == page.caption and page.step == before, "the word that was chosen stays so"
+    picture = np.asarray(Image.open(path).convert("RGB")).astype(int)
+    height = 336  # of a tile: 504 pixels wide, and the photo is 3 to 2
+    assert picture.shape[1] == 1080 and picture.shape[0] >= 2 * (24 + height + 24 + 32) + 24 + 1.4 * 44
+    photo = page.shown()[25::50, 25::50, :3]
+    np.testing.assert_allclose(picture[24 + 42 : 24 + height : 84, 24 + 42 : 24 + 504 : 84], photo, atol=12)
+    lit = picture[24 : 24 + height, 552 : 552 + 504]
+    assert (np.abs(lit - (255, 176, 0)).sum(-1) < 40).sum() > 200, "a line encloses the light"
+    sentence = picture[2 * (24 + height + 24 + 32) + 24 :]
+    assert (sentence.sum(-1) < 200).sum() > 500, "there is text"
+    # A phone shares it instead.
+    browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    try:
+        page.browser.execute_script(SHARE)
+        page.find('[data-action="save"]').click()
+        page.until(lambda: browser.execute_script("return window.shared") == [path.name, "image/png"])
+    finally:
+        browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+    assert len([*(tmp_path / "saved").glob("*.png")]) == 1
+
+
+SHARE = """
+navigator.canShare = ({ files }) => files.length === 1;
+navigator.share = async ({ files: [file] }) => { window.shared = [file.name, file.type]; };
+"""
+
 # === The playground ===
 
 
@@ -191,7 +457,8 @@ def test_sentences_follow_the_scene(site, serve, tmp_path):
     page = serve(site)
     page.open("#scenes", ("done",))
     canvas, sentence = page.find('[data-role="scene"]'), page.caption
-    assert page.texts('.sat-compared section:nth-child(1) [aria-current="true"]') == ["red"]
+    (first,) = page.texts('.sat-compared section:nth-child(1) [aria-current="true"]')
+    assert first in ("red", "circle", "green", "square"), "a word whose light is on a shape"
     assert "red circle" in sentence and "green square" in sentence and "red circle" not in " ".join(words(3))
     # The red circle is left of the green square; dragged down, it is below it.
     side = int(canvas.size["width"])
@@ -220,6 +487,58 @@ def test_sentences_follow_the_scene(site, serve, tmp_path):
     assert sum(same) >= 2
 
 
+def test_a_screen_reader_is_told_all_sentences_and_the_focus_is_kept(site, serve):
+    from selenium.webdriver import Keys
+
+    page = serve(site)
+    page.open("#scenes", ("done",))
+    labels = ("With soft attention", "With hard attention", "Without attention")
+
+    def sentences():
+        words = [page.texts(f".sat-compared section:nth-child({number}) .sat-words button") for number in (1, 2, 3)]
+        return [" ".join(one) for one in words]
+
+    page.until(lambda: page.spoken)
+    heard = page.spoken
+    assert heard.startswith("9 from the left, 21 from the top. ")
+    for label, sentence in zip(labels, sentences()):
+        assert label in heard and sentence in heard
+    before = dict(zip(labels, sentences()))
+    page.find('[data-role="scene"]').send_keys(Keys.ARROW_RIGHT)
+    page.until(lambda: page.spoken.startswith("10 from the left"))
+    for label, sentence in zip(labels, sentences()):
+        assert (label in page.spoken) == (before[label] != sentence), "what has not changed is not said again"
+    help_text = page.find('[data-role="scene-help"]')
+    assert "never trained" not in help_text.text
+    for name, times in (("add", 3), ("remove", 4)):
+        button = page.find(f'[data-action="{name}"]')
+        for _ in range(times):
+            button.click()
+            assert page.browser.switch_to.active_element == button
+        assert button.get_attribute("aria-disabled") == "true"
+        assert ("3 of 3" if name == "add" else "1 of 1") in help_text.text
+        assert ("never trained on more than two shapes" in help_text.text) == (name == "add")
+
+
+def test_shapes_that_overlap_are_said_to_be_unknown(page):
+    script = "const { Scene } = await import('./scene.js'); const scene = new Scene();"
+    script += "const star = { shape: 'star', colour: 'red', size: 'big', top: 5 };"
+    script += "scene.shapes = [0, LEFT].map((left) => ({ ...star, left }));"
+    found = [page.ask(script.replace("LEFT", str(left)) + "return scene.overlaps()") for left in (0, 12, 40)]
+    assert found == [True, True, False]
+    page.open("#scenes", ("done",))
+    page.browser.execute_script(MOVE)
+    page.until(
+        lambda: "never trained on shapes that overlap: expect mistakes" in page.find('[data-role="scene-help"]').text
+    )
+
+
+MOVE = """
+const canvas = document.querySelector('[data-role="scene"]');
+for (let i = 0; i < 15; i++) canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+"""
+
+
 # === Keyboard, widths, colours ===
 
 
@@ -232,9 +551,8 @@ def test_tabs_by_keyboard_and_narrow_and_dark(site, serve, browser, tmp_path):
     page.wait()
     assert browser.switch_to.active_element == page.find("#tab-scenes")
     assert page.find("#panel-scenes").is_displayed() and not page.find("#panel-photo").is_displayed()
-    dark = {"name": "prefers-color-scheme", "value": "dark"}
     light = page.find("body").value_of_css_property("background-color")
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [dark, STILL]})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [DARK, STILL]})
     assert page.find("body").value_of_css_property("background-color") != light
     narrow = {"width": 360, "height": 700, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
@@ -244,7 +562,8 @@ def test_tabs_by_keyboard_and_narrow_and_dark(site, serve, browser, tmp_path):
             page.give(scenes_in(tmp_path, 1)[0])
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
     named = "[...document.querySelectorAll('button, input, canvas[tabindex], video')].filter((one) => "
-    named += "!one.labels?.length && !one.textContent.trim() && !one.getAttribute('aria-label')).length"
+    named += "!one.labels?.length && !one.textContent.trim() && !one.getAttribute('aria-label') && "
+    named += "!one.querySelector('img:not([alt=\"\"])')).length"
     assert browser.execute_script(f"return {named}") == 0, "all that can be used has a name"
     live = "return [...document.querySelectorAll('[aria-live], [role=status]')].map((one) => one.dataset.role)"
     assert {*browser.execute_script(live)} == {"message", "spoken"}, "screen readers are told once"
@@ -267,6 +586,17 @@ def test_pictures_that_cannot_be_read(page, tmp_path):
     Image.new("1", (10_000, 10_000)).save(tmp_path / "large.png")
     page.give(tmp_path / "large.png", "error")
     assert "This picture has 10000 x 10000 pixels; the page accepts up to 60 million" in page.message
+    jpeg = io.BytesIO()
+    Image.effect_noise((300, 300), 50).save(jpeg, "jpeg")
+    heic = b"\0\0\0\x18ftypheic" + bytes(12)
+    for content, message in (
+        (jpeg.getvalue()[:200], "“photo.jpg” is damaged"),
+        (b"", "“photo.jpg” is empty"),
+        (heic, "“photo.jpg” is a HEIC photo, which this browser cannot read. Save it as JPEG"),
+    ):
+        (tmp_path / "photo.jpg").write_bytes(content)
+        page.give(tmp_path / "photo.jpg", "error")
+        assert message in page.message
     page.give(scenes_in(tmp_path, 1)[0])
     assert page.caption, "the next one is captioned"
     page.give(bad, "error")
@@ -318,25 +648,6 @@ SENTENCES = [
 def test_sentences_are_cut_as_in_python(page):
     script = f"const {{ tokenise }} = await import('./tokenise.js'); return {json.dumps(SENTENCES)}.map(tokenise);"
     assert page.ask(script) == [tokenise(sentence) for sentence in SENTENCES]
-
-
-def test_maps_are_put_into_light_and_words_as_in_python(page):
-    maps = np.random.default_rng(4).dirichlet(np.full(35, 0.3), 6).astype(np.float32)
-    maps[4] = 1 / 35
-    fractions = np.array([0.9, 0.5, 0.124, 1, 0.7, 0.3])
-    words = list("abcdef")
-    given = {"words": words, "maps": maps.tolist(), "rows": 5, "columns": 7, "confidence": 0.624}
-    for from_photo in (None, fractions.tolist()):
-        result = json.dumps({**given, "fromPhoto": from_photo})
-        script = f"const {{ shownOf }} = await import('./maps.js'); const shown = shownOf({result}, 1.5);"
-        found = page.ask(f"{script} return {{ ...shown, maps: Array.from(shown.maps) }};")
-        image = np.zeros((20, 30, 3), np.uint8)
-        expected = figure_data(AttentionDisplay(image, words, maps.reshape(-1, 5, 7), from_photo, confidence=0.624))
-        assert found["note"] == expected["note"] and found["aspect"] == expected["aspect"]
-        assert found["notes"] == expected["maps"]["notes"]
-        assert found["fromPhoto"] == expected["maps"].get("fromPhoto")
-        light = np.frombuffer(base64.b64decode(expected["maps"]["maps"]), np.uint8)
-        np.testing.assert_allclose(found["maps"], light, atol=1)
 
 
 @pytest.mark.parametrize("size", [(64, 64), (31, 500), (900, 1300)])
@@ -407,6 +718,15 @@ def test_photos_are_dropped_and_pasted(page, captioner, tmp_path, how):
     page.wait()
     assert page.caption == captioner.caption(path, num_beams=3).caption
     assert prevented == (how == "drop"), "the browser stays on the page"
+
+
+def test_a_photo_that_is_dropped_while_the_playground_loads_leaves_it(site, serve, tmp_path):
+    page = serve(site)
+    page.open("#scenes", ("loading", "busy", "done"))
+    (path,) = scenes_in(tmp_path, 1)
+    page.browser.execute_script(DROP, base64.b64encode(path.read_bytes()).decode(), "drop")
+    page.until(lambda: page.state == "done" and page.caption and page.find("#panel-photo").is_displayed())
+    assert "#" not in page.browser.current_url
 
 
 def test_a_camera_that_may_not_be_used_is_a_sentence(page):

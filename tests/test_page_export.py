@@ -120,8 +120,8 @@ def test_a_page_has_all_that_it_needs(page, captioner):
     for name in re.findall(r'(?:from|src=|href=) ?"(?:\./)?([\w.]+\.(?:js|css))"', text):
         assert name in names or f"runtime/{name}" in names, name
     settings = json.loads((page / "photo" / "model.json").read_text())
-    assert settings["photo_size"] == [64, 64] and settings["grid"] == [8, 8]
-    assert settings["feature_shape"] == [64, captioner.feature_shape[1]]
+    assert settings["photo_size"] == [64, 64] and settings["grid"] == list(captioner.rows_and_columns())
+    assert settings["feature_shape"] == list(captioner.feature_shape)
     assert read_litert(page / "photo") == (b"a network", captioner.vocabulary)
     assert export_folder(page) == page / "photo" and "WEIGHTS_LICENSE.txt" in names
 
@@ -134,6 +134,8 @@ def test_the_page_has_the_hooks_that_programs_read_and_allows_no_script_but_its_
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1].split("; ")
     assert {"default-src 'none'", "script-src 'self' 'wasm-unsafe-eval'", "connect-src 'self'"} <= {*policy}
     assert re.findall(r"<script(?![^>]*\bsrc=)", html) == [], "no script is inline"
+    links = re.findall(r"<a [^>]*>", html)
+    assert links and all('target="_blank" rel="noopener"' in link for link in links), "or the photo would be lost"
     scripts = "\n".join(path.read_text(encoding="utf-8") for path in PAGE.glob("*.js"))
     for unsafe in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
         assert unsafe not in scripts
@@ -178,7 +180,7 @@ def test_a_page_replaces_a_page_and_leaves_other_files_alone(page, captioner, tm
 def test_a_page_without_a_runtime_gets_one_later(captioner, tmp_path, npm, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9")  # nothing listens there
-    with pytest.warns(UserWarning, match="The page lacks LiteRT.js"):
+    with pytest.warns(page_export.MissingRuntime, match=r"The page .* lacks LiteRT.js.*`npm install"):
         page = write_page(captioner, tmp_path / "page", scenes=False)
     assert not (page / "runtime").exists()
     page_export.add_runtime(page, npm)
@@ -186,6 +188,30 @@ def test_a_page_without_a_runtime_gets_one_later(captioner, tmp_path, npm, monke
     before = files_of(page)
     write_page(captioner, page, scenes=False)  # no warning: the page keeps its runtime
     assert files_of(page) == before
+
+
+def test_an_export_without_a_runtime_writes_the_page_and_ends_with_2(tmp_path, npm, monkeypatch, capsys):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9")
+    command = ["export", "scenes", str(tmp_path / "page"), "--web"]
+    assert main(command) == 2
+    (line,) = capsys.readouterr().err.strip().split("\n")
+    assert line.startswith(f"keras-sat: The page {tmp_path / 'page'} lacks LiteRT.js")
+    assert "pass --runtime node_modules" in line
+    assert page_export.is_page(tmp_path / "page") and (tmp_path / "page" / "index.html").exists()
+    assert main([*command, "--runtime", str(npm)]) == 0, "as the message says"
+
+
+def test_a_page_has_the_examples_and_their_credits(captioner, tmp_path, npm):
+    page = write_page(captioner, tmp_path / "page", scenes=False, examples=True, runtime=npm)
+    photos = sorted((page / "examples").glob("*.jpg"))
+    named = re.findall(r'src="examples/([\w.]+)" alt="[^"]+"', (page / "index.html").read_text(encoding="utf-8"))
+    assert sorted(named) == [photo.name for photo in photos] and len(photos) == 6
+    assert sum(photo.stat().st_size for photo in photos) <= 250_000
+    assert all(max(load_image(photo).shape) <= 480 for photo in photos)
+    credits = (page / "examples" / "CREDITS.txt").read_text(encoding="utf-8")
+    assert all(photo.name in credits for photo in photos) and "CC0" in credits
+    assert json.loads((page / "page.json").read_text())["examples"] is True
 
 
 # === caption.py ===

@@ -142,3 +142,15 @@ def test_boxes_cover_nothing_for_words_without_a_place():
     boxes = Boxes({"1": [Phrase(0, 0, 7, ((0.0, 0.0, 1.0, 1.0),))]})
     covered = covered_cells([(image, 0)], [0], boxes, (1, 2), (1, 8))
     assert covered[0].any(axis=-1).tolist() == [False, True, False, True, False, False, True, False]
+
+
+def test_words_of_other_captions_have_the_same_boxes():
+    left, right = ((0.0, 0.0, 0.5, 1.0),), ((0.5, 0.0, 1.0, 1.0),)
+    image = CaptionedImage("1", "1.jpg", ["a dog and a cat", "the dog of a man", "a man hits a dog", "man"])
+    phrases = [Phrase(0, 0, 2, left), Phrase(0, 3, 2, right), Phrase(1, 3, 2, left), Phrase(2, 0, 2, right)]
+    covered = covered_cells([(image, n) for n in range(4)], [0] * 4, Boxes({"1": phrases}), (1, 2), (4, 6))
+    names = [{0: "", 1: "left", 2: "right", 3: "both"}[n] for n in (covered @ [1, 2]).astype(int).ravel()]
+    assert names[:6] == ["", "left", "", "", "right", ""]
+    assert names[6:12] == ["", "left", "", "", "left", ""], "its dog has the box of the first caption's"
+    assert names[12:18] == ["", "right", "", "", "left", ""]
+    assert names[18:] == [""] * 6, "two phrases disagree where the man is"

@@ -37,6 +37,11 @@ def test_figures_by_hand():
     assert figures["mass"] == pytest.approx((0.4 + 0.15) / 2) and figures["pointing"] == 0
     assert figures["uniform_mass"] == pytest.approx((0.5 + 0.125) / 2)
     assert figures["uniform_pointing"] == pytest.approx((2 / 4 + 1 / 4) / 2)
+    # dog: the cells of .4 and .3 (grown to the box's area) meet one of two; ball: all of .4 and a third of .3.
+    ball = (0.5 / 3) / (4 / 3 + 0.5 - 0.5 / 3)
+    assert figures["coverage"] == pytest.approx((1 / 3 + ball) / 2)
+    assert figures["uniform_coverage"] == pytest.approx((1 / 3 + 0.25 / 2.25) / 2)
+    assert figures["small"]["coverage"] == pytest.approx(ball)
     assert figures["small"]["num_phrases"] == 1 and figures["small"]["mass"] == pytest.approx(0.15)
     assert figures["small"]["uniform_mass"] == pytest.approx(0.125)
     assert np.all(grounding[1] == 0)  # of a photo of unsure size nothing is measured
@@ -53,9 +58,9 @@ def test_words_of_its_own_captions_are_held_against_all_boxes_of_their_phrases()
 
 
 def test_nothing_to_measure():
-    figures = figures_of(np.zeros((3, 2, 7)))
+    figures = figures_of(np.zeros((3, 2, 10)))
     assert figures["num_phrases"] == 0 and figures["mass"] is None and figures["small"]["pointing"] is None
-    assert as_table({"captions": figures}).count(" -") == 12
+    assert as_table({"captions": figures}).count(" -") == 18
 
 
 @pytest.fixture
@@ -97,7 +102,9 @@ def test_through_evaluate_files_and_compare(scenes_with_boxes, tmp_path, quick_m
     low, high = rows["mass"]["interval"]
     assert low <= rows["mass"]["difference"] <= high
     assert "small: peak" in str(keras_sat.compare(table, other))
-    other.photos["grounding"][0] = [[0.0] * 7] * 2  # as with other boxes
+    assert rows["coverage"]["first"][0] == pytest.approx(table.grounding["coverage"])
+    assert rows["small_coverage"]["first"][0] == pytest.approx(table.grounding["small"]["coverage"])
+    other.photos["grounding"][0] = [[0.0] * 10] * 2  # as with other boxes
     assert "mass" not in keras_sat.compare(table, other).rows
     without = keras_sat.evaluate(captioner, dev, **options)
     assert without.grounding is None and "mass" not in keras_sat.compare(table, without).rows

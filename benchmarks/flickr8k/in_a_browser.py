@@ -60,7 +60,7 @@ def captions_of_page(folder, paths):
             find('[data-role="photo"]').send_keys(path)
             wait.until(lambda _: find(".sat-page").get_attribute("data-state") in ("done", "error"))
             seconds.append(time.perf_counter() - start)
-            captions.append(find('[data-role="caption"]').text)
+            captions.append(find('[data-role="caption"]').get_attribute("textContent"))
         find("#tab-scenes").click()
         wait.until(lambda _: find(".sat-page").get_attribute("data-state") in ("done", "error"))
         scenes_a_second = browser.execute_async_script(DRAG)
@@ -102,6 +102,7 @@ def main():
                 precision=precision,
                 runtime=arguments.runtime,
                 scenes=precision == "int8",
+                examples=False,
             )
             for precision in ("float32", "int8")
         }

@@ -235,14 +235,27 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
     for of_row, row, view in zip(covered, rows, views):
         if row is None:
             continue
-        image, caption = row
-        of_caption = [phrase for phrase in boxes.phrases.get(image.image_id, ()) if phrase.caption == caption]
-        words = tokenise(image.captions[caption]) if of_caption else []
-        for phrase in of_caption:
-            seen = boxes_in_view(phrase.boxes, view, image.image_id)
-            named = [number for number in phrase.naming_words(words) if words[number] not in PLACELESS]
-            of_row[named] = covered_fraction(seen, grid_shape).ravel()
+        for number, of_word in _boxes_of_words(*row, boxes).items():
+            seen = boxes_in_view(of_word, view, row[0].image_id)
+            of_row[number] = covered_fraction(seen, grid_shape).ravel()
     return covered
+
+
+def _boxes_of_words(image, caption, boxes):
+    """Return a dict from the index of each word in a caption to its boxes.
+
+    A word without a phrase has the boxes of the same word in the photo's other captions, if all agree.
+    """
+    own, others = {}, {}
+    for phrase in boxes.phrases.get(image.image_id, ()):
+        words = tokenise(image.captions[phrase.caption])
+        for number in phrase.naming_words(words):
+            if words[number] not in PLACELESS:
+                others.setdefault(words[number], set()).add(phrase.boxes)
+                own |= {number: phrase.boxes} if phrase.caption == caption else {}
+    words = tokenise(image.captions[caption]) if others else []
+    same = {number: others[word] for number, word in enumerate(words) if len(others.get(word, ())) == 1}
+    return {number: next(iter(found)) for number, found in same.items()} | own
 
 
 def _strips(cells, starts, ends):

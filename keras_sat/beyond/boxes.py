@@ -1,12 +1,14 @@
 """Box supervision: train attention with boxes that people drew for the phrases of captions.
 
-For each word t that names something, the loss is -log sum_i alpha_ti c_ti, where the boxes of its phrase cover the
-fraction c_ti of region i.
+`equations.box_loss` is the loss of each word that names something: attention must be on the boxes of its phrase, and
+on all of them. A word outside phrases has the boxes of the same word in the photo's other captions.
 
-Source: Liu et al., 2017, Attention Correctness in Neural Image Captioning. The boxes are those of Flickr30k Entities
-(Plummer et al., 2015); one caption in five of Flickr8k has them.
-Gain here: the peak of attention is on the boxes of 51.0 % of the phrases instead of 46.7 % (small boxes: 27.2 % instead
-of 21.8 %); see benchmarks/flickr8k/tried.md.
+Source: Liu et al., 2017, Attention Correctness in Neural Image Captioning, whose loss is the cross-entropy with the
+uniform map of the boxes. The boxes are those of Flickr30k Entities (Plummer et al., 2015); one caption in five of
+Flickr8k has them.
+Gain here: with the first summand alone, the peak of attention is on the boxes of 51.0 % of the phrases instead of
+46.7 % (small boxes: 27.2 % instead of 21.8 %). The second makes half of the attention cover half as much again of the
+photo; see benchmarks/flickr8k/tried.md.
 """
 
 from keras import ops

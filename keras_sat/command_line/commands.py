@@ -365,9 +365,11 @@ def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_
         raise ValueError("--runtime has no effect without --web. Pass both or neither.")
     captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
     if web:
-        from keras_sat.deploy.page_export import write_page
+        from keras_sat.deploy.page_export import MissingRuntime, write_page
 
-        folder = write_page(captioner, directory, name=_shown_name(model), runtime=runtime, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", MissingRuntime)  # exit status 2: nobody should publish such a page
+            folder = write_page(captioner, directory, name=_shown_name(model), runtime=runtime, **options)
         print(f"{visible(folder)}: a page for any static host, or for `keras-sat app`")
         return
     folder = captioner.export(directory, ["tf_saved_model", "litert"] if tflite else "tf_saved_model", **options)

@@ -4,6 +4,7 @@
     DIRECTORY/page.json                  list of the captioners on the page
     DIRECTORY/photo/                     the captioner: see `litert_folder`, with model.json and caption.py
     DIRECTORY/scenes.../                 the bundled captioners of synthetic scenes, for the playground
+    DIRECTORY/examples/                  six free photos
     DIRECTORY/runtime/                   LiteRT.js, see `keras_sat.deploy.page_runtime`
 
 The next export replaces the page. Other files in the folder, such as those of a repository, are kept. An empty file
@@ -36,7 +37,13 @@ SCENES = [
 ]
 
 
-def write_page(captioner, directory, *, name="The model", scenes=True, precision="int8", runtime=None, **search):
+class MissingRuntime(UserWarning, ValueError):
+    """A page was written without LiteRT.js, so it cannot caption yet."""
+
+
+def write_page(
+    captioner, directory, *, name="The model", scenes=True, examples=None, precision="int8", runtime=None, **search
+):
     """Write a web page that captions photos in the browser; return its folder, which any static host can serve.
 
     Args:
@@ -44,9 +51,10 @@ def write_page(captioner, directory, *, name="The model", scenes=True, precision
         directory: created if necessary. A page in it is replaced. A non-empty folder without a page is rejected.
         name: name of the captioner shown on the page.
         scenes: also include the playground of synthetic scenes.
+        examples: also include six free photos. None: only if the captioner knows the word "people".
         precision: of the weights: "float32", or "int8" to quantise them, see `keras_sat.deploy.litert_weights`.
         runtime: a folder into which npm has installed @litertjs/core. None fetches it once; if that fails, a replaced
-            page keeps its copy, and a new page is written without it, with a warning.
+            page keeps its copy, and a new page is written without it, with the warning MissingRuntime.
         **search: search options, see `search_arguments`. The page offers as many captions as there are beams.
     """
     one_of("float32", "int8").check("precision", precision)
@@ -54,15 +62,15 @@ def write_page(captioner, directory, *, name="The model", scenes=True, precision
     check_captioner(captioner, for_litert=True)
     directory = Path(directory).expanduser()
     _reject_foreign(directory)
-    runtime_js = {}
+    runtime_js, missing = {}, None
     try:
         runtime_js = runtime_files(runtime)
     except (OSError, ValueError) as error:
         if runtime is not None:
             raise
-        if not _has_runtime(directory):
-            warnings.warn(f"The page lacks LiteRT.js, which runs the network in a browser. {error}", stacklevel=2)
-    page = {"photo": {"folder": PHOTO, "name": name}, "scenes": SCENES if scenes else []}
+        missing = error
+    examples = "people" in captioner.vocabulary if examples is None else examples
+    page = {"photo": {"folder": PHOTO, "name": name}, "scenes": SCENES if scenes else [], "examples": examples}
     # Nothing is written before all networks are converted.
     captioners = {PHOTO: _converted(captioner, search, precision)}
     for bundled in (scene["folder"] for scene in page["scenes"]):
@@ -74,9 +82,12 @@ def write_page(captioner, directory, *, name="The model", scenes=True, precision
             write_litert(directory / folder, content, vocabulary, packed=True)
             write_json(directory / folder / "model.json", settings)
         write_whole(directory / PHOTO / "caption.py", CAPTION_SCRIPT.read_bytes())
-        for file, content in _page_files().items():
+        for file, content in _page_files(examples).items():
             write_whole(directory / file, content)
         _write_runtime(directory, runtime_js)
+    if not _has_runtime(directory):
+        message = f"The page {directory} lacks LiteRT.js, which runs the network in a browser. {missing}"
+        warnings.warn(MissingRuntime(message), stacklevel=2)
     return directory
 
 
@@ -125,7 +136,7 @@ def _converted(captioner, search, precision):
     return rounded(content) if precision == "int8" else content, captioner.vocabulary, settings
 
 
-def _page_files():
+def _page_files(examples):
     """Return the page's own files as a dict from names to contents; some are generated, such as player.js."""
     looks = {"COLOURS": COLOURS, "SHAPES": SHAPES, "SIDE": SIDE}
     looks["SIZES"] = {name: round(SIDE * fraction) for name, fraction in SIZES.items()}
@@ -133,8 +144,9 @@ def _page_files():
     figure = empty_figure().replace(' style="--aspect: "', "")
     return {path.name: path.read_bytes() for path in PAGE.glob("*.*s")} | {
         "index.html": fill((PAGE / "index.html").read_text(encoding="utf-8"), {"figure": figure}),
-        "player.js": f"{template_part('script')}\nexport {{ fillPlayer, startPlayer }};\n",
+        "player.js": f"{template_part('script')}\nexport {{ fillPlayer, memory, placeless, startPlayer }};\n",
         "player.css": template_part("style"),
+        **{f"examples/{photo.name}": photo.read_bytes() for photo in (PAGE / "examples").glob("*") if examples},
         "looks.js": "".join(f"export const {name} = {json.dumps(value)};\n" for name, value in looks.items()),
         "WEIGHTS_LICENSE.txt": WEIGHTS_LICENSE.read_bytes(),
     }

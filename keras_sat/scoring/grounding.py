@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from keras_sat.search.result import CaptionResult
 
 CENTRE_WIDTH = 0.25  # standard deviation of the centred map, as a fraction of the photo's sides
-FIGURES = ("mass", "pointing", "uniform_mass", "uniform_pointing", "centre_mass", "centre_pointing")
+MEASURES = ("mass", "pointing", "coverage")
+FIGURES = tuple(f"{baseline}{measure}" for baseline in ("", "uniform_", "centre_") for measure in MEASURES)
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,9 @@ class Grounding:
     Attributes:
         mass: the fraction of the attention on the objects' cells.
         pointing: the fraction of words whose attention peaks in one of the objects' cells; see `meets`.
-        uniform_mass, uniform_pointing: the same for a uniform map.
-        centre_mass, centre_pointing: the same for a map with its maximum in the middle.
+        coverage: intersection over union of the objects' cells and the region of a map; see `coverage`.
+        uniform_mass, uniform_pointing, uniform_coverage: the same for a uniform map.
+        centre_mass, centre_pointing, centre_coverage: the same for a map with its maximum in the middle.
         num_words: number of measured words.
         enlarge: number of cells around an object that count as part of it.
         word_classes: dict from a word class to its own Grounding.
@@ -37,9 +39,12 @@ class Grounding:
     uniform_mass: float
     pointing: float
     num_words: int
+    coverage: float = float("nan")
     uniform_pointing: float = float("nan")
+    uniform_coverage: float = float("nan")
     centre_mass: float = float("nan")
     centre_pointing: float = float("nan")
+    centre_coverage: float = float("nan")
     enlarge: int = 0
     word_classes: dict = field(default_factory=dict)
 
@@ -106,7 +111,7 @@ def figures_of_map(attention_map, covered):
 
 @functools.lru_cache(maxsize=10_000)
 def _baselines(covered, shape):
-    """Return mass and pointing of the uniform map, then those of the map with its maximum in the middle."""
+    """Return the MEASURES of the uniform map, then those of the map with its maximum in the middle."""
     covered = np.frombuffer(covered).reshape(shape)
     return *meets(np.full(shape, 1 / covered.size), covered), *meets(centred_map(shape), covered)
 
@@ -119,12 +124,14 @@ def centred_map(grid_shape):
 
 
 def meets(attention_map, covered):
-    """Return (mass, pointing) of an attention map; `covered` is the fraction of each cell that boxes cover.
+    """Return the MEASURES of an attention map; `covered` is the fraction of each cell that boxes cover.
 
     Pointing is 1 if at least half of the cell with the greatest weight is covered, else 0; ties are averaged.
     """
-    peaks = attention_map >= attention_map.max() * (1 - 1e-9)  # none for a map with NaN
-    return (attention_map * covered).sum(), (covered[peaks] >= 0.5).mean() if peaks.any() else np.nan
+    peaks = attention_map >= attention_map.max() * (1 - 1e-9)
+    if not peaks.any():  # the map contains NaN
+        return (np.nan,) * len(MEASURES)
+    return (attention_map * covered).sum(), (covered[peaks] >= 0.5).mean(), coverage(attention_map, covered)
 
 
 def smallest_region(attention_map, *, share=0.5, at_least=0.0):
@@ -158,11 +165,11 @@ def coverage(attention_map, covered):
 def table_of(rows, counted):
     """Format a table of percentages from a list of rows: (title, count, dict of FIGURES)."""
     lines = [
-        f"{'percent':24}{counted:>8}{'attention on the boxes':>27}{'peak on the boxes':>27}",
-        " " * 32 + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 2,
+        f"{'percent':24}{counted:>8}{'attention on the boxes':>27}{'peak on the boxes':>27}{'coverage':>27}",
+        " " * 32 + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 3,
     ]
     for title, number, figures in rows:
-        ordered = [figures[f"{kind}{name}"] for name in ("mass", "pointing") for kind in ("", "uniform_", "centre_")]
+        ordered = [figures[f"{kind}{name}"] for name in MEASURES for kind in ("", "uniform_", "centre_")]
         cells = "".join(f"{'-' if value is None or np.isnan(value) else f'{100 * value:.1f}':>9}" for value in ordered)
         lines.append(f"{title:24}{number:>8}{cells}")
     return "\n".join(lines)

@@ -2,7 +2,8 @@
 
 For each phrase, the attention map of its last content word is compared with the boxes. Mass is the fraction of the map
 on the boxes (partly covered cells count in part). Pointing is whether the boxes cover at least half of the cell with
-the greatest weight. Two baselines do not depend on the photo: a uniform map, and a map with its maximum in the middle.
+the greatest weight. Coverage compares the extent of the map with that of the boxes. Two baselines do not depend on the
+photo: a uniform map, and a map with its maximum in the middle.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from data_utils.captions import tokenise
 from data_utils.datasets.phrase_boxes import covered_fraction
 from data_utils.progress import Progress
-from keras_sat.scoring.grounding import FIGURES, figures_of_map, table_of
+from keras_sat.scoring.grounding import FIGURES, MEASURES, figures_of_map, table_of
 from keras_sat.scoring.scores import Score
 
 SMALL = 0.25  # fraction of the photo; boxes that cover less are also reported separately
@@ -23,7 +24,7 @@ SMALL = 0.25  # fraction of the photo; boxes that cover less are also reported s
 def figures_of(of_photos) -> dict[str, Any]:
     """Return a dict of "num_phrases" and the mean FIGURES (None without phrases); "small" has the same for small boxes.
 
-    `of_photos` is (photos, 2, 7): for all phrases and for those with small boxes, their count and sums of FIGURES.
+    `of_photos` is (photos, 2, 10): for all phrases and for those with small boxes, their count and sums of FIGURES.
     """
     every, small = (_means(sums) for sums in of_photos.sum(axis=0))
     return {**every, "small": small}
@@ -100,7 +101,7 @@ def _last_content_word(words, phrase):
 
 
 def _add(sums, attention_map, boxes):
-    """Add the figures of an attention map to its photo's sums, an array (2, 7)."""
+    """Add the figures of an attention map to its photo's sums, an array (2, 10)."""
     covered = covered_fraction(boxes, attention_map.shape)
     figures = [1.0, *figures_of_map(np.asarray(attention_map, float), covered)]
     sums[: 2 if covered.mean() < SMALL else 1] += figures
@@ -108,14 +109,15 @@ def _add(sums, attention_map, boxes):
 
 # === Comparison ===
 
-COLUMNS = {"mass": "on boxes", "pointing": "peak", "small_mass": "small: on boxes", "small_pointing": "small: peak"}
+COLUMNS = dict(zip(MEASURES, ("on boxes", "peak", "coverage")))
+COLUMNS |= {f"small_{name}": f"small: {title}" for name, title in COLUMNS.items()}
 
 
 def _of_sums(sums, num_photos):
-    """Return the figures that `compare` shows, given sums of shape (..., 2, 7)."""
+    """Return the figures that `compare` shows, given sums of shape (..., 2, 10)."""
     counts = np.maximum(sums[..., :1], 1)
-    means = sums[..., 1:3] / counts  # (..., all or small, mass or pointing)
-    return {name: means[..., number // 2, number % 2] for number, name in enumerate(COLUMNS)}
+    means = sums[..., 1 : 1 + len(MEASURES)] / counts  # (..., all or small, measures)
+    return {name: means[..., number // len(MEASURES), number % len(MEASURES)] for number, name in enumerate(COLUMNS)}
 
 
 # `compare` uses it if both tables have it. It is not in SCORES because it needs more than captions.

@@ -8,8 +8,9 @@ export function startCamera(find, look, say) {
   function stop() {
     video.srcObject?.getTracks().forEach((track) => track.stop());
     video.srcObject = null;
-    panel.hidden = true;
     open.disabled = !navigator.mediaDevices?.getUserMedia;
+    if (panel.contains(document.activeElement)) open.focus();
+    panel.hidden = true;
   }
 
   open.addEventListener("click", async () => {

@@ -1,7 +1,5 @@
 // The player of the pages that Python writes (player.js, from player.html), on this page.
 
-import { COLOURS } from "./looks.js";
-import { shownOf } from "./maps.js";
 import { fillPlayer, startPlayer } from "./player.js";
 
 // Return a new element with these properties and children.
@@ -19,7 +17,7 @@ function figureOf(shown) {
 
 // Put a player of a result into an element.
 export function showPlayer(place, result, { address, width, height }) {
-  const shown = shownOf(result, width / height, address), figure = figureOf(shown);
+  const shown = { ...result, aspect: width / height, photo: address }, figure = figureOf(shown);
   place.replaceChildren(figure);
   startPlayer(figure, shown);
 }
@@ -32,23 +30,19 @@ export class LivePlayer {
     Object.assign(this, { place, picture, label, canvas, words: null });
   }
 
-  // Show another result. The buttons are kept if the words are the same, and so is the chosen position.
-  show(result) {
-    const shown = shownOf(result, 1), words = result.words.join(" ");
-    if (words === this.words) {
-      this.update(shown);
-    } else {
-      const before = this.place.querySelector("figure"), figure = figureOf(shown);
-      const step = before ? before.dataset.step : result.words.findIndex((word) => word in COLOURS);
-      figure.setAttribute("aria-label", this.label);
-      figure.querySelector('[data-role="note"]').removeAttribute("aria-live"); // it changes many times a second
-      figure.querySelector("img").replaceWith(this.canvas);
-      before?.remove();
-      this.place.append(figure);
-      this.update = startPlayer(figure, shown);
-      this.words = words;
-      figure.querySelectorAll("button[data-step]")[Math.min(step, result.words.length - 1)]?.click();
-    }
+  // Show another result. The buttons are kept if the words are the same, and so is the chosen position, at first `step`.
+  show(result, step) {
+    const shown = { ...result, aspect: 1, photo: null }, words = result.words.join(" ");
     this.canvas.getContext("2d").drawImage(this.picture, 0, 0);
+    if (words === this.words) return this.update(shown);
+    const before = this.place.querySelector("figure"), figure = figureOf(shown);
+    figure.setAttribute("aria-label", this.label);
+    figure.querySelector('[data-role="note"]').removeAttribute("aria-live"); // it changes many times a second
+    figure.querySelector("img").replaceWith(this.canvas);
+    before?.remove();
+    this.place.append(figure);
+    this.update = startPlayer(figure, shown);
+    this.words = words;
+    figure.querySelectorAll("button[data-step]")[Math.min(before?.dataset.step ?? step, result.words.length - 1)]?.click();
   }
 }

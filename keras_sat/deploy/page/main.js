@@ -6,7 +6,6 @@ import { startScenesTab } from "./scenes_tab.js";
 
 const PAUSE = 500; // milliseconds without a change before a screen reader is told
 const TABS = ["photo", "scenes"];
-const LOADING = { state: "loading", message: "Loading the network …" };
 const root = document.querySelector(".sat-page");
 const find = (selector) => root.querySelector(selector);
 let settings = null, shown = "photo", pause = null;
@@ -40,12 +39,21 @@ class View {
 
 const views = { photo: new View(), scenes: new View() };
 
+// Say how much is downloaded, as far as the server tells it.
+async function sayLoading(view, name) {
+  const files = name === "photo" ? ["runtime/litert_wasm_internal.wasm", `${settings.photo.folder}/model.tflite.gz`] : [];
+  view.set({ state: "loading", message: "Loading …" });
+  const answers = await Promise.all(files.map((file) => fetch(file, { method: "HEAD" }).catch(() => null)));
+  const bytes = answers.reduce((sum, answer) => sum + Number(answer?.ok && answer.headers.get("content-length")), 0);
+  if (bytes && view.state === "loading") view.set({ message: `Loading ${Math.round(bytes / 1e6)} MB …` });
+}
+
 // Functions that load and start the tabs. The one for photos returns a function that captions a file.
 const start = {
   photo: async (view) => {
-    const look = startPhotoTab(find, view, await loadCaptioner(settings.photo.folder));
-    view.set({ state: "ready", message: `The captioner ${settings.photo.name} is ready. Choose a photo.` });
-    return look;
+    const captioner = await loadCaptioner(settings.photo.folder);
+    view.set({ state: "ready", message: "Choose a photo." });
+    return startPhotoTab(find, view, captioner, settings.examples);
   },
   scenes: async (view) => {
     const captioners = [];
@@ -63,8 +71,10 @@ function show() {
     find(`#tab-${tab}`).tabIndex = tab === name ? 0 : -1;
     find(`#panel-${tab}`).hidden = tab !== name;
   }
+  find('[data-role="caption"]').classList.toggle("sat-hidden", name === "photo"); // there, its words are the buttons
   const view = views[name];
-  view.set(started[name] ? {} : LOADING);
+  if (started[name]) view.set({});
+  else sayLoading(view, name);
   started[name] ??= start[name](view).catch((error) => {
     started[name] = null; // choosing the tab again tries again
     view.fail(error);
@@ -74,7 +84,7 @@ function show() {
 
 async function give(file) {
   if (!file) return;
-  location.hash = "";
+  history.replaceState(null, "", location.pathname + location.search);
   (await show())?.(file);
 }
 
@@ -106,6 +116,8 @@ try {
   if (!self.DecompressionStream) throw new Problem("This browser is too old for the page, which needs one from 2023 or later.");
   settings = await (await fetchPart("page.json")).json();
   find("#tab-scenes").hidden = !settings.scenes.length;
+  find('[data-role="name"]').textContent = settings.photo.name;
+  for (const name of ["examples", "credits"]) find(`[data-role="${name}"]`).hidden = !settings.examples;
   listen();
   show();
 } catch (error) {

@@ -1,17 +1,26 @@
-// The tab of photos: choose one, read its captions, see where the model looked, give it another sentence.
+// The tab of photos: choose one, read its captions, see where the model looked, cover a part, give it another sentence.
 
 import { startCamera } from "./camera.js";
+import { fetchPart } from "./captioner.js";
+import { savePicture } from "./card.js";
+import { Cover, coveredCanvas, coveredPixels, covers, keptIn, patchAround } from "./cover.js";
 import { element, showPlayer } from "./figure.js";
-import { confidenceIn } from "./maps.js";
+import { memory, placeless } from "./player.js";
 import { readPhoto } from "./read_photo.js";
 import { tokenise } from "./tokenise.js";
 
-const WORD_TIME = 90; // milliseconds for each word of a caption that appears
+const WORD_TIME = 90; // milliseconds from one word of a caption to the next
+const PAUSE = 100; // milliseconds without a change before a part is covered: an arrow key repeats
+const HINT = `${matchMedia("(hover: hover)").matches ? "Point at" : "Tap"} a word: where did the network look?`;
 
 // Start the tab; return a function that captions a file.
-export function startPhotoTab(find, view, captioner) {
+export function startPhotoTab(find, view, captioner, hasExamples) {
   const input = find('[data-role="photo"]'), result = find('[data-role="result"]'), list = find('[data-role="several"]');
-  let photo = null; // the one that is shown: { address, width, height, features }
+  const player = find('[data-role="player"]'), change = find('[data-role="change"]'), size = captioner.settings.photo_size;
+  const examples = [...find('[data-role="examples"]').querySelectorAll("button")], cover = new Cover(player, coverPart);
+  let photo = null; // { pixels, canvas, width, height, whole }; `whole` is what `captioned` returned for it
+  let shown = null; // what `captioned` returned for the photo, or for the photo with a patch
+  let found = null, picked = []; // the result in the player, and the words that were chosen in it, last first
   let last = 0; // the number of the latest action, whose result the page shows
 
   // Run a slow action. When a later action replaces it, `isCurrent` becomes false, and this one shows nothing.
@@ -26,49 +35,115 @@ export function startPhotoTab(find, view, captioner) {
     }
   }
 
-  const look = (file) => attempt("Looking at the photo …", async (isCurrent) => {
-    result.hidden = true; // it belongs to the previous photo
-    view.set({ caption: "" });
-    const { pixels, width, height } = await readPhoto(file, captioner.settings.photo_size);
-    if (!isCurrent()) return null;
-    const features = await captioner.encode(pixels);
-    const results = await captioner.captions(features);
-    if (!isCurrent()) return null;
-    if (photo) URL.revokeObjectURL(photo.address);
-    photo = { address: URL.createObjectURL(file), width, height, features };
-    list.replaceChildren(...results.map(itemOf));
-    press(list.querySelector("button"));
-    result.hidden = false;
-    await show(results[0], isCurrent);
-    return "Point at a word, or choose it with the keyboard, to see where the model looked for it.";
+  // Return what the network sees and writes: { patch, address, features, results }.
+  async function captioned(pixels, canvas, patch = null) {
+    const features = await captioner.encode(pixels), results = await captioner.captions(features);
+    const kind = Math.max(canvas.width, canvas.height) > 128 ? "image/jpeg" : "image/png"; // small ones are drawings
+    return { patch, address: canvas.toDataURL(kind, 0.9), features, results };
+  }
+
+  // Caption a file (or the promise of one), which may be an example.
+  const look = (file, example = null) => attempt("Looking at the photo …", async (isCurrent) => {
+    press(examples, example);
+    result.dataset.old = ""; // it belongs to the previous photo
+    try {
+      const read = await readPhoto(await file, size);
+      if (!isCurrent()) return null;
+      const whole = await captioned(read.pixels, read.canvas);
+      if (!isCurrent()) return null;
+      photo = { ...read, whole };
+      result.hidden = false;
+      delete result.dataset.old;
+      display(whole);
+    } catch (error) {
+      if (isCurrent()) result.hidden = true;
+      throw error;
+    }
+    find('[data-role="choose"]').textContent = "Another photo";
+    return example?.dataset.note ?? HINT;
   });
 
-  // Show a result: its player at once, its sentence word by word.
-  async function show(found, isCurrent) {
-    showPlayer(find('[data-role="player"]'), found, photo);
-    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    for (let count = 0; count <= found.words.length && isCurrent(); count++) {
-      view.set({ caption: found.words.slice(0, count).join(" ") });
-      if (!isStill) await new Promise((resume) => setTimeout(resume, WORD_TIME));
-    }
-    if (isCurrent()) view.announce(found.words.join(" "));
+  // Show what `captioned` returned.
+  function display(captions) {
+    shown = captions;
+    const { patch, results: [now] } = captions, [before] = photo.whole.results;
+    find('[data-action="cover"]').setAttribute("aria-pressed", patch !== null);
+    list.replaceChildren(...captions.results.map(itemOf));
+    press(list.querySelectorAll("button"), list.querySelector("button"));
+    change.hidden = !patch;
+    if (!patch) return show(now);
+    const isKept = keptIn(before.words, now.words);
+    const marked = before.words.map((word, i) => isKept[i] ? word : element("del", { textContent: word }));
+    const label = now.words.join(" ") === before.words.join(" ") ? "As without the patch: " : "Without the patch: ";
+    change.replaceChildren(label, ...marked.flatMap((word) => [word, " "]));
+    const isHidden = (i) => covers(patch, before.maps[i], before.rows, before.columns) >= 0.5;
+    const stay = new Set(before.words.filter((_, i) => isKept[i] && isNamed(before, i) && isHidden(i)));
+    if (stay.size) change.append(element("br"), `These stay although their light is covered: ${[...stay].join(", ")}.`);
+    show(now, keptIn(now.words, before.words));
+    view.announce(`${now.words.join(" ")}. ${change.textContent}`);
   }
 
-  function itemOf(found) {
-    const button = element("button", { type: "button", textContent: found.words.join(" ") || "(nothing)" });
-    const sure = found.confidence === null ? "" : `${confidenceIn(found.confidence)}, `;
-    const note = `${sure}log probability ${found.logProb.toFixed(2)}, ${found.words.length} words`;
-    button.addEventListener("click", () => attempt("", async (isCurrent) => {
-      press(button);
-      await show(found, isCurrent);
-      return `Log probability of this caption: ${found.logProb.toFixed(2)}.`;
+  const isNamed = ({ words, fromPhoto }, i) => !placeless.includes(words[i]) && !(fromPhoto?.[i] < memory);
+
+  // Show a result: its words appear one after the other. Words that a patch has changed are marked.
+  function show(one, isKept = []) {
+    const focused = document.activeElement, hadFocus = player.contains(focused);
+    [found, picked] = [one, []];
+    showPlayer(player, found, { ...photo, address: shown.address });
+    cover.place(shown.patch, photo.whole.address);
+    const again = focused.isConnected ? focused : player.querySelector(focused.matches(".sat-stage") ? ".sat-stage" : "button");
+    if (hadFocus) again.focus({ preventScroll: true });
+    player.querySelectorAll("button[data-step]").forEach((button, i) => {
+      button.style.animationDelay = `${i * WORD_TIME}ms`;
+      button.toggleAttribute("data-changed", isKept[i] === false);
+    });
+    view.set({ caption: found.words.join(" ") });
+    view.announce(view.caption);
+  }
+
+  function itemOf(one) {
+    const button = element("button", { type: "button", textContent: one.words.join(" ") || "(nothing)" });
+    const logProb = `log probability ${one.logProb.toFixed(2)}`;
+    const note = one.confidence === null ? logProb : `confidence ${Math.round(100 * one.confidence)} %`;
+    button.addEventListener("click", () => attempt("", async () => {
+      press(list.querySelectorAll("button"), button);
+      show(one);
+      return HINT;
     }));
-    return element("li", {}, button, element("small", { textContent: note }));
+    return element("li", {}, button, element("small", { textContent: note, title: logProb }));
   }
 
-  function press(pressed) {
-    for (const button of list.querySelectorAll("button")) button.setAttribute("aria-pressed", button === pressed);
+  const press = (buttons, pressed) => buttons.forEach((button) => button.setAttribute("aria-pressed", button === pressed));
+
+  // === A part is covered ===
+
+  function coverPart(patch) {
+    return attempt("Looking at the photo without this part …", async (isCurrent) => {
+      await new Promise((resume) => setTimeout(resume, PAUSE));
+      if (!isCurrent()) return null;
+      const covered = await captioned(coveredPixels(photo.pixels, size, patch), coveredCanvas(photo.canvas, patch), patch);
+      if (!isCurrent()) return null;
+      display(covered);
+      return "Drag over another part, or move the patch with the arrow keys.";
+    });
   }
+
+  find('[data-action="cover"]').addEventListener("click", () => {
+    if (cover.patch) return attempt("", async () => { display(photo.whole); return HINT; });
+    // The first patch lies on the light of the chosen word, or of the first one that names something.
+    const step = Number(player.firstElementChild.dataset.step), { maps, rows, columns } = found;
+    const map = maps[step < 0 ? Math.max(found.words.findIndex((_, i) => isNamed(found, i)), 0) : step];
+    const peak = map ? map.indexOf(Math.max(...map)) : 0;
+    coverPart(patchAround(((peak % columns) + 0.5) / columns, (Math.floor(peak / columns) + 0.5) / rows));
+  });
+
+  // === Save, say, choose ===
+
+  player.addEventListener("click", (event) => {
+    const { step } = event.target.closest("button")?.dataset ?? {};
+    if (event.isTrusted && step) picked = [Number(step), ...picked.filter((other) => other !== Number(step))];
+  });
+  find('[data-action="save"]').addEventListener("click", () => savePicture(player, found, picked, isNamed));
 
   find('[data-role="say"]').addEventListener("submit", (event) => {
     event.preventDefault();
@@ -77,13 +152,13 @@ export function startPhotoTab(find, view, captioner) {
       return view.set({ message: `The model reads sentences of 1 to ${most} words; this one has ${words.length}.` });
     }
     attempt("Reading the sentence …", async (isCurrent) => {
-      const found = await captioner.attend(photo.features, words);
+      const read = await captioner.attend(shown.features, words);
       if (!isCurrent()) return null;
-      press(null);
-      await show(found, isCurrent);
+      press(list.querySelectorAll("button"), null);
+      show(read);
       const unknown = [...new Set(words.filter((word) => !captioner.ids.has(word)))];
       if (unknown.length) return `The model does not know: ${unknown.join(", ")}.`;
-      return `Log probability of this sentence: ${found.logProb.toFixed(2)}.`;
+      return `Log probability of this sentence: ${read.logProb.toFixed(2)}.`;
     });
   });
 
@@ -93,5 +168,10 @@ export function startPhotoTab(find, view, captioner) {
   });
   input.disabled = false;
   startCamera(find, look, (message) => view.set({ message }));
+  for (const button of examples) {
+    const give = () => look(fetchPart(`examples/${button.dataset.example}.jpg`).then((response) => response.blob()), button);
+    button.addEventListener("click", give);
+    if (hasExamples && button === examples[0]) give();
+  }
   return look;
 }

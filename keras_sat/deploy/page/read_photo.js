@@ -7,22 +7,40 @@ import { reduced, stretchLines } from "./stretch.js";
 const MOST_PIXELS = 60e6;
 const LONGEST_SIDE = 16_384; // some browsers draw nothing on a larger canvas
 const STRIP = 2e6; // pixels that are taken out of a picture at a time
+const SHOWN_SIDE = 1024; // of the photo on the page
+const KINDS = [[/^$/, "is empty."], [/^\xff\xd8|^\x89PNG|^GIF8|^RIFF.{4}WEBP/s, "is damaged. Choose another photo."],
+  [/^.{4}ftyp(?:hei|hev|mif1|msf1)/s, "is a HEIC photo, which this browser cannot read. Save it as JPEG and choose it again."]];
 
-// Return { pixels, width, height }: RGB pixels in the network's size, and the size of the photo.
+// Return { pixels, canvas, width, height }: RGB pixels in the network's size, the photo to show, and its size.
 export async function readPhoto(file, [height, width]) {
+  const head = String.fromCharCode(...new Uint8Array(await file.slice(0, 12).arrayBuffer()));
   const picture = await createImageBitmap(file, { colorSpaceConversion: "none" }).catch(() => {
+    const name = `“${file.name || "the picture"}”`, known = KINDS.find(([start]) => start.test(head));
+    if (known) throw new Problem(`The file ${name} ${known[1]}`);
     const kind = file.type ? ` (${file.type})` : "";
-    throw new Problem(`This browser cannot read “${file.name || "the picture"}”${kind} as a picture. JPEG, PNG and WebP files work.`);
+    throw new Problem(`This browser cannot read ${name}${kind} as a picture. JPEG, PNG and WebP files work.`);
   });
   try {
     if (picture.width * picture.height > MOST_PIXELS || Math.max(picture.width, picture.height) > LONGEST_SIDE) {
       throw new Problem(`This picture has ${picture.width} x ${picture.height} pixels; the page accepts up to ${MOST_PIXELS / 1e6} million, and ${LONGEST_SIDE} per side. Make it smaller and choose it again.`);
     }
-    const isJpeg = new Uint8Array(await file.slice(0, 2).arrayBuffer()).join() === "255,216"; // whatever its name
-    return { pixels: pixelsOf(picture, height, width, isJpeg), width: picture.width, height: picture.height };
+    const isJpeg = head.startsWith("\xff\xd8"); // whatever its name
+    const pixels = pixelsOf(picture, height, width, isJpeg);
+    return { pixels, canvas: drawn(picture), width: picture.width, height: picture.height };
   } finally {
     picture.close();
   }
+}
+
+// Return a canvas with an ImageBitmap, on white as the network sees it. The file itself may be animated.
+function drawn(picture) {
+  const scale = Math.min(SHOWN_SIDE / Math.max(picture.width, picture.height), 1);
+  const [width, height] = [picture.width, picture.height].map((side) => Math.max(Math.round(scale * side), 1));
+  const canvas = element("canvas", { width, height }), brush = canvas.getContext("2d");
+  Object.assign(brush, { fillStyle: "#fff", imageSmoothingQuality: "high" });
+  brush.fillRect(0, 0, width, height);
+  brush.drawImage(picture, 0, 0, width, height);
+  return canvas;
 }
 
 // Return the RGB pixels of an ImageBitmap in the network's size.

@@ -52,6 +52,12 @@ export class Scene {
     return this.shapes.findLastIndex(({ size, left, top }) => x >= left && y >= top && x < left + SIZES[size] && y < top + SIZES[size]);
   }
 
+  // Return whether any two shapes' squares overlap.
+  overlaps() {
+    const isOver = (a, b) => ["left", "top"].every((side) => a[side] < b[side] + SIZES[b.size] && b[side] < a[side] + SIZES[a.size]);
+    return this.shapes.some((a, i) => this.shapes.slice(i + 1).some((b) => isOver(a, b)));
+  }
+
   // Move a shape, inside the picture.
   place(shape, left, top) {
     const most = SIDE - SIZES[shape.size] - 2;

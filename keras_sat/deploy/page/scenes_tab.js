@@ -1,5 +1,6 @@
 // The tab of synthetic scenes, a playground: change the scene and read the captions with and without attention.
 
+import { covers } from "./cover.js";
 import { element, LivePlayer } from "./figure.js";
 import { COLOURS, SHAPES, SIDE, SIZES } from "./looks.js";
 import { Scene } from "./scene.js";
@@ -12,18 +13,19 @@ const FIRST = [
 ];
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const LOOKS = { shape: SHAPES, colour: Object.keys(COLOURS), size: Object.keys(SIZES) };
+const isNaming = (word) => LOOKS.shape.includes(word) || LOOKS.colour.includes(word);
 
-// Start the tab. `captioners` is a list of [label, Captioner]; `count` is called whenever all of them have captioned the scene.
+// Start the tab. `captioners` is a list of [label, Captioner]; `count` is called when all have captioned the scene.
 export function startScenesTab(find, view, captioners, count) {
   const canvas = find('[data-role="scene"]'), help = find('[data-role="scene-help"]');
   const scene = new Scene(), brush = canvas.getContext("2d");
   canvas.width = canvas.height = 2 * scene.canvas.width;
-  let chosen = 0, isWanted = false, isRunning = false, dragged = null;
+  let chosen = 0, isWanted = false, isRunning = false, dragged = null, said = [];
 
   const shown = captioners.map(([label, captioner]) => {
     const place = element("section", {}, element("h2", { textContent: label }));
     find('[data-role="compared"]').append(place);
-    return { captioner, player: new LivePlayer(place, scene.canvas, label) };
+    return { label, captioner, player: new LivePlayer(place, scene.canvas, label) };
   });
 
   // Draw the scene now; the captioners follow as fast as they can.
@@ -48,17 +50,33 @@ export function startScenesTab(find, view, captioners, count) {
         isWanted = false;
         const pixels = scene.pixels();
         const results = await Promise.all(shown.map(({ captioner }) => captioner.caption(pixels)));
-        results.forEach((result, i) => shown[i].player.show(result));
+        results.forEach((result, i) => shown[i].player.show(result, brightestWord(result)));
         view.set({ caption: results[0].words.join(" ") });
-        view.announce(`${help.textContent} ${view.caption}`);
+        view.announce(spokenOf(results.map(({ words }) => words.join(" "))));
         count();
         if (isWanted) await new Promise(requestAnimationFrame);
       }
-      view.set({ state: "done", message: "Point at a word to see where the model looked for it." });
+      view.set({ state: "done", message: "" });
     } catch (error) {
       view.fail(error);
     }
     isRunning = false;
+  }
+
+  // Return the index of the word of colour or shape with the most light on a shape, which is shown first.
+  function brightestWord({ words, maps, rows, columns }) {
+    const boxes = scene.shapes.map(({ size, left, top }) => ({ left, top, right: left + SIZES[size], bottom: top + SIZES[size] }));
+    const onShapes = (map) => boxes.map((box) => covers(box, map, rows, columns, SIDE));
+    const light = words.map((word, i) => isNaming(word) ? Math.max(...onShapes(maps[i])) : 0);
+    return light.indexOf(Math.max(...light));
+  }
+
+  // Return what a screen reader is told: the place of the shape, and those sentences that have changed.
+  function spokenOf(sentences) {
+    const { left, top } = scene.shapes[chosen];
+    const news = sentences.map((sentence, i) => sentence === said[i] ? "" : ` ${shown[i].label}: ${sentence}.`);
+    said = sentences;
+    return `${left} from the left, ${top} from the top.${news.join("")}`;
   }
 
   // === Tools ===
@@ -86,11 +104,12 @@ export function startScenesTab(find, view, captioners, count) {
       const [[look, value]] = Object.entries(button.dataset);
       button.setAttribute("aria-pressed", shape[look] === value);
     }
-    find('[data-action="remove"]').disabled = scene.shapes.length < 2;
-    find('[data-action="add"]').disabled = scene.shapes.length >= MOST_SHAPES;
-    const many = scene.shapes.length > 2 ? " The networks were trained on scenes of one and two shapes." : "";
-    const place = `${shape.left} from the left and ${shape.top} from the top`;
-    const text = `Chosen: the ${shape.size} ${shape.colour} ${shape.shape}, ${chosen + 1} of ${scene.shapes.length}, ${place}. Arrow keys move it; Page Down chooses the next.${many}`;
+    // A disabled button would lose the focus.
+    find('[data-action="remove"]').setAttribute("aria-disabled", scene.shapes.length < 2);
+    find('[data-action="add"]').setAttribute("aria-disabled", scene.shapes.length >= MOST_SHAPES);
+    const untrained = [scene.shapes.length > 2 && "more than two shapes", scene.overlaps() && "shapes that overlap"].filter(Boolean);
+    const many = untrained.length ? ` The networks were never trained on ${untrained.join(" or ")}: expect mistakes.` : "";
+    const text = `Chosen: the ${shape.size} ${shape.colour} ${shape.shape}, ${chosen + 1} of ${scene.shapes.length}. Arrow keys move it; Page Down chooses the next.${many}`;
     if (help.textContent !== text) help.textContent = text;
   }
 
@@ -104,7 +123,8 @@ export function startScenesTab(find, view, captioners, count) {
     },
   };
   for (const [name, action] of Object.entries(actions)) {
-    find(`[data-action="${name}"]`).addEventListener("click", () => {
+    find(`[data-action="${name}"]`).addEventListener("click", (event) => {
+      if (event.currentTarget.getAttribute("aria-disabled") === "true") return;
       action();
       chosen = scene.shapes.length - 1;
       changed();
