@@ -20,12 +20,12 @@ KINDS = {"soft": "scenes", "hard": "scenes-hard"}
 
 def draw_scenes_and_captions():
     scenes = draw_scenes(5, seed=12, image_size=128)
-    figure = Figure(figsize=(9, 2.6), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.3), layout="constrained")
     for panel, scene in zip(figure.subplots(1, 5), scenes):
         panel.imshow(scene.image)
         panel.set_axis_off()
-        panel.set_title(textwrap.fill(scene.captions[0], 26), fontsize=8)
-    figure.savefig(HERE / "scenes.png", dpi=110)
+        panel.set_title(textwrap.fill(scene.captions[0], 24), fontsize=9)
+    figure.savefig(HERE / "scenes.png", dpi=100)
 
 
 def unseen_scene():
