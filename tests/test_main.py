@@ -277,6 +277,9 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     with Image.open(tmp_path / "a.gif") as cartoon:
         assert cartoon.n_frames == 2 + 2 * len(caption.split())
         assert cartoon.width * 24 // 32 < cartoon.height, "the photo has its own shape, with the caption below"
+    assert main(["caption", *both, *model, "--plot", str(tmp_path / "plots"), "--words", "zebra"]) == 2
+    output, error = capsys.readouterr()
+    assert output.count("\n") == 2 and error.count("not drawn") == 2, "captions without the word are printed too"
 
 
 def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(

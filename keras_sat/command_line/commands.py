@@ -87,16 +87,16 @@ def run_caption(
         results = captioner.attend_each(paths, say, errors="yield")
     if "gallery" in outputs:
         results = _kept_in_gallery(results, drawings[paths[0]]["gallery"])
-    unreadable = []
+    failed = []
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # the captions go to a file
     with Progress(len(paths), label="captions", unit="pictures", show=show, delay=1) as progress:
         progress.advance(0)  # shows 0 until the first batch is complete
         for path, result in results:
             progress.advance(1)
             if isinstance(result, Exception):
-                unreadable.append(_why_unreadable(path, result))
+                failed.append(_why_unreadable(path, result))
                 if as_json:
-                    _print_json({"image": path, "error": unreadable[-1]})
+                    _print_json({"image": path, "error": failed[-1]})
                 continue
             if min_confidence is not None and result.confidence is None:
                 raise ValueError(
@@ -114,10 +114,10 @@ def run_caption(
             else:
                 for prefix, each in [(path, result), *(("", other) for other in others)]:
                     print(_as_line(prefix, each, min_confidence), flush=True)
-            if drawings[path].keys() - {"gallery"}:
-                _draw(result, path, drawings[path], **drawn)
-    if unreadable:
-        raise ValueError("; ".join(map(visible, unreadable)))
+            if drawings[path].keys() - {"gallery"} and (problem := _draw(result, path, drawings[path], **drawn)):
+                failed.append(problem)
+    if failed:
+        raise ValueError("; ".join(map(visible, failed)))
     if fits_litert and not fast:
         _prepare_litert(models[0])
 
@@ -165,15 +165,21 @@ def _prepare_litert(model):
 
 
 def _draw(result, path, drawings, words="content", **options):
+    """Draw a result; return why not if its caption lacks one of the `words`, as some of many captions may."""
     from keras_sat.pictures.display import AttentionDisplay
 
     display = AttentionDisplay.from_result(result, image=path)
+    try:
+        words = display.positions(words)
+    except ValueError as error:
+        return f"{path}: not drawn: {error}"
     if "plot" in drawings:
         display.save(drawings["plot"], words=words, **options)
     if "html" in drawings:
         display.to_html(drawings["html"])
     if "gif" in drawings:
         display.animate(drawings["gif"], words=words)
+    return None
 
 
 def _kept_in_gallery(results, page_path):
