@@ -762,7 +762,7 @@ class ScoreTable:
     photos: dict
     grounding: dict | None
     grounding_generated: dict | None
-    beside: dict
+    compare_with: dict
     images: list
     results: list
     def __init__(
@@ -774,7 +774,7 @@ class ScoreTable:
         photos: dict = ...,
         grounding: dict | None = ...,
         grounding_generated: dict | None = ...,
-        beside: dict = ...,
+        compare_with: dict = ...,
         images: list = ...,
         results: list = ...,
     ) -> None: ...
@@ -889,7 +889,7 @@ def evaluate(
     batch_size: int = ...,
     skip_unreadable: bool = ...,
     allow_training_photos: bool = ...,
-    beside: str | tuple[str, ...] | list[str] = ...,
+    compare_with: str | tuple[str, ...] | list[str] = ...,
     boxes: Any = ...,
     keep_results: bool = ...,
     show_progress: bool = ...,
@@ -901,7 +901,7 @@ def evaluate_captions(
     data_dir: str | os.PathLike | None = ...,
     split: str = ...,
     split_seed: int | None = ...,
-    beside: str | tuple[str, ...] | list[str] = ...,
+    compare_with: str | tuple[str, ...] | list[str] = ...,
     show_progress: bool = ...,
 ) -> ScoreTable: ...
 def fit(

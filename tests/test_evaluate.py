@@ -127,7 +127,7 @@ def test_captions_of_any_system_are_measured_like_ours(described, tmp_path):
             table.scores["cider"]
         ), "the order of photos does not matter"
     again = ScoreTable.from_json(tmp_path / "ours.json")
-    assert replace(again, beside=table.beside) == table
+    assert replace(again, compare_with=table.compare_with) == table
 
 
 def test_ids_with_endings_and_the_numbers_of_coco(tmp_path):
@@ -166,16 +166,16 @@ def test_without_meteor_the_column_stays_empty(described, tmp_path, monkeypatch)
 
 
 def test_rows_of_the_paper_and_of_a_person(described):
-    table = evaluate_captions(entries(), described, beside=["human"])
+    table = evaluate_captions(entries(), described, compare_with=["human"])
     firsts, others = [image.captions[:1] for image in described[:4]], [image.captions[1:] for image in described[:4]]
-    assert table.beside["a person"]["bleu_1"] == bleu(others, [captions[0] for captions in firsts])["bleu_1"]
+    assert table.compare_with["a person"]["bleu_1"] == bleu(others, [captions[0] for captions in firsts])["bleu_1"]
     assert "a person" in str(table)
     with pytest.raises(ValueError, match="The paper has scores for flickr8k, flickr30k, coco."):
-        evaluate_captions(entries(), described, beside=["paper"])
+        evaluate_captions(entries(), described, compare_with=["paper"])
     with pytest.raises(ValueError, match="at least two per photo: .* Received: 4 photos"):
         single = [replace(image, captions=image.captions[:1]) for image in described]
-        evaluate_captions(entries(), single, beside=["human"])
-    shown = str(replace(table, beside=PUBLISHED["flickr8k"]))
+        evaluate_captions(entries(), single, compare_with=["human"])
+    shown = str(replace(table, compare_with=PUBLISHED["flickr8k"]))
     hard = next(line for line in shown.splitlines() if "hard attention" in line)
     assert hard.split()[-7:] == ["67.0", "45.7", "31.4", "21.3", "20.3", "-", "-"]
 

@@ -337,7 +337,7 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     evaluate += ["--split", "dev"]
     results, gallery = tmp_path / "results.json", ["--gallery", str(tmp_path / "gallery")]
     files = ["--json", str(tmp_path / "scores.json"), "--csv", str(tmp_path / "photos.csv"), *gallery]
-    assert main([*evaluate, "--beside", "human", "--coco-results", str(results), *files]) == 0
+    assert main([*evaluate, "--compare-with", "human", "--coco-results", str(results), *files]) == 0
     output = capsys.readouterr().out
     for text in ("BLEU-4", "split dev", "num_beams 2", "a person", f"gallery: {tmp_path / 'gallery' / 'index.html'}"):
         assert text in output

@@ -45,8 +45,8 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
     assert first == f"using the preset {name}; preset='default' (--preset default) uses the plain defaults"
     assert captioner.length_penalty == PRESETS[name]["length_penalty"]
     assert isinstance(captioner.optimizer, keras.optimizers.Adam)
-    data = ["--data", name, "--data-dir", str(tmp_path / "data")]
-    assert main(["evaluate", "--model", str(tmp_path / "run" / "model"), *data, "--beside", "paper", "human"]) == 0
+    data = ["--data", name, "--data-dir", str(tmp_path / "data"), "--compare-with", "paper", "human"]
+    assert main(["evaluate", "--model", str(tmp_path / "run" / "model"), *data]) == 0
     output = capsys.readouterr().out
     hard = PUBLISHED[name]["the paper, hard attention (test)"]["bleu_4_no_penalty"]
     row = next(line for line in output.splitlines() if "hard attention" in line)

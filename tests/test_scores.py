@@ -127,11 +127,11 @@ def test_a_score_is_a_function_and_a_line(monkeypatch, quick_meteor, tmp_path):
     before.to_json(tmp_path / "before.json")
     monkeypatch.setitem(SCORES, "toy", mean_over_photos("toy_length", "Toy", of_photos, unit=1, digits=4))
     assert SCORES["toy"]([["a dog"]], ["a dog runs"]) == {"toy_length": 0.3}
-    table = evaluate_captions(short, images, beside=["human"])
+    table = evaluate_captions(short, images, compare_with=["human"])
     assert table.scores == {**before.scores, "toy_length": 0.2}
     heading, these, *_ = str(table).splitlines()
     assert heading.split()[-1] == "Toy" and these.split()[-1] == "0.2000"
-    assert table.beside["a person"]["toy_length"] == pytest.approx(0.3)
+    assert table.compare_with["a person"]["toy_length"] == pytest.approx(0.3)
     ticks = table.plot(Figure().subplots()).get_xticklabels()
     assert ticks[-1].get_text() == "Toy"
     table.to_json(tmp_path / "table.json")

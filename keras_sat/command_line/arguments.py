@@ -233,7 +233,7 @@ def _add_evaluate(parser):
     _add_options(parser, BeamSearchOptions)
     _add_options(parser, CaptionerOptions, "encoder_weights")
     _add_switches(parser, allow_training_photos="also score photos that the captioner was trained on")
-    parser.add_argument("--beside", nargs="+", choices=("paper", "human"), help="reference scores to print as well")
+    parser.add_argument("--compare-with", nargs="+", choices=("paper", "human"), help="print these scores as well")
     _add_values(
         parser,
         "OUT",

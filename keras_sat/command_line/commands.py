@@ -261,7 +261,7 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         table = evaluate(captioner, data, cache=cache, keep_results=keep_results, **options)
     else:
         given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, **outputs, **options}
-        fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "beside")
+        fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "compare_with")
         if others := [name for name in given if (given[name] or name in options) and name not in fitting]:
             raise ValueError(f"--captions scores existing captions and cannot be combined with {flag_of(others[0])}.")
         table = evaluate_captions(captions, data, **options)

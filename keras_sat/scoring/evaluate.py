@@ -46,7 +46,7 @@ def evaluate(
     batch_size: int = 64,
     skip_unreadable: bool = False,
     allow_training_photos: bool = False,
-    beside: str | tuple[str, ...] | list[str] = (),
+    compare_with: str | tuple[str, ...] | list[str] = (),
     boxes: Any = None,
     keep_results: bool = False,
     show_progress: bool = True,
@@ -67,7 +67,7 @@ def evaluate(
         allow_training_photos: score dev or test photos that the captioner was trained on, with a warning. By default
             they are rejected, even if renamed or resized; but if all have other names, and are at most 1 % of the
             photos, there is only a warning.
-        beside: rows to print below the scores: "paper", the paper's scores for this data set; "human", the first
+        compare_with: rows to print below the scores: "paper", the paper's scores for this data set; "human", the first
             reference of each photo, scored against its other references.
         boxes: boxes of what the words name, to measure attention: Boxes, or a path that
             `data_utils.datasets.phrase_boxes.read_boxes` accepts.
@@ -108,7 +108,7 @@ def evaluate(
     if split != "train":
         _warn_of_copies(images, [image for image in every if image.split == "train"], split, digests)
     boxes = None if boxes is None else read_boxes(boxes, images)
-    rows = _other_rows(beside, data, images)
+    rows = _other_rows(compare_with, data, images)
     options = {name: getattr(captioner, name, 0) for name in ("length_penalty", "no_repeat_ngram")}
     options |= {name: value for name, value in search.to_dict().items() if value is not None}
     options["num_beams"] = search.beams
@@ -138,7 +138,7 @@ def evaluate_captions(
     data_dir: str | os.PathLike | None = None,
     split: str = "test",
     split_seed: int | None = None,
-    beside: str | tuple[str, ...] | list[str] = (),
+    compare_with: str | tuple[str, ...] | list[str] = (),
     show_progress: bool = True,
 ) -> ScoreTable:
     """Score captions from any system; return a ScoreTable.
@@ -146,13 +146,13 @@ def evaluate_captions(
     Args:
         captions: one caption for each photo of the split: the path of a JSON file from `keras-sat evaluate --json` or
             `--coco-results`, or a list of dicts with image_id and caption.
-        data, data_dir, split, split_seed, beside, show_progress: see `evaluate`.
+        data, data_dir, split, split_seed, compare_with, show_progress: see `evaluate`.
     """
     source = captions if isinstance(captions, (str, Path)) else "captions"
     texts = _read_captions(captions, source)
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
-    rows = _other_rows(beside, data, images)
+    rows = _other_rows(compare_with, data, images)
     keys = [_caption_key(image.image_id) for image in images]
     missing = [image.image_id for image, key in zip(images, keys) if key not in texts]
     foreign = sorted(texts.keys() - {_caption_key(image.image_id) for image in every if image.split == split})
@@ -197,7 +197,7 @@ def _score_table(images, captions, settings, every_image, rows):
         captions=[{"image_id": image.image_id, "caption": text} for image, text in zip(images, captions)],
         statistics=statistics,
         photos=photos,
-        beside=rows,
+        compare_with=rows,
     )
 
 
@@ -254,20 +254,20 @@ def _warn_of_copies(images, train, split, digests):
 # === Rows for the paper and for humans ===
 
 
-def _other_rows(beside, data, images):
-    """Return the rows that `beside` requests (the paper, human captions) as a dict from labels to scores."""
+def _other_rows(compare_with, data, images):
+    """Return the rows that `compare_with` requests (the paper, human captions) as a dict from labels to scores."""
     possible = ("human", "paper") if _name(data) in PUBLISHED else ("human",)
-    if not set(beside) <= set(possible):
+    if not set(compare_with) <= set(possible):
         raise ValueError(
-            f"`beside` accepts only: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}. "
-            f"Received: beside={beside!r} with data={_name(data)!r}"
+            f"`compare_with` accepts only: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}. "
+            f"Received: compare_with={compare_with!r} with data={_name(data)!r}"
         )
-    rows = dict(PUBLISHED[data]) if "paper" in beside else {}
-    if "human" in beside:
+    rows = dict(PUBLISHED[data]) if "paper" in compare_with else {}
+    if "human" in compare_with:
         alone = sum(len(image.captions) < 2 for image in images)
         if alone:
             raise ValueError(
-                "Scoring human captions requires at least two per photo: leave 'human' out of `beside` (--beside). "
+                "Scoring human captions requires at least two per photo: leave 'human' out of --compare-with. "
                 f"Received: {alone} photos with one caption"
             )
         references = [[tokenise(caption) for caption in image.captions[:NUM_REFERENCES]] for image in images]

@@ -49,7 +49,7 @@ class ScoreTable:
         photos: the contribution of each photo to each of SCORES: dict of lists, "bleu_counts" (see `bleu.bleu_counts`),
             "rouge_l", "cider" and "meteor" (None if it cannot be computed), and "grounding" if it was measured.
         grounding, grounding_generated: with boxes, `phrases.figures_of` for human captions and for these captions.
-        beside: dict from a label to other scores, which are printed below.
+        compare_with: dict from a label to other scores, which are printed below.
         images, results: list of CaptionedImage and list of CaptionResult (without the photo); empty unless `evaluate`
             was called with keep_results=True. They are not saved.
     """
@@ -61,19 +61,19 @@ class ScoreTable:
     photos: dict = dataclasses.field(default_factory=dict, repr=False)
     grounding: dict | None = dataclasses.field(default=None, repr=False)
     grounding_generated: dict | None = dataclasses.field(default=None, repr=False)
-    beside: dict = dataclasses.field(default_factory=dict, repr=False)
+    compare_with: dict = dataclasses.field(default_factory=dict, repr=False)
     images: list = dataclasses.field(default_factory=list, repr=False, compare=False)
     results: list = dataclasses.field(default_factory=list, repr=False, compare=False)
 
     def __str__(self):
-        rows = self._rows(self.beside)
+        rows = self._rows(self.compare_with)
         width = max(map(len, rows)) + 1
         lines = [" " * width + "".join(f"{title:>8}" for title in columns().values())]
         for label, scores in rows.items():
             lines.append(f"{label:{width}}" + "".join(f"{shown(name, scores.get(name)):>8}" for name in columns()))
-        if self.beside.keys() - {PERSON}:
+        if self.compare_with.keys() - {PERSON}:
             lines.append("The paper's BLEU is without brevity penalty.")
-        if PERSON in self.beside:
+        if PERSON in self.compare_with:
             lines.append("Human captions have one reference fewer.")
         kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
         lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
@@ -86,16 +86,16 @@ class ScoreTable:
             lines += ["", as_table(grounded)]
         return "\n".join(lines)
 
-    def _rows(self, beside):
+    def _rows(self, others):
         """Return the rows of the table as a dict from labels to dicts of scores."""
         without = {name: self.scores.get(f"{name}_no_penalty") for name in columns()}
         rows = {"these captions": self.scores, "  without brevity penalty": without}
-        for label, scores in beside.items():
+        for label, scores in others.items():
             rows[label] = {**{name.removesuffix("_no_penalty"): value for name, value in scores.items()}, **scores}
         return rows
 
     def plot(self, ax=None) -> Any:
-        """Draw the scores as bars, next to the scores in `beside` or, if it is empty, those of the paper.
+        """Draw the scores as bars, next to the scores in `compare_with` or, if it is empty, those of the paper.
 
         All scores are multiplied by 100, CIDEr too. The paper's BLEU has no brevity penalty; ours is shown both ways.
 
@@ -108,7 +108,7 @@ class ScoreTable:
             import matplotlib.pyplot as plt
 
             _, ax = plt.subplots(figsize=(9, 3.5), layout="constrained")
-        rows = self._rows(self.beside or PUBLISHED.get(self.settings["data"], {}))
+        rows = self._rows(self.compare_with or PUBLISHED.get(self.settings["data"], {}))
         width, titles = 0.8 / len(rows), columns()
         for number, (label, scores) in enumerate(rows.items()):
             heights = [math.nan if scores.get(name) is None else 100 * scores[name] for name in titles]
@@ -121,7 +121,7 @@ class ScoreTable:
         return ax
 
     def to_json(self, path: str | os.PathLike) -> None:
-        """Write the table to a JSON file, without `beside`, `images` and `results`."""
+        """Write the table to a JSON file, without `compare_with`, `images` and `results`."""
         grounded = {name: getattr(self, name) for name in _GROUNDED if getattr(self, name) is not None}
         write_json(path, {name: getattr(self, name) for name in _PARTS} | grounded)
 
