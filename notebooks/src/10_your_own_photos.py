@@ -187,7 +187,7 @@ print(textwrap.fill(rejected.replace(str(folder), "..."), 110))
 # 8,000 photos, five captions each: 6,000 to train on, 1,000 each for dev and test. The whole recipe is two calls:
 #
 #     keras-sat fit --data flickr8k --data-dir flickr8k --encoder mobilenet_v2 --output-dir runs/soft-0
-#     keras-sat evaluate --model runs/soft-0/model --data flickr8k --data-dir flickr8k --compare-with paper human
+#     keras-sat evaluate --model runs/soft-0/model --data flickr8k --data-dir flickr8k --split dev --compare-with paper
 #
 # `fit` downloads the data (1.1 GB) if it can, encodes each photo once ([02](02_an_image_as_196_vectors.ipynb)), and
 # trains with the settings of the preset for this data set and encoder. (`--dtype mixed_bfloat16` makes it faster on
