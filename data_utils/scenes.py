@@ -85,7 +85,7 @@ class WordPlace:
     image_size: tuple
 
     def cells(self, grid_shape: tuple[int, int]) -> np.ndarray:
-        """Return the fraction of each grid cell that the boxes cover, an array of shape `grid_shape`: (rows, columns)."""
+        """Return the fraction of each grid cell that the boxes cover, of shape `grid_shape`: (rows, columns)."""
         height, width = self.image_size
         return covered_fraction(np.array(self.boxes) / (width, height, width, height), grid_shape)
 

@@ -1,4 +1,4 @@
-"""Sharpness against its definition: the entropy of the maps is minimised in training, and the metric does not show it."""
+"""Sharpness against its definition: the entropy of the maps is minimised in training, and not measured."""
 
 import numpy as np
 import pytest

@@ -57,7 +57,7 @@ def test_attention_on_the_object_and_beside_it(scenes):
 
 
 def test_a_peak_counts_if_half_of_its_cell_is_covered():
-    """Weights are spread over the pixels of their cells: a box of 3 x 3 pixels in one cell of 4 x 4, and a cell's half."""
+    """Weights are spread over the pixels of their cells: 3 x 3 pixels of a cell of 4 x 4, and its half."""
     result = CaptionResult("dot", ["dot"], 0.0, np.array([[[0.8, 0.2], [0.0, 0.0]]]))
     found = {}
     for box in ((0, 0, 3, 3), (2, 0, 6, 4), (3, 0, 8, 4)):
