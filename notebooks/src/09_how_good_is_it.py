@@ -338,8 +338,8 @@ figure, axes = plt.subplots(2, 5, figsize=(9, 3.8), layout="constrained")
 axes = display.plot(axes)
 print(f"{len(wrong)} of {len(scenes)} captions are false. One of them: {result.caption}")
 print("What is there:", "; ".join(" ".join(item.looks) for item in scene.objects))
-square = next(place for place in scene.places("a black square") if place.word == "square").cells((8, 8), enlarge=1)
-on_square = [float(result.attention_weights[number][square].sum()) for number in (1, 2)]
+square = next(place for place in scene.places("a black square") if place.word == "square").cells((16, 16))
+on_square = [float(result.attention_weights[number][square > 0].sum()) for number in (1, 2)]
 print(f"weight on the black square while it says {result.words[1]!r} and {result.words[2]!r}: ", end="")
 print(" and ".join(f"{mass:.2f}" for mass in on_square))
 
