@@ -15,7 +15,7 @@ from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.grounding import ground
 from keras_sat.training.recipe import fit
 
-NUM_TRAIN, NUM_DEV, NUM_TEST = 32_000, 2000, 500
+NUM_TRAIN, NUM_DEV, NUM_TEST = 32_000, 1000, 500
 CAPTIONS_PER_SCENE = 2
 EPOCHS = 6
 EXPECTATION_EPOCHS = 4  # hard attention starts with the expectation, then it samples regions
@@ -33,7 +33,7 @@ SETTINGS = {
     "group_by": "image",
     "embedding_dim": 32,
     "hidden_dim": 128,
-    "attention_dim": 32,
+    "attention_dim": 64,
     "dropout_before_readout": 0.0,
     "dropout_after_readout": 0.0,
     "learning_rate": 3e-3,
