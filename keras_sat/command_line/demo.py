@@ -18,7 +18,7 @@ from keras_sat.training.recipe import fit
 NUM_TRAIN, NUM_DEV, NUM_TEST = 32_000, 1000, 500
 CAPTIONS_PER_SCENE = 2
 EPOCHS = 6
-EXPECTATION_EPOCHS = 4  # hard attention starts with the expectation, then it samples regions
+EXPECTATION_EPOCHS = 5  # hard attention starts with the expectation, then it samples regions
 UNSEEN_SEED = 1502  # of scenes that were never used for training or to choose settings
 DEV_SEED = 2000  # of scenes that calibrate the confidence
 FIRST_TRAIN_SEED = 10_000  # the seed of the demo is added
