@@ -108,7 +108,7 @@ show(train_step, caption)
 #
 # ## Scenes
 #
-# Scenes of two objects, as grids of 16 x 16 annotation vectors. The encoder is the one of the bundled captioner `scenes`,
+# Scenes of two objects, as grids of 16 x 16 annotation vectors. The encoder is that of the bundled captioner `scenes`,
 # frozen; nothing else of that captioner is used. A graph is compiled for each length of captions, so one length, ten
 # words, saves time here.
 

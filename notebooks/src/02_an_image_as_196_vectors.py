@@ -153,8 +153,8 @@ for name, layer in choices:
 # %% [markdown]
 # ## What does a vector know?
 #
-# For this the weights must be trained. `tiny`, the encoder of the drawn scenes, gives 16 x 16 vectors of 66 numbers; the
-# last two are the row and the column. Take the cell in the middle of an object, and compare its vector with all others
+# For this the weights must be trained. `tiny`, the encoder of the scenes, gives 16 x 16 vectors of 66 numbers; the last
+# two are the row and the column. Take the cell in the middle of an object, and compare its vector with all others
 # by their cosine.
 
 # %%

@@ -216,7 +216,7 @@ ax.set_title("words in a caption")
 ax.grid()
 
 # %% [markdown]
-# Captions grow from 6.1 to 8.7 words, and nearly all stay true. What is added says little: introductions ("you can see"),
+# Captions grow from 6.1 to 8.7 words, and most stay true. What is added says little: introductions ("you can see"),
 # sizes, "to the left of" instead of "left of", and hardly a colour. Which penalty is right is chosen on the dev split,
 # with the score that one cares for; the preset for Flickr8k has .5.
 #
