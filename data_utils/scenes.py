@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_utils.captions import tokenise
+from data_utils.datasets.phrase_boxes import covered_fraction
 from data_utils.images import height_and_width
 
 COLOURS = {
@@ -83,19 +84,10 @@ class WordPlace:
     boxes: tuple
     image_size: tuple
 
-    def cells(self, grid_shape: tuple[int, int], *, enlarge: int = 0) -> np.ndarray:
-        """Return which grid cells the boxes touch, as a bool array of shape `grid_shape`, which is (rows, columns).
-
-        `enlarge` adds that many cells on each side.
-        """
-        rows, columns = grid_shape
+    def cells(self, grid_shape: tuple[int, int]) -> np.ndarray:
+        """Return the fraction of each grid cell that the boxes cover, of shape `grid_shape`: (rows, columns)."""
         height, width = self.image_size
-        cells = np.zeros((rows, columns), dtype=bool)
-        for left, top, right, bottom in self.boxes:
-            first_row, first_column = top * rows // height - enlarge, left * columns // width - enlarge
-            end_row, end_column = -(-bottom * rows // height) + enlarge, -(-right * columns // width) + enlarge
-            cells[max(first_row, 0) : end_row, max(first_column, 0) : end_column] = True
-        return cells
+        return covered_fraction(np.array(self.boxes) / (width, height, width, height), grid_shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -321,6 +321,7 @@ class Captioner(keras.Model):
         attention_penalty_weight: float = ...,
         guide_weight: float = ...,
         box_weight: float = ...,
+        sharpness_weight: float = ...,
         label_smoothing: float = ...,
         num_samples: int = ...,
         reward_weight: float = ...,
@@ -541,6 +542,8 @@ class Captioner(keras.Model):
     @property
     def box_weight(self) -> Any: ...
     @property
+    def sharpness_weight(self) -> Any: ...
+    @property
     def label_smoothing(self) -> Any: ...
     @property
     def num_samples(self) -> Any: ...
@@ -698,7 +701,6 @@ class Grounding:
     centre_mass: float
     centre_pointing: float
     centre_coverage: float
-    enlarge: int
     word_classes: dict
     def __init__(
         self,
@@ -712,7 +714,6 @@ class Grounding:
         centre_mass: float = ...,
         centre_pointing: float = ...,
         centre_coverage: float = ...,
-        enlarge: int = ...,
         word_classes: dict = ...,
     ) -> None: ...
     def to_dict(self) -> dict[str, Any]: ...
@@ -969,6 +970,7 @@ def fit(
     attention_penalty_weight: float = ...,
     guide_weight: float = ...,
     box_weight: float = ...,
+    sharpness_weight: float = ...,
     label_smoothing: float = ...,
     num_samples: int = ...,
     reward_weight: float = ...,
@@ -1001,9 +1003,7 @@ def gallery(
     title: str = ...,
 ) -> Path: ...
 def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = ..., **options: Any) -> SearchResult: ...
-def ground(
-    results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ..., enlarge: int = ...
-) -> Grounding: ...
+def ground(results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ...) -> Grounding: ...
 def load_litert(model: str | os.PathLike | None = ..., *, num_threads: int | None = ...) -> LiteRTCaptioner: ...
 def plot_history(history: Any, ax: Any = ...) -> Any: ...
 def sample_search(

@@ -358,7 +358,7 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
 
 def test_a_grid_is_checked_and_written_in_one_way(eight):
     for grid in ((8, 8), "8x8"):
-        captioner = Captioner(eight[1], encoder="tiny", image_size=64, grid=grid, **SMALL)
+        captioner = Captioner(eight[1], encoder="tiny", image_size=32, grid=grid, **SMALL)
         assert captioner.grid == captioner.get_config()["grid"] == "8x8"
     for grid in ("0x8", (8,), (8, "b")):
         with pytest.raises(ValueError, match='such as "14x14". Received: grid='):

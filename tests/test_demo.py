@@ -13,7 +13,7 @@ from keras_sat.command_line import demo
 def small_demo(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "NUM_DEV", 8)
+        patch.setattr(demo, "NUM_DEV", 100)
         patch.setattr(demo, "NUM_PICTURES", 2)
         report = demo.run_demo(
             attention=request.param, output_dir=folder, num_train=64, num_test=12, epochs=1, show_progress=False
@@ -27,7 +27,7 @@ def test_what_is_written(small_demo):
     assert {"true_captions", "true_captions_two_objects", "train_seconds"} <= set(report)
     assert len(list(folder.glob("*.png"))) == 2
     captioner = Captioner.load(folder / "model")
-    assert captioner.decoder.attention == report["attention"]
+    assert captioner.decoder.attention == report["attention"] and captioner.confidence is not None
     again, _ = demo.report_on(captioner, draw_scenes(12, demo.UNSEEN_SEED))
     assert {*again} >= {"bleu_4", "attention_mass", "attention_mass_uniform", "pointing"}
     assert {name: report[name] for name in again} == pytest.approx(again)
@@ -46,7 +46,7 @@ class Speaker:
         for image in images:
             caption = self.answers[getattr(image, "image_path", image).tobytes()]
             words = caption.split()
-            maps = np.full((len(words), 8, 8), 1 / 64)
+            maps = np.full((len(words), 16, 16), 1 / 256)
             results.append(CaptionResult(caption, words, 0.0, maps, image=image))
         return results
 

@@ -2,6 +2,7 @@ import h5py
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from conftest import all_slow_but
 
 from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top
@@ -121,18 +122,27 @@ def test_imagenet_that_cannot_be_downloaded_says_what_to_fetch_and_where_to_put_
 
 def test_tiny_has_the_position_of_each_cell_and_can_be_trained(tmp_path):
     encoder = ENCODERS["tiny"]()
-    assert encoder.output_shape == (None, 8, 8, 66) and len(encoder.trainable_weights) == 6
+    assert encoder.output_shape == (None, 16, 16, 66) and len(encoder.trainable_weights) == 6
     grid = np.asarray(encoder(np.zeros((2, 64, 64, 3))))
-    np.testing.assert_allclose(grid[1, :, 3, 64], np.linspace(-1, 1, 8), atol=1e-6)
-    np.testing.assert_allclose(grid[1, 3, :, 65], np.linspace(-1, 1, 8), atol=1e-6)
+    np.testing.assert_allclose(grid[1, :, 3, 64], np.linspace(-1, 1, 16), atol=1e-6)
+    np.testing.assert_allclose(grid[1, 3, :, 65], np.linspace(-1, 1, 16), atol=1e-6)
     encoder.save_weights(tmp_path / "tiny.weights.h5")
     again = ENCODERS["tiny"](weights=tmp_path / "tiny.weights.h5")
     np.testing.assert_array_equal(again(np.ones((1, 64, 64, 3))), encoder(np.ones((1, 64, 64, 3))))
     with pytest.raises(ValueError, match="image_size=63"):
         ENCODERS["tiny"](image_size=63)
-    assert make_encoder("tiny", image_size=np.int64(16)).output_shape == (None, 2, 2, 66)
+    assert make_encoder("tiny", image_size=np.int64(16)).output_shape == (None, 4, 4, 66)
     with pytest.raises(ValueError, match=r"or \(height, width\). Received: image_size=\[8, 8, 8\]"):
         make_encoder("tiny", image_size=[8, 8, 8])
+
+
+def test_a_cell_of_tiny_sees_its_square_and_two_pixels_around_it():
+    encoder = ENCODERS["tiny"]()
+    pixels = tf.Variable(np.random.default_rng(0).uniform(0, 255, (1, 64, 64, 3)).astype("float32"))
+    with tf.GradientTape() as tape:
+        cell = encoder(pixels)[0, 8, 5]
+    rows, columns = np.nonzero(np.abs(tape.gradient(cell, pixels)[0]).sum(axis=-1))
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (30, 37, 18, 25)
 
 
 def test_space_to_depth_takes_two_by_two_pixels_together():

@@ -47,7 +47,7 @@ def test_results_are_kept_where_they_are_asked_for(whole_training, images):
     table = keras_sat.evaluate(captioner, images, keep_results=True, **options)
     assert [image.image_id for image in table.images] == [entry["image_id"] for entry in table.captions]
     assert [result.caption for result in table.results] == [entry["caption"] for entry in table.captions]
-    assert table.results[0].attention_weights.shape[1:] == (8, 8) and table.results[0].image is None
+    assert table.results[0].attention_weights.shape[1:] == (16, 16) and table.results[0].image is None
     without = keras_sat.evaluate(captioner, images, **options)
     assert without == table and without.results == without.images == []
 

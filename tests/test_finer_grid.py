@@ -95,6 +95,6 @@ def test_grids_that_cannot_be_had_are_rejected(network):
         with_grid(network, "3x3")
     with pytest.raises(ValueError, match="Expected one of: 4x4, 8x8. Received: grid='16x16'"):
         make_encoder("vgg16", weights=None, image_size=64, grid="16x16")  # pooling would have to be dilated
-    assert make_encoder("tiny", grid="8x8").output_shape == (None, 8, 8, 66)
-    with pytest.raises(ValueError, match="At this size, the grid of `tiny` is 8x8. Received: grid='16x16'"):
-        make_encoder("tiny", grid="16x16")
+    assert make_encoder("tiny", grid="16x16").output_shape == (None, 16, 16, 66)
+    with pytest.raises(ValueError, match="At this size, the grid of `tiny` is 16x16. Received: grid='8x8'"):
+        make_encoder("tiny", grid="8x8")

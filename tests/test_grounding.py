@@ -12,19 +12,28 @@ from keras_sat.scoring.grounding import centred_map, coverage, ground_scenes, sm
 def result_of(scene, weights_of):
     """A result with the scene's first caption; `weights_of` gives the map of each place."""
     words = scene.captions[0].split()
-    maps = np.full((len(words), 8, 8), 1 / 64)
+    maps = np.full((len(words), 16, 16), 1 / 256)
     for place in scene.places(scene.captions[0]):
         maps[place.position] = weights_of(place)
     return CaptionResult(scene.captions[0], words, 0.0, maps)
 
 
 def uniform(place):
-    return np.full((8, 8), 1 / 64)
+    return np.full((16, 16), 1 / 256)
 
 
 def on_it(place):
-    cells = place.cells((8, 8)).astype(float)
-    return cells / cells.sum()
+    whole = place.cells((16, 16)) == 1
+    return whole / whole.sum()
+
+
+def colours_and_shapes(scenes):
+    words = [place for scene in scenes for place in scene.places(scene.captions[0])]
+    return [place for place in words if place.word_class in ("colour", "shape")]
+
+
+def box_area(box):
+    return (box[2] - box[0]) * (box[3] - box[1])
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +43,27 @@ def scenes():
 
 def test_attention_on_the_object_and_beside_it(scenes):
     def beside_it(place):
-        cells = (~place.cells((8, 8), enlarge=1)).astype(float)
-        return cells / cells.sum()
+        outside = place.cells((16, 16)) == 0
+        return outside / outside.sum()
 
     best = ground([result_of(scene, on_it) for scene in scenes], scenes)
     assert best.mass == pytest.approx(1) and best.pointing == 1
-    assert 0.3 < best.coverage < 1 and 0.1 < best.uniform_coverage < best.centre_coverage < best.coverage
+    assert 0.5 < best.coverage < 1 and 0.05 < best.uniform_coverage < best.coverage
     worst = ground([result_of(scene, beside_it) for scene in scenes], scenes)
     assert worst.mass == 0 and worst.pointing == 0 and worst.coverage < worst.uniform_coverage
-    assert 0.2 < best.uniform_mass == worst.uniform_mass < 0.5
-    words = [place for scene in scenes for place in scene.places(scene.captions[0])]
-    assert best.num_words == sum(place.word_class in ("colour", "shape") for place in words)
+    areas = [sum(box_area(box) for box in place.boxes) / 64**2 for place in colours_and_shapes(scenes)]
+    assert best.uniform_mass == worst.uniform_mass == pytest.approx(np.mean(areas))
+    assert best.num_words == len(areas)
+
+
+def test_a_peak_counts_if_half_of_its_cell_is_covered():
+    """Weights are spread over the pixels of their cells: 3 x 3 pixels of a cell of 4 x 4, and its half."""
+    result = CaptionResult("dot", ["dot"], 0.0, np.array([[[0.8, 0.2], [0.0, 0.0]]]))
+    found = {}
+    for box in ((0, 0, 3, 3), (2, 0, 6, 4), (3, 0, 8, 4)):
+        (found[box],) = [ground([result], [[WordPlace(0, "dot", "shape", (box,), (8, 8))]])]
+    assert [one.mass for one in found.values()] == pytest.approx([0.8 * 9 / 16, 0.5, 0.4])
+    assert [one.pointing for one in found.values()] == [1, 1, 0]
 
 
 def test_its_figures_go_into_json(scenes):
@@ -60,7 +79,7 @@ def test_a_map_that_is_greatest_in_the_middle(scenes):
         assert middle.shape == shape and middle.sum() == pytest.approx(1)
         np.testing.assert_allclose(middle, middle[::-1, ::-1])
         assert middle[shape[0] // 2, shape[1] // 2] == pytest.approx(middle.max())
-    centred = ground([result_of(scene, lambda place: centred_map((8, 8))) for scene in scenes], scenes)
+    centred = ground([result_of(scene, lambda place: centred_map((16, 16))) for scene in scenes], scenes)
     assert centred.mass == pytest.approx(centred.centre_mass) and centred.mass > centred.uniform_mass
     assert centred.pointing == pytest.approx(centred.centre_pointing)
     assert centred.coverage == pytest.approx(centred.centre_coverage)
@@ -81,7 +100,7 @@ def test_each_word_class_has_its_own_figures(scenes):
     usual = ground(results, scenes)
     assert set(usual.word_classes) == {"colour", "shape"} and usual.word_classes["shape"].mass == pytest.approx(1)
     text = str(every)
-    assert all(name in text for name in (*every.word_classes, "all of these", "with 1 more cells"))
+    assert all(name in text for name in (*every.word_classes, "all of these", "pixel by pixel"))
     shape_row = next(line for line in text.split("\n") if line.startswith("shape"))
     assert shape_row.split()[1:3] == [str(every.word_classes["shape"].num_words), "100.0"]
 
@@ -96,16 +115,17 @@ def test_any_data_with_boxes(scenes):
         WordPlace(1, "dog", "noun", ((0, 0, 20, 20),), (40, 80)),
         WordPlace(3, "cats", "noun", ((40, 20, 50, 40), (70, 30, 80, 35)), (40, 80)),
     ]
-    found = ground([result], [places], word_classes=None, enlarge=0)
-    assert (found.num_words, found.pointing) == (2, 1) and found.mass == pytest.approx(0.9)
-    assert found.uniform_mass == pytest.approx((1 / 8 + 2 / 8) / 2)
+    found = ground([result], [places], word_classes=None)
+    # The boxes of "cats" cover a half and an eighth of the two cells with its greatest weight.
+    assert (found.num_words, found.pointing) == (2, 0.75) and found.mass == pytest.approx((1 + 0.4 * 5 / 8) / 2)
+    assert found.uniform_mass == pytest.approx((1 + 5 / 8) / 8 / 2)
     with pytest.raises(ValueError, match="`places` with an entry for each of 1 results. Received: 0"):
         ground([result], [])
     assert ground([result], [places]).num_words == 0, "colours and shapes are the usual ones"
 
 
 def test_maps_without_numbers_are_not_hidden(scenes):
-    lost = ground([result_of(scene, lambda place: np.full((8, 8), np.nan)) for scene in scenes], scenes)
+    lost = ground([result_of(scene, lambda place: np.full((16, 16), np.nan)) for scene in scenes], scenes)
     assert math.isnan(lost.mass) and math.isnan(lost.pointing) and math.isnan(lost.coverage)
     assert lost.uniform_mass > 0 and lost.uniform_coverage > 0
 

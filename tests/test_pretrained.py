@@ -33,7 +33,7 @@ LARGEST = {**dict.fromkeys(SCENES, 1_000_000), **dict.fromkeys(PHOTO_KINDS, 9_00
 
 
 @pytest.mark.parametrize(
-    "name, truth, mass", [("scenes", 0.9, 0.8), ("scenes-hard", 0.8, 0.7), ("scenes-none", 0.6, 0.3)]
+    "name, truth, mass", [("scenes", 0.9, 0.7), ("scenes-hard", 0.9, 0.7), ("scenes-none", 0.6, 0.05)]
 )
 def test_the_scene_models_tell_the_truth_and_look_at_it(name, truth, mass):
     captioner = keras_sat.Captioner.from_pretrained(name)
@@ -41,7 +41,7 @@ def test_the_scene_models_tell_the_truth_and_look_at_it(name, truth, mass):
     assert report["true_captions"] >= truth and report["attention_mass"] >= mass
     assert captioner.decoder.attention == SCENES[name]
     display = keras_sat.AttentionDisplay.from_result(results[0])
-    assert display.attention_weights.shape[1:] == (8, 8)
+    assert display.attention_weights.shape[1:] == (16, 16)
     np.testing.assert_allclose(display.attention_weights.sum(axis=(1, 2)), 1, atol=1e-5)
 
 

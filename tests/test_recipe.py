@@ -332,7 +332,7 @@ def test_what_it_says(tmp_path, capsys):
     for text in (
         "32 photos with 160 captions in train, 4 photos with 20 captions in dev",
         "words in dev captions are unknown",
-        "tiny, 8 x 8 x 66",
+        "tiny, 16 x 16 x 66",
         f"captioner: hard attention, additive scoring, LSTM of 16, computed in {computed}",
         "cores; all files are in",
         " left",

@@ -160,12 +160,14 @@ def test_places_of_words():
 
 def test_cells_of_any_grid():
     (place,) = [p for p in word_places(scene_of(RED_CIRCLE), "a red circle") if p.word == "red"]
-    cells = place.cells((8, 8))  # the box (4, 20, 18, 34) touches columns 0..2 and rows 2..4 of cells of 8 pixels
-    assert cells.shape == (8, 8) and cells.dtype == bool and cells.sum() == 9
-    assert cells[2:5, 0:3].all()
-    assert place.cells((8, 8), enlarge=1)[1:6, 0:4].all() and place.cells((8, 8), enlarge=1).sum() == 20
-    assert place.cells((1, 1)).all() and place.cells((64, 64)).sum() == 14 * 14
-    assert place.cells((7, 5)).sum() > 0
+    cells = place.cells((8, 8))  # the box (4, 20, 18, 34) covers parts of columns 0..2 and rows 2..4, of 8 pixels each
+    rows, columns = np.zeros(8), np.zeros(8)
+    rows[2:5], columns[:3] = [4 / 8, 1, 2 / 8], [4 / 8, 1, 2 / 8]
+    np.testing.assert_allclose(cells, np.outer(rows, columns))
+    pixels = place.cells((64, 64))
+    assert pixels[20:34, 4:18].all() and pixels.sum() == 14 * 14
+    for grid in ((1, 1), (7, 5), (16, 16)):
+        assert place.cells(grid).mean() == pytest.approx(14 * 14 / 64**2)
 
 
 @pytest.mark.parametrize("options", [{"image_size": 8}, {"max_objects": 4}])

@@ -12,6 +12,7 @@ from keras_sat.beyond.hook import FurtherEpochs, Hook
 from keras_sat.beyond.label_smoothing import LabelSmoothing
 from keras_sat.beyond.self_critical import SelfCritical
 from keras_sat.beyond.sentinel import WithSentinel
+from keras_sat.beyond.sharpness import Sharpness
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.options import CaptionerOptions, ConsistencyOptions, DecoderOptions, SelfCriticalOptions
 
@@ -21,6 +22,7 @@ HOOKS = {
     "label_smoothing": Hook(term=LabelSmoothing),
     "box_weight": Hook(term=AttentionOnBoxes, needs="boxes"),
     "guide_weight": Hook(term=Guide),
+    "sharpness_weight": Hook(term=Sharpness),
     "consistency_epochs": Hook(
         epochs=FurtherEpochs(ConsistencyOptions, FeatureConsistency.of, schedule="cosine", encoder_alone=True)
     ),

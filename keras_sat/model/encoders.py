@@ -135,8 +135,8 @@ def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
     cells = layers.Reshape((height // 2, 2, width // 2, 2, 3), name="split_2x2")(pixels)
     cells = layers.Permute((1, 3, 2, 4, 5), name="gather_2x2")(cells)
     cells = layers.Reshape((height // 2, width // 2, 12), name="space_to_depth")(cells)
-    for name, filters, strides in (("conv1", 32, 2), ("conv2", 64, 2), ("conv3", 64, 1)):
-        cells = layers.Conv2D(filters, 3, strides=strides, padding="same", activation="relu", name=name)(cells)
+    for name, filters, size, strides in (("conv1", 16, 3, 1), ("conv2", 64, 2, 2), ("conv3", 64, 1, 1)):
+        cells = layers.Conv2D(filters, size, strides, padding="same", activation="relu", name=name)(cells)
     network = keras.Model(images, _with_coordinates(cells), name="tiny")
     assign_weights(network, weights)
     encoder = keras.Model(images, _grid_at(network, layer, "tiny"), name="tiny")

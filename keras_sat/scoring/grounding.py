@@ -25,13 +25,12 @@ class Grounding:
     """How much attention is on the named objects, averaged over words. It prints as a table by word class.
 
     Attributes:
-        mass: the fraction of the attention on the objects' cells.
-        pointing: the fraction of words whose attention peaks in one of the objects' cells; see `meets`.
-        coverage: intersection over union of the objects' cells and the region of a map; see `coverage`.
+        mass: the fraction of the attention on the objects' boxes, if each cell's weight is spread over its pixels.
+        pointing: the fraction of words whose attention peaks in a cell that the boxes cover; see `meets`.
+        coverage: intersection over union of the boxes and the region of a map; see `coverage`.
         uniform_mass, uniform_pointing, uniform_coverage: the same for a uniform map.
         centre_mass, centre_pointing, centre_coverage: the same for a map with its maximum in the middle.
         num_words: number of measured words.
-        enlarge: number of cells around an object that count as part of it.
         word_classes: dict from a word class to its own Grounding.
     """
 
@@ -45,7 +44,6 @@ class Grounding:
     centre_mass: float = float("nan")
     centre_pointing: float = float("nan")
     centre_coverage: float = float("nan")
-    enlarge: int = 0
     word_classes: dict = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,15 +54,11 @@ class Grounding:
     def __str__(self):
         rows = self.word_classes if len(self.word_classes) == 1 else {**self.word_classes, "all of these": self}
         table = table_of([(name, row.num_words, vars(row)) for name, row in rows.items()], "words")
-        return f"{table}\nOn the boxes of the named objects, with {self.enlarge} more cells on each side."
+        return f"{table}\nOn the boxes of the named objects, pixel by pixel."
 
 
 def ground(
-    results: list[CaptionResult],
-    places: Any,
-    *,
-    word_classes: tuple[str, ...] | None = ("colour", "shape"),
-    enlarge: int = 1,
+    results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ("colour", "shape")
 ) -> Grounding:
     """Measure how much attention is on the objects that captions name; return a Grounding.
 
@@ -73,7 +67,6 @@ def ground(
         places: a list with one entry per result: a Scene, or for other data a list of data_utils.scenes.WordPlace.
             False captions of scenes have no boxes, and are not counted.
         word_classes: the word classes to measure, in scenes "colour", "shape", "size", "relation", "number"; None: all.
-        enlarge: number of cells around an object that count as part of it: features depend on neighbouring cells.
 
     Returns: Grounding.
     """
@@ -86,10 +79,10 @@ def ground(
             if word_classes is not None and place.word_class not in word_classes:
                 continue
             attention_map = np.asarray(result.attention_weights[place.position], dtype=float)
-            cells = place.cells(attention_map.shape, enlarge=enlarge).astype(float)
-            figures.setdefault(place.word_class, []).append(figures_of_map(attention_map, cells))
-    by_class = {name: _averaged(figures[name], enlarge) for name in sorted(figures)}
-    return _averaged([row for rows in figures.values() for row in rows], enlarge, by_class)
+            found = figures_of_map(attention_map, place.cells(attention_map.shape))
+            figures.setdefault(place.word_class, []).append(found)
+    by_class = {name: _averaged(figures[name]) for name in sorted(figures)}
+    return _averaged([row for rows in figures.values() for row in rows], by_class)
 
 
 def ground_scenes(images, results, **options):
@@ -175,7 +168,7 @@ def table_of(rows, counted):
     return "\n".join(lines)
 
 
-def _averaged(rows, enlarge, word_classes=None):
+def _averaged(rows, word_classes=None):
     means = np.mean(rows, axis=0) if rows else np.full(len(FIGURES), np.nan)
     figures = dict(zip(FIGURES, means.tolist()))
-    return Grounding(**figures, num_words=len(rows), enlarge=enlarge, word_classes=word_classes or {})
+    return Grounding(**figures, num_words=len(rows), word_classes=word_classes or {})

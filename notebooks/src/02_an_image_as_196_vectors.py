@@ -153,8 +153,8 @@ for name, layer in choices:
 # %% [markdown]
 # ## What does a vector know?
 #
-# For this the weights must be trained. `tiny`, the encoder of the drawn scenes, gives 8 x 8 vectors of 66 numbers; the
-# last two are the row and the column. Take the cell in the middle of an object, and compare its vector with all others
+# For this the weights must be trained. `tiny`, the encoder of the scenes, gives 16 x 16 vectors of 66 numbers; the last
+# two are the row and the column. Take the cell in the middle of an object, and compare its vector with all others
 # by their cosine.
 
 # %%
@@ -165,7 +165,7 @@ vectors = captioner.encode(np.stack([scene.image for scene in scenes]))[:, :, :6
 
 def middle_cell(scene):
     left, top, right, bottom = scene.objects[0].box
-    return (top + bottom) // 16 * 8 + (left + right) // 16
+    return (top + bottom) // 8 * 16 + (left + right) // 8
 
 
 cells = np.array([middle_cell(scene) for scene in scenes])
@@ -173,7 +173,7 @@ figure, axes = plt.subplots(2, 5, figsize=(9, 3.7))
 for (above, below), scene, vector, cell in zip(axes.T, scenes, vectors, cells):
     unit = vector / np.linalg.norm(vector, axis=-1, keepdims=True)
     above.imshow(scene.image)
-    below.imshow((unit @ unit[cell]).reshape(8, 8), vmin=0, vmax=1)
+    below.imshow((unit @ unit[cell]).reshape(16, 16), vmin=0, vmax=1)
     for ax in (above, below):
         ax.axis("off")
 
@@ -195,9 +195,9 @@ def accuracy(inputs):
 
 
 every = np.arange(len(scenes))
-rows_apart = (cells // 8 + 4) % 8 * 8 + (cells % 8 + 4) % 8
+rows_apart = (cells // 16 + 8) % 16 * 16 + (cells % 16 + 8) % 16
 in_object, far_away = accuracy(vectors[every, cells]), accuracy(vectors[every, rows_apart])
-print(f"colour right: {in_object:.0%} from the object's cell, {far_away:.0%} from one four rows and columns away")
+print(f"colour right: {in_object:.0%} from the object's cell, {far_away:.0%} from one eight rows and columns away")
 
 # %% [markdown]
 # The vector in the object knows its colour, one elsewhere can only guess among eight. That is what attention is for: it
@@ -304,10 +304,10 @@ for name, vectors_read, ids, weights in (
 # ## Exercises
 #
 # 1. Compute the receptive field of the layers `conv1`, `conv2` and `conv3` of `tiny` by hand. (It first gathers 2 x 2
-#    pixels; then come three convolutions of 3 x 3, the first two with a stride of 2.) Check it with a gradient.
+#    pixels; then come convolutions of 3 x 3, of 2 x 2 with a stride of 2, and of 1 x 1.) Check it with a gradient.
 # 2. Move the cell whose gradient is taken into a corner of the photo. How large is its field now, and what fills the
 #    rest?
-# 3. Read the *shape* of the object from its cell, and from the mean of all 64 vectors. Which is better, and why might
+# 3. Read the *shape* of the object from its cell, and from the mean of all 256 vectors. Which is better, and why might
 #    that be? Think of what a cell of `tiny` has seen.
 # 4. Draw scenes with two objects, and try to read the colour of the *left* one from the mean of the vectors. From which
 #    cell can it be read?

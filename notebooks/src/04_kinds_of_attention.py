@@ -39,7 +39,7 @@ keras.utils.set_random_seed(0)
 # %% [markdown]
 # ## Something to attend to
 #
-# The captioner `scenes` ships with the package. Its encoder turns a drawn scene into a grid of 8 x 8 annotation
+# The captioner `scenes` ships with the package. Its encoder turns a drawn scene into a grid of 16 x 16 annotation
 # vectors $a_i$ of 66 numbers. The state $h_{t-1}$ is what the decoder has in mind. Here it is drawn at random: the
 # formulas do not care where it comes from.
 
@@ -209,8 +209,8 @@ plt.show()
 #
 # For a drawn scene we know whether a caption is true, and the place of each word. "Attention on the object" is the
 # fraction of the attention on the object that a colour or shape word names; "peak" says how often the greatest weight
-# is on it. Looking everywhere alike would give "everywhere alike" (cells next to an object count as its own, since what
-# an encoder's cell knows of its neighbours reaches over).
+# is on it. Looking everywhere alike would give "everywhere alike": the fraction of the picture that the object's box
+# takes.
 
 # %%
 unseen = [scene for scene in draw_scenes(400, seed=1502, twin_share=0) if len(scene.objects) == 2]
@@ -256,7 +256,7 @@ _ = keras_sat.AttentionDisplay.compare(said, names=list(captioners))
 # %%
 for name in ("additive", "dot", "bilinear"):
     np.testing.assert_allclose(by_hand[name], by_layer[name], rtol=1e-3, atol=1e-6)
-    assert by_hand[name].shape == (64,) and abs(by_hand[name].sum() - 1) < 1e-5
+    assert by_hand[name].shape == (256,) and abs(by_hand[name].sum() - 1) < 1e-5
     assert costs[name][0] == counted[name]  # the weights were counted rightly
     assert curves[name][-1] < 0.5 * curves[name][0]  # all learn
     assert truth[name] > 0.5  # all speak the truth mostly

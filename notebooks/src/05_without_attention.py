@@ -47,14 +47,14 @@ plt.rcParams["figure.dpi"] = 80
 # state comes from the same mean in both models.
 
 # %%
-trained = Captioner.from_pretrained("scenes")  # lends its encoder: 8 x 8 annotation vectors of 66 numbers
+trained = Captioner.from_pretrained("scenes")  # lends its encoder: 16 x 16 annotation vectors of 66 numbers
 vanilla = Captioner(trained.vocabulary, encoder=None, attention="none", hidden_dim=128)
 some = trained.encode(np.stack([scene.image for scene in draw_scenes(2, seed=1502)]))
 vanilla.build((some.shape, (None, None)))
 states = np.random.default_rng(0).normal(size=(2, 128)).astype("float32")
 context, weights, *_ = vanilla.decoder.attention_layer(states, some)
 print("context is the mean:", np.allclose(context, some.mean(axis=1), atol=1e-5))
-print("weights:", np.unique(weights), "= 1/64")
+print("weights:", np.unique(weights), "= 1/256")
 
 # %% [markdown]
 # ## Two pictures that need different captions
@@ -226,7 +226,7 @@ for group in (scenes, swapped):
 #
 # 1. Swap above and below instead of left and right (`np.roll(..., axis=0)`), and measure `ratio` again.
 # 2. How often does each captioner name both shapes, and how often each shape with its own colour? Count as above.
-# 3. Give the vanilla decoder a bigger bottleneck: reshape `grids` to one region of 64 * 66 numbers, and train
+# 3. Give the vanilla decoder a bigger bottleneck: reshape `grids` to one region of 256 * 66 numbers, and train
 #    `attention="none"` on them. (Give `FeatureCache.build` a function that encodes and reshapes, and `image_size=64`.)
 #    What gets better, and how many weights does it take?
 # 4. Train `attention="none"` for twice as many epochs. Does the number of pairs that are right change?
@@ -239,7 +239,7 @@ for group in (scenes, swapped):
 
 # %%
 np.testing.assert_allclose(context, some.mean(axis=1), atol=1e-5)
-np.testing.assert_allclose(weights, 1 / 64)
+np.testing.assert_allclose(weights, 1 / 256)
 for scene, other in zip(scenes, swapped):
     relational = [caption for caption in scene.captions if is_true(scene, caption)]
     assert len(relational) == 5 and not any(is_true(other, caption) for caption in relational)

@@ -121,7 +121,7 @@ print(f"loss {float(loss):.2f} = {first_term:.2f} + 0.33 * {second_term:.2f}")
 print(f"each word costs {first_term / words:.2f}; log {len(vocabulary)} is {np.log(len(vocabulary)):.2f}")
 
 # %% [markdown]
-# Ten words cannot give a weight of 1 to each of 64 regions (nor to each of the paper's 196). With
+# Ten words cannot give a weight of 1 to each of 256 regions (nor to each of the paper's 196). With
 # $s_i = \sum_t \alpha_{ti}$, whose mean is $C/L$, the term is
 #
 # $$\sum_i (1 - s_i)^2 = L \Big(1 - \frac{C}{L}\Big)^2 + \sum_i \Big(s_i - \frac{C}{L}\Big)^2.$$
@@ -246,7 +246,7 @@ def speak(captioner, grid):
         print("".join(f"{vocabulary.tokens[i]:>10} {probabilities[i]:6.1%}" for i in best))
         token_ids.append(int(best[0]))
         chances.append(float(probabilities[best[0]]))
-        maps.append(decoded.attention_weights[0, -1].numpy().reshape(8, 8))
+        maps.append(decoded.attention_weights[0, -1].numpy().reshape(16, 16))
     return [vocabulary.tokens[i] for i in token_ids[1:]], chances, maps
 
 
@@ -266,7 +266,7 @@ for number, (spoken, chances, maps) in said.items():
         ax.set_title(f"{word} {chance:.0%}", size=9, pad=3)
 
 # %% [markdown]
-# For a colour or a shape it looks at the object that it names, or at the cells next to it, which have seen it too.
+# For a colour or a shape it looks at the object that it names.
 #
 # ## How much does each region get?
 #
@@ -289,7 +289,7 @@ _, axes = plt.subplots(3, 5, figsize=(7, 4.6), layout="constrained")
 for number, column in enumerate(axes.T):
     column[0].imshow(unseen[number].image)
     for ax, label in zip(column[1:], captioners):
-        ax.imshow(received[label][number].reshape(8, 8), cmap="gray", vmin=0, vmax=1)
+        ax.imshow(received[label][number].reshape(16, 16), cmap="gray", vmin=0, vmax=1)
         ax.set_title(label, fontsize=8)
     for ax in column:
         ax.axis("off")

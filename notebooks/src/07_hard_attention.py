@@ -294,7 +294,7 @@ for n, error in zip(counts, errors):
 # $$\mathrm{NWGM}[p(y_t = k \mid a)] = \frac{\prod_i \exp(n_{t,k,i})^{\alpha_{t,i}}}{\sum_j \prod_i
 # \exp(n_{t,j,i})^{\alpha_{t,i}}} \approx \mathbb{E}[p(y_t = k \mid a)].$$
 #
-# With 64 regions all places of one step can be tried. Measure, at each word of some captions, how much probability
+# With 256 regions all places of one step can be tried. Measure, at each word of some captions, how much probability
 # is elsewhere (the total variation distance, 0 to 1): for the captioner trained with soft attention, and for the one
 # trained with hard attention.
 
@@ -302,7 +302,7 @@ for n, error in zip(counts, errors):
 # %%
 def three_answers(captioner, scenes):
     """Return E[p], NWGM and soft attention's p at each word of the captioner's own captions: (words, vocabulary)."""
-    decoder, every_place = captioner.decoder, 1e4 * np.eye(64, dtype="float32")
+    decoder, every_place = captioner.decoder, 1e4 * np.eye(256, dtype="float32")
     answers = []
     for scene in scenes:
         grid = captioner.encode(scene.image[None])
@@ -310,7 +310,7 @@ def three_answers(captioner, scenes):
         word = start_id
         for _ in range(20):
             soft = decoder.step(word, state, grid, projected)
-            rows = [tf.nest.map_structure(lambda x: ops.repeat(x, 64, axis=0), x) for x in (word, state)]
+            rows = [tf.nest.map_structure(lambda x: ops.repeat(x, 256, axis=0), x) for x in (word, state)]
             logits = decoder.step(*rows, grid, projected, noise=every_place).logits  # (places, vocabulary)
             alpha = soft.attention_weights
             mean, geometric = alpha @ ops.softmax(logits), ops.softmax(alpha @ logits)

@@ -216,7 +216,7 @@ ax.set_title("words in a caption")
 ax.grid()
 
 # %% [markdown]
-# Captions grow from 5.8 to 7.5 words, and they stay true. What is added says little: introductions ("you can see"),
+# Captions grow from 6.1 to 8.7 words, and most stay true. What is added says little: introductions ("you can see"),
 # sizes, "to the left of" instead of "left of", and hardly a colour. Which penalty is right is chosen on the dev split,
 # with the score that one cares for; the preset for Flickr8k has .5.
 #
@@ -250,7 +250,7 @@ print(f"no sentence at T = 2: {no_sentence:.0%}; different captions by people (w
 
 # %% [markdown]
 # A choice between variety and truth. At $T = 1$ the captions are nearly as varied as those that it was taught with, and
-# one in eight is false: the model spreads its doubts over many words, each of them a small risk. At $T = 2$ half of the
+# one in five is false: the model spreads its doubts over many words, each of them a small risk. At $T = 2$ half of the
 # captions are not true, and a quarter are no sentences.
 #
 # ## Cutting the tail
@@ -317,8 +317,8 @@ assert searched["10 beams"]["true"] <= searched["greedy"]["true"] and searched["
 assert searched["10 beams"]["words"] < searched["greedy"]["words"]
 assert all(is_true(scene, result.caption) for result in n_best) and len(n_best) == 5
 assert len({tuple(sorted(set(result.words) & {"red", "orange", "triangle", "square"})) for result in n_best}) == 1
-assert lengths == sorted(lengths) and abs(lengths[0] - 5.8) < 0.1 and abs(lengths[-1] - 7.5) < 0.1
-assert min(row["true"] for row in penalised.values()) > 0.95
+assert lengths == sorted(lengths) and abs(lengths[0] - 6.1) < 0.1 and abs(lengths[-1] - 8.7) < 0.1
+assert min(row["true"] for row in penalised.values()) > 0.9
 said = [Counter(word for result in longer[penalty] for word in result.words) for penalty in (0.0, 2.0)]
 added = {word: said[1][word] - said[0][word] for word in said[1]}
 assert sum(added[word] for word in COLOURS) < 0.05 * (said[1].total() - said[0].total())
@@ -326,9 +326,9 @@ assert added["see"] > 10 and added["picture"] > 10 and added["to"] > 10 and sum(
 assert PRESETS["flickr8k"]["length_penalty"] == 0.5
 assert first_word[0.5] > first_word[1.0] > first_word[2.0]
 truths = [row["true"] for row in drawn.values()]
-assert truths == sorted(truths, reverse=True) and 0.84 < drawn["T = 1.0"]["true"] < 0.92
+assert truths == sorted(truths, reverse=True) and 0.76 < drawn["T = 1.0"]["true"] < 0.87
 assert drawn["T = 0.2"]["different"] < drawn["T = 1.0"]["different"] and abs(drawn["T = 2.0"]["true"] - 0.5) < 0.06
 assert abs(no_sentence - 0.25) < 0.05 and 0.9 * people < drawn["T = 1.0"]["different"] <= people
 assert all(cut[label]["true"] > cut["T = 1.5"]["true"] + 0.1 for label in ("top_k = 2", "top_p = 0.9", "top_p = 0.5"))
 assert same_in_any_batch and all_end
-assert 80 < len(unfinished) < 120
+assert 100 < len(unfinished) < 140

@@ -59,7 +59,7 @@ plt.rcParams["figure.dpi"] = 80
 # can be computed first, and attention for all its words at once: only the LSTM is left in the loop.
 
 # %%
-trained = Captioner.from_pretrained("scenes")  # lends its encoder: 8 x 8 annotation vectors of 66 numbers
+trained = Captioner.from_pretrained("scenes")  # lends its encoder: 16 x 16 annotation vectors of 66 numbers
 training = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
 images = [CaptionedImage(scene.image_id, scene.image, list(scene.captions[:2]), "train") for scene in training]
 ids, pictures = [image.image_id for image in images], [image.image_path for image in images]
