@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf

@@ -334,7 +334,7 @@ for label, row in PUBLISHED["flickr8k"].items():
 wrong = [(scene, result) for scene, result in zip(scenes, results) if is_true(scene, result.caption) is not True]
 scene, result = wrong[0]
 display = keras_sat.AttentionDisplay.from_result(result)
-figure, axes = plt.subplots(2, 5, figsize=(9, 3.8), layout="constrained")
+figure, axes = plt.subplots(2, 6, figsize=(9, 3.8), layout="constrained")
 axes = display.plot(axes)
 print(f"{len(wrong)} of {len(scenes)} captions are false. One of them: {result.caption}")
 print("What is there:", "; ".join(" ".join(item.looks) for item in scene.objects))
