@@ -183,7 +183,7 @@ def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
         exec(compile(block, "extending.md", "exec"), names)
     assert np.allclose(names["attended"].attention_weights, 0.2)
     assert {*np.unique(names["result"].attention_weights)} == {0.0, 0.5}
-    assert names["captioner"].caption(names["images"][0].image_path).attention_weights.shape[1:] == (16, 16)
+    assert names["captioner"].caption(names["images"][0].image_path).attention_weights.shape[1:] == (8, 8)
     assert len(names["images"]) == 30 and {image.split for image in names["images"]} == {"train", "dev", "test"}
 
 
