@@ -315,7 +315,7 @@ def finishing(eight, tmp_path_factory):
 def test_the_last_layers_of_the_encoder_learn_more_slowly(finishing):
     captioner, batches = finishing
     batch = next(iter(batches))
-    assert captioner.feature_shape == (16, 32) and captioner.rows_and_columns() == (2, 2)
+    assert captioner.feature_shape == (64, 16) and captioner.rows_and_columns() == (4, 4)
     assert len(captioner.encoder_variables) == 4  # kernels and biases of conv2 and conv3
     before = [weight.numpy() for weight in captioner.trainable_variables]
     with tf.GradientTape() as tape:
@@ -334,12 +334,12 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     captioner.train_step(next(iter(batches)))
     captioner.save(tmp_path / "model")
     loaded = Captioner.load(tmp_path / "model")
-    assert loaded.get_config() == captioner.get_config() and loaded.rows_and_columns() == (2, 2)
+    assert loaded.get_config() == captioner.get_config() and loaded.rows_and_columns() == (4, 4)
     path = eight[0][0].image_path
     os.rename(captioner.encoder_weights, tmp_path / "elsewhere")  # this file is not needed any more
     one, other = captioner.caption(path), loaded.caption(path)
     os.rename(tmp_path / "elsewhere", captioner.encoder_weights)
-    assert one.caption == other.caption and one.attention_weights.shape[1:] == (2, 2)
+    assert one.caption == other.caption and one.attention_weights.shape[1:] == (4, 4)
     np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-6)
     with pytest.warns(UserWarning, match="encoder_weights='other.weights.h5' is ignored"):
         whole = Captioner.load(tmp_path / "model", encoder_weights="other.weights.h5")
@@ -348,7 +348,7 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
         captioner.adapted(encoder_weights="other.weights.h5")
     on = captioner.adapted(attention="hard", encoder_weights=captioner.encoder_weights)
     np.testing.assert_array_equal(on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy())
-    with pytest.raises(ValueError, match=r"expect features of 4 x 4 x 32, .* Received: features of shape \(64, 32\)"):
+    with pytest.raises(ValueError, match=r"expect features of 8 x 8 x 16, .* Received: features of shape \(64, 32\)"):
         Captioner(**captioner.get_config()).build(((None, 64, 32), (None, None)))
     with pytest.raises(ValueError, match="Leave them out. Received: trained_up_to=None"):
         captioner.adapted(trained_up_to=None)

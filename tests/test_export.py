@@ -119,7 +119,7 @@ def test_it_is_what_tensorflow_serving_expects(exported):
             "num_words": (tf.int32, (None,)),
             "log_prob": (tf.float32, (None,)),
             "is_finished": (tf.bool, (None,)),
-            "attention_weights": (tf.float32, (None, 20, 8, 8)),
+            "attention_weights": (tf.float32, (None, 20, 16, 16)),
         }
     names = {path.name for path in (exported / "1").iterdir() if path.is_file()}
     of_litert = {"model.tflite", "caption.py", "litert.json", "vocabulary.txt"}

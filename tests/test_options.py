@@ -241,7 +241,7 @@ def test_what_is_added_to_a_dict_is_an_option(monkeypatch):
     monkeypatch.setitem(CELLS, "mine", GRUCell)
     monkeypatch.setitem(ENCODERS, "mine", ENCODERS["tiny"])
     captioner = Captioner(["dog"], encoder="mine", scoring="mine", cell="mine", hidden_dim=66)
-    assert captioner.decoder.cell == "mine" and captioner.encoder_model.output_shape[1:] == (8, 8, 66)
+    assert captioner.decoder.cell == "mine" and captioner.encoder_model.output_shape[1:] == (16, 16, 66)
     for name in ("scoring", "cell", "encoder"):
         with pytest.raises(ValueError, match=f"must be one of: .*mine.* Received: {name}='yours'"):
             Captioner(["dog"], **{"encoder": None, **SIZES, name: "yours"})

@@ -152,7 +152,7 @@ def test_from_photos_to_batches_runs(in_empty_folder, monkeypatch):
     for block in chosen:
         exec(compile(block, "README.md", "exec"), names)
     assert len(names["cache"]) == len(names["images"]) == 8
-    assert tuple(names["features"].shape[1:]) == (64, 66)
+    assert tuple(names["features"].shape[1:]) == (256, 66)
 
 
 @pytest.mark.slow
