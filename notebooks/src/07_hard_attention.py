@@ -52,13 +52,12 @@ plt.rcParams["figure.dpi"] = 80
 hard = Captioner.from_pretrained("scenes-hard")
 scene = next(scene for scene in draw_scenes(50, seed=1502) if len(scene.objects) == 2)
 weighed = hard.caption(scene.image, num_beams=1)
-drawn = hard.caption(scene.image, num_beams=1, sample_attention=True, seed=1)
+drawn = hard.caption(scene.image, num_beams=1, sample_attention=True, seed=6)
 _ = AttentionDisplay.compare([weighed, drawn], names=["weights", "drawn"])
 
 # %% [markdown]
-# A draw may go wrong. In the second row the second word saw the blue star, but the draw for the third fell on the
-# circle, and the caption has a blue circle. Captions are therefore written with the first row, unless
-# `sample_attention=True` asks for draws.
+# A draw may go wrong. One place shows little of an object: in the second row the small circle is called big. Captions
+# are therefore written with the first row, unless `sample_attention=True` asks for draws.
 #
 # ## A model so small that everything can be listed
 #
@@ -277,9 +276,9 @@ start_id = np.array([hard.vocabulary.start_token_id])
 alpha = decoder.step(start_id, state, grid, projected).attention_weights[0].numpy()
 expectation = alpha @ a
 random, counts = np.random.default_rng(0), [1, 10, 100, 1000]
+chances = alpha.astype("float64") / alpha.sum(dtype="float64")  # which sum to 1 exactly enough for NumPy
 errors = [
-    np.mean([np.linalg.norm(random.multinomial(n, alpha / alpha.sum()) / n @ a - expectation) for _ in range(200)])
-    for n in counts
+    np.mean([np.linalg.norm(random.multinomial(n, chances) / n @ a - expectation) for _ in range(200)]) for n in counts
 ]
 for n, error in zip(counts, errors):
     print(f"{n:>4} draws: {error:.3f} away, {error * n**0.5:.2f} / sqrt({n})")
@@ -336,8 +335,8 @@ for name, captioner in (("scenes", soft_as_hard), ("scenes-hard", hard)):
 # %% [markdown]
 # Soft attention is close to the NWGM in both: the logits are nearly linear in the context. How close that is to what is
 # wanted depends on the model. The one that drew places in training had to be right at single places too, and its
-# answer to their mean is nearly the mean of its answers. The other one never saw a single place, and is farther off;
-# still the most probable word is nearly always the same.
+# answer to their mean is nearly the mean of its answers. The other one never saw a single place, and is a little
+# farther off; its maps are sharp too, and the most probable word is nearly always the same.
 #
 # ## Exercises
 #
@@ -365,7 +364,7 @@ for name, captioner in (("scenes", soft_as_hard), ("scenes-hard", hard)):
 # %%
 assert np.abs(drawn.attention_weights).max(axis=(1, 2)).min() == 1  # one place for each word
 assert is_true(scene, weighed.caption) and not is_true(scene, drawn.caption)
-assert weighed.words[6:] == ["blue", "star"] and drawn.words[1:3] == ["blue", "circle"]
+assert drawn.words[1:4] == ["big", "yellow", "circle"]
 assert len(path_probs) == 27 and abs(float(sum(path_probs)) - 1) < 1e-5 and float(bound) < marginal
 assert away[1.0][0] < 0.05 and away[1.0][1] < 0.15 and away[0.0][1] > 0.999
 assert with_baseline < 0.1 * no_baseline and abs(with_baseline / ten_draws / 10 - 1) < 0.4
@@ -377,6 +376,6 @@ assert max(curve[-1] for curve in word_losses.values()) < 0.05
 assert np.argmax(np.array(word_losses[0.2]) < 0.3) > np.argmax(np.array(word_losses[0.0]) < 0.3)
 assert 0.8 < errors[0] / (errors[3] * 1000**0.5) < 1.25
 for name, values in variation.items():
-    assert values["soft to NWGM"] < values["NWGM to mean"] < values["soft to mean"] < 0.2 and same_word[name] > 0.9
-assert variation["scenes-hard"]["soft to mean"] < 0.3 * variation["scenes"]["soft to mean"]
+    assert values["soft to NWGM"] < values["NWGM to mean"] < 0.1 and same_word[name] > 0.9
+assert variation["scenes-hard"]["soft to mean"] < 0.9 * variation["scenes"]["soft to mean"] < 0.1
 AttentionDisplay.from_result(weighed)
