@@ -42,7 +42,8 @@ def draw_attention():
     """The same unseen scene as the two shipped captioners see it, one row each."""
     scene = unseen_scene()
     results = [keras_sat.Captioner.from_pretrained(name).caption(scene.image, num_beams=1) for name in KINDS.values()]
-    draw_beside(results, list(KINDS), "attention.png")
+    looks = [word for item in scene.objects for word in (item.colour, item.shape)]
+    draw_beside(results, list(KINDS), "attention.png", words=looks)
 
 
 def draw_photo():
