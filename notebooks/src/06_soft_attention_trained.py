@@ -182,11 +182,11 @@ print(f"weights moved by up to {max(moved):.1e}; ours and theirs differ by up to
 # Now the whole training, once with $\lambda = 0.33$ and once with $\lambda = 0$: same seed, same batches, same number
 # of updates. A few settings are those of the demo: a higher learning rate that rises first and falls later, and
 # `group_by="image"`, which keeps the captions of a scene in one batch: its features are projected once
-# ([02](02_an_image_as_196_vectors.ipynb) says what that costs). This takes about a minute and a half.
+# ([02](02_an_image_as_196_vectors.ipynb) says what that costs). This takes two minutes or so.
 
 # %%
 batches = make_batches(images, vocabulary, cache, batch_size=128, group_by="image")
-EPOCHS = 5
+EPOCHS = 7
 
 
 def train(penalty_weight):
