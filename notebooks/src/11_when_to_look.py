@@ -3,7 +3,7 @@
 #
 # The picture that everybody remembers of the paper has light on the dog at the word "dog". Nothing in the paper's loss
 # asks for that: it asks for the right words, and a network may find these while it looks elsewhere. On photos it does.
-# This story has three changes that bring the light back, and measures each of them:
+# This story has three changes, and measures each of them:
 #
 # * attention that is paid **after reading** the last word, not before;
 # * a **sentinel**, which lets attention look at nothing at all: "of" needs no photo (Lu et al., *Knowing when to look*,
@@ -32,7 +32,7 @@ _ = import_tensorflow()  # without its greetings, half a dozen lines about the p
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
-from keras import ops
+from keras import layers, ops
 from matplotlib import cbook
 from PIL import Image
 
@@ -60,10 +60,12 @@ plt.rcParams["figure.dpi"] = 80
 
 # %%
 trained = Captioner.from_pretrained("scenes")  # lends its encoder: 16 x 16 annotation vectors of 66 numbers
+blurred = layers.AveragePooling2D(5, strides=2, padding="same")(trained.encoder_model.output)  # 8 x 8, as on photos:
+encoder = keras.Model(trained.encoder_model.input, blurred)  # each cell sees far beyond its own square
 training = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
 images = [CaptionedImage(scene.image_id, scene.image, list(scene.captions[:2]), "train") for scene in training]
 ids, pictures = [image.image_id for image in images], [image.image_path for image in images]
-cache = FeatureCache.build("features", ids, pictures, trained.encoder_model, show_progress=False)
+cache = FeatureCache.build("features", ids, pictures, encoder, show_progress=False)
 batches = make_batches(images, trained.vocabulary, cache, batch_size=128, group_by="image")
 print(len(images), "scenes,", len(batches), "batches")
 
@@ -101,7 +103,8 @@ captioners = {"before": train(attends="before"), "after": train(attends="after")
 
 # %%
 scenes = [scene for scene in draw_scenes(1500, seed=1502, twin_share=0) if len(scene.objects) == 2][:300]
-grids = trained.encode(np.stack([scene.image for scene in scenes]))
+grids = encoder(np.stack([scene.image for scene in scenes]).astype("float32"))
+grids = ops.convert_to_numpy(ops.reshape(grids, (len(scenes), 64, 66)))
 sentences = [scene.captions[0] for scene in scenes]
 print(sentences[0], "|", sentences[1])
 
@@ -156,13 +159,11 @@ print({word: round(float(share), 2) for word, share in sorted(shares["sentinel"]
 print(met["sentinel"])
 
 # %% [markdown]
-# The shapes are looked at; the colours are not: attention at a colour meets its object about as often as an even map
-# does, after reading, with the sentinel or without it. The captions do not suffer, for what the network remembers
-# contains the mean annotation vector, and a mean is enough to know which colours there are
-# ([05](05_without_attention.ipynb) has shown that it is not enough to know what is where). Attention before reading has
-# no such way out, since what it finds is all that the LSTM ever gets to see of a place. So reading first is faster, and
-# a sentinel says when to look, but neither is ever told *where* to look: a captioner may be right for reasons that its
-# pictures do not show. That is what happens on photos.
+# Nobody told it, and yet it knows when to look: articles, "of" and "there" come from memory, colours, shapes and places
+# from the picture. Reading first brings the peak to the object more often than the paper's order does. But neither is
+# ever told *where* to look, and a cell that sees farther shows less: average 7 x 7 cells instead of 5 x 5, and the peak
+# is on the object about half of the time. A captioner may be right for reasons that its pictures do not show. On photos
+# each cell sees nearly everything.
 #
 # ## A guide
 #
@@ -185,7 +186,8 @@ print(f"the photo has the word: {found:.3f} = {by_hand:.3f}; where: {detector_ma
 # The map of a word that the detectors find is what attention should look like at that word. `guide_weight` adds the
 # cross-entropy between the two to the loss; where a sentinel looks away, what it takes is missing from the regions, so
 # that looking away costs too. The detectors learn along with the captioner, from the same captions, and captions are
-# written without them.
+# written without them. On scenes attention has found the objects by itself: a guide that sees no better can only blur
+# its maps, and it makes the sentinel useless. The table below has what it does on photos.
 
 # %%
 captioners["guided"] = train(attends="after", sentinel=True, guide_weight=0.5)
@@ -217,7 +219,7 @@ _ = AttentionDisplay.compare(read, names=list(looked), words="all", width=11)
 # ## On photos
 #
 # The bundled captioner of photos was trained so, and with boxes too: people have drawn them for the phrases of one
-# caption in five of Flickr8k, and `box_weight` adds minus the logarithm of the share of a word's map on them. Photos of
+# caption in five of Flickr8k, and `box_weight` asks that a word's map is on them. Photos of
 # the dev split, 1,776 phrases of captions that people wrote; small boxes take less than a quarter of the photo
 # (`keras-sat evaluate --grounding --boxes`, docs/evaluation.md):
 #
@@ -242,11 +244,11 @@ _ = AttentionDisplay.from_result(read).plot(width=5)
 # %% [markdown]
 # ## Exercises
 #
-# 1. `captioners["after"]` does not look at colours. Does it name them worse? Caption the scenes with all four
-#    (`caption_features`), and count with `data_utils.is_true`.
+# 1. Which of the four writes true captions most often? Caption the scenes with all of them (`caption_features`), and
+#    count with `data_utils.is_true`. Does the one that looks best write best?
 # 2. Train with `guide_weight=0.1` and with `2.0`. What does each do to `ground`, and what to the truth of the captions?
-# 3. Make photos of colours alone impossible to name from the mean: draw scenes whose two objects share their colours
-#    in another way (`draw_scenes` has `twin_share`). Does attention without a guide look at colours now?
+# 3. Average 7 x 7 cells, or none (`encoder = trained.encoder_model`: 16 x 16 cells, four times as slow). Where is the
+#    attention then?
 # 4. Read a sentence that is wrong ("a dog on a beach") to the captioner of photos. Where does it look, and what does
 #    `log_prob` say?
 #
@@ -265,8 +267,10 @@ colours = {name: one.word_classes["colour"] for name, one in met.items()}
 shapes = {name: one.word_classes["shape"] for name, one in met.items()}
 even = colours["guided"].uniform_mass
 assert min(one.mass for one in shapes.values()) > 2 * even  # all look at shapes
-assert max(colours[name].mass for name in ("after", "sentinel")) < even + 0.2 < colours["before"].mass
-assert colours["guided"].mass > even + 0.3 and colours["guided"].pointing > 0.8
+assert min(colours[name].pointing for name in ("after", "sentinel")) > colours["before"].pointing > 0.6
+assert met["guided"].mass < met["sentinel"].mass
+assert max(shares["sentinel"][word] for word in ("a", "the", "of", "there")) < 0.2
 assert all(0 <= share <= 1 for result in looked["sentinel"] for share in result.from_photo)
 assert looked["before"][0].from_photo is None
-assert min(shares["guided"][word] for word in ("star", "red", "blue")) > 0.9
+assert min(shares[name][word] for name in shares for word in ("star", "red", "blue")) > 0.9
+assert min(shares["guided"][word] for word in ("a", "the", "of")) > 0.9
