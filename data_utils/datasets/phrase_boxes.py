@@ -246,16 +246,21 @@ def _boxes_of_words(image, caption, boxes):
 
     A word without a phrase has the boxes of the same word in the photo's other captions, if all agree.
     """
-    own, others = {}, {}
-    for phrase in boxes.phrases.get(image.image_id, ()):
-        words = tokenise(image.captions[phrase.caption])
-        for number in phrase.naming_words(words):
-            if words[number] not in PLACELESS:
-                others.setdefault(words[number], set()).add(phrase.boxes)
-                own |= {number: phrase.boxes} if phrase.caption == caption else {}
-    words = tokenise(image.captions[caption]) if others else []
-    same = {number: others[word] for number, word in enumerate(words) if len(others.get(word, ())) == 1}
-    return {number: next(iter(found)) for number, found in same.items()} | own
+    phrases = boxes.phrases.get(image.image_id, ())
+    if not phrases:
+        return {}
+    words = {of: tokenise(image.captions[of]) for of in {caption, *(phrase.caption for phrase in phrases)}}
+    own, of_word = {}, {}
+    for phrase in phrases:
+        for number in phrase.naming_words(words[phrase.caption]):
+            word = words[phrase.caption][number]
+            if word in PLACELESS:
+                continue
+            of_word.setdefault(word, set()).add(phrase.boxes)
+            if phrase.caption == caption:
+                own[number] = phrase.boxes
+    agreed = {word: next(iter(found)) for word, found in of_word.items() if len(found) == 1}
+    return {number: agreed[word] for number, word in enumerate(words[caption]) if word in agreed} | own
 
 
 def _strips(cells, starts, ends):

@@ -122,9 +122,10 @@ def _with_coordinates(grid):
 
 
 def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
-    """Return a small encoder, trained with the decoder, that turns 64 x 64 pixels into 8 x 8 cells of 66 features.
+    """Return a small encoder, trained with the decoder, that turns 64 x 64 pixels into 16 x 16 cells of 66 features.
 
-    It is for the built-in scenes: three convolutions, no batch normalisation, and the position of each cell appended.
+    It is for the built-in scenes: three convolutions, no batch normalisation, each cell sees 8 x 8 pixels, and its
+    position is appended.
     Arguments as for `make_encoder`; the grid follows from the size and cannot be changed.
     """
     height, width = height_and_width(image_size)

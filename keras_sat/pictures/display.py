@@ -85,11 +85,11 @@ class AttentionDisplay:
 
     def lit(self, position: int, look: str = "spotlight") -> tuple[np.ndarray, list[np.ndarray], str]:
         """Return the photo as the word at `position` lights it, the lines of the outline, and a phrase or ""."""
+        if self._is_from_memory(position):
+            return spotlight(self.image, np.zeros(self.image.shape[:2]), look), [], "from memory"
         attention_map = self.upsampled(position)
         lines, peak = outline(attention_map), attention_map.max()
         note = "" if lines or peak == 0 else "everywhere" if peak > 0 else "NaN"
-        if self._is_from_memory(position):
-            attention_map, lines, note = np.zeros_like(attention_map), [], "from memory"
         return spotlight(self.image, light_of(attention_map), look), lines, note
 
     def positions(self, words: Any = "content") -> list[int]:
