@@ -135,6 +135,6 @@ def test_shards_from_the_command_line(tmp_path, capsys):
     assert main([*features, "--shard", "3/2"]) == 2
     assert "shard i of n as i/n" in capsys.readouterr().err
     assert main([*features, "--shard", "1/2"]) == 0
-    assert "shard-0001-of-0002: 5 photos, 2 x 2 x 66 each" in capsys.readouterr().out
+    assert "shard-0001-of-0002: 5 photos, 4 x 4 x 66 each" in capsys.readouterr().out
     assert main([*features, "--shard", "2/2"]) == main(features) == 0
-    assert capsys.readouterr().out.endswith(f"{tmp_path / 'shards'}: 10 photos, 2 x 2 x 66 each\n")
+    assert capsys.readouterr().out.endswith(f"{tmp_path / 'shards'}: 10 photos, 4 x 4 x 66 each\n")
