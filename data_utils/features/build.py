@@ -21,7 +21,9 @@ from data_utils.views import view_of
 NUM_READERS = 2
 
 
-def build_features(directory, description, photos, encoder, batch_size, errors, verify, show_progress):
+def build_features(
+    directory, description, photos, encoder, batch_size, errors, verify, show_progress, encode_missing
+):
     """Encode the photos whose features are missing or damaged, or whose files have changed.
 
     If there is nothing to encode, the folder is not locked, and may be read-only.
@@ -29,13 +31,14 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
     Args: see FeatureCache.build, plus
         description: dict of entries that the manifest must contain.
         photos: dict from ids to paths.
+        encode_missing: function with the arguments of `encode_rows`.
     """
     options = (photos, description, errors, verify, show_progress)
     if is_started(directory) and not verify and not _rows_to_encode(FeatureFiles(directory), *options).size:
         return
     with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
         clear_half_written(directory / "manifest.json", directory / "rows.npy")
-        encode = _encoding_function(encoder, description["dtype"])
+        encode = encoding_function(encoder, description["dtype"])
         if not is_started(directory):
             shape = encode(np.zeros((1, *description["image_size"], 3), dtype=np.uint8)).shape
             if len(shape) != 4:
@@ -47,7 +50,12 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
         files = FeatureFiles(directory)
         rows = _rows_to_encode(files, *options)
         files.forget(rows)
-        _encode_rows(files, rows, photos, encode, batch_size, errors, show_progress)
+        _reject_full_disk(files, len(rows))
+        progress = Progress(len(files.rows), label="features", unit="photos", show=show_progress)
+        progress.skip(len(files.rows) - len(rows))
+        with progress:
+            named = [(int(row), files.image_ids[row], photos[files.image_ids[row]]) for row in rows]
+            encode_missing(files, named, encode, batch_size, errors, progress)
 
 
 def _rows_to_encode(files, photos, description, errors, verify, show_progress):
@@ -69,54 +77,74 @@ def _rows_to_encode(files, photos, description, errors, verify, show_progress):
     return np.array(sorted(to_encode), dtype=np.int64)
 
 
-def _encode_rows(files, rows, photos, encode, batch_size, errors, show_progress):
-    """Encode rows in blocks, while other threads read the next block and write the previous one."""
-    needed_bytes, free_bytes = len(rows) * files.features[:1].nbytes, shutil.disk_usage(files.directory).free
+def _reject_full_disk(files, num_rows):
+    needed_bytes, free_bytes = num_rows * files.features[:1].nbytes, shutil.disk_usage(files.directory).free
     if needed_bytes > free_bytes:
         raise ValueError(
             f"There is not enough disk space: the features need {needed_bytes / 1e9:.1f} GB more, but only "
             f"{free_bytes / 1e9:.1f} GB are free. Received: directory={str(files.directory)!r}"
         )
-    image_size, view = files.manifest["image_size"], files.manifest["view"]
 
-    def read(row):
-        image_id = files.image_ids[row]
-        photo = photo_of(photos[image_id])  # afterwards the file is in the system's file cache
-        image, reason = _try_to_load(photos[image_id], image_size, errors)
-        photo["pixels"] = pixel_digest(image)
-        return view_of(image, view, image_id), reason, photo
 
-    blocks = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
-    progress = Progress(len(files.rows), label="features", unit="photos", show=show_progress)
-    progress.skip(len(files.rows) - len(rows))
-    with progress, ThreadPoolExecutor(1) as writer, ThreadPoolExecutor(NUM_READERS) as readers:
-        reading, writing = [readers.submit(read, row) for row in rows[:batch_size]], None
-        for block, next_block in zip(blocks, [*blocks[1:], ()]):
-            images, reasons, records = zip(*(photo.result() for photo in reading))
-            reading = [readers.submit(read, row) for row in next_block]
-            if unreadable := {files.image_ids[row]: reason for row, reason in zip(block, reasons) if reason}:
+def encode_rows(files, photos, encode, batch_size, errors, progress):
+    """Encode photos, given as a list of (row, image_id, path), and write their features and records."""
+    with ThreadPoolExecutor(1) as writer:
+        writing = None
+        for rows, features, records, unreadable in encoded_batches(files.manifest, photos, encode, batch_size, errors):
+            if unreadable:
                 files.record_unreadable(unreadable)
-            is_good = np.array([not reason for reason in reasons])
-            block, features, records = block[is_good], encode(np.stack(images))[is_good], np.stack(records)[is_good]
-            is_finite = np.isfinite(features).all(axis=(1, 2, 3))
-            if not is_finite.all():
-                raise ValueError(
-                    f"The features of the photo {files.image_ids[block[np.argmin(is_finite)]]!r} exceed the range of "
-                    f"{features.dtype}. Build with dtype='float32'."
-                )
             if writing is not None:
                 writing.result()
-            features = features.reshape(len(block), *files.features.shape[1:])
-            writing = writer.submit(files.write, block, features, records)
-            progress.advance(len(images))
+            writing = writer.submit(files.write, rows, features, records)
+            progress.advance(len(rows) + len(unreadable))
         if writing is not None:
             writing.result()
 
 
-def _try_to_load(path, image_size, errors):
+def encoded_batches(manifest, photos, encode, batch_size, errors, load=load_image):
+    """Encode photos in batches, while other threads read the next batch.
+
+    Args:
+        manifest: dict with the settings of the cache.
+        photos: list of (row, image_id, path).
+        encode: function from uint8 photos to grids.
+        load: replaces `load_image`.
+
+    Yields: rows, their features (rows, regions, feature_dim) and PHOTO records, and a dict from the image ids of
+        unreadable photos to reasons.
+    """
+
+    def read(photo):
+        _, image_id, path = photo
+        record = photo_of(path)  # afterwards the file is in the system's file cache
+        image, reason = _try_to_load(path, manifest["image_size"], errors, load)
+        record["pixels"] = pixel_digest(image)
+        return view_of(image, manifest["view"], image_id), reason, record
+
+    batches = [photos[start : start + batch_size] for start in range(0, len(photos), batch_size)]
+    with ThreadPoolExecutor(NUM_READERS) as readers:
+        reading = [readers.submit(read, photo) for photo in photos[:batch_size]]
+        for batch, next_batch in zip(batches, [*batches[1:], ()]):
+            images, reasons, records = zip(*(photo.result() for photo in reading))
+            reading = [readers.submit(read, photo) for photo in next_batch]
+            unreadable = {image_id: reason for (_, image_id, _), reason in zip(batch, reasons) if reason}
+            batch = [photo for photo in batch if photo[1] not in unreadable]
+            is_good = np.array([not reason for reason in reasons])
+            features, records = encode(np.stack(images))[is_good], np.stack(records)[is_good]
+            is_finite = np.isfinite(features).all(axis=(1, 2, 3))
+            if not is_finite.all():
+                raise ValueError(
+                    f"The features of the photo {batch[np.argmin(is_finite)][1]!r} exceed the range of "
+                    f"{features.dtype}. Build with dtype='float32'."
+                )
+            features = features.reshape(len(batch), np.prod(manifest["grid_shape"]), manifest["feature_dim"])
+            yield np.array([row for row, *_ in batch], dtype=np.int64), features, records, unreadable
+
+
+def _try_to_load(path, image_size, errors, load=load_image):
     """Return (image, ""), or (zeros, reason) for an unreadable photo; raise ValueError if `errors` is "raise"."""
     try:
-        return load_image(path, tuple(image_size)), ""
+        return load(path, tuple(image_size)), ""
     except (OSError, ValueError) as error:
         reason = f"{path}: there is no such file." if isinstance(error, FileNotFoundError) else str(error)
         if errors == "raise":
@@ -167,14 +195,14 @@ def _weights_digest(encoder):
     return digest.hexdigest()[:16]
 
 
-def _encoding_function(encoder, dtype):
+def encoding_function(encoder, dtype):
     """Return a function from uint8 photos of shape (batch, height, width, 3) to NumPy grids of type `dtype`."""
     import keras
 
     tf = import_tensorflow()
 
     def encode(images):
-        with np.errstate(over="ignore"):  # overflow becomes inf, which `_encode_rows` rejects
+        with np.errstate(over="ignore"):  # overflow becomes inf, which `encoded_batches` rejects
             return np.asarray(encoder(images.astype(np.float32))).astype(dtype)
 
     def encode_in_graph(images):

@@ -1,4 +1,4 @@
-"""Build and read photo features on disk, in one folder (see `data_utils.features.cache_layout`) or in shards."""
+"""Build and read photo features on disk; see `data_utils.features.cache_layout` for the files."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from data_utils.features.build import build_features, describe_encoder, fixed_size
-from data_utils.features.cache_layout import WAY_OUT, FeatureFiles, is_started, reject_differences
-from data_utils.features.shards import ENTRIES, describe_shard, open_folders, shard_folders
+from data_utils.features.build import build_features, describe_encoder, encode_rows, fixed_size
+from data_utils.features.cache_layout import WAY_OUT, FeatureFiles, reject_differences
 from data_utils.foreign_text import brief
 
 
 class FeatureCache:
     """A cache of photo features on disk, opened for reading. Create it with `build` or `open`.
-
-    The shards in a folder are opened as one cache; they must be complete and built from the same photos.
 
     Attributes:
         directory: the folder, as a Path.
@@ -40,17 +37,13 @@ class FeatureCache:
     def __init__(self, directory: str | os.PathLike):
         """Open the cache in a folder; see `open`."""
         self.directory = Path(directory).expanduser()
-        self._folders = open_folders(self.directory)
-        self.manifest = {name: value for name, value in self._folders[0].manifest.items() if name not in ENTRIES}
+        self._files = FeatureFiles(self.directory)
+        self.manifest, self.image_ids = self._files.manifest, self._files.image_ids
         self.grid_shape = tuple(self.manifest["grid_shape"])
         self.feature_dim = self.manifest["feature_dim"]
-        self.image_ids = [image_id for files in self._folders for image_id in files.image_ids]
-        self.unreadable = {name: text for files in self._folders for name, text in files.unreadable.items()}
-        rows = np.concatenate([files.rows for files in self._folders])
-        self.photos, self._is_done = rows["photo"], rows["done"] > 0
-        self._row_of = {image_id: row for row, image_id in enumerate(self.image_ids)}
-        self._starts = np.cumsum([0, *(len(files.rows) for files in self._folders)])  # the first row of each folder
-        self._is_checked = np.zeros(len(rows), dtype=bool)
+        self.unreadable, self.photos = self._files.unreadable, self._files.rows["photo"]
+        self._is_done, self._row_of = self._files.rows["done"] > 0, self._files.row_of
+        self._is_checked = np.zeros(len(self.image_ids), dtype=bool)
 
     @classmethod
     def open(cls, directory: str | os.PathLike, *, encoder: Any = None) -> FeatureCache:
@@ -82,12 +75,12 @@ class FeatureCache:
         batch_size: int = 32,
         dtype: str = "float16",
         view: int = 0,
-        shard: str | None = None,
         errors: str = "raise",
         verify: bool = False,
         show_progress: bool = True,
+        encode_rows: Any = encode_rows,
     ) -> Self:
-        """Encode photos that are not yet in the cache or have changed, and open the cache. All shards must be complete.
+        """Encode photos that are not yet in the cache or have changed, and open the cache.
 
         Args:
             directory: the folder of the cache, created if missing.
@@ -100,12 +93,11 @@ class FeatureCache:
             batch_size: number of photos that are encoded at a time.
             dtype: dtype of the features on disk, "float16" or "float32".
             view: number of the view to encode, see `data_utils.views`; view 0 is the photo itself.
-            shard: "2/4" encodes the second of four parts of the photos into a subfolder of `directory`, and opens
-                it. Other machines can encode the other parts, from the same list of photos.
             errors: "raise" stops at an unreadable photo; "skip" skips it and lists it in `unreadable`.
             verify: check every row and every photo, and re-encode those that are damaged or have changed. Without it,
                 only photos whose file size or time differs are read.
             show_progress: show progress on standard error.
+            encode_rows: function that encodes the missing rows; another one may divide the work among machines.
         """
         directory, image_ids = Path(directory).expanduser(), list(image_ids)
         photos = dict(zip(image_ids, image_paths))
@@ -123,22 +115,8 @@ class FeatureCache:
                 raise ValueError(f"Expected one of: {', '.join(allowed)}. Received: {name}={value!r}")
         description = describe_encoder(encoder, encoder_name, encoder_layer, image_size)
         description |= {"dtype": dtype, "view": int(view)}
-        folders = {directory: photos}
-        if shard is not None:
-            name, of_shard, entries = describe_shard(shard, image_ids)
-            for other in [directory] if is_started(directory) else shard_folders(directory):
-                manifest = FeatureFiles(other).manifest | {"shard": entries["shard"]}
-                reject_differences(manifest, description | entries, other)
-            directory, description = directory / name, description | entries
-            folders = {directory: {image_id: photos[image_id] for image_id in of_shard}}
-        elif shard_folders(directory):
-            opened = open_folders(directory)
-            folder_of = {image_id: files.directory for files in opened for image_id in files.image_ids}
-            folders = {files.directory: {} for files in opened}
-            for image_id, path in photos.items():
-                folders[folder_of.get(image_id, opened[0].directory)][image_id] = path
-        for folder, of_folder in folders.items():
-            build_features(folder, description, of_folder, encoder, batch_size, errors, verify, show_progress)
+        options = (batch_size, errors, verify, show_progress, encode_rows)
+        build_features(directory, description, photos, encoder, *options)
         return cls(directory)
 
     def __len__(self) -> int:
@@ -164,15 +142,11 @@ class FeatureCache:
 
     def features_of_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return the features of rows as an array of shape (rows, regions, feature_dim); each row is verified once."""
-        folders = np.searchsorted(self._starts, rows, side="right") - 1
-        rows_of_folders = rows - self._starts[folders]
-        features = np.empty((len(rows), *self._folders[0].features.shape[1:]), self._folders[0].features.dtype)
-        for place, (folder, row) in enumerate(zip(folders, rows_of_folders)):
-            features[place] = self._folders[folder].features[row]
+        features = self._files.features[rows]
         for i in np.flatnonzero(~self._is_checked[rows]):
-            files, image_id = self._folders[folders[i]], self.image_ids[rows[i]]
-            if not files.is_whole(rows_of_folders[i], features[i]):
-                raise ValueError(f"{files.directory}: the features of {brief(image_id)} are damaged. {WAY_OUT}")
+            if not self._files.is_whole(rows[i], features[i]):
+                image_id = brief(self.image_ids[rows[i]])
+                raise ValueError(f"{self.directory}: the features of {image_id} are damaged. {WAY_OUT}")
             self._is_checked[rows[i]] = True
         return features
 
@@ -183,10 +157,9 @@ class FeatureCache:
     def reject_changed(self, image_ids: list[str], image_paths: list) -> None:
         """Raise ValueError if the file of a photo has changed since it was encoded; skip photos without features."""
         photos = dict(zip(image_ids, image_paths))
-        for files in self._folders:
-            for row in files.changed_rows(photos):
-                image_id = files.image_ids[row]
-                raise ValueError(
-                    f"The photo {brief(image_id)} ({photos[image_id]}) has changed since its features were built. "
-                    f"Build the features again. Received: directory={str(self.directory)!r}"
-                )
+        for row in self._files.changed_rows(photos):
+            image_id = self.image_ids[row]
+            raise ValueError(
+                f"The photo {brief(image_id)} ({photos[image_id]}) has changed since its features were built. "
+                f"Build the features again. Received: directory={str(self.directory)!r}"
+            )

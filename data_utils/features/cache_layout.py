@@ -79,13 +79,13 @@ class FeatureFiles:
         if copied.any():
             self.rows["photo"][rows] = now
             with contextlib.suppress(OSError, ValueError), exclusive_lock(self.directory / "lock", "is building"):
-                self._write("rows", rows[copied], self.rows[rows[copied]])
+                self._write_records(rows[copied])
         return rows[changed].tolist()
 
     def forget(self, rows):
         """Mark rows as not done, so that they are encoded again."""
         self.rows["done"][rows] = 0
-        self._write("rows", rows, self.rows[rows])
+        self._write_records(rows)
 
     def record_unreadable(self, reasons):
         """Add unreadable photos to the manifest; `reasons` maps their ids to error messages."""
@@ -94,24 +94,46 @@ class FeatureFiles:
 
     def write(self, rows, features, photos):
         """Write `features`, of shape (rows, regions, feature_dim), and PHOTO records, and mark the rows as done."""
-        self.rows["checksum"][rows], self.rows["photo"][rows] = list(map(zlib.crc32, features)), photos
-        self.rows["done"][rows] = 1
-        try:
-            self._write("features", rows, features)
-            self._write("rows", rows, self.rows[rows])
-        except OSError as error:
-            way_out = "Free some space and run again to resume."
-            raise OSError(f"{self.directory}: the features could not be written ({error}). {way_out}") from None
+        self.mark(rows, write_features(self.directory, len(self.rows), rows, features), photos)
 
-    def _write(self, name, rows, values):
-        """Write rows of an array in place, and wait until they are on disk."""
-        with open(self.directory / f"{name}.npy", "r+b") as file:
-            header_bytes = os.fstat(file.fileno()).st_size - len(self.rows) * getattr(self, name)[:1].nbytes
-            for row, value in zip(rows, values):
-                file.seek(header_bytes + int(row) * value.nbytes)
-                file.write(value.tobytes())
-            file.flush()
-            os.fsync(file.fileno())
+    def mark(self, rows, checksums, photos):
+        """Mark rows as done whose features are on disk; see `write_features`."""
+        self.rows["checksum"][rows], self.rows["photo"][rows], self.rows["done"][rows] = checksums, photos, 1
+        with _way_out_of_full_disk(self.directory):
+            self._write_records(rows)
+
+    def _write_records(self, rows):
+        _write_rows(self.directory / "rows.npy", len(self.rows), rows, self.rows[rows])
+
+
+def write_features(directory, num_rows, rows, features):
+    """Write features (rows, regions, feature_dim) into the cache in a folder, and return their checksums.
+
+    Several processes may do this at once, and twice with the same rows.
+    """
+    with _way_out_of_full_disk(directory):
+        _write_rows(directory / "features.npy", num_rows, rows, features)
+    return list(map(zlib.crc32, features))
+
+
+def _write_rows(path, num_rows, rows, values):
+    """Write rows of an array in place, and wait until they are on disk."""
+    with open(path, "r+b") as file:
+        header_bytes = os.fstat(file.fileno()).st_size - num_rows * values[:1].nbytes
+        for row, value in zip(rows, values):
+            file.seek(header_bytes + int(row) * value.nbytes)
+            file.write(value.tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _way_out_of_full_disk(directory):
+    try:
+        yield
+    except OSError as error:
+        way_out = "Free some space and run again to resume."
+        raise OSError(f"{directory}: the features could not be written ({error}). {way_out}") from None
 
 
 def is_started(directory):
