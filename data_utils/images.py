@@ -35,7 +35,8 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
     animation is read. `image_size` stretches the picture instead of cropping it.
 
     Args:
-        image: a path, a PIL image, or an array or tensor (height, width, 3) or (height, width) with values 0..255.
+        image: a path, an open binary file, a PIL image, or an array or tensor (height, width, 3) or (height, width)
+            with values 0..255.
         image_size: the side of a square, or (height, width); None keeps the original size.
 
     Raises:
@@ -51,6 +52,8 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
         return _decoded(image, size, "the picture")
     if hasattr(image, "__array__"):
         return _decoded(Image.fromarray(_as_uint8(np.asarray(image))), size, "the array")
+    if hasattr(image, "read"):
+        return _decoded(image, size, "the file")
     if not isinstance(image, (str, os.PathLike)):
         raise ValueError(
             f"Expected a path, a PIL image, or an array. Received: an image of type {type(image).__name__}"

@@ -25,6 +25,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "search.result": ["CaptionResult"],
         "captioner": ["Captioner"],
         "deploy.litert_captioner": ["LiteRTCaptioner", "load_litert"],
+        "deploy.ray_data": ["distributed_caption"],
         "scoring.scores": ["SCORES"],
         "scoring.evaluate": ["evaluate", "evaluate_captions"],
         "beyond.calibration": ["Calibration", "calibrate"],

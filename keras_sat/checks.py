@@ -45,6 +45,13 @@ def argument_called(name, shown):
         raise
 
 
+def reason_without_number(error):
+    """Return the message of an error, without the error number of the operating system."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
 def near_name(name, known):
     """Return " Did you mean num_beams?" for a misspelt name, or "" if no known name is similar."""
     near = difflib.get_close_matches(name, sorted(known), n=1)

@@ -21,9 +21,7 @@ from data_utils.views import view_of
 NUM_READERS = 2
 
 
-def build_features(
-    directory, description, photos, encoder, batch_size, errors, verify, show_progress, encode_missing
-):
+def build_features(directory, description, photos, encoder, batch_size, errors, verify, show_progress, encode_missing):
     """Encode the photos whose features are missing or damaged, or whose files have changed.
 
     If there is nothing to encode, the folder is not locked, and may be read-only.

@@ -187,6 +187,6 @@ def reject_differences(manifest, description, directory):
     )
     if differences:
         raise ValueError(
-            f"The cache was built with other settings: {differences}. Use another folder: `cache_dir` "
-            f"(--cache-dir). Received: directory={str(directory)!r}"
+            f"The folder was built with other settings: {differences}. Use another folder (--cache-dir, --output). "
+            f"Received: {str(directory)!r}"
         )

@@ -170,6 +170,17 @@ def _add_models(parser, default=DEFAULT_MODEL):
     parser.add_argument("--model", dest="models", action="append", help=text)
 
 
+def _add_ray(parser, part_size=False):
+    group = parser.add_argument_group("Many machines (docs/scale.md)")
+    text = 'work on a Ray cluster: "local" starts one on this computer, "auto" or HOST:PORT joins one'
+    _add_values(group, "ADDRESS", ray=text)
+    group.add_argument("--worker-cpus", type=float, metavar="X", help="CPUs of each worker process; default: 1")
+    group.add_argument("--worker-gpus", type=float, metavar="X", help="GPUs of each worker process; default: 0")
+    if part_size:
+        group.add_argument("--part-size", type=int, metavar="N", help="photos in a block of work; default: 1024")
+    return group
+
+
 def _add_demo(parser):
     _add_options(parser, CaptionerOptions, "attention")
     parser.add_argument("--max-objects", type=int, choices=(1, 2, 3), help="objects per scene; default: 2")
@@ -224,6 +235,9 @@ def _add_caption(parser):
     )
     _add_values(parser, "WORDS", words='words to draw: "content" (default), "all", or some, such as "dog,ball"')
     parser.add_argument("--width", type=float, metavar="INCHES", help="with --plot: 3.3 for a column of a paper")
+    group = _add_ray(parser, part_size=True)
+    _add_values(group, "FOLDER", output="with --ray: write the captions of each block into this folder")
+    group.add_argument("--file-type", choices=("jsonl", "parquet"), help="of these files; default: jsonl")
 
 
 def _add_evaluate(parser):
@@ -244,6 +258,7 @@ def _add_evaluate(parser):
     )
     _add_switches(parser, grounding="measure whether the model looks at the objects that it names")
     _add_values(parser, "PATH", boxes=f"with --grounding on photos: {BOXES}")
+    _add_ray(parser)
 
 
 def _add_compare(parser):
@@ -254,7 +269,7 @@ def _add_compare(parser):
 def _add_features(parser):
     _add_data(parser, needs_cache=True)
     _add_options(parser, CaptionerOptions, *CaptionerOptions.names("encoder", "photos"))
-    _add_values(parser, "I/N", shard="encode only part I of N, to divide the work among machines; see docs/scale.md")
+    _add_ray(parser, part_size=True)
     parser.add_argument("--batch-size", type=int, metavar="N", help="photos per batch; default: 32")
     _add_switches(parser, verify="check all stored features, and repair damaged ones")
 

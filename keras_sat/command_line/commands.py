@@ -4,6 +4,7 @@ Each imports its dependencies when it runs, which keeps `--help` fast.
 """
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -16,10 +17,18 @@ from data_utils.captions import tokenise
 from data_utils.datasets import DATASETS
 from data_utils.foreign_text import visible, visible_json
 from data_utils.tf_logging import import_tensorflow
+from keras_sat.checks import reason_without_number
 from keras_sat.command_line.invocation import flag_of
-from keras_sat.command_line.messages import reason_without_number
 from keras_sat.command_line.paths import drawing_paths, prepare_files, reject_same_file
-from keras_sat.options import ENCODER_NAMES, ConsistencyOptions, SearchOptions, SelfCriticalOptions, count, probability
+from keras_sat.options import (
+    ENCODER_NAMES,
+    BeamSearchOptions,
+    ConsistencyOptions,
+    SearchOptions,
+    SelfCriticalOptions,
+    count,
+    probability,
+)
 from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, default_encoder, without_gpu
 from keras_sat.weight_paths import find_installed_weights, keras_home
 
@@ -56,6 +65,10 @@ def run_caption(
     images, models=None, recursive=False, as_json=False, maps=False, say=None, min_confidence=None, **options
 ):
     """Caption each picture, or use the caption given by --say; report unreadable pictures at the end."""
+    if workers := _workers_options(options):
+        others = {"json": as_json, "maps": maps, "say": say, "min_confidence": min_confidence}
+        _caption_on_ray(images, _models_or_default(models), {"recursive": recursive, **workers}, others, **options)
+        return
     from data_utils.images import find_pictures
     from data_utils.progress import Progress
     from keras_sat.deploy.litert_captioner import ready_captioner
@@ -105,11 +118,11 @@ def run_caption(
                 )
             others = result.alternatives if "num_results" in options else []
             if as_json:
-                parts = {"image": path, **_as_json(result, maps)}
+                parts = {"image": path, **result.to_dict(maps=maps)}
                 if not _is_sure(result, min_confidence):
                     parts["is_sure"] = False
                 if "num_results" in options:
-                    parts["alternatives"] = [_as_json(other, maps) for other in others]
+                    parts["alternatives"] = [other.to_dict(maps=maps) for other in others]
                 _print_json(parts | {option: str(drawing) for option, drawing in drawings[path].items()})
             else:
                 for prefix, each in [(path, result), *(("", other) for other in others)]:
@@ -120,6 +133,29 @@ def run_caption(
         raise ValueError("; ".join(map(visible, failed)))
     if fits_litert and not fast:
         _prepare_litert(models[0])
+
+
+def _workers_options(options):
+    """Take the options that belong to --ray out of `options`, and return them."""
+    names = ("ray", "worker_cpus", "worker_gpus", "part_size", "output", "file_type")
+    found = {name: options.pop(name) for name in names if name in options}
+    if found and "ray" not in found:
+        raise ValueError(f"{flag_of(next(iter(found)))} has no effect without --ray. Pass both or neither.")
+    return found
+
+
+def _caption_on_ray(images, models, workers, others, **options):
+    """Write the captions of many pictures in parts."""
+    from keras_sat.deploy.ray_data import distributed_caption
+
+    fitting = (*BeamSearchOptions.names(), "encoder_weights")
+    if unfit := [name for name in (others | options) if others.get(name) or name in {*options} - {*fitting}]:
+        raise ValueError(f"{flag_of(unfit[0])} cannot be combined with --ray.")
+    if "output" not in workers:
+        raise ValueError("Pass the folder for the captions as --output.")
+    written = distributed_caption(images, models, **workers, **options)
+    num_failed = written.filter(lambda row: row["error"] is not None).count()
+    print(f"{visible(workers['output'])}: {written.count()} pictures, {num_failed} of them with an error")
 
 
 def _models_or_default(models, data=None):
@@ -135,12 +171,9 @@ def _models_or_default(models, data=None):
 
 def _captioner_of(models, encoder_weights):
     """Load one model as a Captioner, or several models as an Ensemble."""
-    import_tensorflow()
-    from keras_sat.beyond.ensemble import Ensemble
-    from keras_sat.captioner import Captioner
+    from keras_sat.deploy.ray_data import load_models
 
-    captioners = [Captioner.from_pretrained(model, encoder_weights=encoder_weights) for model in models]
-    return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
+    return load_models(models, encoder_weights)
 
 
 def _fits_litert(models, encoder_weights, say, options):
@@ -216,23 +249,6 @@ def _as_line(path, result, min_confidence):
     return f"{start}{line} (confidence {100 * result.confidence:.0f} %)"
 
 
-def _as_json(result, maps):
-    """Convert a CaptionResult into a dict for JSON; with `maps`, add the attention maps, rounded to six decimals."""
-    parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
-    if not result.is_finished:
-        parts["is_finished"] = False
-    if result.confidence is not None:
-        parts["confidence"] = round(result.confidence, 4)
-    for name, decimals in (("from_photo", 4), ("word_probs", 6)):
-        if (values := getattr(result, name)) is not None:
-            parts[name] = values.astype("float64").round(decimals).tolist()
-    if maps:
-        _, rows, columns = result.attention_weights.shape
-        weights = result.attention_weights.astype("float64").round(6).tolist()
-        parts |= {"rows": rows, "columns": columns, "attention_weights": weights}
-    return parts
-
-
 def _print_json(parts):
     print(visible_json(json.dumps(parts, ensure_ascii=False)), flush=True)
 
@@ -254,13 +270,24 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         outputs["gallery"] /= "index.html"
     reject_same_file(outputs)
     prepare_files(outputs.values())
+    workers = _workers_options(options)
     if captions is None:
         cache = options.pop("cache_dir", None)
         keep_results = "gallery" in outputs or (grounding and "boxes" not in options)
-        captioner = _captioner_of(_models_or_default(models, data), encoder_weights)
+        models = _models_or_default(models, data)
+        captioner = _captioner_of(models, encoder_weights)
+        if workers:
+            captioner = _on_ray(captioner, models, encoder_weights, workers)
         table = evaluate(captioner, data, cache=cache, keep_results=keep_results, **options)
     else:
-        given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, **outputs, **options}
+        given = {
+            "ray": workers,
+            "model": models,
+            "encoder_weights": encoder_weights,
+            "grounding": grounding,
+            **outputs,
+            **options,
+        }
         fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "compare_with")
         if others := [name for name in given if (given[name] or name in options) and name not in fitting]:
             raise ValueError(f"--captions scores existing captions and cannot be combined with {flag_of(others[0])}.")
@@ -277,6 +304,13 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
             print(f"gallery: {visible(_gallery_of(table, path))}")
         else:
             getattr(table, f"to_{kind}")(path)
+
+
+def _on_ray(captioner, models, encoder_weights, workers):
+    from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, load_models
+
+    load = functools.partial(load_models, models, encoder_weights)
+    return DistributedCaptioner(captioner, load, Workers(**workers))
 
 
 def _gallery_of(table, path):
@@ -301,12 +335,13 @@ def run_compare(first, second):
 
 
 def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadable=False, **options):
-    """Build the feature cache of a data set, or one shard of it."""
+    """Build the feature cache of a data set."""
     from data_utils.datasets.read import read_data
     from data_utils.features.cache import FeatureCache
     from keras_sat.captioner import Captioner
 
-    of_cache = {name: options.pop(name) for name in ("batch_size", "shard", "verify") if name in options}
+    of_cache = {name: options.pop(name) for name in ("batch_size", "verify") if name in options}
+    workers = _workers_options(options)
     count().check("batch_size", of_cache.get("batch_size", 32))
     if "encoder" not in options:
         options["encoder"] = default_encoder(data)
@@ -318,6 +353,11 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
             "or choose another --encoder."
         )
     images = read_data(data, data_dir, split_seed=split_seed)
+    if workers:
+        from keras_sat.deploy.ray_data import Workers, encoding_on
+
+        part_size = {"part_size": workers.pop("part_size")} if "part_size" in workers else {}
+        of_cache["encode_rows"] = encoding_on(Workers(**workers), options, **part_size)
     cache = FeatureCache.build(
         cache_dir,
         [image.image_id for image in images],

@@ -11,7 +11,7 @@ import threading
 
 from data_utils.foreign_text import visible
 from data_utils.tf_logging import reason_of
-from keras_sat.checks import ArgumentError
+from keras_sat.checks import ArgumentError, reason_without_number
 from keras_sat.command_line.arguments import options_of
 
 RESUMING = ("demo", "fit", "features")  # commands that resume where they were stopped
@@ -83,13 +83,6 @@ def one_line(error, command):
     way_out = next((f". {WAYS_OUT[kind]}" for kind in kinds if kind in WAYS_OUT), "")
     text = textwrap.shorten(text, MOST_SHOWN, placeholder=" ...")
     return visible(text.removesuffix(way_out[:1]) + way_out)
-
-
-def reason_without_number(error):
-    """Return the message of an error, without the error number of the operating system."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error) or type(error).__name__
 
 
 def show_warning(command, message, category, filename, lineno, file=None, line=None):

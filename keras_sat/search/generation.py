@@ -38,6 +38,8 @@ LENGTH_STEP = 8  # lengths of given captions are rounded up to multiples of this
 class CaptionGenerator:
     """The base class of Captioner and Ensemble, with the methods that caption photos."""
 
+    load_photo = staticmethod(load_image)  # reads a picture in a given size
+
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
         """The input size (height, width) of each encoder."""
@@ -210,7 +212,7 @@ class CaptionGenerator:
         photos, problems = [], []
         for image in images:
             try:
-                photos.append([load_image(getattr(image, "image_path", image), size) for size in self.photo_sizes])
+                photos.append([self.load_photo(getattr(image, "image_path", image), size) for size in self.photo_sizes])
                 problems.append(None)
             except (OSError, ValueError) as error:
                 if errors == "raise":

@@ -36,6 +36,22 @@ class CaptionResult:
     alternatives: list = field(default_factory=list, repr=False)
     word_probs: np.ndarray | None = field(default=None, repr=False)
 
+    def to_dict(self, *, maps: bool = False) -> dict[str, Any]:
+        """Return a dict for JSON; with `maps`, it has the attention maps, rounded to six decimals."""
+        parts = {"caption": self.caption, "words": self.words, "log_prob": self.log_prob}
+        if not self.is_finished:
+            parts["is_finished"] = False
+        if self.confidence is not None:
+            parts["confidence"] = round(self.confidence, 4)
+        for name, decimals in (("from_photo", 4), ("word_probs", 6)):
+            if (values := getattr(self, name)) is not None:
+                parts[name] = values.astype("float64").round(decimals).tolist()
+        if maps:
+            _, rows, columns = self.attention_weights.shape
+            weights = self.attention_weights.astype("float64").round(6).tolist()
+            parts |= {"rows": rows, "columns": columns, "attention_weights": weights}
+        return parts
+
 
 def _extra(name, doc):
     return property(lambda self: self.extras.get(name), doc=doc)

@@ -1,0 +1,371 @@
+"""Caption and encode photos on many machines with Ray Data, https://docs.ray.io/en/latest/data/data.html.
+
+Ray Data sends blocks of photos to free workers, processes that hold the model, and sends the blocks of workers and
+nodes that died to others. A block may be done twice: it writes the same bytes again. The folder of captions contains
+
+    photos.jsonl             the paths, one JSON string a line, as the first run found them
+    settings.json            the settings of the first run, which later runs must share
+    part-000000.jsonl ...    the captions of the first block of photos, and so on: whole or not there
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import json
+import logging
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json, write_whole
+from data_utils.captions import IMAGE_ENDINGS, pictures_by_folder
+from data_utils.features.build import describe_encoder, encoded_batches, encoding_function
+from data_utils.features.cache_layout import reject_differences, write_features
+from data_utils.images import find_pictures
+from data_utils.progress import Progress
+from keras_sat.checks import reason_without_number
+from keras_sat.deploy.photo_process import PhotoProcess
+from keras_sat.options import BeamSearchOptions, above_zero, at_least_zero, count, one_of, with_options
+
+MOST_IDLE_PASSES = 3  # over the blocks that failed, before giving up
+BATCH_SIZE = 64  # of captions, as in `Captioner.caption`
+COLUMNS = ("image", "caption", "words", "log_prob", "is_finished", "confidence", "from_photo", "word_probs", "error")
+
+
+# === Workers ===
+
+
+class Workers:
+    """Processes on a Ray cluster that do blocks of work.
+
+    Args:
+        ray: "local" starts a cluster that only this computer can reach; "auto" or host:port joins a running one. A
+            process that has already called `ray.init` uses its cluster.
+        worker_cpus, worker_gpus: what each process gets; a fraction of a GPU lets several share it.
+    """
+
+    def __init__(self, ray: str = "local", *, worker_cpus: float = 1, worker_gpus: float = 0):
+        above_zero.check("worker_cpus", worker_cpus)
+        at_least_zero.check("worker_gpus", worker_gpus)
+        self.resources = {"num_cpus": worker_cpus, "num_gpus": worker_gpus}
+        self.ray = _connected(ray)
+
+    def do(self, make, blocks):
+        """Yield (block, result) for each block, in the order in which they are done.
+
+        Args:
+            make: function that each worker calls once; it returns a function from a block to its result.
+            blocks: list of anything that Ray can send.
+        """
+        remaining, idle, problem = dict(enumerate(blocks)), 0, "its worker died several times"
+        while remaining and idle < MOST_IDLE_PASSES:
+            idle += 1
+            for row in self._pass(make, remaining):
+                if row["problem"]:
+                    problem = row["problem"]
+                elif row["number"] in remaining:
+                    idle = 0
+                    yield remaining.pop(row["number"]), row["result"].value
+        if remaining:
+            raise ValueError(
+                f"{len(remaining)} of {len(blocks)} blocks of photos could not be done; one of them: {problem}. The "
+                "others are kept. Run the same command to do the rest."
+            )
+
+    def _pass(self, make, blocks):
+        """Try each block once, or more often if its worker or node dies; yield rows with a result or a problem."""
+        rows = [{"number": number, "block": SimpleNamespace(value=block)} for number, block in blocks.items()]
+        num_workers = int(self.ray.cluster_resources().get("CPU", 0) // self.resources["num_cpus"])
+        pool = self.ray.data.ActorPoolStrategy(min_size=1, initial_size=min(max(1, num_workers), len(rows)))
+        options = {"compute": pool, "max_restarts": -1, "max_task_retries": 2, **self.resources}
+        dataset = self.ray.data.from_items(rows, override_num_blocks=len(rows))
+        dataset = dataset.map(_Worker, fn_constructor_args=(make, self.resources["num_cpus"]), **options)
+        dataset.context.max_errored_blocks = -1  # they remain
+        dataset.context.enable_progress_bars = dataset.context.print_on_execution_start = False
+        try:
+            yield from dataset.iter_rows()
+        except self.ray.exceptions.RayError as error:
+            raise ValueError(f"The Ray cluster failed: {str(error).strip().splitlines()[0]}") from None
+
+
+class _Worker:
+    def __init__(self, make, num_cpus):
+        os.environ.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, int(num_cpus))))
+        self.make = functools.cache(make)
+
+    def __call__(self, row):
+        result, problem = None, ""
+        try:
+            result = self.make()(row["block"].value)
+        except Exception as error:  # such as a full disk: another worker may succeed
+            problem = reason_without_number(error)
+        return {"number": row["number"], "result": SimpleNamespace(value=result), "problem": problem}
+
+
+def _connected(address):
+    """Connect to a Ray cluster; return the package `ray`."""
+    if address.startswith(("local", "127.")):
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on every system: loopback only
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no reports to Ray's makers
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")  # a wrong address fails after a minute, not after twenty
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise ValueError('Ray is not installed. Run `pip install "keras_sat[ray]"` on every machine.') from None
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # `Workers.do` reports problems
+    if not ray.is_initialized():
+        options = {"include_dashboard": False} if address == "local" else {}
+        try:
+            ray.init(address=address, logging_level="ERROR", log_to_driver=False, **options)
+        except Exception as error:  # Ray raises many kinds
+            reason = f"Received: {address} ({str(error).splitlines()[0]})"
+            raise ValueError(f'No Ray cluster was found. Expected: "local", "auto" or host:port. {reason}') from None
+    return ray
+
+
+# === Captions ===
+
+
+@with_options(BeamSearchOptions)
+def distributed_caption(
+    images: Any,
+    model: Any = None,
+    *,
+    output: str | os.PathLike,
+    ray: str = "local",
+    recursive: bool = False,
+    file_type: str = "jsonl",
+    part_size: int = 1024,
+    worker_cpus: float = 1,
+    worker_gpus: float = 0,
+    encoder_weights: str | os.PathLike | None = None,
+    show_progress: bool = True,
+    **options,
+) -> Any:
+    """Caption photos on a Ray cluster, write the captions in parts, and return a Ray Dataset that reads them.
+
+    Parts that exist are kept. A photo that cannot be read has a row with an error.
+
+    Args:
+        images: a folder, a pattern, a photo, a file with a path in each line (.txt), or an address such as
+            s3://bucket/photos; or a list of these. All nodes must see the photos, the model and `output` under the
+            same paths.
+        model: see `Captioner.from_pretrained`; a list of models forms an ensemble.
+        output: the folder for the parts.
+        ray, worker_cpus, worker_gpus: see `keras_sat.deploy.ray_data.Workers`.
+        recursive: include subfolders.
+        file_type: "jsonl" or "parquet".
+        part_size: photos in a part, rounded up to whole batches of 64.
+        encoder_weights: see `Captioner.load`.
+        show_progress: show progress on standard error.
+        **options: see `keras_sat.options.BeamSearchOptions`.
+    """
+    BeamSearchOptions.of("distributed_caption", options, also=distributed_caption.__kwdefaults__)
+    one_of("jsonl", "parquet").check("file_type", file_type)
+    count().check("part_size", part_size)
+    part_size = -(-part_size // BATCH_SIZE) * BATCH_SIZE
+    images = [_absolute(image) for image in ([images] if isinstance(images, (str, os.PathLike)) else images)]
+    output, load = Path(_absolute(output)), functools.partial(load_models, model, encoder_weights)
+    settings = {"images": images, "recursive": recursive, "file_type": file_type, "part_size": part_size}
+    settings |= {"models": _digests(load()), "options": options}
+    with exclusive_lock(output / "lock", f"is captioning into {output}"):
+        parts = list(_parts_of(_list_of_photos(output, settings), part_size))
+        if not parts:
+            raise ValueError(f"No photos were found. Received: images={images}")
+        paths = [str(output / f"part-{number:06d}.{file_type}") for number in range(len(parts))]
+        to_do = [(path, *part) for path, part in zip(paths, parts) if not os.path.exists(path)]
+        workers = Workers(ray, worker_cpus=worker_cpus, worker_gpus=worker_gpus)
+        make = functools.partial(_captioning, load, settings["models"], options)
+        with Progress(len(parts), label="captions", unit="parts", show=show_progress) as progress:
+            progress.skip(len(parts) - len(to_do))
+            for _ in workers.do(make, to_do):
+                progress.advance(1)
+    return getattr(workers.ray.data, "read_json" if file_type == "jsonl" else "read_parquet")(paths)
+
+
+def load_models(models: Any = None, encoder_weights: Any = None) -> Any:
+    """Load one model as a Captioner, or a list of several as an Ensemble; see `Captioner.load`."""
+    from data_utils.tf_logging import import_tensorflow
+
+    import_tensorflow()
+    from keras_sat.beyond.ensemble import Ensemble
+    from keras_sat.captioner import Captioner
+
+    models = models if isinstance(models, (list, tuple)) else [models]
+    captioners = [Captioner.from_pretrained(model, encoder_weights=encoder_weights) for model in models]
+    return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
+
+
+def _digests(captioner):
+    return [member.weights_digest() for member in getattr(captioner, "captioners", [captioner])]
+
+
+def _absolute(path):
+    """Return a path or address that means the same in all processes; a picture in memory stays as it is."""
+    if not isinstance(path, (str, os.PathLike)) or "://" in os.fspath(path):
+        return path
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def _worker_captioner(load, digests):
+    captioner = load()
+    if (found := _digests(captioner)) != digests:
+        raise ValueError(f"This node has another model. Expected: {digests}. Received: {found}")
+    captioner.load_photo = PhotoProcess().load
+    return captioner
+
+
+def _captioning(load, digests, options):
+    """Return the function that captions a part and writes its file."""
+    captioner = _worker_captioner(load, digests)
+
+    def caption(part):
+        path, start, num_bytes = part
+        with open(Path(path).parent / "photos.jsonl", "rb") as file:
+            file.seek(start)
+            photos = list(map(json.loads, file.read(num_bytes).splitlines()))
+        results = captioner.caption_each(photos, errors="yield", batch_size=BATCH_SIZE, **options)
+        write_whole(path, _encoded([_row(*result) for result in results], is_parquet=path.endswith("parquet")))
+
+    return caption
+
+
+def _row(photo, result):
+    is_error = isinstance(result, Exception)
+    found = {"error": reason_without_number(result)} if is_error else {"is_finished": True, **result.to_dict()}
+    return dict.fromkeys(COLUMNS) | {"image": photo} | found
+
+
+def _encoded(rows, is_parquet):
+    if not is_parquet:
+        return b"".join(json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n" for row in rows)
+    import pandas
+
+    return pandas.DataFrame(rows).to_parquet()
+
+
+# === Lists of photos, which need not fit into memory ===
+
+
+def _list_of_photos(output, settings):
+    """Return the path of the list of photos, written by the first run; reject other settings than those of that run."""
+    path, settings_path = output / "photos.jsonl", output / "settings.json"
+    if settings_path.exists():
+        reject_differences(read_sealed_json(settings_path, "settings of captions"), settings, output)
+        return path
+    with open(path, "wb") as file:
+        for photo in _photos_in(settings["images"], settings["recursive"]):
+            file.write(json.dumps(photo).encode() + b"\n")
+    write_sealed_json(settings_path, settings)
+    return path
+
+
+def _photos_in(images, recursive):
+    """Yield the paths and addresses of photos; see `distributed_caption`."""
+    for image in images:
+        if image.endswith(".txt"):
+            with open(image, encoding="utf-8", errors="surrogateescape") as lines:
+                yield from (_absolute(line.rstrip("\r\n")) for line in lines if line.strip())
+        elif "://" in image:
+            import fsspec
+
+            files, root = fsspec.url_to_fs(image)
+            for folder, _, names in files.walk(root):
+                photos = (f"{folder}/{name}" for name in sorted(names) if name.lower().endswith(IMAGE_ENDINGS))
+                yield from map(files.unstrip_protocol, photos)
+        elif recursive and os.path.isdir(image):
+            yield from itertools.chain.from_iterable(pictures_by_folder(image))
+        else:
+            yield from find_pictures(image)
+
+
+def _parts_of(path, part_size):
+    """Yield the first byte and the number of bytes of each part of a list."""
+    with open(path, "rb") as lines:
+        start = 0
+        while num_bytes := sum(map(len, itertools.islice(lines, part_size))):
+            yield start, num_bytes
+            start += num_bytes
+
+
+# === Scores ===
+
+
+class DistributedCaptioner:
+    """A captioner for `evaluate` whose `caption_each` runs on Workers; everything else is the captioner's own."""
+
+    def __init__(self, captioner, load, workers):
+        self._captioner, self._load, self._workers = captioner, load, workers
+
+    def __getattr__(self, name):
+        return getattr(self._captioner, name)
+
+    def caption_each(self, images, *, cache=None, batch_size=64, **options):
+        """Do what `CaptionGenerator.caption_each` does, without `CaptionResult.image`."""
+        if cache is not None:
+            raise ValueError("Ray workers read the photos. Leave out the feature cache (--cache-dir).")
+        photos, starts = [_absolute(image.image_path) for image in images], range(0, len(images), batch_size)
+        blocks = [(start, photos[start : start + batch_size]) for start in starts]
+        make = functools.partial(_results, self._load, _digests(self._captioner), options)
+        results = {start: results for (start, _), results in self._workers.do(make, blocks)}
+        return zip(images, itertools.chain.from_iterable(results[start] for start in starts))
+
+
+def _results(load, digests, options):
+    captioner = _worker_captioner(load, digests)
+    return lambda block: [
+        dataclasses.replace(result, image=None)
+        for _, result in captioner.caption_each(block[1], batch_size=len(block[1]), **options)
+    ]
+
+
+# === Features ===
+
+
+def encoding_on(workers, encoder_options, part_size=1024):
+    """Return an `encode_rows` for `FeatureCache.build` that encodes blocks of rows on Workers.
+
+    Workers write features; the calling process alone writes which rows are done.
+
+    Args:
+        workers: Workers. All nodes must see the photos and the cache under the same paths.
+        encoder_options: dict of CaptionerOptions.
+        part_size: photos in a block, rounded up to whole batches.
+    """
+
+    def encode_rows(files, photos, encode, batch_size, errors, progress):
+        size = -(-part_size // batch_size) * batch_size
+        photos = [(row, image_id, _absolute(path)) for row, image_id, path in photos]
+        blocks = [photos[start : start + size] for start in range(0, len(photos), size)]
+        cache = (files.directory.resolve(), len(files.rows), files.manifest)
+        for block, batches in workers.do(
+            functools.partial(_encoding, *cache, encoder_options, batch_size, errors), blocks
+        ):
+            for rows, checksums, records, unreadable in batches:
+                if unreadable:
+                    files.record_unreadable(unreadable)
+                files.mark(rows, checksums, records)
+            progress.advance(len(block))
+
+    return encode_rows
+
+
+def _encoding(directory, num_rows, manifest, encoder_options, batch_size, errors):
+    """Return the function that encodes a block of photos and writes their features."""
+    from keras_sat.captioner import Captioner
+
+    encoder, reader = Captioner(["a"], **encoder_options).encoder_model, PhotoProcess()
+    names = (manifest[name] for name in ("encoder", "layer", "image_size"))
+    reject_differences(manifest, describe_encoder(encoder, *names), directory)
+    encode = encoding_function(encoder, manifest["dtype"])
+    return lambda photos: [
+        (rows, write_features(directory, num_rows, rows, features), records, unreadable)
+        for rows, features, records, unreadable in encoded_batches(
+            manifest, photos, encode, batch_size, errors, reader.load
+        )
+    ]
