@@ -85,7 +85,7 @@ def test_features_of_blurred_photos_are_not_mixed_with_others(images, captioner,
     ids, paths = [image.image_id for image in images], [image.image_path for image in images]
     plain = captioner.adapted(photo_blur=0.0)
     FeatureCache.build(tmp_path / "cache", ids, paths, plain.encoder_model, show_progress=False)
-    with pytest.raises(ValueError, match="The cache was built with other settings: blur 0.0 instead of 0.7"):
+    with pytest.raises(ValueError, match="The folder was built with other settings: blur 0.0 instead of 0.7"):
         FeatureCache.build(tmp_path / "cache", ids, paths, captioner.encoder_model, show_progress=False)
 
 

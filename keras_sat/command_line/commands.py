@@ -154,7 +154,9 @@ def _caption_on_ray(images, models, workers, others, **options):
     if "output" not in workers:
         raise ValueError("Pass the folder for the captions as --output.")
     written = distributed_caption(images, models, **workers, **options)
-    num_failed = written.filter(lambda row: row["error"] is not None).count()
+    from ray.data.expressions import col
+
+    num_failed = written.filter(expr=col("error").is_not_null()).count()
     print(f"{visible(workers['output'])}: {written.count()} pictures, {num_failed} of them with an error")
 
 

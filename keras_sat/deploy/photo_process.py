@@ -4,6 +4,7 @@ For each line with a path and a size, the process answers with a line (number of
 when its input ends, and therefore also when the worker is killed.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -31,17 +32,25 @@ class PhotoProcess:
         line = json.dumps([os.fspath(image), *map(int, size)]).encode() + b"\n"
         with self._lock:
             for _ in range(NUM_TRIES):
-                if self._process is None or self._process.poll() is not None:
-                    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+                if self._process is None:
+                    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
                     self._process = subprocess.Popen([sys.executable, "-m", __name__], **pipes)
-                self._process.stdin.write(line)
+                with contextlib.suppress(BrokenPipeError):
+                    self._process.stdin.write(line)
+                    self._process.stdin.flush()
                 if answer := self._process.stdout.readline():
                     num_bytes, reason = json.loads(answer)
                     if reason:
                         raise ValueError(reason)
                     return np.frombuffer(self._process.stdout.read(num_bytes), np.uint8).reshape(*size, 3)
-                self._process.wait()
+                self.close()
         raise ValueError(f"{image}: the picture cannot be read (its decoder crashed).")
+
+    def close(self):
+        """End the process, if it still runs."""
+        with contextlib.suppress(BrokenPipeError), self._process:
+            self._process.stdin.close()
+        self._process = None
 
 
 def _pixels(path, size):

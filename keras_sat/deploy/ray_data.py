@@ -80,7 +80,8 @@ class Workers:
         rows = [{"number": number, "block": SimpleNamespace(value=block)} for number, block in blocks.items()]
         num_workers = int(self.ray.cluster_resources().get("CPU", 0) // self.resources["num_cpus"])
         pool = self.ray.data.ActorPoolStrategy(min_size=1, initial_size=min(max(1, num_workers), len(rows)))
-        options = {"compute": pool, "max_restarts": -1, "max_task_retries": 2, **self.resources}
+        retries = functools.partial(dict, max_restarts=-1, max_task_retries=2)
+        options = {"compute": pool, "ray_remote_args_fn": retries, **self.resources}
         dataset = self.ray.data.from_items(rows, override_num_blocks=len(rows))
         dataset = dataset.map(_Worker, fn_constructor_args=(make, self.resources["num_cpus"]), **options)
         dataset.context.max_errored_blocks = -1  # they remain
@@ -170,6 +171,7 @@ def distributed_caption(
     count().check("part_size", part_size)
     part_size = -(-part_size // BATCH_SIZE) * BATCH_SIZE
     images = [_absolute(image) for image in ([images] if isinstance(images, (str, os.PathLike)) else images)]
+    workers = Workers(ray, worker_cpus=worker_cpus, worker_gpus=worker_gpus)
     output, load = Path(_absolute(output)), functools.partial(load_models, model, encoder_weights)
     settings = {"images": images, "recursive": recursive, "file_type": file_type, "part_size": part_size}
     settings |= {"models": _digests(load()), "options": options}
@@ -179,7 +181,6 @@ def distributed_caption(
             raise ValueError(f"No photos were found. Received: images={images}")
         paths = [str(output / f"part-{number:06d}.{file_type}") for number in range(len(parts))]
         to_do = [(path, *part) for path, part in zip(paths, parts) if not os.path.exists(path)]
-        workers = Workers(ray, worker_cpus=worker_cpus, worker_gpus=worker_gpus)
         make = functools.partial(_captioning, load, settings["models"], options)
         with Progress(len(parts), label="captions", unit="parts", show=show_progress) as progress:
             progress.skip(len(parts) - len(to_do))

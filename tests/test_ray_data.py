@@ -1,0 +1,254 @@
+"""Many machines: lists and blocks, and a real Ray cluster of three nodes on which everything dies once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+from conftest import write_photos
+
+import keras_sat
+from data_utils import FeatureCache, draw_scenes
+from keras_sat.__main__ import main
+from keras_sat.deploy import ray_data
+from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, distributed_caption
+
+CLUSTER = """
+import os, sys
+os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}  # loopback alone
+from ray.cluster_utils import Cluster
+memory = {"object_store_memory": 100_000_000}
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **memory})
+for _ in range(3):
+    cluster.add_node(num_cpus=1, **memory)
+print("address", cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+# Each file in FAULTS, such as part-000002@node, happens once: when that file has been written, but not yet renamed.
+FAULTS = """
+import builtins, errno, os, signal
+def fsync_or_fault(file, *, fsync=os.fsync):
+    written = os.path.basename(os.readlink(f"/proc/self/fd/{file}"))
+    for fault in os.listdir(os.environ["FAULTS"]):
+        part, kind = fault.split("@")
+        if part in written:
+            os.remove(os.path.join(os.environ["FAULTS"], fault))
+            if kind == "full":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if kind.isdecimal():
+                os.kill(int(kind), signal.SIGKILL)  # the driver
+            else:
+                if kind == "node":
+                    os.kill(os.getppid(), signal.SIGKILL)
+                os.kill(os.getpid(), signal.SIGKILL)
+    fsync(file)
+os.fsync = fsync_or_fault
+def crash_or_open(path, *arguments, open=open, **options):
+    if str(path).endswith("crash.png"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return open(path, *arguments, **options)
+builtins.open = crash_or_open
+"""
+LISTENERS = """
+import psutil
+from keras_sat.deploy.ray_data import Workers
+Workers("local")
+processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+found = [x.laddr.ip for process in processes for x in process.net_connections() if x.status == psutil.CONN_LISTEN]
+print("listening", *found)
+"""
+
+
+def program(*arguments, **options):
+    return subprocess.Popen([sys.executable, *map(str, arguments)], text=True, **options)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Start a cluster; return its address and the folder of the faults that shall happen on its nodes."""
+    pytest.importorskip("ray", reason="ray is not installed: nothing is tested on a cluster")
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "faults").mkdir()
+    (folder / "sitecustomize.py").write_text(FAULTS)
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "FAULTS": str(folder / "faults")}
+    with program("-c", CLUSTER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as running:
+        yield next(line.split()[1] for line in running.stdout if line.startswith("address")), folder / "faults"
+        running.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A folder with 320 scenes, a torn picture and one that crashes its decoder on the cluster."""
+    folder = tmp_path_factory.mktemp("photos")
+    for number, scene in enumerate(draw_scenes(320, seed=5)):
+        (folder / f"{number:03d}.png").write_bytes(scene.png())
+    (folder / "100-crash.png").write_bytes((folder / "100.png").read_bytes())
+    (folder / "torn.png").write_bytes(b"torn")
+    rows = [f"{number:03d}.png,a red circle,{'test' if number < 70 else 'train'}" for number in range(100)]
+    (folder / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
+    return folder
+
+
+@pytest.mark.slow
+def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tmp_path):
+    address, faults = cluster
+    for fault in ("part-000000@worker", "part-000001@full", "part-000002@node"):
+        (faults / fault).touch()
+    command = ["-m", "keras_sat", "caption", photos, "--model", "scenes", "--num-beams", 1, "--ray", address]
+    command += ["--output", tmp_path / "out", "--part-size", 64]
+    with program(*command) as driver:
+        (faults / f"part-000003@{driver.pid}").touch()
+    assert driver.returncode == -signal.SIGKILL
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("part-*")}
+    with program(*command, stdout=subprocess.PIPE) as driver:
+        assert driver.stdout.read() == f"{tmp_path / 'out'}: 322 pictures, 2 of them with an error\n"
+    assert driver.returncode == 0 and not [*faults.iterdir()], "all of it happened"
+    parts = sorted((tmp_path / "out").glob("part-*"))
+    assert len(parts) == 6 and before == {path: path.stat().st_mtime_ns for path in before}
+    rows = [json.loads(line) for path in parts for line in path.read_text().splitlines()]
+    paths = sorted(map(str, photos.glob("*.png")))
+    assert [row["image"] for row in rows] == paths
+    captioner = keras_sat.Captioner.from_pretrained("scenes")
+    unreadable = [path.replace("crash", "missing") for path in paths]  # it crashes there, but not here
+    for row, (_, result) in zip(rows, captioner.caption_each(unreadable, errors="yield", num_beams=1)):
+        if isinstance(result, Exception):
+            assert row["error"] and row["caption"] is None
+        else:
+            expected = {"image": row["image"], "is_finished": True, **result.to_dict()}
+            assert {name: value for name, value in row.items() if value is not None} == expected
+    assert "its decoder crashed" in next(row["error"] for row in rows if "crash" in row["image"])
+
+
+@pytest.mark.slow
+def test_features_and_scores_equal_those_of_one_machine(cluster, photos, tmp_path):
+    address, faults = cluster
+    weights = tmp_path / "tiny.weights.h5"
+    encoder = keras_sat.ENCODERS["tiny"](image_size=16)
+    encoder.save_weights(weights)
+    options = ["--data", "folder", "--data-dir", photos, "--ray", address]
+    features = ["features", *options, "--encoder", "tiny", "--encoder-weights", weights, "--image-size", 16]
+    features += ["--cache-dir", tmp_path / "cache", "--part-size", 32, "--skip-unreadable"]
+    for fault in ("features.npy@worker", "features.npy@full"):
+        (faults / fault).touch()
+    with program("-m", "keras_sat", *features) as driver:
+        pass
+    assert driver.returncode == 0 and not [*faults.iterdir()]
+    cache = FeatureCache.open(tmp_path / "cache", encoder=encoder)
+    paths = [photos / f"{image_id}.png" for image_id in cache.image_ids]
+    one = FeatureCache.build(tmp_path / "one", cache.image_ids, paths, encoder, errors="skip", show_progress=False)
+    assert len(cache) == 320 and cache.unreadable.keys() == {"torn", "100-crash"}
+    good = [image_id for image_id in cache.image_ids if image_id in cache]
+    np.testing.assert_array_equal(cache.features(good), one.features(good))
+    np.testing.assert_array_equal(cache.photos[cache.rows_of(good)], one.photos[one.rows_of(good)])
+
+    scores = tmp_path / "scores.json"
+    with program("-m", "keras_sat", "evaluate", *options, "--model", "scenes", "--json", scores) as driver:
+        pass
+    captioner = keras_sat.Captioner.from_pretrained("scenes")
+    keras_sat.evaluate(captioner, "folder", data_dir=photos, show_progress=False).to_json(tmp_path / "one.json")
+    assert driver.returncode == 0 and json.loads(scores.read_text()) == json.loads((tmp_path / "one.json").read_text())
+
+
+@pytest.mark.slow
+def test_a_cluster_on_this_computer_listens_on_loopback_alone():
+    pytest.importorskip("ray", reason="ray is not installed: nothing is tested on a cluster")
+    pytest.importorskip("psutil", reason="psutil is not installed: listening addresses are not tested")
+    with program("-c", LISTENERS, stdout=subprocess.PIPE) as driver:
+        (found,) = [line.split()[1:] for line in driver.stdout if line.startswith("listening")]
+    assert found and {address.removeprefix("::ffff:") for address in found} == {"127.0.0.1"}
+
+
+# === Without Ray ===
+
+
+class InTurn(Workers):
+    """Workers without a cluster: each pass gives the next of `passes`, lists of (number of a block, problem)."""
+
+    def __init__(self, *passes):
+        self.passes = iter(passes)
+
+    def _pass(self, make, blocks):
+        for number, problem in next(self.passes):
+            yield {"number": number, "problem": problem, "result": types.SimpleNamespace(value=blocks.get(number))}
+
+
+def test_blocks_that_failed_are_tried_again_and_none_is_counted_twice():
+    some = InTurn([(0, ""), (1, "full"), (0, "")], [(1, "full")], [(1, "full")], [(1, "")]).do(None, ["a", "b"])
+    assert [*some] == [("a", "a"), ("b", "b")]
+    done = InTurn([(0, "")], [(1, "disk full")], [], []).do(None, ["a", "b"])
+    assert next(done) == ("a", "a")
+    with pytest.raises(
+        ValueError, match="1 of 2 blocks of photos could not be done; one of them: disk full.*same comm"
+    ):
+        next(done)
+
+
+def test_photos_come_from_folders_patterns_lists_and_addresses(tmp_path, monkeypatch):
+    write_photos(tmp_path / "some", ["b.png", "a.png", "c\n.png"])
+    write_photos(tmp_path / "some" / "more", ["d.png"])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.txt").write_text("some/a.png\n\nsome/b.png\r\ns3://bucket/e.png\n")
+
+    def found(*images, recursive=True):
+        return [path.removeprefix(f"{tmp_path}/") for path in ray_data._photos_in(images, recursive)]
+
+    folder = str(tmp_path / "some")
+    assert found(folder) == ["some/a.png", "some/b.png", "some/c\n.png", "some/more/d.png"]
+    assert found(f"{folder}/[ab].png", recursive=False) == ["some/a.png", "some/b.png"]
+    assert found(str(tmp_path / "list.txt")) == ["some/a.png", "some/b.png", "s3://bucket/e.png"]
+    pytest.importorskip("fsspec", reason="fsspec is not installed: photos at addresses are not tested")
+    assert len(found(f"file://{folder}")) == 4 and found(f"file://{folder}")[0] == f"file://{folder}/a.png"
+
+
+def test_a_list_is_made_once_and_read_in_parts(tmp_path):
+    write_photos(tmp_path / "photos", ["a.png", "\u00e9\n.png", "\udcff.png"])
+    settings = {"images": [str(tmp_path / "photos")], "recursive": False, "options": {"num_beams": 1}}
+    (tmp_path / "out").mkdir()
+    for _ in range(2):
+        path = ray_data._list_of_photos(tmp_path / "out", settings)
+        parts = [*ray_data._parts_of(path, 2)]
+        content = path.read_bytes()
+        of_parts = [content[start : start + size].splitlines() for start, size in parts]
+        assert [len(lines) for lines in of_parts] == [2, 1]
+        names = [os.path.basename(json.loads(line)) for lines in of_parts for line in lines]
+        assert names == sorted(["a.png", "\u00e9\n.png", "\udcff.png"])
+        write_photos(tmp_path / "photos", ["later.png"])
+    with pytest.raises(ValueError, match="other settings: options .*1.* instead of .*2.*--output"):
+        ray_data._list_of_photos(tmp_path / "out", settings | {"options": {"num_beams": 2}})
+
+
+def test_a_part_has_the_same_columns_in_both_formats(tmp_path):
+    rows = [ray_data._row("a.png", ValueError("torn")), ray_data._row("b.png", ValueError("torn too"))]
+    assert [*rows[0]] == list(ray_data.COLUMNS) and rows[0]["error"] == "torn"
+    assert [json.loads(line) for line in ray_data._encoded(rows, False).splitlines()] == rows
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed: Parquet is not tested")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: Parquet is not tested")
+    (tmp_path / "part.parquet").write_bytes(ray_data._encoded(rows, True))
+    assert pandas.read_parquet(tmp_path / "part.parquet")["error"].tolist() == ["torn", "torn too"]
+
+
+def test_errors(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ValueError, match=r"Ray is not installed. Run `pip install .keras_sat\[ray\]"):
+        Workers()
+    with pytest.raises(ValueError, match="`worker_gpus` must be a number of at least 0.*worker_gpus=-1"):
+        Workers(worker_gpus=-1)
+    with pytest.raises(ValueError, match="`part_size` must be a whole number from 1.*part_size=0"):
+        distributed_caption("photos", output=tmp_path, part_size=0)
+    with pytest.raises(ValueError, match="leave out the feature cache|Leave out the feature cache"):
+        DistributedCaptioner(None, None, None).caption_each([], cache=True)
+    caption = ["caption", str(tmp_path), "--model", "scenes"]
+    for flags, message in (
+        (["--output", "out"], "--output has no effect without --ray"),
+        (["--ray", "local"], "Pass the folder for the captions as --output"),
+        (["--ray", "local", "--output", "out", "--plot", "a.png"], "--plot cannot be combined with --ray"),
+        (["--ray", "local", "--output", "out", "--json"], "--json cannot be combined with --ray"),
+        (["--ray", "local", "--output", str(tmp_path / "out")], "Ray is not installed"),
+    ):
+        assert main(caption + flags) == 2 and message in capsys.readouterr().err
