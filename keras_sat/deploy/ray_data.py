@@ -16,6 +16,7 @@ import itertools
 import json
 import logging
 import os
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,10 +81,10 @@ class Workers:
         rows = [{"number": number, "block": SimpleNamespace(value=block)} for number, block in blocks.items()]
         num_workers = int(self.ray.cluster_resources().get("CPU", 0) // self.resources["num_cpus"])
         pool = self.ray.data.ActorPoolStrategy(min_size=1, initial_size=min(max(1, num_workers), len(rows)))
-        retries = functools.partial(dict, max_restarts=-1, max_task_retries=2)
-        options = {"compute": pool, "ray_remote_args_fn": retries, **self.resources}
+        options = {"compute": pool, "max_restarts": -1, "max_task_retries": 2, **self.resources}
         dataset = self.ray.data.from_items(rows, override_num_blocks=len(rows))
-        dataset = dataset.map(_Worker, fn_constructor_args=(make, self.resources["num_cpus"]), **options)
+        with warnings.catch_warnings(action="ignore"):  # Ray 2.60 deprecates this without a replacement
+            dataset = dataset.map(_Worker, fn_constructor_args=(make, self.resources["num_cpus"]), **options)
         dataset.context.max_errored_blocks = -1  # they remain
         dataset.context.enable_progress_bars = dataset.context.print_on_execution_start = False
         try:
