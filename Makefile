@@ -56,6 +56,11 @@ lint: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable ".[litert]"
 	touch $@
 
+# Photos on many machines: with it, the tests run on a Ray cluster.
+.venv/ray: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable ".[ray]"
+	touch $@
+
 bench: .venv/bench .venv/litert
 	$(BIN)/python benchmarks/bench.py
 

@@ -56,8 +56,8 @@ class FeatureCache:
     manifest: dict[str, Any]
     grid_shape: tuple[int, int]
     feature_dim: int
-    image_ids: list[str]
     unreadable: dict[str, str]
+    image_ids: list[str]
     photos: np.ndarray
     def __init__(self, directory: str | os.PathLike) -> None: ...
     @classmethod
@@ -76,10 +76,10 @@ class FeatureCache:
         batch_size: int = ...,
         dtype: str = ...,
         view: int = ...,
-        shard: str | None = ...,
         errors: str = ...,
         verify: bool = ...,
         show_progress: bool = ...,
+        encode_rows: Any = ...,
     ) -> Self: ...
     def __len__(self) -> int: ...
     def __contains__(self, image_id: str) -> bool: ...

@@ -43,6 +43,7 @@ __all__ = [
     "beam_search",
     "calibrate",
     "compare",
+    "distributed_caption",
     "evaluate",
     "evaluate_captions",
     "fit",
@@ -264,6 +265,7 @@ class CaptionResult:
         alternatives: list = ...,
         word_probs: np.ndarray | None = ...,
     ) -> None: ...
+    def to_dict(self, *, maps: bool = ...) -> dict[str, Any]: ...
     @property
     def from_photo(self) -> Any: ...
 
@@ -363,6 +365,8 @@ class Captioner(keras.Model):
     def train_step(self, batch: Any) -> Any: ...
     def test_step(self, batch: Any) -> Any: ...
     def build_terms(self) -> Any: ...
+    @staticmethod
+    def load_photo(image: Any, image_size: int | tuple[int, int] | None = ...) -> np.ndarray: ...
     @property
     def photo_sizes(self) -> list[tuple[int, int]]: ...
     @property
@@ -594,6 +598,8 @@ class Ensemble:
     vocabulary: Any
     options: Any
     def __init__(self, captioners: list, *, length_penalty: float | None = ...) -> None: ...
+    @staticmethod
+    def load_photo(image: Any, image_size: int | tuple[int, int] | None = ...) -> np.ndarray: ...
     @property
     def photo_sizes(self) -> list[tuple[int, int]]: ...
     @property
@@ -874,6 +880,25 @@ def calibrate(
     captioner: Any, images: Any, *, cache: Any = ..., skip_unreadable: Any = ..., show_progress: Any = ...
 ) -> Calibration: ...
 def compare(first: Any, second: Any, *, num_resamples: int = ..., seed: int = ...) -> Comparison: ...
+def distributed_caption(
+    images: Any,
+    model: Any = ...,
+    *,
+    num_beams: int | None = ...,
+    max_length: int = ...,
+    length_penalty: float | None = ...,
+    no_repeat_ngram: int | None = ...,
+    allow_unknown: bool = ...,
+    output: str | os.PathLike,
+    ray: str = ...,
+    recursive: bool = ...,
+    file_type: str = ...,
+    part_size: int = ...,
+    worker_cpus: float = ...,
+    worker_gpus: float = ...,
+    encoder_weights: str | os.PathLike | None = ...,
+    show_progress: bool = ...,
+) -> Any: ...
 def evaluate(
     captioner: Any,
     data: str | list[CaptionedImage],

@@ -48,7 +48,12 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
         files = FeatureFiles(directory)
         rows = _rows_to_encode(files, *options)
         files.forget(rows)
-        _reject_full_disk(files, len(rows))
+        needed_bytes, free_bytes = len(rows) * files.features[:1].nbytes, shutil.disk_usage(directory).free
+        if needed_bytes > free_bytes:
+            raise ValueError(
+                f"There is not enough disk space: the features need {needed_bytes / 1e9:.1f} GB more, but only "
+                f"{free_bytes / 1e9:.1f} GB are free. Received: directory={str(directory)!r}"
+            )
         progress = Progress(len(files.rows), label="features", unit="photos", show=show_progress)
         progress.skip(len(files.rows) - len(rows))
         with progress:
@@ -73,15 +78,6 @@ def _rows_to_encode(files, photos, description, errors, verify, show_progress):
         if image_id in files.unreadable and _try_to_load(path, description["image_size"], errors)[1]:
             to_encode.remove(row)
     return np.array(sorted(to_encode), dtype=np.int64)
-
-
-def _reject_full_disk(files, num_rows):
-    needed_bytes, free_bytes = num_rows * files.features[:1].nbytes, shutil.disk_usage(files.directory).free
-    if needed_bytes > free_bytes:
-        raise ValueError(
-            f"There is not enough disk space: the features need {needed_bytes / 1e9:.1f} GB more, but only "
-            f"{free_bytes / 1e9:.1f} GB are free. Received: directory={str(files.directory)!r}"
-        )
 
 
 def encode_rows(files, photos, encode, batch_size, errors, progress):

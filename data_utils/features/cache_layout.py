@@ -99,8 +99,7 @@ class FeatureFiles:
     def mark(self, rows, checksums, photos):
         """Mark rows as done whose features are on disk; see `write_features`."""
         self.rows["checksum"][rows], self.rows["photo"][rows], self.rows["done"][rows] = checksums, photos, 1
-        with _way_out_of_full_disk(self.directory):
-            self._write_records(rows)
+        self._write_records(rows)
 
     def _write_records(self, rows):
         _write_rows(self.directory / "rows.npy", len(self.rows), rows, self.rows[rows])
@@ -111,29 +110,23 @@ def write_features(directory, num_rows, rows, features):
 
     Several processes may do this at once, and twice with the same rows.
     """
-    with _way_out_of_full_disk(directory):
-        _write_rows(directory / "features.npy", num_rows, rows, features)
+    _write_rows(directory / "features.npy", num_rows, rows, features)
     return list(map(zlib.crc32, features))
 
 
 def _write_rows(path, num_rows, rows, values):
     """Write rows of an array in place, and wait until they are on disk."""
-    with open(path, "r+b") as file:
-        header_bytes = os.fstat(file.fileno()).st_size - num_rows * values[:1].nbytes
-        for row, value in zip(rows, values):
-            file.seek(header_bytes + int(row) * value.nbytes)
-            file.write(value.tobytes())
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextlib.contextmanager
-def _way_out_of_full_disk(directory):
     try:
-        yield
+        with open(path, "r+b") as file:
+            header_bytes = os.fstat(file.fileno()).st_size - num_rows * values[:1].nbytes
+            for row, value in zip(rows, values):
+                file.seek(header_bytes + int(row) * value.nbytes)
+                file.write(value.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         way_out = "Free some space and run again to resume."
-        raise OSError(f"{directory}: the features could not be written ({error}). {way_out}") from None
+        raise OSError(f"{path.parent}: the features could not be written ({error}). {way_out}") from None
 
 
 def is_started(directory):

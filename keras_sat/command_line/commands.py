@@ -72,6 +72,7 @@ def run_caption(
     from data_utils.images import find_pictures
     from data_utils.progress import Progress
     from keras_sat.deploy.litert_captioner import ready_captioner
+    from keras_sat.deploy.ray_data import load_models
 
     outputs = {option: options.pop(option) for option in ("plot", "html", "gif", "gallery") if option in options}
     drawn = {name: options.pop(name) for name in ("words", "width") if name in options}
@@ -89,7 +90,7 @@ def run_caption(
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     fast = ready_captioner(models[0]) if fits_litert else None
-    captioner = fast or _captioner_of(models, encoder_weights)
+    captioner = fast or load_models(models, encoder_weights)
     drawings = drawing_paths(outputs, paths)
     if say is None:
         results = captioner.caption_each(paths, errors="yield", **({} if fast else options))
@@ -153,7 +154,10 @@ def _caption_on_ray(images, models, workers, others, **options):
         raise ValueError(f"{flag_of(unfit[0])} cannot be combined with --ray.")
     if "output" not in workers:
         raise ValueError("Pass the folder for the captions as --output.")
-    written = distributed_caption(images, models, **workers, **options)
+    try:
+        written = distributed_caption(images, models, **workers, **options)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("finished parts are kept. Run the same command to resume.") from None
     from ray.data.expressions import col
 
     num_failed = written.filter(expr=col("error").is_not_null()).count()
@@ -169,13 +173,6 @@ def _models_or_default(models, data=None):
         print(f"keras-sat: no --model given, using {name!r}", file=sys.stderr)
         models = [PRETRAINED / name]
     return models
-
-
-def _captioner_of(models, encoder_weights):
-    """Load one model as a Captioner, or several models as an Ensemble."""
-    from keras_sat.deploy.ray_data import load_models
-
-    return load_models(models, encoder_weights)
 
 
 def _fits_litert(models, encoder_weights, say, options):
@@ -262,6 +259,7 @@ def _why_unreadable(path, error):
 
 def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, **options):
     """Score a captioner or a file of captions, and write the requested files."""
+    from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, load_models
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
     if grounding != ("boxes" in options) and not (grounding and data == "scenes"):
@@ -277,9 +275,10 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         cache = options.pop("cache_dir", None)
         keep_results = "gallery" in outputs or (grounding and "boxes" not in options)
         models = _models_or_default(models, data)
-        captioner = _captioner_of(models, encoder_weights)
+        captioner = load_models(models, encoder_weights)
         if workers:
-            captioner = _on_ray(captioner, models, encoder_weights, workers)
+            load = functools.partial(load_models, models, encoder_weights)
+            captioner = DistributedCaptioner(captioner, load, Workers(**workers))
         table = evaluate(captioner, data, cache=cache, keep_results=keep_results, **options)
     else:
         given = {
@@ -306,13 +305,6 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
             print(f"gallery: {visible(_gallery_of(table, path))}")
         else:
             getattr(table, f"to_{kind}")(path)
-
-
-def _on_ray(captioner, models, encoder_weights, workers):
-    from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, load_models
-
-    load = functools.partial(load_models, models, encoder_weights)
-    return DistributedCaptioner(captioner, load, Workers(**workers))
 
 
 def _gallery_of(table, path):

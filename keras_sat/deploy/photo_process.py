@@ -1,7 +1,6 @@
-"""Read photos in another process, so that a photo that crashes its decoder stops neither a worker nor its other photos.
+"""Read photos in another process, so that one that crashes its decoder stops neither a worker nor its other photos.
 
-For each line with a path and a size, the process answers with a line (number of bytes, reason) and the pixels. It ends
-when its input ends, and therefore also when the worker is killed.
+For each line with a path and a size, the process answers with a line (number of bytes, reason) and the pixels.
 """
 
 import contextlib
@@ -47,7 +46,7 @@ class PhotoProcess:
         raise ValueError(f"{image}: the picture cannot be read (its decoder crashed).")
 
     def close(self):
-        """End the process, if it still runs."""
+        """End the process: it ends with its input, and therefore also when a worker is killed."""
         with contextlib.suppress(BrokenPipeError), self._process:
             self._process.stdin.close()
         self._process = None

@@ -1,7 +1,7 @@
 """Caption and encode photos on many machines with Ray Data, https://docs.ray.io/en/latest/data/data.html.
 
-Ray Data sends blocks of photos to free workers, processes that hold the model, and sends the blocks of workers and
-nodes that died to others. A block may be done twice: it writes the same bytes again. The folder of captions contains
+Ray Data sends blocks of photos to workers, processes that hold the model, and sends the blocks of workers and nodes
+that died to others. A block may be done twice: it writes the same bytes again. A folder of captions contains
 
     photos.jsonl             the paths, one JSON string a line, as the first run found them
     settings.json            the settings of the first run, which later runs must share
@@ -34,17 +34,19 @@ from keras_sat.options import BeamSearchOptions, above_zero, at_least_zero, coun
 MOST_IDLE_PASSES = 3  # over the blocks that failed, before giving up
 BATCH_SIZE = 64  # of captions, as in `Captioner.caption`
 COLUMNS = ("image", "caption", "words", "log_prob", "is_finished", "confidence", "from_photo", "word_probs", "error")
-
-
-# === Workers ===
+ENVIRONMENT = {  # of Ray: no reports to its makers, no log on the terminal, and a wrong address fails soon
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_NUM_REDIS_GET_RETRIES": "1",
+}
 
 
 class Workers:
     """Processes on a Ray cluster that do blocks of work.
 
     Args:
-        ray: "local" starts a cluster that only this computer can reach; "auto" or host:port joins a running one. A
-            process that has already called `ray.init` uses its cluster.
+        ray: "local" starts a cluster that only this computer can reach; "auto" or host:port joins a running one. If
+            `ray.init` was called before, its cluster is used.
         worker_cpus, worker_gpus: what each process gets; a fraction of a GPU lets several share it.
     """
 
@@ -83,7 +85,7 @@ class Workers:
         pool = self.ray.data.ActorPoolStrategy(min_size=1, initial_size=min(max(1, num_workers), len(rows)))
         options = {"compute": pool, "max_restarts": -1, "max_task_retries": 2, **self.resources}
         dataset = self.ray.data.from_items(rows, override_num_blocks=len(rows))
-        with warnings.catch_warnings(action="ignore"):  # Ray 2.60 deprecates this without a replacement
+        with warnings.catch_warnings(action="ignore"):  # Ray 2.60 deprecates the retries without a replacement
             dataset = dataset.map(_Worker, fn_constructor_args=(make, self.resources["num_cpus"]), **options)
         dataset.context.max_errored_blocks = -1  # they remain
         dataset.context.enable_progress_bars = dataset.context.print_on_execution_start = False
@@ -111,22 +113,20 @@ def _connected(address):
     """Connect to a Ray cluster; return the package `ray`."""
     if address.startswith(("local", "127.")):
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on every system: loopback only
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no reports to Ray's makers
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")  # a wrong address fails after a minute, not after twenty
+    os.environ |= ENVIRONMENT | os.environ
     try:
         import ray
         import ray.data
     except ImportError:
         raise ValueError('Ray is not installed. Run `pip install "keras_sat[ray]"` on every machine.') from None
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # `Workers.do` reports problems
-    if not ray.is_initialized():
-        options = {"include_dashboard": False} if address == "local" else {}
-        try:
+    options = {"include_dashboard": False} if address == "local" else {}
+    try:
+        if not ray.is_initialized():
             ray.init(address=address, logging_level="ERROR", log_to_driver=False, **options)
-        except Exception as error:  # Ray raises many kinds
-            reason = f"Received: {address} ({str(error).splitlines()[0]})"
-            raise ValueError(f'No Ray cluster was found. Expected: "local", "auto" or host:port. {reason}') from None
+    except Exception as error:  # Ray raises many kinds
+        reason = f"Received: {address} ({str(error).splitlines()[0]})"
+        raise ValueError(f'No Ray cluster was found. Expected: "local", "auto" or host:port. {reason}') from None
     return ray
 
 
@@ -151,12 +151,12 @@ def distributed_caption(
 ) -> Any:
     """Caption photos on a Ray cluster, write the captions in parts, and return a Ray Dataset that reads them.
 
-    Parts that exist are kept. A photo that cannot be read has a row with an error.
+    Parts that exist are kept. A photo that cannot be read has a row with an error. All nodes must see the photos, the
+    model and `output` under the same paths.
 
     Args:
         images: a folder, a pattern, a photo, a file with a path in each line (.txt), or an address such as
-            s3://bucket/photos; or a list of these. All nodes must see the photos, the model and `output` under the
-            same paths.
+            s3://bucket/photos; or a list of these.
         model: see `Captioner.from_pretrained`; a list of models forms an ensemble.
         output: the folder for the parts.
         ray, worker_cpus, worker_gpus: see `keras_sat.deploy.ray_data.Workers`.
@@ -209,22 +209,16 @@ def _digests(captioner):
 
 def _absolute(path):
     """Return a path or address that means the same in all processes; a picture in memory stays as it is."""
-    if not isinstance(path, (str, os.PathLike)) or "://" in os.fspath(path):
-        return path
-    return os.path.abspath(os.path.expanduser(path))
+    is_path = isinstance(path, (str, os.PathLike)) and "://" not in os.fspath(path)
+    return os.path.abspath(os.path.expanduser(path)) if is_path else path
 
 
-def _worker_captioner(load, digests):
+def _captioning(load, digests, options):
+    """Return the function that captions a part and writes its file, or captions (number, list of photos)."""
     captioner = load()
     if (found := _digests(captioner)) != digests:
         raise ValueError(f"This node has another model. Expected: {digests}. Received: {found}")
     captioner.load_photo = PhotoProcess().load
-    return captioner
-
-
-def _captioning(load, digests, options):
-    """Return the function that captions a part and writes its file."""
-    captioner = _worker_captioner(load, digests)
 
     def caption(part):
         path, start, num_bytes = part
@@ -234,7 +228,11 @@ def _captioning(load, digests, options):
         results = captioner.caption_each(photos, errors="yield", batch_size=BATCH_SIZE, **options)
         write_whole(path, _encoded([_row(*result) for result in results], is_parquet=path.endswith("parquet")))
 
-    return caption
+    def caption_photos(block):
+        results = captioner.caption_each(block[1], batch_size=len(block[1]), **options)
+        return [dataclasses.replace(result, image=None) for _, result in results]
+
+    return lambda block: caption(block) if isinstance(block[0], str) else caption_photos(block)
 
 
 def _row(photo, result):
@@ -295,9 +293,6 @@ def _parts_of(path, part_size):
             start += num_bytes
 
 
-# === Scores ===
-
-
 class DistributedCaptioner:
     """A captioner for `evaluate` whose `caption_each` runs on Workers; everything else is the captioner's own."""
 
@@ -313,26 +308,16 @@ class DistributedCaptioner:
             raise ValueError("Ray workers read the photos. Leave out the feature cache (--cache-dir).")
         photos, starts = [_absolute(image.image_path) for image in images], range(0, len(images), batch_size)
         blocks = [(start, photos[start : start + batch_size]) for start in starts]
-        make = functools.partial(_results, self._load, _digests(self._captioner), options)
+        make = functools.partial(_captioning, self._load, _digests(self._captioner), options)
         results = {start: results for (start, _), results in self._workers.do(make, blocks)}
         return zip(images, itertools.chain.from_iterable(results[start] for start in starts))
-
-
-def _results(load, digests, options):
-    captioner = _worker_captioner(load, digests)
-    return lambda block: [
-        dataclasses.replace(result, image=None)
-        for _, result in captioner.caption_each(block[1], batch_size=len(block[1]), **options)
-    ]
 
 
 # === Features ===
 
 
 def encoding_on(workers, encoder_options, part_size=1024):
-    """Return an `encode_rows` for `FeatureCache.build` that encodes blocks of rows on Workers.
-
-    Workers write features; the calling process alone writes which rows are done.
+    """Return an `encode_rows` for `FeatureCache.build`: Workers write features, the caller which rows are done.
 
     Args:
         workers: Workers. All nodes must see the photos and the cache under the same paths.
@@ -345,9 +330,8 @@ def encoding_on(workers, encoder_options, part_size=1024):
         photos = [(row, image_id, _absolute(path)) for row, image_id, path in photos]
         blocks = [photos[start : start + size] for start in range(0, len(photos), size)]
         cache = (files.directory.resolve(), len(files.rows), files.manifest)
-        for block, batches in workers.do(
-            functools.partial(_encoding, *cache, encoder_options, batch_size, errors), blocks
-        ):
+        make = functools.partial(_encoding, *cache, encoder_options, batch_size, errors)
+        for block, batches in workers.do(make, blocks):
             for rows, checksums, records, unreadable in batches:
                 if unreadable:
                     files.record_unreadable(unreadable)
@@ -364,10 +348,8 @@ def _encoding(directory, num_rows, manifest, encoder_options, batch_size, errors
     encoder, reader = Captioner(["a"], **encoder_options).encoder_model, PhotoProcess()
     names = (manifest[name] for name in ("encoder", "layer", "image_size"))
     reject_differences(manifest, describe_encoder(encoder, *names), directory)
-    encode = encoding_function(encoder, manifest["dtype"])
+    options = (encoding_function(encoder, manifest["dtype"]), batch_size, errors, reader.load)
     return lambda photos: [
-        (rows, write_features(directory, num_rows, rows, features), records, unreadable)
-        for rows, features, records, unreadable in encoded_batches(
-            manifest, photos, encode, batch_size, errors, reader.load
-        )
+        (rows, write_features(directory, num_rows, rows, features), *others)
+        for rows, features, *others in encoded_batches(manifest, photos, *options)
     ]
