@@ -20,6 +20,7 @@ from keras_sat.__main__ import main
 from keras_sat.captioner import Captioner
 from keras_sat.command_line import commands, demo, paths
 from keras_sat.command_line.arguments import build_parser
+from keras_sat.deploy.ray_data import load_models
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
 from keras_sat.options import FIRST, KINDS, CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions
 from keras_sat.presets import DEFAULT_MODEL
@@ -397,10 +398,10 @@ def test_scores_that_could_not_be_written_are_not_computed(tmp_path, monkeypatch
 def test_a_folder_of_that_name_is_not_the_bundled_captioner(whole_training, tmp_path, monkeypatch, capsys):
     shutil.copytree(whole_training[0] / "model", tmp_path / "scenes")
     monkeypatch.chdir(tmp_path)
-    captioner = commands._captioner_of(commands._models_or_default(None, "scenes"), None)
+    captioner = load_models(commands._models_or_default(None, "scenes"), None)
     assert captioner.weights_digest() == Captioner.load(pretrained_directory("scenes")).weights_digest()
     assert "using 'scenes'" in capsys.readouterr().err
-    mine = commands._captioner_of(["scenes"], None)
+    mine = load_models(["scenes"], None)
     assert mine.weights_digest() == whole_training[1].weights_digest(), "a folder that is named counts"
 
 

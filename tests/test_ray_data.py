@@ -233,6 +233,13 @@ def test_a_part_has_the_same_columns_in_both_formats(tmp_path):
     assert pandas.read_parquet(tmp_path / "part.parquet")["error"].tolist() == ["torn", "torn too"]
 
 
+def test_relative_paths_mean_the_same_on_all_nodes(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert ray_data.loading("mine", None).args == ([str(tmp_path / "mine")], None)
+    assert ray_data.loading(["scenes", None], "bundled").args == (["scenes", None], "bundled")
+
+
 def test_errors(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match=r"Ray is not installed. Run `pip install .keras_sat\[ray\]"):

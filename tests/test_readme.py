@@ -69,7 +69,7 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 @each_page
 def test_every_block_is_fenced_and_names_its_language(page):
-    assert {language for language, _ in fences(page)} <= {"bash", "python", "csv", "json", "text"}
+    assert {language for language, _ in fences(page)} <= {"bash", "python", "csv", "json", "text", "yaml"}
     outside = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     assert "```" not in outside and not re.search(r"\n\n {4}\S", outside), "a block without a fence"
 

@@ -4,7 +4,6 @@ Each imports its dependencies when it runs, which keeps `--help` fast.
 """
 
 import contextlib
-import functools
 import json
 import os
 import sys
@@ -259,7 +258,7 @@ def _why_unreadable(path, error):
 
 def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, **options):
     """Score a captioner or a file of captions, and write the requested files."""
-    from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, load_models
+    from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, load_models, loading
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
     if grounding != ("boxes" in options) and not (grounding and data == "scenes"):
@@ -277,8 +276,7 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         models = _models_or_default(models, data)
         captioner = load_models(models, encoder_weights)
         if workers:
-            load = functools.partial(load_models, models, encoder_weights)
-            captioner = DistributedCaptioner(captioner, load, Workers(**workers))
+            captioner = DistributedCaptioner(captioner, loading(models, encoder_weights), Workers(**workers))
         table = evaluate(captioner, data, cache=cache, keep_results=keep_results, **options)
     else:
         given = {

@@ -173,7 +173,7 @@ def distributed_caption(
     part_size = -(-part_size // BATCH_SIZE) * BATCH_SIZE
     images = [_absolute(image) for image in ([images] if isinstance(images, (str, os.PathLike)) else images)]
     workers = Workers(ray, worker_cpus=worker_cpus, worker_gpus=worker_gpus)
-    output, load = Path(_absolute(output)), functools.partial(load_models, model, encoder_weights)
+    output, load = Path(_absolute(output)), loading(model, encoder_weights)
     settings = {"images": images, "recursive": recursive, "file_type": file_type, "part_size": part_size}
     settings |= {"models": _digests(load()), "options": options}
     with exclusive_lock(output / "lock", f"is captioning into {output}"):
@@ -201,6 +201,18 @@ def load_models(models: Any = None, encoder_weights: Any = None) -> Any:
     models = models if isinstance(models, (list, tuple)) else [models]
     captioners = [Captioner.from_pretrained(model, encoder_weights=encoder_weights) for model in models]
     return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
+
+
+def loading(models, encoder_weights):
+    """Return a function that calls `load_models` in any process: relative paths of files become absolute."""
+    models = models if isinstance(models, (list, tuple)) else [models]
+    return functools.partial(load_models, list(map(_absolute_file, models)), _absolute_file(encoder_weights))
+
+
+def _absolute_file(name):
+    """Return the absolute path of a file or folder; the name of a bundled model, for example, stays as it is."""
+    is_file = isinstance(name, (str, os.PathLike)) and os.path.exists(os.path.expanduser(name))
+    return _absolute(name) if is_file else name
 
 
 def _digests(captioner):
@@ -324,6 +336,9 @@ def encoding_on(workers, encoder_options, part_size=1024):
         encoder_options: dict of CaptionerOptions.
         part_size: photos in a block, rounded up to whole batches.
     """
+
+    if "encoder_weights" in encoder_options:
+        encoder_options = encoder_options | {"encoder_weights": _absolute_file(encoder_options["encoder_weights"])}
 
     def encode_rows(files, photos, encode, batch_size, errors, progress):
         size = -(-part_size // batch_size) * batch_size

@@ -43,7 +43,7 @@ class CaptionResult:
             parts["is_finished"] = False
         if self.confidence is not None:
             parts["confidence"] = round(self.confidence, 4)
-        for name, decimals in (("from_photo", 4), ("word_probs", 6)):
+        for name, decimals in {**dict.fromkeys(EXTRAS, 4), "word_probs": 6}.items():
             if (values := getattr(self, name)) is not None:
                 parts[name] = values.astype("float64").round(decimals).tolist()
         if maps:
