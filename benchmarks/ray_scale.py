@@ -18,11 +18,11 @@ import tempfile
 import time
 from pathlib import Path
 
-os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0", "TF_NUM_INTRAOP_THREADS": "1"}
-
 import data_utils
 from keras_sat.deploy import ray_data
 
+os.environ |= ray_data.ENVIRONMENT | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "TF_NUM_INTRAOP_THREADS": "1"}
+os.environ |= {"RAY_worker_niceness": "0"}  # as without Ray
 PART_SIZE, PHOTOS_PER_SECOND, MOST_PHOTOS, WAIT_S = 1024, 79.1, 10_000_000, 1.0
 
 
@@ -56,7 +56,7 @@ def photos_per_second(folder, num_nodes):
     """Return the speed between the first and the last block: of one process (0 nodes), or of nodes with one core."""
     paths = sorted(map(str, Path(folder).glob("*.png")))
     blocks = [paths[start : start + 64] for start in range(0, len(paths), 64)]
-    load, times = functools.partial(ray_data.load_models, "scenes"), []
+    load, times = functools.partial(ray_data.load_models, None), []
     if not num_nodes:
         captioner = load()
         for block in blocks:
@@ -68,10 +68,13 @@ def photos_per_second(folder, num_nodes):
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
         for _ in range(num_nodes):
             cluster.add_node(num_cpus=1)
-        make = functools.partial(ray_data._results, load, ray_data._digests(load()), {})
+        make = functools.partial(ray_data._captioning, load, ray_data._digests(load()), {})
         blocks = [(number, block) for number, block in enumerate(blocks)]
-        for _ in ray_data.Workers(cluster.address).do(make, blocks):
+        workers = ray_data.Workers(cluster.address)
+        for _ in workers.do(make, blocks):
             times.append(time.monotonic())
+        workers.ray.shutdown()
+        cluster.shutdown()
     return 64 * (len(times) - 2) / (times[-1] - times[1])  # the first blocks compile graphs
 
 

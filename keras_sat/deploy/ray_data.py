@@ -273,6 +273,8 @@ def _list_of_photos(output, settings):
     with open(path, "wb") as file:
         for photo in _photos_in(settings["images"], settings["recursive"]):
             file.write(json.dumps(photo).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
     write_sealed_json(settings_path, settings)
     return path
 
