@@ -3,8 +3,8 @@
     python benchmarks/ray_scale.py [--seconds 600] [--num-photos 2048] [--nodes 1 2 3]
 
 For the scheduling, async actors wait instead of captioning, so that few cores stand for many. A block of 1,024 photos
-takes a core 13 s (79 photos/s, features_mobilenet_v2); here each block waits one second, which makes scheduling 13
-times as important. The last table is computed, not measured.
+takes a core 26 s (features_mobilenet_v2: 79 photos/s on two); here each block waits one second, which makes scheduling
+26 times as important. The last table is computed, not measured.
 """
 
 import argparse
