@@ -126,6 +126,7 @@ def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tm
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*photos without a caption left out")
 def test_features_and_scores_equal_those_of_one_machine(cluster, photos, tmp_path):
     address, faults = cluster
     weights = tmp_path / "tiny.weights.h5"
