@@ -187,7 +187,7 @@ def distributed_caption(
             progress.skip(len(parts) - len(to_do))
             for _ in workers.do(make, to_do):
                 progress.advance(1)
-    return getattr(workers.ray.data, "read_json" if file_type == "jsonl" else "read_parquet")(paths)
+    return workers.ray.data.from_items([{"path": path} for path in paths]).flat_map(_rows_in)
 
 
 def load_models(models: Any = None, encoder_weights: Any = None) -> Any:
@@ -259,6 +259,14 @@ def _encoded(rows, is_parquet):
     import pandas
 
     return pandas.DataFrame(rows).to_parquet()
+
+
+def _rows_in(part):
+    if part["path"].endswith("jsonl"):
+        return list(map(json.loads, Path(part["path"]).read_bytes().splitlines()))
+    from pyarrow import parquet
+
+    return parquet.read_table(part["path"]).to_pylist()
 
 
 # === Lists of photos, which need not fit into memory ===
