@@ -225,6 +225,27 @@ def covered_fraction(boxes, grid_shape):
     return row_of.T @ covered @ column_of * (grid_shape[0] * grid_shape[1])
 
 
+def checked_region(region):
+    """Return a region as a tuple (left, top, right, bottom); reject all that is not a rectangle within the photo."""
+    try:
+        left, top, right, bottom = (float(side) for side in region)
+        is_inside = 0 <= left < right <= 1 and 0 <= top < bottom <= 1  # False for NaN
+    except (TypeError, ValueError):
+        is_inside = False
+    if not is_inside or isinstance(region, str):
+        raise ValueError(
+            "A region must be a rectangle within the photo: four fractions of its sides (left, top, right, bottom), "
+            f"such as (0.1, 0.2, 0.4, 0.9). Received: region={brief(region)}"
+        )
+    return left, top, right, bottom
+
+
+def visible_cells(region, grid_shape):
+    """Return the cells of a region, boolean (rows, columns): those it covers by half, or else those it covers most."""
+    covered = covered_fraction([region], grid_shape).round(9)
+    return covered >= min(0.5, covered.max())
+
+
 def covered_cells(rows, views, boxes, grid_shape, shape):
     """Return the fraction of each region covered by each word's boxes, as an array of shape (rows, time, regions).
 
