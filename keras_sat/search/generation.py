@@ -21,8 +21,8 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils.captions import words_of_captions
-from data_utils.datasets.phrase_boxes import checked_region, covered_fraction, visible_cells
 from data_utils.images import load_image, photos_of
+from data_utils.photo_regions import checked_region, covered_fraction, visible_cells
 from keras_sat import equations
 from keras_sat.model.forks import reject_fork
 from keras_sat.options import ANY_COUNT, SearchOptions, one_of, with_options
