@@ -15,6 +15,7 @@ from data_utils.atomic_files import write_json
 from data_utils.captions import tokenise
 from data_utils.datasets import DATASETS
 from data_utils.foreign_text import visible, visible_json
+from data_utils.photo_regions import checked_region
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.command_line.invocation import flag_of
 from keras_sat.command_line.messages import reason_without_number
@@ -72,6 +73,10 @@ def run_caption(
     if say is not None and (options or min_confidence is not None):
         other = flag_of(next(iter(options), "min_confidence"))
         raise ValueError(f"{other} has no effect with --say, which gives the caption. Received: --say with {other}")
+    if "region" in options:
+        options["region"] = [checked_region(region.split(",")) for region in options["region"]]
+        if outputs and len(options["region"]) > 1:
+            raise ValueError(f"{flag_of(next(iter(outputs)))} draws one result for each picture: pass one --region.")
     paths = find_pictures(images, recursive=recursive)
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
@@ -79,7 +84,7 @@ def run_caption(
     captioner = fast or _captioner_of(models, encoder_weights)
     drawings = drawing_paths(outputs, paths)
     if say is None:
-        results = captioner.caption_each(paths, errors="yield", **({} if fast else options))
+        results = _captions_or_phrases(captioner, paths, **({} if fast else options))
     else:
         unknown = [word for word in dict.fromkeys(tokenise(say)) if word not in captioner.vocabulary]
         if unknown:
@@ -120,6 +125,14 @@ def run_caption(
         raise ValueError("; ".join(map(visible, failed)))
     if fits_litert and not fast:
         _prepare_litert(models[0])
+
+
+def _captions_or_phrases(captioner, paths, region=None, **options):
+    """Yield (path, result or error) for each picture or, with --region, for each region of each picture."""
+    regions = None if region is None else [region] * len(paths)
+    for path, result in captioner.caption_each(paths, errors="yield", regions=regions, **options):
+        for each in result if isinstance(result, list) else [result]:
+            yield path, each
 
 
 def _models_or_default(models, data=None):
@@ -218,7 +231,8 @@ def _as_line(path, result, min_confidence):
 
 def _as_json(result, maps):
     """Convert a CaptionResult into a dict for JSON; with `maps`, add the attention maps, rounded to six decimals."""
-    parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
+    parts = {} if result.region is None else {"region": result.region}
+    parts |= {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
     if not result.is_finished:
         parts["is_finished"] = False
     if result.confidence is not None:
@@ -242,12 +256,13 @@ def _why_unreadable(path, error):
     return f"{path}: this folder has no pictures" if is_folder else reason_without_number(error)
 
 
-def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, **options):
+def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, regions=False, **options):
     """Score a captioner or a file of captions, and write the requested files."""
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
-    if grounding != ("boxes" in options) and not (grounding and data == "scenes"):
-        raise ValueError("Pass --grounding and --boxes together, or only --grounding with --data scenes.")
+    measures_boxes = (grounding and data != "scenes") or regions
+    if measures_boxes != ("boxes" in options) and not (grounding and "boxes" in options):
+        raise ValueError("Pass --boxes with --grounding or --regions; only --grounding with --data scenes needs none.")
     kinds = ("json", "csv", "coco_results", "gallery")
     outputs = {kind: Path(options.pop(kind)).expanduser() for kind in kinds if kind in options}
     if "gallery" in outputs:
@@ -258,9 +273,16 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         cache = options.pop("cache_dir", None)
         keep_results = "gallery" in outputs or (grounding and "boxes" not in options)
         captioner = _captioner_of(_models_or_default(models, data), encoder_weights)
-        table = evaluate(captioner, data, cache=cache, keep_results=keep_results, **options)
+        table = evaluate(captioner, data, cache=cache, regions=regions, keep_results=keep_results, **options)
     else:
-        given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, **outputs, **options}
+        given = {
+            "model": models,
+            "encoder_weights": encoder_weights,
+            "grounding": grounding,
+            "regions": regions,
+            **outputs,
+            **options,
+        }
         fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "compare_with")
         if others := [name for name in given if (given[name] or name in options) and name not in fitting]:
             raise ValueError(f"--captions scores existing captions and cannot be combined with {flag_of(others[0])}.")

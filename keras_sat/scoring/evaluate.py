@@ -20,6 +20,7 @@ from data_utils.training_photos import seen_in_training, warn_of_copies
 from keras_sat.options import BeamSearchOptions, with_options
 from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
+from keras_sat.scoring.region_nouns import region_nouns
 from keras_sat.scoring.scores import SCORES
 from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
 
@@ -48,6 +49,7 @@ def evaluate(
     allow_training_photos: bool = False,
     compare_with: str | tuple[str, ...] | list[str] = (),
     boxes: Any = None,
+    regions: bool = False,
     keep_results: bool = False,
     show_progress: bool = True,
     **options,
@@ -71,6 +73,7 @@ def evaluate(
             reference of each photo, scored against its other references.
         boxes: boxes of what the words name, to measure attention: Boxes, or a path that
             `data_utils.datasets.phrase_boxes.read_boxes` accepts.
+        regions: with `boxes`, also describe their regions, see `keras_sat.scoring.region_nouns`.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
         show_progress: show progress on standard error.
         **options: see `keras_sat.options.BeamSearchOptions`.
@@ -124,6 +127,8 @@ def evaluate(
         grounded = {"grounding": figures_of(of_people)}
         grounded["grounding_generated"] = figures_of(ground_captions(results, images, boxes))
         photos = {**table.photos, GROUNDING.contributions: of_people.round(10).tolist()}
+        if regions:
+            grounded["regions"] = region_nouns(captioner, images, boxes, results, **reading, **options)
         table = dataclasses.replace(table, photos=photos, **grounded)
     if not keep_results:
         return table

@@ -31,6 +31,8 @@ STATISTICS = {
     "training_photos": "{} photos used in training",
 }
 
+REGIONS = {"noun_said": "phrases for regions", "small_noun_said": "  regions below 15 %", "whole_noun_said": "captions"}
+
 
 @dataclass(frozen=True)
 class ScoreTable:
@@ -49,6 +51,7 @@ class ScoreTable:
         photos: the contribution of each photo to each of SCORES: dict of lists, "bleu_counts" (see `bleu.bleu_counts`),
             "rouge_l", "cider" and "meteor" (None if it cannot be computed), and "grounding" if it was measured.
         grounding, grounding_generated: with boxes, `phrases.figures_of` for human captions and for these captions.
+        regions: with boxes, if requested, see `keras_sat.scoring.region_nouns`.
         compare_with: dict from a label to other scores, which are printed below.
         images, results: list of CaptionedImage and list of CaptionResult (without the photo); empty unless `evaluate`
             was called with keep_results=True. They are not saved.
@@ -61,6 +64,7 @@ class ScoreTable:
     photos: dict = dataclasses.field(default_factory=dict, repr=False)
     grounding: dict | None = dataclasses.field(default=None, repr=False)
     grounding_generated: dict | None = dataclasses.field(default=None, repr=False)
+    regions: dict | None = dataclasses.field(default=None, repr=False)
     compare_with: dict = dataclasses.field(default_factory=dict, repr=False)
     images: list = dataclasses.field(default_factory=list, repr=False, compare=False)
     results: list = dataclasses.field(default_factory=list, repr=False, compare=False)
@@ -84,6 +88,11 @@ class ScoreTable:
         if self.grounding is not None:
             grounded = {"human captions": self.grounding, "these captions": self.grounding_generated}
             lines += ["", as_table(grounded)]
+        if self.regions is not None:
+            lines += ["", "percent of {num_regions} regions whose noun is said:".format(**self.regions)]
+            for name, text in REGIONS.items():
+                value = self.regions[name]
+                lines.append(f"{text:24}{'-' if value is None else f'{100 * value:.1f}':>8}")
         return "\n".join(lines)
 
     def _rows(self, others):
@@ -167,7 +176,7 @@ class ScoreTable:
 
 
 _PARTS = ("scores", "settings", "statistics", "captions", "photos")
-_GROUNDED = ("grounding", "grounding_generated")
+_GROUNDED = ("grounding", "grounding_generated", "regions")
 
 
 def coco_image_id(image_id):
