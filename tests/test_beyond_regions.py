@@ -96,14 +96,20 @@ def test_region_of_a_picture():
 def described_images():
     images = [CaptionedImage(name, np.zeros((8, 8, 3), "uint8"), ["a red dog", "cat in"], "train") for name in "ab"]
     right = ((0.5, 0.0, 1.0, 1.0),)
-    return images, Boxes(
-        {"a": [Phrase(0, 0, 3, right), Phrase(1, 0, 1, ((0.0, 0.0, 0.5, 0.5),)), Phrase(1, 1, 1, right)]}
-    )
+    phrases = [Phrase(0, 0, 3, right), Phrase(1, 0, 1, ((0.0, 0.0, 0.5, 0.5),)), Phrase(1, 1, 1, right)]
+    return images, Boxes({"a": phrases})
 
 
 def batch_with_phrases(num_views=1, **options):
     images, boxes = described_images()
-    options |= {"image_size": 8, "group_by": "image", "boxes": boxes, "grid_shape": (2, 2), "num_phrases": 3}
+    options |= {
+        "image_size": 8,
+        "group_by": "image",
+        "boxes": boxes,
+        "grid_shape": (2, 2),
+        "num_phrases": 3,
+        "shuffle": False,
+    }
     return next(iter(make_batches(images, Vocabulary(WORDS), num_views=num_views, **options)))
 
 
@@ -135,10 +141,8 @@ def test_the_objective_adds_the_cross_entropy_of_phrases(attention, num_samples)
     captioner = make_captioner(4, region_weight=0.5, dropout_before_readout=0.0, dropout_after_readout=0.0, **options)
     region = captioner.vocabulary.region_token_id
     (term,) = captioner.paper_objective.terms
-    read = captioner.read(
-        features, *(np.repeat(x.numpy().reshape(4, -1), num_samples, 0) for x in (input_ids, targets, weights))
-    )
-    costs, figures = term(features, np.repeat(targets.numpy().reshape(4, -1), num_samples, 0), read, extra)
+    captions = [np.repeat(x.numpy().reshape(4, -1), num_samples, axis=0) for x in (input_ids, targets, weights)]
+    costs, figures = term(features, captions[1], captioner.read(features, *captions), extra)
     expected = 0.0
     for words, shown in zip(extra[1][0].numpy(), extra[2][0].numpy()):
         words = [[*filter(None, words.tolist())]]
