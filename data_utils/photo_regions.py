@@ -1,5 +1,7 @@
 """Rectangles within a photo, and the cells of a grid that they cover."""
 
+import contextlib
+
 import numpy as np
 
 from data_utils.foreign_text import brief
@@ -7,17 +9,14 @@ from data_utils.foreign_text import brief
 
 def checked_region(region):
     """Return a region as a tuple (left, top, right, bottom); reject all that is not a rectangle within the photo."""
-    try:
-        left, top, right, bottom = (float(side) for side in region)
-        is_inside = 0 <= left < right <= 1 and 0 <= top < bottom <= 1  # False for NaN
-    except (TypeError, ValueError):
-        is_inside = False
-    if not is_inside or isinstance(region, str):
-        raise ValueError(
-            "A region must be a rectangle within the photo: four fractions of its sides (left, top, right, bottom), "
-            f"such as (0.1, 0.2, 0.4, 0.9). Received: region={brief(region)}"
-        )
-    return left, top, right, bottom
+    with contextlib.suppress(TypeError, ValueError):
+        left, top, right, bottom = map(float, region)
+        if 0 <= left < right <= 1 and 0 <= top < bottom <= 1 and not isinstance(region, str):  # False for NaN
+            return left, top, right, bottom
+    raise ValueError(
+        "A region must be a rectangle within the photo: four fractions of its sides (left, top, right, bottom), "
+        f"such as (0.1, 0.2, 0.4, 0.9). Received: region={brief(region)}"
+    )
 
 
 def visible_cells(region, grid_shape):
