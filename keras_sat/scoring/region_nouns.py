@@ -14,7 +14,6 @@ from keras_sat.scoring.phrases import last_content_word, measured_phrases
 
 AREAS, SMALL = (0.02, 0.5), 0.15  # fractions of the photo; regions below SMALL are also reported separately
 IRREGULAR = {"men": "man", "women": "woman", "children": "child", "people": "person", "feet": "foot", "teeth": "tooth"}
-IRREGULAR |= {"mice": "mouse", "geese": "goose", "knives": "knife", "leaves": "leaf", "wolves": "wolf"}
 
 
 def region_nouns(images, boxes, results, describe) -> dict[str, Any]:
@@ -58,4 +57,4 @@ def singular(word):
     ['dog', 'woman', 'glass', 'puppy', 'grass', 'bus']
     """
     word = re.sub(r"(?<=\w\w)ies?$", "y", IRREGULAR.get(word, word))
-    return re.sub(r"((?<=ss)|(?<=us)|(?<=[cs]h)|(?<=[xz]))es$|(?<=[^sui])s$", "", word)
+    return re.sub(r"((?<=ss)|(?<=bus)|(?<=[cs]h)|(?<=[xz]))es$|(?<=[^su])s$", "", word)

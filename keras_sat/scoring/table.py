@@ -91,11 +91,10 @@ class ScoreTable:
             grounded = {"human captions": self.grounding, "these captions": self.grounding_generated}
             lines += ["", as_table(grounded)]
         if self.regions is not None:
-            as_text = {name: f"{x:.1%}" if isinstance(x, float) else x for name, x in self.regions.items()}
-            text = (
-                "{num_regions} regions: noun said {noun_said}, small {small_noun_said}, captions {whole_noun_said}"
-            )
-            lines += ["", text.format(**as_text).replace("%", " %")]
+            said = {name: "-" if x is None else f"{x:.1%}" for name, x in self.regions.items()}
+            said["num_regions"] = f"{self.regions['num_regions']:d}"
+            text = "{num_regions} regions: noun said {noun_said}, small {small_noun_said}, captions {whole_noun_said}"
+            lines += ["", text.format(**said).replace("%", " %")]
         return "\n".join(lines)
 
     def _rows(self, others):

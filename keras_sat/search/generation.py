@@ -152,9 +152,8 @@ class CaptionGenerator:
         found = self._run(self.search, features, *noise, *visible, **arguments)
         confidences = None
         if self.confidence is not None:
-            if visible and visible[0].shape == features.shape[:2]:
-                features = equations.only_visible(features, *visible)
-            confidences = np.asarray(self.confidence(found.word_probs, features))
+            shown = equations.only_visible(features, *visible) if visible else features
+            confidences = np.asarray(self.confidence(found.word_probs, shown))
         return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
 
     def arguments_of_search(self, options):
