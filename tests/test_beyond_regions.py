@@ -119,14 +119,8 @@ def described_images():
 
 def batches_with_phrases(num_views=1, **options):
     images, boxes = described_images()
-    options |= {
-        "image_size": 8,
-        "group_by": "image",
-        "boxes": boxes,
-        "grid_shape": (2, 2),
-        "num_phrases": 3,
-        "shuffle": False,
-    }
+    options |= {"image_size": 8, "group_by": "image", "boxes": boxes, "grid_shape": (2, 2)}
+    options |= {"num_phrases": 3, "shuffle": False}
     return make_batches(images, Vocabulary(WORDS), num_views=num_views, **options)
 
 

@@ -15,9 +15,7 @@ def test_what_is_no_rectangle_within_the_photo_is_rejected(region):
 
 
 def test_the_cells_that_a_region_covers_by_half():
-    assert (
-        checked_region(np.array([0, 0, 0.625, 0.5])) == checked_region(["0", "0", ".625", ".5"]) == (0, 0, 0.625, 0.5)
-    )
+    assert checked_region(np.array([0, 0, 0.5, 1])) == checked_region(["0", "0", ".5", "1"]) == (0, 0, 0.5, 1)
     assert visible_cells((0, 0, 0.625, 0.5), (2, 4)).tolist() == [[True, True, True, False], [False] * 4]
     assert visible_cells((0, 0, 0.6, 0.5), (2, 4)).tolist() == [[True, True, False, False], [False] * 4]
     assert visible_cells((0.4, 0.4, 0.55, 0.6), (2, 2)).tolist() == [[True, False]] * 2  # those it covers most

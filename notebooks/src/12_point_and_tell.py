@@ -39,8 +39,8 @@ plt.rcParams["figure.dpi"] = 80
 # %% [markdown]
 # ## What is hidden is as good as absent
 #
-# The photo enters the network in three places: attention, the mean annotation vector that makes $h_0$, and (if attention
-# is paid after reading) the mean that the LSTM reads. A hidden cell gets the score $-\infty$, so that its weight in the
+# The photo enters the network in three places: attention, the mean annotation vector that makes $h_0$, and, if
+# attention is paid after reading, the mean that the LSTM reads. A hidden cell gets the score $-\infty$, so that its weight in the
 # softmax is exactly 0, and the means are those of the visible cells. By hand, with four cells of which two are visible:
 
 # %%
@@ -74,10 +74,8 @@ noise = np.random.default_rng(0).normal(size=features.shape).astype("float32")
 changed = np.where(is_visible[:, :, None], features, noise)
 options = {"visible": is_visible, "max_length": 12, "num_beams": 3}
 whole, hidden = before.search(features, **options), before.search(changed, **options)
-print(
-    f"{is_visible.sum()} of {is_visible.size} cells are visible; log p {float(whole.log_probs[0, 0]):.6f}, with noise "
-    f"in the others {float(hidden.log_probs[0, 0]):.6f}"
-)
+print(f"{is_visible.sum()} of {is_visible.size} cells are visible")
+print(f"log p {float(whole.log_probs[0, 0]):.6f}, with noise in the others {float(hidden.log_probs[0, 0]):.6f}")
 
 # %% [markdown]
 # What is hidden are annotation vectors, not pixels: a cell at the edge has seen a little of its neighbours before.
@@ -153,9 +151,7 @@ def measure(captioner):
     captions = [(one, result.caption) for one, (_, result) in zip(unseen, captioner.caption_each(pictures))]
     return {
         "noun said": np.mean([item.shape in words for item, words in pairs]),
-        "the shape alone": np.mean(
-            [words[-2:] == [item.colour, item.shape] and len(words) < 5 for item, words in pairs]
-        ),
+        "the shape alone": np.mean([{item.colour, item.shape} < {*words} and len(words) < 5 for item, words in pairs]),
         "true captions": np.mean([is_true(one, caption) is True for one, caption in captions]),
     }
 
