@@ -40,8 +40,9 @@ plt.rcParams["figure.dpi"] = 80
 # ## What is hidden is as good as absent
 #
 # The photo enters the network in three places: attention, the mean annotation vector that makes $h_0$, and, if
-# attention is paid after reading, the mean that the LSTM reads. A hidden cell gets the score $-\infty$, so that its weight in the
-# softmax is exactly 0, and the means are those of the visible cells. By hand, with four cells of which two are visible:
+# attention is paid after reading, the mean that the LSTM reads. A hidden cell gets the score $-\infty$, so that its
+# weight in the softmax is exactly 0, and the means are those of the visible cells. By hand, with four cells of which
+# two are visible:
 
 # %%
 scores, visible = np.array([[2.0, 0.0, 1.0, 3.0]], "float32"), np.array([[True, False, True, False]])
