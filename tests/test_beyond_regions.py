@@ -67,7 +67,7 @@ def test_a_search_starts_a_phrase_and_never_says_its_start():
         found = captioner.search(features, visible=visible, max_length=4, num_beams=2)
         token_ids = np.asarray(found.token_ids)[:, 0]
         assert not np.isin(token_ids, [captioner.vocabulary.start_token_id, region]).any()
-        inputs, targets, _ = inputs_and_targets([row[row > end] for row in token_ids], captioner.vocabulary)
+        inputs, targets, _ = inputs_and_targets([row[row > end].tolist() for row in token_ids], captioner.vocabulary)
         inputs[:, 0] = captioner.vocabulary.start_token_id if visible is None else region
         is_word = np.arange(inputs.shape[1]) < np.asarray(found.lengths)  # `<end>` too, unless it was cut off
         read = captioner.read(features, inputs, targets, is_word.astype("float32"), visible=visible)
