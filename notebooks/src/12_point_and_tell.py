@@ -125,7 +125,7 @@ captioner = keras_sat.fit(
     group_by="image",
     batch_size=40,
     epochs=2,
-    learning_rate=3e-3,
+    learning_rate=1e-3,
     output_dir="phrases",
     show_progress=False,
 )
