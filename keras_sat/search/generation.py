@@ -74,7 +74,7 @@ class CaptionGenerator:
         photos, many = photos_of(images, recursive=recursive)
         is_list = isinstance(region, list) and not any(isinstance(side, (int, float)) for side in region)
         regions = None if region is None else [region if is_list else [region]] * len(photos)
-        results = self.caption_each(photos, regions=regions, **options.to_dict())
+        results = self._each(self._captions_or_phrases(options, regions), photos, options.batch_size)
         results = [result if region is None or is_list else result[0] for _, result in results]
         return results if many else results[0]
 
@@ -93,11 +93,7 @@ class CaptionGenerator:
         """
         options = SearchOptions.of("caption_each", options)
         one_of("raise", "yield").check("errors", errors)
-        captions = functools.partial(self._captions, options)
-        if regions is not None:
-            regions = [[*map(checked_region, of_photo)] for of_photo in regions]
-            captions = functools.partial(self._phrases, options, regions)
-        return self._each(captions, images, options.batch_size, cache, errors)
+        return self._each(self._captions_or_phrases(options, regions), images, options.batch_size, cache, errors)
 
     @with_options(SearchOptions)
     def caption_features(self, features: Any, *, images: Any = None, **options) -> list[CaptionResult]:
@@ -117,6 +113,11 @@ class CaptionGenerator:
             batch = tf.nest.map_structure(lambda array, some=some: array[some], features)
             results += self._captions(options, batch, photos, numbers[some])
         return results
+
+    def _captions_or_phrases(self, options, regions):
+        if regions is None:
+            return functools.partial(self._captions, options)
+        return functools.partial(self._phrases, options, [[*map(checked_region, of_photo)] for of_photo in regions])
 
     def _phrases(self, options, regions, features, photos, numbers):
         """Return a list of CaptionResults for each photo of a batch, one for each of its regions; see `_captions`."""
