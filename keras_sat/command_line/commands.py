@@ -15,7 +15,6 @@ from data_utils.atomic_files import write_json
 from data_utils.captions import tokenise
 from data_utils.datasets import DATASETS
 from data_utils.foreign_text import visible, visible_json
-from data_utils.photo_regions import checked_region
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.command_line.invocation import flag_of
 from keras_sat.command_line.messages import reason_without_number
@@ -58,6 +57,7 @@ def run_caption(
 ):
     """Caption each picture, or use the caption given by --say; report unreadable pictures at the end."""
     from data_utils.images import find_pictures
+    from data_utils.photo_regions import checked_region
     from data_utils.progress import Progress
     from keras_sat.deploy.litert_captioner import ready_captioner
 
