@@ -19,7 +19,7 @@ from data_utils.progress import Progress
 from data_utils.training_photos import seen_in_training, warn_of_copies
 from keras_sat.options import BeamSearchOptions, with_options
 from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
-from keras_sat.scoring.faithfulness import figures_of as summary
+from keras_sat.scoring.faithfulness import figures_of as means_of
 from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES
@@ -135,12 +135,11 @@ def evaluate(
         photos = {**table.photos, GROUNDING.contributions: of_people.round(10).tolist()}
         table = dataclasses.replace(table, photos=photos, **grounded)
     if faithfulness:
-        given = captioner.attend_each(images, [i.captions[0] for i in images], cache=cache, batch_size=batch_size)
-        human = [dataclasses.replace(result, image=None) for _, result in given]
-        photos, figures = dict(table.photos), {}
-        for name, read in (("faithfulness", results), ("faithfulness_references", human)):
-            of_photos = measure(captioner, images, read, pixel_photos=pixel_photos, **reading)
-            photos[name], figures[name] = of_photos.round(6).tolist(), summary(of_photos, captioner.num_regions)
+        photos, figures, own = dict(table.photos), {}, [result.words for result in results]
+        of_people = [tokenise(image.captions[0]) for image in images]
+        for name, captions in (("faithfulness", own), ("faithfulness_references", of_people)):
+            of_photos = measure(captioner, images, captions, pixel_photos=pixel_photos, **reading)
+            photos[name], figures[name] = of_photos.round(6).tolist(), means_of(of_photos, captioner.num_regions)
         table = dataclasses.replace(table, photos=photos, **figures)
     if not keep_results:
         return table
