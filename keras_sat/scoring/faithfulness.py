@@ -109,13 +109,9 @@ def measure(captioner, images, captions, *, cache=None, batch_size=64, pixel_pho
 
 
 def _of_photo(captioner, grid, result, other, photo, chance):
-    """Return the sums of a photo.
+    """Return a photo's sums, given its adapted features (1, regions, feature_dim) and its and another photo's results.
 
-    Args:
-        grid: output of the adapter, (1, regions, feature_dim).
-        result, other: CaptionResults of this photo and of another one.
-        photo: uint8 (height, width, 3) to blur places in, or None.
-        chance: random generator.
+    Places are blurred in `photo`, uint8 (height, width, 3), unless it is None; `chance` is a random generator.
     """
     sums, num_replaced = np.zeros(sum(SIZES)), len(CELLS + SWAPS)
     ids, content = captioner.vocabulary.caption_to_ids(result.words), content_positions(result.words)
@@ -139,11 +135,9 @@ def _of_photo(captioner, grid, result, other, photo, chance):
 
 
 def _masks(own, others, chance):
-    """Return the cells to replace: masks (rows, regions) for CELLS, none for SWAPS, and for the levels of both orders.
+    """Return the cells to replace, given the maps of a word and, summed, of the caption's other content words, if any.
 
-    Args:
-        own, others: maps (rows, columns) of a word and, summed, of the caption's other content words, if any.
-        chance: random generator.
+    The masks (rows, regions) are those for CELLS, none for SWAPS, and those for the levels of both orders.
     """
     rank, random = _rank(own), chance.permutation(own.size)
     ranks = [rank, random, _rank(centred_map(own.shape)), _rank(others) if others.any() else random, _rank(-own)]
@@ -168,12 +162,10 @@ def _blurred(photo, masks):
 
 
 def _log_probs(captioner, grids, replaced, maps, ids, position):
-    """Return log p of the word at a position of a caption (ids) in several rows, (rows,).
+    """Return log p of the word at a position of a caption, (rows,).
 
-    Args:
-        grids: adapted features, (rows, regions, feature_dim), or (1, regions, feature_dim) for all rows.
-        replaced: the cells to replace by their mean, (rows, regions).
-        maps: replace alpha_t for this word, (rows, regions); maps of zeros do not.
+    The adapted features `grids` are (rows, regions, feature_dim), or (1, ..) for all rows; the mask `replaced` and the
+    maps that replace alpha_t at this word, unless they are 0, are (rows, regions).
     """
     from keras import ops
 
@@ -194,15 +186,13 @@ def _log_probs(captioner, grids, replaced, maps, ids, position):
             attention.select = own
         return equations.word_log_probs(decoder.readout(*(x[t] for x in unrolled[:3])), targets)
 
-    time = -(-len(ids) // LENGTH_STEP) * LENGTH_STEP
-    input_ids = np.pad(
-        [captioner.vocabulary.start_token_id, *ids[:-1]], (0, time - len(ids))
-    )  # what follows is not read
-    of_rows = (np.tile(np.array(x, "int32"), (len(maps), 1)) for x in (input_ids, ids[position], position))
-    input_ids, targets, positions = of_rows
-    return np.asarray(
-        captioner._run(altered_log_probs, grids, replaced, maps, input_ids, targets[:, 0], positions[:, 0])
+    rows, padding = len(maps), [0] * (-len(ids) % LENGTH_STEP)  # lengths share graphs
+    input_ids = [captioner.vocabulary.start_token_id, *ids[:-1], *padding]
+    of_rows = (
+        np.tile(np.array(input_ids, "int32"), (rows, 1)),
+        *np.full((2, rows), [[ids[position]], [position]], "int32"),
     )
+    return np.asarray(captioner._run(altered_log_probs, grids, replaced, maps, *of_rows))
 
 
 # === Comparison ===
@@ -217,9 +207,8 @@ def _score(key, prefix):
         return {column: means[part][..., FIGURES[part].index(name)] for column, part, name in columns}
 
     titles = {column: f"{prefix}{part}: {name.replace('_', ' ')}" for column, part, name in columns}
-    return Score(
-        columns=titles, measure=None, of_sums=of_sums, contributions=key, shape=(sum(SIZES),), unit=1, digits=3
-    )
+    shown = {"shape": (sum(SIZES),), "unit": 1, "digits": 3}
+    return Score(columns=titles, measure=None, of_sums=of_sums, contributions=key, **shown)
 
 
 FAITHFULNESS = (_score("faithfulness", ""), _score("faithfulness_references", "human "))
