@@ -123,9 +123,9 @@ def _of_photo(captioner, grid, result, other, photo, chance):
         masks = _masks(own, others.sum(axis=0), chance)
         maps = np.zeros(masks.shape, "float32")
         maps[len(CELLS) : num_replaced] = np.full(own.size, 1 / own.size), another.ravel()
-        before, log_probs = np.log(result.word_probs[t]), _log_probs(captioner, grid, masks, maps, ids, t)
-        falls = before - log_probs[:num_replaced]
-        found = [1, *falls, *np.exp([before, *log_probs[num_replaced:]])]
+        log_probs = _log_probs(captioner, grid, masks, maps, ids, t)
+        before = log_probs[-1]
+        found = [1, *(before - log_probs[:num_replaced]), *np.exp([before, *log_probs[num_replaced:-1]])]
         if photo is not None:
             masks, maps = masks[: len(CELLS)], maps[: len(CELLS)]
             grids = captioner.adapt(captioner.encode(_blurred(photo, masks.reshape(-1, *own.shape))))
@@ -137,13 +137,13 @@ def _of_photo(captioner, grid, result, other, photo, chance):
 def _masks(own, others, chance):
     """Return the cells to replace, given the maps of a word and, summed, of the caption's other content words, if any.
 
-    The masks (rows, regions) are those for CELLS, none for SWAPS, and those for the levels of both orders.
+    The masks (rows, regions) are those for CELLS, none for SWAPS, those for the levels of both orders, and none.
     """
     rank, random = _rank(own), chance.permutation(own.size)
     ranks = [rank, random, _rank(centred_map(own.shape)), _rank(others) if others.any() else random, _rank(-own)]
     numbers = np.round(own.size * np.arange(1, LEVELS + 1) / LEVELS)[:, None]
     none = np.zeros((len(SWAPS), own.size), bool)
-    return np.concatenate([np.stack(ranks) < numbers[0], none, rank < numbers, ranks[-1] < numbers])
+    return np.concatenate([np.stack(ranks) < numbers[0], none, rank < numbers, ranks[-1] < numbers, none[:1]])
 
 
 def _rank(weights):

@@ -239,7 +239,7 @@ _ = AttentionDisplay.compare(read, names=list(looked), words="all", width=11)
 photo = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
 for_photos = Captioner.from_pretrained()
 read = for_photos.attend(photo, "a woman with a hat in front of a flag")
-_ = AttentionDisplay.from_result(read).plot(width=5)
+_ = AttentionDisplay.from_result(read).plot(width=4, columns=4)
 
 # %% [markdown]
 # ## Does the word come from there?
@@ -265,7 +265,7 @@ p_hat = {name: float(probabilities[vocabulary.caption_to_ids("hat")[0]]) for nam
 print({name: round(p, 3) for name, p in p_hat.items()})
 
 # %%
-_, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained", width_ratios=(1, 1, 1.6))
+_, axes = plt.subplots(1, 3, figsize=(7.5, 2.2), layout="constrained", width_ratios=(1, 1, 1.6))
 axes[0].imshow(AttentionDisplay.from_result(read).lit(position)[0])
 is_removed = np.isin(np.arange(196), order[:20]).reshape(14, 14).repeat(16, axis=0).repeat(16, axis=1)
 axes[1].imshow(np.where(is_removed[..., None], 128, read.image))
