@@ -256,6 +256,8 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
     measures_boxes = (grounding and data != "scenes") or regions
     if measures_boxes != ("boxes" in options) and not (grounding and "boxes" in options):
         raise ValueError("Pass --boxes with --grounding or --regions; only --grounding with --data scenes needs none.")
+    if "pixel_photos" in options and not options.get("faithfulness"):
+        raise ValueError("--pixel-photos has no effect without --faithfulness. Pass both or neither.")
     kinds = ("json", "csv", "coco_results", "gallery")
     outputs = {kind: Path(options.pop(kind)).expanduser() for kind in kinds if kind in options}
     if "gallery" in outputs:
