@@ -33,6 +33,7 @@ class Attention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.attention_dim = attention_dim
         self.selection = selection
+        self.select = ATTENTIONS[selection].select
 
     def build(self, hidden_state_shape, features_shape, **_):
         """Create the weights of the scoring function. The base class has none."""
@@ -49,15 +50,22 @@ class Attention(keras.layers.Layer):
         """Return scores e_ti of shape (rows, regions), from the outputs of `project_state` and `project`."""
         raise NotImplementedError
 
+    def scores(self, query, projected_features):
+        """Return `score`, with -inf for hidden regions if there are any; see `CaptionDecoder.reveal`."""
+        if not isinstance(projected_features, tuple):
+            return self.score(query, projected_features)
+        projected_features, visible = projected_features
+        return equations.visible_scores(self.score(query, projected_features), visible)
+
     def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
         query = self.project_state(ops.cast(hidden_state, self.compute_dtype))
         projected_features = self.project(features) if projected_features is None else projected_features
-        return self.look(self.score(query, projected_features), features, noise, sampled)
+        return self.look(self.scores(query, projected_features), features, noise, sampled)
 
     def look(self, attention_scores, features, noise=None, sampled=None):
         """Compute Attended from scores e_ti of shape (rows, regions), with equation (5) and then (8) or (13)."""
         attention_weights = equations.attention_weights(attention_scores)
-        selection = ATTENTIONS[self.selection].select(attention_weights, noise, sampled)
+        selection = self.select(attention_weights, noise, sampled)
         context = equations.attended_features(selection, ops.cast(features, self.compute_dtype))
         return Attended(context, attention_weights, selection)
 

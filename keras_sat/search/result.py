@@ -22,6 +22,7 @@ class CaptionResult:
         confidence: the probability that the caption is right; None without calibration or for a given caption.
         image: the photo in the encoder's size, uint8 (height, width, 3); None if only features were given.
         alternatives: the other results, best first.
+        region: the rectangle (left, top, right, bottom) that it describes, in fractions of the photo's sides, or None.
         word_probs: p of each word given the previous words, (words,); p(`<end>`) is only in `log_prob`.
     """
 
@@ -35,10 +36,12 @@ class CaptionResult:
     image: Any = field(default=None, repr=False)
     alternatives: list = field(default_factory=list, repr=False)
     word_probs: np.ndarray | None = field(default=None, repr=False)
+    region: tuple | None = None
 
     def to_dict(self, *, maps: bool = False) -> dict[str, Any]:
         """Return a dict for JSON; with `maps`, it has the attention maps, rounded to six decimals."""
-        parts = {"caption": self.caption, "words": self.words, "log_prob": self.log_prob}
+        parts = {} if self.region is None else {"region": self.region}
+        parts |= {"caption": self.caption, "words": self.words, "log_prob": self.log_prob}
         if not self.is_finished:
             parts["is_finished"] = False
         if self.confidence is not None:
