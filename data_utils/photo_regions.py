@@ -1,5 +1,7 @@
 """Rectangles within a photo, and the cells of a grid that they cover."""
 
+import warnings
+
 import numpy as np
 
 from data_utils.foreign_text import brief
@@ -18,6 +20,20 @@ def checked_region(region):
             f"such as (0.1, 0.2, 0.4, 0.9). Received: region={brief(region)}"
         )
     return left, top, right, bottom
+
+
+def regions_for(photos, region):
+    """Return `region`, one or a list, as a list for each photo (None if there is none), and whether it is one."""
+    is_one = not isinstance(region, list) or any(isinstance(side, (int, float)) for side in region)
+    return None if region is None else [[region] if is_one else region] * len(photos), is_one
+
+
+def warn_of_small(regions, grid_shape):
+    """Warn of regions that cover less than half of any cell."""
+    for region in dict.fromkeys(regions):
+        if covered_fraction([region], grid_shape).max() < 0.5:
+            covers = "covers less than half of any cell of the grid: the cells that it covers most are used"
+            warnings.warn(f"The region {region} {covers}.", stacklevel=3)
 
 
 def visible_cells(region, grid_shape):
