@@ -290,7 +290,7 @@ def test_the_words_and_the_photo_are_seen_without_scrolling(with_examples, serve
 def patch_of(page):
     """Return the patch's borders as fractions of the photo: left, top, right, bottom."""
     script = "return arguments[1].map((side) => parseFloat(arguments[0].style[side]) / 100)"
-    left, top, right, bottom = page.browser.execute_script(script, page.find(".sat-patch"), BORDERS)
+    left, top, right, bottom = page.browser.execute_script(script, page.find(".sat-rectangle"), BORDERS)
     return left, top, 1 - right, 1 - bottom
 
 
@@ -330,12 +330,12 @@ def test_a_patch_changes_the_caption_and_its_removal_restores_it(page, captioner
     assert len(before.split()) - len(gone) == len(page.caption.split()) - len(new), "what is not marked is the same"
     page.until(lambda: page.spoken.startswith(f"{page.caption}. Without the patch: {before}"))
     # By keyboard, the patch moves and keeps the focus.
-    page.browser.execute_script("arguments[0].focus()", page.find(".sat-patch"))
+    page.browser.execute_script("arguments[0].focus()", page.find(".sat-rectangle"))
     key = Keys.ARROW_RIGHT if left < 0.35 else Keys.ARROW_LEFT
     page.after(lambda: page.press(key))
     assert abs(patch_of(page)[0] - left) == pytest.approx(0.05)
     compare()
-    assert page.browser.switch_to.active_element == page.find(".sat-patch")
+    assert page.browser.switch_to.active_element == page.find(".sat-rectangle")
     drag = "return document.querySelector('.sat-stage img').dispatchEvent(new DragEvent('dragstart', arguments[0]))"
     assert not page.browser.execute_script(drag, {"bubbles": True, "cancelable": True}), "the image itself stays"
     # With the pointer, another patch is drawn; the player does not answer for places meanwhile.
@@ -347,7 +347,7 @@ def test_a_patch_changes_the_caption_and_its_removal_restores_it(page, captioner
     compare()
     assert sum(same) >= 2 and "Here:" not in page.find('[data-role="note"]').text
     page.after(cover.click)
-    assert page.caption == before and not change.is_displayed() and not page.texts(".sat-patch")
+    assert page.caption == before and not change.is_displayed() and not page.texts(".sat-rectangle")
     np.testing.assert_array_equal(page.shown(), peak)
 
 

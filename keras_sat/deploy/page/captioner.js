@@ -80,9 +80,11 @@ class Captioner {
     return (await this.run("encode", { images: [pixels, this.photoShape] })).features;
   }
 
-  // Return the captions of beam search, best first; see `resultsOf`.
-  async captions(features) {
-    return this.resultsOf(await this.run("beams", { features: [features, this.featureShape] }));
+  // Return the captions of beam search, best first, of a photo or of its `visible` cells alone; see `resultsOf`.
+  async captions(features, visible = null) {
+    const inputs = { features: [features, this.featureShape] };
+    if (visible) inputs.visible = [visible, [1, ...this.settings.grid]];
+    return this.resultsOf(await this.run(visible ? "phrases" : "beams", inputs));
   }
 
   // Return the caption of greedy search, from pixels.
