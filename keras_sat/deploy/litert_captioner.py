@@ -154,10 +154,8 @@ class LiteRTCaptioner:
             self._runners = {name: interpreter.get_signature_runner(name) for name in names}
             shape = self._runners["serving_default"].get_input_details()["images"]["shape"]
             self.photo_size = (int(shape[1]), int(shape[2]))
-            beams, phrases, attend = map(self._runners.get, ("beams", "phrases", "attend"))
-            self._grid = (
-                None if phrases is None else tuple(phrases.get_input_details()["visible"]["shape"][1:].tolist())
-            )
+            beams, attend = self._runners.get("beams"), self._runners.get("attend")
+            self._grid = None if beams is None else tuple(beams.get_input_details()["visible"]["shape"][1:].tolist())
             self.has_confidence = beams is not None and "confidence" in beams.get_output_details()
             self._most_ids = 0 if attend is None else int(attend.get_input_details()["token_ids"]["shape"][1])
 
@@ -207,17 +205,22 @@ class LiteRTCaptioner:
         return self._each(images, errors, self._phrases, regions)
 
     def _caption(self, photo):
-        if "beams" not in self._runners:
+        if self._grid is None:
             return self._best(self._run("serving_default", images=photo[None]), photo)
-        return self._best(self._run("beams", **self._run("encode", images=photo[None])), photo)
+        features = self._run("encode", images=photo[None])
+        return self._described(photo, features, np.ones(self._grid), self.vocabulary.start_token_id)
 
     def _phrases(self, photo, regions):
         features, results = self._run("encode", images=photo[None]), []
         for region in regions:
-            visible = visible_cells(region, self._grid)[None].astype(np.uint8)
-            best = self._best(self._run("phrases", **features, visible=visible), photo)
-            results.append(dataclasses.replace(best, region=region))
+            visible = visible_cells(region, self._grid)
+            result = self._described(photo, features, visible, self.vocabulary.region_token_id)
+            results.append(dataclasses.replace(result, region=region))
         return results
+
+    def _described(self, photo, features, visible, start_id):
+        inputs = {"visible": visible[None].astype(np.uint8), "start_id": np.array([start_id], np.int32)}
+        return self._best(self._run("beams", **features, **inputs), photo)
 
     def _best(self, found, photo):
         numbers = np.flatnonzero(np.isfinite(found["log_prob"]))  # there may be fewer captions than beams

@@ -80,11 +80,12 @@ class Captioner {
     return (await this.run("encode", { images: [pixels, this.photoShape] })).features;
   }
 
-  // Return the captions of beam search, best first, of a photo or of its `visible` cells alone; see `resultsOf`.
+  // Return the captions of beam search, best first; with `visible`, 1 for each visible cell, those of a part. See `resultsOf`.
   async captions(features, visible = null) {
-    const inputs = { features: [features, this.featureShape] };
-    if (visible) inputs.visible = [visible, [1, ...this.settings.grid]];
-    return this.resultsOf(await this.run(visible ? "phrases" : "beams", inputs));
+    const { grid } = this.settings, cells = visible ?? new Uint8Array(grid[0] * grid[1]).fill(1);
+    const start = (visible && this.ids.get("<region>")) ?? this.ids.get("<start>");
+    const inputs = { features: [features, this.featureShape], visible: [cells, [1, ...grid]], start_id: [Int32Array.of(start), [1]] };
+    return this.resultsOf(await this.run("beams", inputs));
   }
 
   // Return the caption of greedy search, from pixels.
