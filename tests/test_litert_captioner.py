@@ -76,6 +76,44 @@ def test_a_caption_that_is_given_is_read(quick, captioner, pictures):
             quick.attend(pictures / "03.png", bad)
 
 
+REGIONS = [(0.0, 0.0, 0.5, 0.6), (0.3, 0.2, 0.9, 0.95), (0.0, 0.0, 1.0, 1.0)]
+
+
+def assert_same_parts(quick, captioner, images):
+    found = quick.caption(images, region=REGIONS)
+    for of_photo, others in zip(found, captioner.caption(images, region=REGIONS, num_results=3), strict=True):
+        for one, other in zip(of_photo, others, strict=True):
+            assert (one.region, one.caption) == (other.region, other.caption)
+            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-3)
+            assert one.confidence is None or one.confidence == pytest.approx(other.confidence, abs=1e-3)
+            np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-4)
+    return found
+
+
+def test_a_part_is_described_as_by_the_captioner(quick, captioner, pictures):
+    paths = sorted(pictures.glob("*.png"))[:3]
+    found = assert_same_parts(quick, captioner, paths)
+    whole = quick.caption(paths[0])
+    assert not found[0][0].attention_weights[:, 10:].any() and whole.region is None
+    assert found[0][2].log_prob == whole.log_prob, "a captioner without <region> starts with <start>"
+    assert quick.caption(paths[0], region=REGIONS[1]).caption == found[0][1].caption
+    with pytest.warns(UserWarning, match="covers less than half of any cell"):
+        quick.caption(paths[0], region=(0.5, 0.5, 0.51, 0.51))
+    with pytest.raises(ValueError, match="a rectangle within the photo"):
+        quick.caption(paths[0], region=(0.5, 0.5, 0.4, 1))
+
+
+def test_a_phrase_starts_with_its_own_token(captioner, tmp_path, pictures):
+    words = [*captioner.vocabulary.words, "<region>"]
+    other = Captioner(words, encoder="tiny", image_size=64, hidden_dim=9, seed=3)
+    other.build(((None, 64, 64, 3), (None, None)))
+    other.save(tmp_path / "other")
+    quick = load_litert(tmp_path / "other")
+    ((*_, phrase),) = assert_same_parts(quick, other, [pictures / "00.png"])
+    whole, expected = (each.caption(pictures / "00.png") for each in (quick, other))
+    assert whole.log_prob == pytest.approx(expected.log_prob, abs=1e-3) and abs(whole.log_prob - phrase.log_prob) > 1e-3
+
+
 def test_an_error_may_be_yielded(quick, pictures):
     (pictures / "bad.png").write_bytes(b"no picture")
     paths = [str(pictures / name) for name in ("00.png", "bad.png", "01.png")]
@@ -92,6 +130,8 @@ def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures, capsys):
     assert greedy.caption(pictures / "02.png").caption == expected.caption and not greedy.has_confidence
     with pytest.raises(ValueError, match="cannot read a given caption"):
         greedy.attend(pictures / "02.png", "a circle")
+    with pytest.raises(ValueError, match="cannot describe a part"):
+        greedy.caption(pictures / "02.png", region=REGIONS[0])
     (folder / "vocabulary.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match="vocabulary.txt: the file is damaged.*Export the captioner again"):
         load_litert(folder)
