@@ -88,22 +88,21 @@ def make_batches(
             region that is covered by the boxes of each target word; 0 for words without boxes.
         grid_shape: (rows, columns) of the regions; only with `boxes`.
         num_phrases: with `boxes`, the number of phrases to draw for each photo, see `described_regions`. The inputs
-            then end with phrase_ids (photos, num_phrases, time), words and `<end>` without a start token, and visible
-            (photos, num_phrases, regions), whether a phrase's box covers a region, see `visible_cells`. If there are
-            too few, the others have only `<pad>`.
+            then end with phrase_ids (photos, num_phrases, time), words and `<end>`, and visible (photos, num_phrases,
+            regions), see `visible_cells`. Missing phrases have only `<pad>`.
     """
     tf = import_tensorflow()
 
     if group_by not in GROUPINGS:
         raise ValueError(f"Expected one of: {', '.join(GROUPINGS)}. Received: group_by={group_by!r}")
-    if batch_size < 1 or num_views < 1 or not 0 <= jitter <= 1 or (boxes is None) != (grid_shape is None):
+    is_complete = (boxes is None) == (grid_shape is None) and not (num_phrases and boxes is None)
+    if batch_size < 1 or num_views < 1 or not 0 <= jitter <= 1 or not is_complete:
         raise ValueError(
-            "`batch_size` and `num_views` must be at least 1, `jitter` must be from 0 to 1, and `boxes` and "
-            f"`grid_shape` must be passed together. Received: batch_size={batch_size}, num_views={num_views}, "
-            f"jitter={jitter}, boxes of type {type(boxes).__name__}, grid_shape={grid_shape}"
+            "`batch_size` and `num_views` must be at least 1, `jitter` must be from 0 to 1, `boxes` and `grid_shape` "
+            "must be passed together, and `num_phrases` requires both. "
+            f"Received: batch_size={batch_size}, num_views={num_views}, jitter={jitter}, "
+            f"boxes of type {type(boxes).__name__}, grid_shape={grid_shape}, num_phrases={num_phrases}"
         )
-    if num_phrases and boxes is None:
-        raise ValueError(f"Phrases require `boxes`: pass both or neither. Received: num_phrases={num_phrases}")
     views = cache if isinstance(cache, (list, tuple)) else [] if cache is None else [cache]
     if bool(views) != (image_size is None) or views and (jitter or num_views > 1):
         raise ValueError(
@@ -132,21 +131,18 @@ def make_batches(
             for number in numbers:
                 yield members, chosen, number, epoch
 
-    def phrases_and_regions(photos, chosen, chance):
+    def phrases_and_regions(photos, chosen, chance, is_used):
         """Draw phrases of photos; return phrase_ids and visible, see `num_phrases`."""
-        ids, visible = [], np.ones((len(photos) * num_phrases, *grid_shape), bool)
+        drawn = []
         for photo, view, of_photo in zip(photos, chosen, chance):
             seen = ((words, region_in_view(box, view, images[photo].image_id)) for words, box in phrases[photo])
-            seen = [(words, region) for words, region in seen if region is not None]
-            drawn = [seen[number] for number in of_photo.permutation(len(seen))[:num_phrases]]
-            for words, region in drawn:
-                visible[len(ids)] = visible_cells(region, grid_shape)
-                ids.append(words)
-            ids += [None] * (num_phrases - len(drawn))
-        ids += [None] * (len(visible) - len(ids))
-        _, phrase_ids, _ = inputs_and_targets(ids, vocabulary)
-        shape = len(photos), num_phrases, -1
-        return [phrase_ids.reshape(shape), visible.reshape(shape)]
+            seen = [(words, region) for words, region in seen if region]
+            of_photo.shuffle(seen)
+            drawn += [(words, visible_cells(region, grid_shape)) for words, region in seen[:num_phrases]]
+            drawn += [(None, np.ones(grid_shape, bool))] * (num_phrases - len(seen))
+        ids, visible = zip(*drawn)
+        _, phrase_ids, _ = inputs_and_targets(ids if is_used else [None] * len(ids), vocabulary)
+        return [np.reshape(array, (len(photos), num_phrases, -1)) for array in (phrase_ids, visible)]
 
     def arrays(members, chosen, number, epoch):
         places = grouping.places(members)
@@ -169,8 +165,7 @@ def make_batches(
             photos = np.stack([jittered(photo, of_photo, jitter) for photo, of_photo in zip(photos, chance)])
         if num_phrases:
             chance = [np.random.default_rng([seed, epoch, 3, member]) for member in members[rows]]
-            numbers_of_photos = [places[row][0][0] for row in rows]
-            of_words += phrases_and_regions(numbers_of_photos, chosen[rows], chance if weight else [])
+            of_words += phrases_and_regions([places[row][0][0] for row in rows], chosen[rows], chance, weight > 0)
         return photos, *of_words
 
     of_words = (None, *(None for _ in grouping.captions), None)  # shape of these arrays

@@ -1,5 +1,6 @@
 """Rectangles within a photo, and the cells of a grid that they cover."""
 
+import contextlib
 import warnings
 
 import numpy as np
@@ -9,31 +10,31 @@ from data_utils.foreign_text import brief
 
 def checked_region(region):
     """Return a region as a tuple (left, top, right, bottom); reject all that is not a rectangle within the photo."""
-    try:
-        left, top, right, bottom = (float(side) for side in region)
-        is_inside = 0 <= left < right <= 1 and 0 <= top < bottom <= 1  # False for NaN
-    except (TypeError, ValueError):
-        is_inside = False
-    if not is_inside or isinstance(region, str):
-        raise ValueError(
-            "A region must be a rectangle within the photo: four fractions of its sides (left, top, right, bottom), "
-            f"such as (0.1, 0.2, 0.4, 0.9). Received: region={brief(region)}"
-        )
-    return left, top, right, bottom
+    with contextlib.suppress(TypeError, ValueError):
+        left, top, right, bottom = map(float, region)
+        if 0 <= left < right <= 1 and 0 <= top < bottom <= 1 and not isinstance(region, str):  # False for NaN
+            return left, top, right, bottom
+    raise ValueError(
+        "A region must be a rectangle within the photo: four fractions of its sides (left, top, right, bottom), "
+        f"such as (0.1, 0.2, 0.4, 0.9). Received: region={brief(region)}"
+    )
 
 
 def regions_for(photos, region):
     """Return `region`, one or a list, as a list for each photo (None if there is none), and whether it is one."""
     is_one = not isinstance(region, list) or any(isinstance(side, (int, float)) for side in region)
-    return None if region is None else [[region] if is_one else region] * len(photos), is_one
+    regions = None if region is None else [[region] if is_one else region] * len(photos)
+    return regions, is_one and region is not None
 
 
-def warn_of_small(regions, grid_shape):
-    """Warn of regions that cover less than half of any cell."""
-    for region in dict.fromkeys(regions):
+def checked_regions(regions, grid_shape):
+    """Return the regions of each photo, checked; warn of those that cover less than half of any cell."""
+    regions = [[*map(checked_region, of_photo)] for of_photo in regions]
+    for region in {region for of_photo in regions for region in of_photo}:
         if covered_fraction([region], grid_shape).max() < 0.5:
             covers = "covers less than half of any cell of the grid: the cells that it covers most are used"
-            warnings.warn(f"The region {region} {covers}.", stacklevel=3)
+            warnings.warn(f"The region {region} {covers}.", stacklevel=4)
+    return regions
 
 
 def visible_cells(region, grid_shape):

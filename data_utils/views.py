@@ -40,9 +40,8 @@ def boxes_in_view(boxes, view, image_id):
 
 def region_in_view(region, view, image_id):
     """Return the visible part of a region in a view, or None if it is less than half; see `boxes_in_view`."""
-    left, top, right, bottom = part_of_photo(view, image_id)
-    shown, crop = boxes_in_view([region], view, image_id), (right - left) * (bottom - top)
-    return shown[0] if shown and 2 * crop * area(shown[0]) >= area(region) else None
+    shown, crop = boxes_in_view([region], view, image_id), part_of_photo(view, image_id)
+    return shown[0] if shown and 2 * area(crop) * area(shown[0]) >= area(region) else None
 
 
 def area(region):

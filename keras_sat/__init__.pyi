@@ -111,6 +111,7 @@ class BahdanauAttention(Any):
     def project(self, features: Any) -> Any: ...
     def project_state(self, hidden_state: Any) -> Any: ...
     def score(self, query: Any, projected_features: Any) -> Any: ...
+    def scores(self, query: Any, projected_features: Any) -> Any: ...
     def call(
         self, hidden_state: Any, features: Any, projected_features: Any = ..., noise: Any = ..., sampled: Any = ...
     ) -> Any: ...
@@ -131,6 +132,7 @@ class BilinearAttention(Any):
     def project(self, features: Any) -> Any: ...
     def project_state(self, hidden_state: Any) -> Any: ...
     def score(self, query: Any, projected_features: Any) -> Any: ...
+    def scores(self, query: Any, projected_features: Any) -> Any: ...
     def call(
         self, hidden_state: Any, features: Any, projected_features: Any = ..., noise: Any = ..., sampled: Any = ...
     ) -> Any: ...
@@ -190,6 +192,7 @@ class CaptionDecoder(Any):
     def has_gate(self) -> Any: ...
     def build(self, features_shape: Any, input_ids_shape: Any = ...) -> Any: ...
     def project_features(self, features: Any) -> Any: ...
+    def reveal(self, features: Any, visible: Any = ...) -> Any: ...
     def initial_state(self, features: Any, rows_per_photo: Any = ...) -> Any: ...
     def step(
         self,
@@ -224,6 +227,7 @@ class CaptionDecoder(Any):
         sampled: Any = ...,
         token_weights: Any = ...,
         training: Any = ...,
+        visible: Any = ...,
     ) -> Any: ...
     def read_words(
         self,
@@ -251,6 +255,7 @@ class CaptionResult:
     image: Any
     alternatives: list
     word_probs: np.ndarray | None
+    region: tuple | None
     def __init__(
         self,
         caption: str,
@@ -263,6 +268,7 @@ class CaptionResult:
         image: Any = ...,
         alternatives: list = ...,
         word_probs: np.ndarray | None = ...,
+        region: tuple | None = ...,
     ) -> None: ...
     @property
     def from_photo(self) -> Any: ...
@@ -321,6 +327,7 @@ class Captioner(keras.Model):
         attention_penalty_weight: float = ...,
         guide_weight: float = ...,
         box_weight: float = ...,
+        region_weight: float = ...,
         sharpness_weight: float = ...,
         label_smoothing: float = ...,
         num_samples: int = ...,
@@ -385,6 +392,7 @@ class Captioner(keras.Model):
         first_photo: int = ...,
         batch_size: int = ...,
         recursive: bool = ...,
+        region: Any = ...,
     ) -> Any: ...
     def caption_each(
         self,
@@ -405,6 +413,7 @@ class Captioner(keras.Model):
         batch_size: int = ...,
         cache: FeatureCache | None = ...,
         errors: str = ...,
+        regions: Any = ...,
     ) -> Iterator[tuple[Any, Any]]: ...
     def caption_features(
         self,
@@ -425,6 +434,7 @@ class Captioner(keras.Model):
         batch_size: int = ...,
         images: Any = ...,
     ) -> list[CaptionResult]: ...
+    def visible_cells(self, regions: Any) -> Any: ...
     def arguments_of_search(self, options: Any) -> Any: ...
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
     def attend_each(
@@ -438,12 +448,15 @@ class Captioner(keras.Model):
         features: Any,
         word_noise: Any = ...,
         region_noise: Any = ...,
+        visible: Any = ...,
         *,
         sample_attention: Any = ...,
         **options: Any,
     ) -> Any: ...
     def forced_search(self, features: Any, token_ids: Any) -> Any: ...
-    def steps(self, features: Any, rows_per_photo: Any, *, region_noise: Any = ..., drop: Any = ...) -> Any: ...
+    def steps(
+        self, features: Any, rows_per_photo: Any, *, region_noise: Any = ..., visible: Any = ..., drop: Any = ...
+    ) -> Any: ...
     def option(self, name: Any) -> Any: ...
     @property
     def baseline(self) -> Any: ...
@@ -542,6 +555,8 @@ class Captioner(keras.Model):
     @property
     def box_weight(self) -> Any: ...
     @property
+    def region_weight(self) -> Any: ...
+    @property
     def sharpness_weight(self) -> Any: ...
     @property
     def label_smoothing(self) -> Any: ...
@@ -581,6 +596,7 @@ class DotAttention(Any):
     def project(self, features: Any) -> Any: ...
     def project_state(self, hidden_state: Any) -> Any: ...
     def score(self, query: Any, projected_features: Any) -> Any: ...
+    def scores(self, query: Any, projected_features: Any) -> Any: ...
     def call(
         self, hidden_state: Any, features: Any, projected_features: Any = ..., noise: Any = ..., sampled: Any = ...
     ) -> Any: ...
@@ -616,6 +632,7 @@ class Ensemble:
         first_photo: int = ...,
         batch_size: int = ...,
         recursive: bool = ...,
+        region: Any = ...,
     ) -> Any: ...
     def caption_each(
         self,
@@ -636,6 +653,7 @@ class Ensemble:
         batch_size: int = ...,
         cache: FeatureCache | None = ...,
         errors: str = ...,
+        regions: Any = ...,
     ) -> Iterator[tuple[Any, Any]]: ...
     def caption_features(
         self,
@@ -656,6 +674,7 @@ class Ensemble:
         batch_size: int = ...,
         images: Any = ...,
     ) -> list[CaptionResult]: ...
+    def visible_cells(self, regions: Any) -> Any: ...
     def arguments_of_search(self, options: Any) -> Any: ...
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
     def attend_each(
@@ -669,12 +688,15 @@ class Ensemble:
         features: Any,
         word_noise: Any = ...,
         region_noise: Any = ...,
+        visible: Any = ...,
         *,
         sample_attention: Any = ...,
         **options: Any,
     ) -> Any: ...
     def forced_search(self, features: Any, token_ids: Any) -> Any: ...
-    def steps(self, features: Any, rows_per_photo: Any, *, region_noise: Any = ..., drop: Any = ...) -> Any: ...
+    def steps(
+        self, features: Any, rows_per_photo: Any, *, region_noise: Any = ..., visible: Any = ..., drop: Any = ...
+    ) -> Any: ...
     @property
     def length_penalty(self) -> Any: ...
     @property
@@ -763,6 +785,7 @@ class ScoreTable:
     photos: dict
     grounding: dict | None
     grounding_generated: dict | None
+    regions: dict | None
     compare_with: dict
     images: list
     results: list
@@ -775,6 +798,7 @@ class ScoreTable:
         photos: dict = ...,
         grounding: dict | None = ...,
         grounding_generated: dict | None = ...,
+        regions: dict | None = ...,
         compare_with: dict = ...,
         images: list = ...,
         results: list = ...,
@@ -892,6 +916,7 @@ def evaluate(
     allow_training_photos: bool = ...,
     compare_with: str | tuple[str, ...] | list[str] = ...,
     boxes: Any = ...,
+    regions: bool = ...,
     keep_results: bool = ...,
     show_progress: bool = ...,
 ) -> ScoreTable: ...
@@ -970,6 +995,7 @@ def fit(
     attention_penalty_weight: float = ...,
     guide_weight: float = ...,
     box_weight: float = ...,
+    region_weight: float = ...,
     sharpness_weight: float = ...,
     label_smoothing: float = ...,
     num_samples: int = ...,

@@ -144,7 +144,7 @@ class Captioner(CaptionGenerator, Trainer):
         self.num_regions = adapted_shape[1]
         self.photo_encoder.check_features(self.feature_shape, self.num_regions)
         self.decoder.build(adapted_shape, (None, None))
-        accelerate(self.decoder, self.num_regions)
+        accelerate(self.decoder, self.num_regions, in_training=self.compiled)
         self.build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):

@@ -18,10 +18,7 @@ def mean_annotation(features):
 
 
 def only_visible(features, visible):
-    """Return features (photos, regions, feature_dim) in which the mean visible vector replaces the hidden ones.
-
-    The mean annotation vector is then the mean of the visible vectors. `visible` is boolean, (photos, regions).
-    """
+    """Replace the hidden regions of features by the mean of the visible ones; `visible` is (photos, regions)."""
     visible = ops.expand_dims(visible, -1)
     number = ops.sum(ops.cast(visible, features.dtype), axis=1, keepdims=True)
     mean = ops.sum(ops.where(visible, features, 0.0), axis=1, keepdims=True) / number

@@ -1,13 +1,17 @@
 """Regions: what is hidden is as good as absent, and phrases for regions in batches, in the objective, and in `fit`."""
 
+import json
+
 import numpy as np
 import pytest
+from conftest import write_photos
 
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
 from data_utils.datasets.phrase_boxes import Boxes, Phrase
 from data_utils.vocabulary import REGION_TOKEN
 from keras_sat import Captioner
+from keras_sat.__main__ import main
 
 WORDS = ["a", "dog", "cat", "red", "in"]
 VISIBLE = np.array([[1, 1, 0, 1, 0, 0], [0, 0, 0, 1, 1, 1]], bool)
@@ -85,9 +89,22 @@ def test_region_of_a_picture():
     assert [len(results) for results in both] == [2, 2] and both[0][1].caption == both[1][1].caption == one.caption
     pair = keras_sat.Ensemble([captioner, captioner]).caption(picture, region=right)
     assert pair.caption == one.caption and not pair.attention_weights[:, :8].any()
-    with pytest.warns(UserWarning, match="less than half of any cell.*that it covers most are used"):
+    with pytest.warns(UserWarning, match="less than half of any cell.*cells that it covers most are used"):
         tiny = captioner.caption(picture, region=(0.7, 0.7, 0.71, 0.71))
     assert tiny.attention_weights[0].max() == 1  # one cell
+
+
+def test_the_command_line_takes_regions(tmp_path, capsys):
+    write_photos(tmp_path, ["a.png"])
+    command = ["caption", str(tmp_path / "a.png"), "--model", "scenes"]
+    assert main([*command, "--json", "--region", ".5,0,1,1", "--region", "0,0,.5,1"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["region"] for line in lines] == [[0.5, 0, 1, 1], [0, 0, 0.5, 1]]
+    drawn = ["--region", "0,0,.5,1", "--plot", str(tmp_path / "drawn.png")]
+    for options in (["--region", "0,0,2,1"], ["--region", "a,b"], ["--region", ""], [*drawn, "--region", ".5,0,1,1"]):
+        assert main([*command, *options]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and ("A region must be a rectangle" in error or "pass one --region" in error)
 
 
 # === Training ===
@@ -96,47 +113,43 @@ def test_region_of_a_picture():
 def described_images():
     images = [CaptionedImage(name, np.zeros((8, 8, 3), "uint8"), ["a red dog", "cat in"], "train") for name in "ab"]
     right = ((0.5, 0.0, 1.0, 1.0),)
-    phrases = [Phrase(0, 0, 3, right), Phrase(1, 0, 1, ((0.0, 0.0, 0.5, 0.5),)), Phrase(1, 1, 1, right)]
+    phrases = [Phrase(0, 0, 3, right), Phrase(1, 0, 1, ((0.0, 0.0, 0.5, 1.0),)), Phrase(1, 1, 1, right)]
     return images, Boxes({"a": phrases})
 
 
-def batch_with_phrases(num_views=1, **options):
+def batches_with_phrases(num_views=1, **options):
     images, boxes = described_images()
-    options |= {
-        "image_size": 8,
-        "group_by": "image",
-        "boxes": boxes,
-        "grid_shape": (2, 2),
-        "num_phrases": 3,
-        "shuffle": False,
-    }
-    return next(iter(make_batches(images, Vocabulary(WORDS), num_views=num_views, **options)))
+    options |= {"image_size": 8, "group_by": "image", "boxes": boxes, "grid_shape": (2, 2)}
+    options |= {"num_phrases": 3, "shuffle": False}
+    return make_batches(images, Vocabulary(WORDS), num_views=num_views, **options)
 
 
 def test_batches_have_phrases_and_what_is_visible():
-    (_, _, _, phrase_ids, visible), *_ = batch_with_phrases()
+    (_, _, _, phrase_ids, visible), *_ = next(iter(batches_with_phrases()))
     assert phrase_ids.shape == (2, 3, 4) and visible.shape == (2, 3, 4)
     described = {tuple(words): shown.tolist() for words, shown in zip(phrase_ids[0].numpy(), visible[0].numpy())}
     red_dog, cat, none = (4, 7, 5, 2), (6, 2, 0, 0), (0, 0, 0, 0)
-    assert described == {red_dog: [False, True] * 2, cat: [True, False, False, False], none: [True] * 4}  # no "in"
+    assert described == {red_dog: [False, True] * 2, cat: [True, False] * 2, none: [True] * 4}  # no "in"
     assert not phrase_ids[1].numpy().any() and visible[1].numpy().all()  # this photo has no boxes
-    with pytest.raises(ValueError, match="Phrases require `boxes`"):
+    with pytest.raises(ValueError, match="`num_phrases` requires both"):
         make_batches(described_images()[0], Vocabulary(WORDS), image_size=8, num_phrases=1)
 
 
 def test_phrases_follow_the_view_and_the_seed():
-    def phrases(**options):
-        (_, _, _, phrase_ids, visible), *_ = batch_with_phrases(num_views=2, **options)
+    def phrases(epoch=0, **options):
+        batches = batches_with_phrases(num_views=2, **options)
+        (_, _, _, phrase_ids, visible), *_ = [next(iter(batches)) for _ in range(epoch + 1)][-1]
         return dict(zip(map(tuple, phrase_ids[0].numpy()), visible[0].numpy().tolist()))
 
     seen = [phrases(seed=seed) for seed in range(8)]
     assert {tuple(found[(4, 7, 5, 2)]) for found in seen} == {(False, True) * 2, (True, False) * 2}  # mirrored
-    assert phrases(seed=3) == seen[3] and phrases(seed=3, shares=([0, 1], 2)).items() <= seen[3].items()
+    assert phrases(epoch=2) == phrases(first_epoch=2) and phrases(seed=3) == seen[3]
+    assert phrases(seed=3, shares=([0, 1], 2)).items() <= seen[3].items()
 
 
 @pytest.mark.parametrize("attention, num_samples", [("soft", 1), ("hard", 2)])
 def test_the_objective_adds_the_cross_entropy_of_phrases(attention, num_samples):
-    (_, input_ids, *extra), targets, weights = batch_with_phrases()
+    (_, input_ids, *extra), targets, weights = next(iter(batches_with_phrases()))
     features, options = numbers(2, 4, 3), {"attention": attention, "num_samples": num_samples}
     captioner = make_captioner(4, region_weight=0.5, dropout_before_readout=0.0, dropout_after_readout=0.0, **options)
     region = captioner.vocabulary.region_token_id

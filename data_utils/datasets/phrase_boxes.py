@@ -219,8 +219,7 @@ def described_regions(image, boxes):
     for phrase in boxes.phrases.get(image.image_id, ()):
         words = tokenise(image.captions[phrase.caption])
         if not PLACELESS.issuperset(words[number] for number in phrase.naming_words(words)):
-            corners = np.array(phrase.boxes)
-            region = *corners[:, :2].min(axis=0).tolist(), *corners[:, 2:].max(axis=0).tolist()
+            region = tuple(outermost(sides) for outermost, sides in zip((min, min, max, max), zip(*phrase.boxes)))
             found.append((words[phrase.first_word : phrase.first_word + phrase.num_words], region))
     return found
 

@@ -116,10 +116,8 @@ class Ensemble(CaptionGenerator):
 
     def _steps(self, features, rows_per_photo, region_noise=None, visible=None):
         visible = visible or [None] * len(self.captioners)
-        members = [
-            member.steps(member.adapt(x), rows_per_photo, visible=visible)
-            for member, x, visible in zip(self.captioners, features, visible)
-        ]
+        of_members = zip(self.captioners, features, visible)
+        members = [member.steps(member.adapt(x), rows_per_photo, visible=seen) for member, x, seen in of_members]
         grids = self._grids
 
         def step(input_ids, states):

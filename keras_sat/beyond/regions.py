@@ -1,7 +1,6 @@
 """Phrases for regions: the captioner also learns to describe a part of a photo, "a black dog", from annotators' boxes.
 
-A phrase starts with `<region>` instead of `<start>`. Attention, h_0 and the mean annotation vector see only the cells
-of its box, see `CaptionDecoder.reveal`. The cross-entropy of phrases is added to the loss.
+A phrase starts with `<region>`, and only the cells of its box are visible, see `CaptionDecoder.reveal`.
 
 Source: Johnson et al., 2016, DenseCap: Fully Convolutional Localization Networks for Dense Captioning, where the
 regions are found by the network; here the user points at one.
@@ -15,19 +14,14 @@ from keras_sat.beyond.hook import Term
 
 
 class RegionPhrases(Term):
-    """The loss term of `region_weight`: a phrase counts as much as a caption if the weight is 1.
-
-    Hard attention uses its expectation.
-    """
-
-    def __init__(self, weight, captioner):
-        super().__init__(weight)
-        self.read, self.start_token_id = captioner.read, captioner.vocabulary.region_token_id
+    """The loss term of `region_weight`: if it is 1, a phrase counts like a caption. Hard attention is not sampled."""
 
     @classmethod
     def of(cls, captioner, options):
         samples = options.num_samples if captioner.decoder.draws_places else 1  # each caption has so many rows
-        return cls(options.region_weight * samples, captioner) if options.region_weight else None
+        term = cls(options.region_weight * samples)
+        term.read, term.start_token_id = captioner.read, captioner.vocabulary.region_token_id
+        return term if options.region_weight else None
 
     def __call__(self, features, target_ids, read, extra):
         if len(extra) < 3:  # this batch has no phrases

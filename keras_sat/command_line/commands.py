@@ -73,18 +73,19 @@ def run_caption(
     if say is not None and (options or min_confidence is not None):
         other = flag_of(next(iter(options), "min_confidence"))
         raise ValueError(f"{other} has no effect with --say, which gives the caption. Received: --say with {other}")
-    if "region" in options:
-        options["region"] = [checked_region(region.split(",")) for region in options["region"]]
-        if outputs and len(options["region"]) > 1:
-            raise ValueError(f"{flag_of(next(iter(outputs)))} draws one result for each picture: pass one --region.")
+    regions = [checked_region(region.split(",")) for region in options.pop("region", ())]
+    if outputs and len(regions) > 1:
+        raise ValueError(f"{flag_of(next(iter(outputs)))} draws one result for each picture: pass one --region.")
     paths = find_pictures(images, recursive=recursive)
+    options |= {"regions": [regions] * len(paths)} if regions else {}
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     fast = ready_captioner(models[0]) if fits_litert else None
     captioner = fast or _captioner_of(models, encoder_weights)
     drawings = drawing_paths(outputs, paths)
     if say is None:
-        results = _captions_or_phrases(captioner, paths, **({} if fast else options))
+        results = captioner.caption_each(paths, errors="yield", **({} if fast else options))
+        results = ((path, each) for path, found in results for each in (found if isinstance(found, list) else [found]))
     else:
         unknown = [word for word in dict.fromkeys(tokenise(say)) if word not in captioner.vocabulary]
         if unknown:
@@ -94,7 +95,7 @@ def run_caption(
         results = _kept_in_gallery(results, drawings[paths[0]]["gallery"])
     failed = []
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # the captions go to a file
-    with Progress(len(paths), label="captions", unit="pictures", show=show, delay=1) as progress:
+    with Progress(len(paths) * max(len(regions), 1), label="captions", unit="pictures", show=show, delay=1) as progress:
         progress.advance(0)  # shows 0 until the first batch is complete
         for path, result in results:
             progress.advance(1)
@@ -125,14 +126,6 @@ def run_caption(
         raise ValueError("; ".join(map(visible, failed)))
     if fits_litert and not fast:
         _prepare_litert(models[0])
-
-
-def _captions_or_phrases(captioner, paths, region=None, **options):
-    """Yield (path, result or error) for each picture or, with --region, for each region of each picture."""
-    regions = None if region is None else [region] * len(paths)
-    for path, result in captioner.caption_each(paths, errors="yield", regions=regions, **options):
-        for each in result if isinstance(result, list) else [result]:
-            yield path, each
 
 
 def _models_or_default(models, data=None):
@@ -275,14 +268,8 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         captioner = _captioner_of(_models_or_default(models, data), encoder_weights)
         table = evaluate(captioner, data, cache=cache, regions=regions, keep_results=keep_results, **options)
     else:
-        given = {
-            "model": models,
-            "encoder_weights": encoder_weights,
-            "grounding": grounding,
-            "regions": regions,
-            **outputs,
-            **options,
-        }
+        given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, "regions": regions}
+        given |= {**outputs, **options}
         fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "compare_with")
         if others := [name for name in given if (given[name] or name in options) and name not in fitting]:
             raise ValueError(f"--captions scores existing captions and cannot be combined with {flag_of(others[0])}.")

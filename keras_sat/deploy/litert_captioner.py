@@ -27,7 +27,7 @@ import numpy as np
 from data_utils.atomic_files import clear_half_written, exclusive_lock, read_bytes, whole_folder
 from data_utils.captions import tokenise
 from data_utils.images import load_image, photos_of
-from data_utils.photo_regions import checked_region, regions_for, visible_cells, warn_of_small
+from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from data_utils.tf_logging import nothing_on_standard_error
 from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_litert, write_litert
 from keras_sat.files.model_folder import model_directory
@@ -185,7 +185,7 @@ class LiteRTCaptioner:
         photos, many = photos_of(images, recursive=recursive)
         regions, is_one = regions_for(photos, region)
         results = self.caption_each(photos, regions=regions)
-        results = [result[0] if regions and is_one else result for _, result in results]
+        results = [result[0] if is_one else result for _, result in results]
         return results if many else results[0]
 
     def caption_each(self, images: Any, *, errors: str = "raise", regions: Any = None) -> Iterator[tuple[Any, Any]]:
@@ -200,9 +200,7 @@ class LiteRTCaptioner:
             return self._each(images, errors, self._caption)
         if self._grid is None:
             raise ValueError("This LiteRT file cannot describe a part of a photo; use one from `export --web`.")
-        regions = [[*map(checked_region, of_photo)] for of_photo in regions]
-        warn_of_small((region for of_photo in regions for region in of_photo), self._grid)
-        return self._each(images, errors, self._phrases, regions)
+        return self._each(images, errors, self._phrases, checked_regions(regions, self._grid))
 
     def _caption(self, photo):
         if self._grid is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import warnings
 from pathlib import Path
@@ -128,7 +129,8 @@ def evaluate(
         grounded["grounding_generated"] = figures_of(ground_captions(results, images, boxes))
         photos = {**table.photos, GROUNDING.contributions: of_people.round(10).tolist()}
         if regions:
-            grounded["regions"] = region_nouns(captioner, images, boxes, results, **reading, **options)
+            describe = functools.partial(caption_photos, captioner, images, **reading, **options)
+            grounded["regions"] = region_nouns(images, boxes, results, describe)
         table = dataclasses.replace(table, photos=photos, **grounded)
     if not keep_results:
         return table

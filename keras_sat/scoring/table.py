@@ -31,7 +31,9 @@ STATISTICS = {
     "training_photos": "{} photos used in training",
 }
 
-REGIONS = {"noun_said": "phrases for regions", "small_noun_said": "  regions below 15 %", "whole_noun_said": "captions"}
+REGIONS = (
+    "the noun of {num_regions} regions is said in {noun_said} (small: {small_noun_said}; captions: {whole_noun_said})"
+)
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,10 @@ class ScoreTable:
             grounded = {"human captions": self.grounding, "these captions": self.grounding_generated}
             lines += ["", as_table(grounded)]
         if self.regions is not None:
-            lines += ["", "percent of {num_regions} regions whose noun is said:".format(**self.regions)]
-            for name, text in REGIONS.items():
-                value = self.regions[name]
-                lines.append(f"{text:24}{'-' if value is None else f'{100 * value:.1f}':>8}")
+            said = {name: "-" if x is None else f"{x:.1%}" for name, x in self.regions.items()}
+            said["num_regions"] = f"{self.regions['num_regions']:d}"
+            text = "{num_regions} regions: noun said {noun_said}, small {small_noun_said}, captions {whole_noun_said}"
+            lines += ["", text.format(**said).replace("%", " %")]
         return "\n".join(lines)
 
     def _rows(self, others):

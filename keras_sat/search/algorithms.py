@@ -48,7 +48,7 @@ def run_search(step, state, vocabulary, num_regions, noise=None, *, allow_unknow
 def special_tokens(vocabulary, allow_unknown=False, for_region=False):
     """Return the search arguments that depend on the vocabulary, as a dict; phrases for regions start differently."""
     starts = vocabulary.start_token_id, vocabulary.region_token_id
-    forbidden = {*starts} | (set() if allow_unknown else {vocabulary.unk_token_id})
+    forbidden = {*starts, *(() if allow_unknown else (vocabulary.unk_token_id,))}
     return {
         "start_token_id": starts[for_region],
         "end_token_id": vocabulary.end_token_id,

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import os
 import random
-import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from keras import ops
 
 from data_utils.captions import words_of_captions
 from data_utils.images import load_image, photos_of
-from data_utils.photo_regions import checked_region, covered_fraction, visible_cells
+from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from keras_sat import equations
 from keras_sat.model.forks import reject_fork
 from keras_sat.options import ANY_COUNT, SearchOptions, one_of, with_options
@@ -72,22 +71,14 @@ class CaptionGenerator:
         """
         options = SearchOptions.of("caption", options)
         photos, many = photos_of(images, recursive=recursive)
-        is_list = isinstance(region, list) and not any(isinstance(side, (int, float)) for side in region)
-        regions = None if region is None else [region if is_list else [region]] * len(photos)
-        captions = self._captions_or_phrases(options, regions)
-        results = [result for _, result in self._each(captions, photos, options.batch_size)]
-        results = results if region is None or is_list else [result for (result,) in results]
+        regions, is_one = regions_for(photos, region)
+        results = self.caption_each(photos, regions=regions, **options.to_dict())
+        results = [result[0] if is_one else result for _, result in results]
         return results if many else results[0]
 
     @with_options(SearchOptions)
     def caption_each(
-        self,
-        images: Any,
-        *,
-        cache: FeatureCache | None = None,
-        errors: str = "raise",
-        regions: Any = None,
-        **options,
+        self, images: Any, *, cache: FeatureCache | None = None, errors: str = "raise", regions: Any = None, **options
     ) -> Iterator[tuple[Any, Any]]:
         """Caption many photos in batches; yield (image, CaptionResult) for each, or (image, list) with `regions`.
 
@@ -100,7 +91,11 @@ class CaptionGenerator:
         """
         options = SearchOptions.of("caption_each", options)
         one_of("raise", "yield").check("errors", errors)
-        return self._each(self._captions_or_phrases(options, regions), images, options.batch_size, cache, errors)
+        captions = functools.partial(self._captions, options)
+        if regions is not None:
+            regions = checked_regions(regions, self.rows_and_columns())
+            captions = functools.partial(self._phrases, options, regions)
+        return self._each(captions, images, options.batch_size, cache, errors)
 
     @with_options(SearchOptions)
     def caption_features(self, features: Any, *, images: Any = None, **options) -> list[CaptionResult]:
@@ -121,24 +116,14 @@ class CaptionGenerator:
             results += self._captions(options, batch, photos, numbers[some])
         return results
 
-    def _captions_or_phrases(self, options, regions):
-        """Return `_captions`, or `_phrases` for the regions of each photo, with these arguments."""
-        if regions is None:
-            return functools.partial(self._captions, options)
-        return functools.partial(self._phrases, options, [[*map(checked_region, of_photo)] for of_photo in regions])
-
     def _phrases(self, options, regions, features, photos, numbers):
         """Return a list of CaptionResults for each photo of a batch, one for each of its regions; see `_captions`."""
         asked = [(row, region) for row, number in enumerate(numbers) for region in regions[number]]
-        for region in dict.fromkeys(region for _, region in asked):
-            if covered_fraction([region], self.rows_and_columns()).max() < 0.5:
-                used = "covers less than half of any cell of the attention map: the cells that it covers most are used"
-                warnings.warn(f"The region {region} {used}.", stacklevel=2)
         results = [[] for _ in numbers]
         for start in range(0, len(asked), options.batch_size):
             rows, some = map(list, zip(*asked[start : start + options.batch_size]))
             shown = tf.nest.map_structure(lambda array, rows=rows: array[rows], features)
-            of_rows = None if photos is None else [photos[row] for row in rows]
+            of_rows = None if photos is None else photos[rows]
             found = self._captions(options, shown, of_rows, [numbers[row] for row in rows], some)
             for row, region, result in zip(rows, some, found):
                 results[row].append(dataclasses.replace(result, region=region))
@@ -161,9 +146,8 @@ class CaptionGenerator:
         found = self._run(self.search, features, *noise, *visible, **arguments)
         confidences = None
         if self.confidence is not None:
-            if visible and visible[0].shape == features.shape[:2]:
-                features = equations.only_visible(features, *visible)
-            confidences = np.asarray(self.confidence(found.word_probs, features))
+            shown = equations.only_visible(features, *visible) if visible else features
+            confidences = np.asarray(self.confidence(found.word_probs, shown))
         return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
 
     def arguments_of_search(self, options):
@@ -288,10 +272,7 @@ class CaptionGenerator:
         return self.graphs[key](*tensors)
 
     def search(self, features, word_noise=None, region_noise=None, visible=None, *, sample_attention=False, **options):
-        """Search for captions, given features (photos, regions, feature_dim); see `run_search` and `_noise`.
-
-        With `visible`, boolean (photos, regions), they describe only what is visible, see `CaptionDecoder.reveal`.
-        """
+        """Search for captions of features (photos, regions, feature_dim); see `run_search`, `_noise` and `reveal`."""
         noise = region_noise if sample_attention else None
         step, state = self._steps(features, _rows_per_photo(options), noise, visible)
         options |= {"extra_dims": self.extra_dims, "for_region": visible is not None}

@@ -254,8 +254,7 @@ _ = AttentionDisplay.from_result(read).plot(width=5)
 #
 # ## Next
 #
-# That was the last story. [The table of contents](README.md) says where each idea is, and
-# [01](01_words_and_ids.ipynb) starts again.
+# [12](12_point_and_tell.ipynb) points at a place and asks what is there.
 #
 # The last cell checks what this notebook has claimed.
 
