@@ -79,39 +79,24 @@ def test_a_caption_that_is_given_is_read(quick, captioner, pictures):
 REGIONS = [(0.0, 0.0, 0.5, 0.6), (0.3, 0.2, 0.9, 0.95), (0.0, 0.0, 1.0, 1.0)]
 
 
-def assert_same_parts(quick, captioner, images):
-    found = quick.caption(images, region=REGIONS)
-    for of_photo, others in zip(found, captioner.caption(images, region=REGIONS, num_results=3), strict=True):
-        for one, other in zip(of_photo, others, strict=True):
-            assert (one.region, one.caption) == (other.region, other.caption)
-            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-3)
-            assert one.confidence is None or one.confidence == pytest.approx(other.confidence, abs=1e-3)
-            np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-4)
-    return found
-
-
-def test_a_part_is_described_as_by_the_captioner(quick, captioner, pictures):
-    paths = sorted(pictures.glob("*.png"))[:3]
-    found = assert_same_parts(quick, captioner, paths)
-    whole = quick.caption(paths[0])
-    assert not found[0][0].attention_weights[:, 10:].any() and whole.region is None
-    assert found[0][2].log_prob == whole.log_prob, "a captioner without <region> starts with <start>"
-    assert quick.caption(paths[0], region=REGIONS[1]).caption == found[0][1].caption
-    with pytest.warns(UserWarning, match="covers less than half of any cell"):
-        quick.caption(paths[0], region=(0.5, 0.5, 0.51, 0.51))
-    with pytest.raises(ValueError, match="a rectangle within the photo"):
-        quick.caption(paths[0], region=(0.5, 0.5, 0.4, 1))
-
-
-def test_a_phrase_starts_with_its_own_token(captioner, tmp_path, pictures):
-    words = [*captioner.vocabulary.words, "<region>"]
-    other = Captioner(words, encoder="tiny", image_size=64, hidden_dim=9, seed=3)
+def test_a_part_is_described_as_by_the_captioner(quick, captioner, pictures, tmp_path):
+    picture, options = pictures / "00.png", {"encoder": "tiny", "image_size": 64, "hidden_dim": 9, "seed": 3}
+    other = Captioner([*captioner.vocabulary.words, "<region>"], **options)
     other.build(((None, 64, 64, 3), (None, None)))
     other.save(tmp_path / "other")
-    quick = load_litert(tmp_path / "other")
-    ((*_, phrase),) = assert_same_parts(quick, other, [pictures / "00.png"])
-    whole, expected = (each.caption(pictures / "00.png") for each in (quick, other))
-    assert whole.log_prob == pytest.approx(expected.log_prob, abs=1e-3) and abs(whole.log_prob - phrase.log_prob) > 1e-3
+    for one, right in ((quick, captioner), (load_litert(tmp_path / "other"), other)):
+        (found,), (expected,) = (each.caption([picture], region=REGIONS) for each in (one, right))
+        for result, same in zip(found, expected, strict=True):
+            assert (result.region, result.caption) == (same.region, same.caption)
+            assert result.log_prob == pytest.approx(same.log_prob, abs=1e-3)
+            np.testing.assert_allclose(result.attention_weights, same.attention_weights, atol=1e-4)
+        assert (found[2].log_prob == one.caption(picture).log_prob) == (one is quick), "<region> or <start>"
+        assert one.caption(picture, region=REGIONS[1]).caption == found[1].caption
+    assert quick.caption(picture, region=REGIONS[0]).confidence != quick.caption(picture).confidence
+    with pytest.warns(UserWarning, match="covers less than half of any cell"):
+        quick.caption(picture, region=(0.5, 0.5, 0.51, 0.51))
+    with pytest.raises(ValueError, match="a rectangle within the photo"):
+        quick.caption(picture, region=(0.5, 0.5, 0.4, 1))
 
 
 def test_an_error_may_be_yielded(quick, pictures):

@@ -42,8 +42,8 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
   // Return what the network sees and writes: { kind, sides, address, features, results }, see Rectangle.
   async function captioned(pixels, canvas, kind = null, sides = null) {
     const features = await captioner.encode(pixels), results = await captioner.captions(features);
-    const kind = Math.max(canvas.width, canvas.height) > 128 ? "image/jpeg" : "image/png"; // small ones are drawings
-    return { kind, sides, address: canvas.toDataURL(kind, 0.9), features, results };
+    const format = Math.max(canvas.width, canvas.height) > 128 ? "image/jpeg" : "image/png"; // small ones are drawings
+    return { kind, sides, address: canvas.toDataURL(format, 0.9), features, results };
   }
 
   // Caption a file (or the promise of one), which may be an example.
