@@ -1,6 +1,7 @@
 """Rectangles within a photo, and the cells of a grid that they cover."""
 
 import contextlib
+import warnings
 
 import numpy as np
 
@@ -17,6 +18,23 @@ def checked_region(region):
         "A region must be a rectangle within the photo: four fractions of its sides (left, top, right, bottom), "
         f"such as (0.1, 0.2, 0.4, 0.9). Received: region={brief(region)}"
     )
+
+
+def regions_for(photos, region):
+    """Return `region`, one or a list, as a list for each photo (None if there is none), and whether it is one."""
+    is_one = not isinstance(region, list) or any(isinstance(side, (int, float)) for side in region)
+    regions = None if region is None else [[region] if is_one else region] * len(photos)
+    return regions, is_one and region is not None
+
+
+def checked_regions(regions, grid_shape):
+    """Return the regions of each photo, checked; warn of those that cover less than half of any cell."""
+    regions = [[*map(checked_region, of_photo)] for of_photo in regions]
+    for region in {region for of_photo in regions for region in of_photo}:
+        if covered_fraction([region], grid_shape).max() < 0.5:
+            covers = "covers less than half of any cell of the grid: the cells that it covers most are used"
+            warnings.warn(f"The region {region} {covers}.", stacklevel=4)
+    return regions
 
 
 def visible_cells(region, grid_shape):

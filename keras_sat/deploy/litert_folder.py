@@ -14,7 +14,7 @@ import hashlib
 from data_utils.atomic_files import expectation, read_bytes, read_sealed_json, write_sealed_json, write_whole
 from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST, MODEL, PACKED, WORDS = "litert.json", "model.tflite", "model.tflite.gz", "vocabulary.txt"
 MOST_BYTES = 1_000_000_000
 HINT = ("the LiteRT files that keras-sat export --tflite or --web wrote", "Export the captioner again.")

@@ -37,7 +37,7 @@ class SearchResult(NamedTuple):
 
 def run_search(step, state, vocabulary, num_regions, noise=None, *, allow_unknown=False, for_region=False, **options):
     """Run the search that the options select: beam_search, sample_search or greedy_search."""
-    options |= {"num_regions": num_regions, **special_tokens(vocabulary, allow_unknown, for_region)}
+    options = {"num_regions": num_regions, **special_tokens(vocabulary, allow_unknown, for_region), **options}
     if "num_beams" in options:
         return beam_search(step, state, **options)
     if "temperature" in options:
@@ -48,7 +48,7 @@ def run_search(step, state, vocabulary, num_regions, noise=None, *, allow_unknow
 def special_tokens(vocabulary, allow_unknown=False, for_region=False):
     """Return the search arguments that depend on the vocabulary, as a dict; phrases for regions start differently."""
     starts = vocabulary.start_token_id, vocabulary.region_token_id
-    forbidden = {*starts, *(() if allow_unknown else (vocabulary.unk_token_id,))} - {starts[for_region]}
+    forbidden = {*starts, *(() if allow_unknown else (vocabulary.unk_token_id,))}
     return {
         "start_token_id": starts[for_region],
         "end_token_id": vocabulary.end_token_id,

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import os
 import random
-import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from keras import ops
 
 from data_utils.captions import words_of_captions
 from data_utils.images import load_image, photos_of
-from data_utils.photo_regions import checked_region, covered_fraction, visible_cells
+from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from keras_sat import equations
 from keras_sat.model.forks import reject_fork
 from keras_sat.options import ANY_COUNT, SearchOptions, one_of, with_options
@@ -72,10 +71,9 @@ class CaptionGenerator:
         """
         options = SearchOptions.of("caption", options)
         photos, many = photos_of(images, recursive=recursive)
-        is_list = isinstance(region, list) and not any(isinstance(side, (int, float)) for side in region)
-        regions = None if region is None else [region if is_list else [region]] * len(photos)
+        regions, is_one = regions_for(photos, region)
         results = self._each(self._captions_or_phrases(options, regions), photos, options.batch_size)
-        results = [result if region is None or is_list else result[0] for _, result in results]
+        results = [result[0] if is_one else result for _, result in results]
         return results if many else results[0]
 
     @with_options(SearchOptions)
@@ -117,15 +115,11 @@ class CaptionGenerator:
     def _captions_or_phrases(self, options, regions):
         if regions is None:
             return functools.partial(self._captions, options)
-        return functools.partial(self._phrases, options, [[*map(checked_region, of_photo)] for of_photo in regions])
+        return functools.partial(self._phrases, options, checked_regions(regions, self.rows_and_columns()))
 
     def _phrases(self, options, regions, features, photos, numbers):
         """Return a list of CaptionResults for each photo of a batch, one for each of its regions; see `_captions`."""
         asked = [(row, region) for row, number in enumerate(numbers) for region in regions[number]]
-        for region in {region for _, region in asked}:
-            if covered_fraction([region], self.rows_and_columns()).max() < 0.5:
-                covers = "covers less than half of any cell of the grid: the cells that it covers most are used"
-                warnings.warn(f"The region {region} {covers}.", stacklevel=2)
         results = [[] for _ in numbers]
         for start in range(0, len(asked), options.batch_size):
             rows, some = map(list, zip(*asked[start : start + options.batch_size]))
