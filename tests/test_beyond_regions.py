@@ -8,6 +8,7 @@ from conftest import write_photos
 
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
+from data_utils.batches import inputs_and_targets
 from data_utils.datasets.phrase_boxes import Boxes, Phrase
 from data_utils.vocabulary import REGION_TOKEN
 from keras_sat import Captioner
@@ -64,14 +65,11 @@ def test_a_search_starts_a_phrase_and_never_says_its_start():
     decoder.readout.word_logits.bias.assign(np.eye(len(captioner.vocabulary))[region] * 9)  # what it would like to say
     for visible in (None, VISIBLE):
         found = captioner.search(features, visible=visible, max_length=4, num_beams=2)
-        words = np.asarray(found.token_ids)[:, 0]
-        assert not np.isin(words, [captioner.vocabulary.start_token_id, region]).any()
-        first = captioner.vocabulary.start_token_id if visible is None else region
-        rows = [[first, *(word for word in row if word > end)] for row in words]
-        longest = max(map(len, rows))
-        inputs = np.array([row + [0] * (longest - len(row)) for row in rows])
-        targets = np.array([([*row[1:], end] + [0] * longest)[:longest] for row in rows])
-        is_word = np.arange(longest) < np.asarray(found.lengths)  # `<end>` too, unless the caption was cut off
+        token_ids = np.asarray(found.token_ids)[:, 0]
+        assert not np.isin(token_ids, [captioner.vocabulary.start_token_id, region]).any()
+        inputs, targets, _ = inputs_and_targets([row[row > end].tolist() for row in token_ids], captioner.vocabulary)
+        inputs[:, 0] = captioner.vocabulary.start_token_id if visible is None else region
+        is_word = np.arange(inputs.shape[1]) < np.asarray(found.lengths)  # `<end>` too, unless it was cut off
         read = captioner.read(features, inputs, targets, is_word.astype("float32"), visible=visible)
         log_probs = np.asarray(read.unpack_words(read.log_probs)).sum(axis=1)
         np.testing.assert_allclose(log_probs, np.asarray(found.log_probs)[:, 0], rtol=1e-4)
@@ -83,8 +81,7 @@ def test_region_of_a_picture():
     left, right, whole = (0.0, 0.0, 0.5, 1.0), (0.5, 0.5, 1.0, 1.0), captioner.caption(picture)
     one = captioner.caption(picture, region=right)
     assert one.region == right and "red square" in one.caption and whole.region is None
-    assert not one.attention_weights[:, :8].any() and one.confidence is not None
-    np.testing.assert_allclose(one.attention_weights.sum(axis=(1, 2)), 1, rtol=1e-5)
+    assert not one.attention_weights[:, :8].any() and one.confidence != whole.confidence
     both = captioner.caption([picture, picture], region=[left, right])
     assert [len(results) for results in both] == [2, 2] and both[0][1].caption == both[1][1].caption == one.caption
     pair = keras_sat.Ensemble([captioner, captioner]).caption(picture, region=right)
@@ -101,8 +98,8 @@ def test_the_command_line_takes_regions(tmp_path, capsys):
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["region"] for line in lines] == [[0.5, 0, 1, 1], [0, 0, 0.5, 1]]
     drawn = ["--region", "0,0,.5,1", "--plot", str(tmp_path / "drawn.png")]
-    for options in (["--region", "0,0,2,1"], ["--region", "a,b"], ["--region", ""], [*drawn, "--region", ".5,0,1,1"]):
-        assert main([*command, *options]) == 2
+    for options in (["0,0,2,1"], ["a,b"], ["0,0,nan,1"], [".5,0,1,1", *drawn]):
+        assert main([*command, "--region", *options]) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1 and ("A region must be a rectangle" in error or "pass one --region" in error)
 
@@ -175,8 +172,6 @@ def test_the_first_word_of_phrases_starts_from_that_of_captions():
     adapted = plain.adapted(region_weight=1.0)
     before, after = (captioner.decoder.embedding.embeddings.numpy() for captioner in (plain, adapted))
     np.testing.assert_array_equal(after, np.concatenate([before, before[1:2]]))
-    logits = plain.decoder.readout.word_logits.bias.numpy(), adapted.decoder.readout.word_logits.bias.numpy()
-    np.testing.assert_array_equal(logits[1][:-1], logits[0])
     assert adapted.adapted().vocabulary == adapted.vocabulary  # kept without region_weight
 
 

@@ -15,7 +15,6 @@ from data_utils.atomic_files import write_json
 from data_utils.captions import tokenise
 from data_utils.datasets import DATASETS
 from data_utils.foreign_text import visible, visible_json
-from data_utils.photo_regions import checked_region
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.command_line.invocation import flag_of
 from keras_sat.command_line.messages import reason_without_number
@@ -58,6 +57,7 @@ def run_caption(
 ):
     """Caption each picture, or use the caption given by --say; report unreadable pictures at the end."""
     from data_utils.images import find_pictures
+    from data_utils.photo_regions import checked_region
     from data_utils.progress import Progress
     from keras_sat.deploy.litert_captioner import ready_captioner
 
@@ -256,6 +256,8 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
     measures_boxes = (grounding and data != "scenes") or regions
     if measures_boxes != ("boxes" in options) and not (grounding and "boxes" in options):
         raise ValueError("Pass --boxes with --grounding or --regions; only --grounding with --data scenes needs none.")
+    if "pixel_photos" in options and not options.get("faithfulness"):
+        raise ValueError("--pixel-photos has no effect without --faithfulness. Pass both or neither.")
     kinds = ("json", "csv", "coco_results", "gallery")
     outputs = {kind: Path(options.pop(kind)).expanduser() for kind in kinds if kind in options}
     if "gallery" in outputs:

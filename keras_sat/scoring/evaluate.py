@@ -19,6 +19,8 @@ from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from data_utils.training_photos import seen_in_training, warn_of_copies
 from keras_sat.options import BeamSearchOptions, with_options
+from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
+from keras_sat.scoring.faithfulness import figures_of as means_of
 from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.region_nouns import region_nouns
@@ -51,6 +53,8 @@ def evaluate(
     compare_with: str | tuple[str, ...] | list[str] = (),
     boxes: Any = None,
     regions: bool = False,
+    faithfulness: bool = False,
+    pixel_photos: int = PIXEL_PHOTOS,
     keep_results: bool = False,
     show_progress: bool = True,
     **options,
@@ -75,6 +79,9 @@ def evaluate(
         boxes: boxes of what the words name, to measure attention: Boxes, or a path that
             `data_utils.datasets.phrase_boxes.read_boxes` accepts.
         regions: with `boxes`, also describe their regions, see `keras_sat.scoring.region_nouns`.
+        faithfulness: measure whether words depend on the places that they attend to, in the generated captions and in
+            the first human caption of each photo; see `keras_sat.scoring.faithfulness`.
+        pixel_photos: of so many photos blur these places too. That encodes a photo some twenty times.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
         show_progress: show progress on standard error.
         **options: see `keras_sat.options.BeamSearchOptions`.
@@ -86,6 +93,8 @@ def evaluate(
         raise ValueError(
             f"The first argument must be a Captioner, and the second the data. Received: captioner={captioner!r}"
         )
+    if faithfulness:
+        reject_unfit(captioner, pixel_photos)
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
     if isinstance(cache, (str, Path)):
@@ -132,6 +141,13 @@ def evaluate(
             describe = functools.partial(caption_photos, captioner, images, **reading, **options)
             grounded["regions"] = region_nouns(images, boxes, results, describe)
         table = dataclasses.replace(table, photos=photos, **grounded)
+    if faithfulness:
+        photos, figures, own = dict(table.photos), {}, [result.words for result in results]
+        of_people = [tokenise(image.captions[0]) for image in images]
+        for name, captions in (("faithfulness", own), ("faithfulness_references", of_people)):
+            of_photos = measure(captioner, images, captions, pixel_photos=pixel_photos, **reading)
+            photos[name], figures[name] = of_photos.round(6).tolist(), means_of(of_photos, captioner.num_regions)
+        table = dataclasses.replace(table, photos=photos, **figures)
     if not keep_results:
         return table
     without_photos = [dataclasses.replace(result, image=None) for result in results]

@@ -72,7 +72,7 @@ class CaptionGenerator:
         options = SearchOptions.of("caption", options)
         photos, many = photos_of(images, recursive=recursive)
         regions, is_one = regions_for(photos, region)
-        results = self.caption_each(photos, regions=regions, **options.to_dict())
+        results = self._each(self._captions_or_phrases(options, regions), photos, options.batch_size)
         results = [result[0] if is_one else result for _, result in results]
         return results if many else results[0]
 
@@ -91,11 +91,7 @@ class CaptionGenerator:
         """
         options = SearchOptions.of("caption_each", options)
         one_of("raise", "yield").check("errors", errors)
-        captions = functools.partial(self._captions, options)
-        if regions is not None:
-            regions = checked_regions(regions, self.rows_and_columns())
-            captions = functools.partial(self._phrases, options, regions)
-        return self._each(captions, images, options.batch_size, cache, errors)
+        return self._each(self._captions_or_phrases(options, regions), images, options.batch_size, cache, errors)
 
     @with_options(SearchOptions)
     def caption_features(self, features: Any, *, images: Any = None, **options) -> list[CaptionResult]:
@@ -115,6 +111,11 @@ class CaptionGenerator:
             batch = tf.nest.map_structure(lambda array, some=some: array[some], features)
             results += self._captions(options, batch, photos, numbers[some])
         return results
+
+    def _captions_or_phrases(self, options, regions):
+        if regions is None:
+            return functools.partial(self._captions, options)
+        return functools.partial(self._phrases, options, checked_regions(regions, self.rows_and_columns()))
 
     def _phrases(self, options, regions, features, photos, numbers):
         """Return a list of CaptionResults for each photo of a batch, one for each of its regions; see `_captions`."""

@@ -40,8 +40,9 @@ plt.rcParams["figure.dpi"] = 80
 # ## What is hidden is as good as absent
 #
 # The photo enters the network in three places: attention, the mean annotation vector that makes $h_0$, and, if
-# attention is paid after reading, the mean that the LSTM reads. A hidden cell gets the score $-\infty$, so that its weight in the
-# softmax is exactly 0, and the means are those of the visible cells. By hand, with four cells of which two are visible:
+# attention is paid after reading, the mean that the LSTM reads. A hidden cell gets the score $-\infty$, so that its
+# weight in the softmax is exactly 0, and the means are those of the visible cells. By hand, with four cells of which
+# two are visible:
 
 # %%
 scores, visible = np.array([[2.0, 0.0, 1.0, 3.0]], "float32"), np.array([[True, False, True, False]])
@@ -124,7 +125,7 @@ captioner = keras_sat.fit(
     group_by="image",
     batch_size=40,
     epochs=2,
-    learning_rate=3e-3,
+    learning_rate=1e-3,
     output_dir="phrases",
     show_progress=False,
 )
