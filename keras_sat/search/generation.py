@@ -71,7 +71,7 @@ class CaptionGenerator:
         """
         options = SearchOptions.of("caption", options)
         photos, many = photos_of(images, recursive=recursive)
-        regions, is_one = regions_for(photos, region)
+        regions, is_one = (None, False) if region is None else regions_for(photos, region)
         results = self._each(self._captions_or_phrases(options, regions), photos, options.batch_size)
         results = [result[0] if is_one else result for _, result in results]
         return results if many else results[0]
