@@ -94,6 +94,9 @@ def test_region_of_a_picture():
     one = captioner.caption(picture, region=right)
     assert one.region == right and "red square" in one.caption and whole.region is None
     assert not one.attention_weights[:, :8].any() and one.confidence != whole.confidence
+    assert {other.region for other in one.alternatives} <= {right}
+    with pytest.raises(ValueError, match="A region must be"):
+        captioner.caption(picture, region=[])
     both = captioner.caption([picture, picture], region=[left, right])
     assert [len(results) for results in both] == [2, 2] and both[0][1].caption == both[1][1].caption == one.caption
     pair = keras_sat.Ensemble([captioner, captioner]).caption(picture, region=right)

@@ -12,7 +12,6 @@ config.json is a saved captioner: a LiteRT file in it is never run.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import importlib.util
 import os
@@ -200,7 +199,7 @@ class LiteRTCaptioner:
             return self._each(images, errors, self._caption)
         if self._grid is None:
             raise ValueError("This LiteRT file cannot describe a part of a photo; use one from `export --web`.")
-        return self._each(images, errors, self._phrases, checked_regions(regions, self._grid))
+        return self._each(images, errors, self._phrases, checked_regions(regions, len(images), self._grid))
 
     def _caption(self, photo):
         if self._grid is None:
@@ -213,7 +212,7 @@ class LiteRTCaptioner:
         for region in regions:
             visible = visible_cells(region, self._grid)
             result = self._described(photo, features, visible, self.vocabulary.region_token_id)
-            results.append(dataclasses.replace(result, region=region))
+            results.append(result.of_region(region))
         return results
 
     def _described(self, photo, features, visible, start_id):

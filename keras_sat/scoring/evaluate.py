@@ -95,6 +95,8 @@ def evaluate(
         )
     if faithfulness:
         reject_unfit(captioner, pixel_photos)
+    if regions and boxes is None:
+        raise ValueError("Regions require `boxes`, which they are taken from. Received: regions=True and boxes=None")
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
     if isinstance(cache, (str, Path)):

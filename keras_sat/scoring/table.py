@@ -31,10 +31,6 @@ STATISTICS = {
     "training_photos": "{} photos used in training",
 }
 
-REGIONS = (
-    "the noun of {num_regions} regions is said in {noun_said} (small: {small_noun_said}; captions: {whole_noun_said})"
-)
-
 
 @dataclass(frozen=True)
 class ScoreTable:

@@ -72,7 +72,7 @@ class CaptionGenerator:
         options = SearchOptions.of("caption", options)
         photos, many = photos_of(images, recursive=recursive)
         regions, is_one = (None, False) if region is None else regions_for(photos, region)
-        results = self._each(self._captions_or_phrases(options, regions), photos, options.batch_size)
+        results = self._each(self._captions_or_phrases(options, photos, regions), photos, options.batch_size)
         results = [result[0] if is_one else result for _, result in results]
         return results if many else results[0]
 
@@ -91,7 +91,9 @@ class CaptionGenerator:
         """
         options = SearchOptions.of("caption_each", options)
         one_of("raise", "yield").check("errors", errors)
-        return self._each(self._captions_or_phrases(options, regions), images, options.batch_size, cache, errors)
+        return self._each(
+            self._captions_or_phrases(options, images, regions), images, options.batch_size, cache, errors
+        )
 
     @with_options(SearchOptions)
     def caption_features(self, features: Any, *, images: Any = None, **options) -> list[CaptionResult]:
@@ -112,10 +114,11 @@ class CaptionGenerator:
             results += self._captions(options, batch, photos, numbers[some])
         return results
 
-    def _captions_or_phrases(self, options, regions):
+    def _captions_or_phrases(self, options, photos, regions):
         if regions is None:
             return functools.partial(self._captions, options)
-        return functools.partial(self._phrases, options, checked_regions(regions, self.rows_and_columns()))
+        regions = checked_regions(regions, len(photos), self.rows_and_columns())
+        return functools.partial(self._phrases, options, regions)
 
     def _phrases(self, options, regions, features, photos, numbers):
         """Return a list of CaptionResults for each photo of a batch, one for each of its regions; see `_captions`."""
@@ -127,7 +130,7 @@ class CaptionGenerator:
             of_rows = None if photos is None else photos[rows]
             found = self._captions(options, shown, of_rows, [numbers[row] for row in rows], some)
             for row, region, result in zip(rows, some, found):
-                results[row].append(dataclasses.replace(result, region=region))
+                results[row].append(result.of_region(region))
         return results
 
     def visible_cells(self, regions):

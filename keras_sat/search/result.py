@@ -1,6 +1,6 @@
 """The result of captioning a photo."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,11 @@ class CaptionResult:
     alternatives: list = field(default_factory=list, repr=False)
     word_probs: np.ndarray | None = field(default=None, repr=False)
     region: tuple | None = None
+
+    def of_region(self, region):
+        """Return a copy in which this result and its alternatives describe a region."""
+        others = [replace(other, region=region) for other in self.alternatives]
+        return replace(self, region=region, alternatives=others)
 
 
 def _extra(name, doc):

@@ -5,6 +5,7 @@ import { element } from "./figure.js";
 
 const SIDE = 0.3; // of a new rectangle
 const STEP = 0.05; // of the arrow keys
+const HALF = 0.5 - 1e-9; // of a cell, up to rounding
 const LEAST = 0.02; // a smaller drag is a click
 const MOVES = { ArrowLeft: [-STEP, 0], ArrowRight: [STEP, 0], ArrowUp: [0, -STEP], ArrowDown: [0, STEP] };
 const LABELS = { cover: "The grey patch", region: "The part that is described" };
@@ -20,14 +21,14 @@ export function coveredCells({ left, top, right, bottom }, rows, columns, side =
   const parts = (cells, from, to) => Array.from({ length: cells }, (_, i) => (
     Math.max(Math.min(i + 1, (to * cells) / side) - Math.max(i, (from * cells) / side), 0)));
   const across = parts(columns, left, right);
-  return parts(rows, top, bottom).flatMap((down) => across.map((part) => Number((down * part).toFixed(9))));
+  return parts(rows, top, bottom).flatMap((down) => across.map((part) => down * part));
 }
 
 // Return the visible cells of a region as in Python: 1 for those it covers by half, or else for those it covers most;
 // and whether it covers none by half.
 export function visibleCells(sides, rows, columns) {
   const covered = coveredCells(sides, rows, columns), most = Math.max(...covered);
-  return [Uint8Array.from(covered, (part) => part >= Math.min(0.5, most)), most < 0.5];
+  return [Uint8Array.from(covered, (part) => part >= Math.min(HALF, most * (1 - 1e-9))), most < HALF];
 }
 
 // The rectangle is drawn with the pointer, or moved with the arrow keys. Calls `changed(kind, sides)` with every one.
