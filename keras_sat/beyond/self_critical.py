@@ -91,13 +91,14 @@ class SelfCritical:
             "reward": (ops.reshape(drawn_rewards, (-1,)), is_caption),
             "baseline_reward": (ops.reshape(baseline + ops.zeros_like(drawn_rewards), (-1,)), is_caption),
         }
-        for term in captioner.paper_objective.terms:
-            if isinstance(term, (AttentionOnBoxes, RegionPhrases)) and extra:
-                captions = [as_rows(x) for x in (input_ids, target_ids, token_weights)]
-                read = captioner.read(features, *captions)
-                costs, of_boxes = term(features, captions[1], read, extra)
-                is_read = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
-                mean, figures = mean + share_of_mean(costs, is_read), {**figures, **of_boxes}
+        terms = [x for x in captioner.paper_objective.terms if isinstance(x, (AttentionOnBoxes, RegionPhrases))]
+        if terms and extra:
+            captions = [as_rows(x) for x in (input_ids, target_ids, token_weights)]
+            read = captioner.read(features, *captions)  # once, for all terms
+            is_read = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
+            for term in terms:
+                costs, of_term = term(features, captions[1], read, extra)
+                mean, figures = mean + share_of_mean(costs, is_read), {**figures, **of_term}
         return Objective(mean, figures)
 
     def _write(self, captioner, features, dropout, is_photo):
