@@ -81,7 +81,7 @@ def main():
     parser.add_argument("--specific", type=float, default=0.0)
     parser.add_argument("--average-of", help="a folder of photos for --specific")
     parser.add_argument("--num-beams", type=int)
-    parser.add_argument("--show", action="store_true", help="print the captions too")
+    parser.add_argument("--show", action="store_true", help="print the captions too: TRUE nouns, *untrue ones")
     parser.add_argument("captioners", nargs="+")
     options = parser.parse_args()
     listed = json.loads(LIST.read_text(encoding="utf-8"))
@@ -103,13 +103,10 @@ def main():
         captions, confidences = [r.words for r in results], [r.confidence for r in results]
         figures = measure(captions, confidences, photos, set(listed["things"].split()), set(captioner.vocabulary.words))
         print(f"|{name}|{'|'.join(map(str, figures))}|", flush=True)
-        if options.show:
-            for photo, result in zip(photos, results):
-                nouns, things = set(photo["nouns"].split()), set(listed["things"].split())
-                right = [
-                    word.upper() if word in nouns else f"*{word}" if word in things else word for word in result.words
-                ]
-                print(f"    {Path(photo['file']).name[:24]:25}{result.confidence or 0:.2f} {' '.join(right)}")
+        for photo, result in zip(photos, results) if options.show else ():
+            true, things = set(photo["nouns"].split()), set(listed["things"].split())
+            marks = [word.upper() if word in true else f"*{word}" if word in things else word for word in result.words]
+            print(f"    {Path(photo['file']).name[:24]:25}{result.confidence or 0:.2f} {' '.join(marks)}")
 
 
 if __name__ == "__main__":
