@@ -148,7 +148,7 @@ def _fits_litert(models, encoder_weights, say, options):
     from keras_sat.deploy.litert_captioner import is_installed
 
     default = SearchOptions()
-    is_default = options in ({}, {"num_beams": default.beams}) and len(tokenise(say or "")) < default.max_length
+    is_default = not options and len(tokenise(say or "")) < default.max_length
     return is_default and encoder_weights is None and len(models) == 1 and is_installed()
 
 
@@ -223,6 +223,8 @@ def _as_json(result, maps):
         parts["is_finished"] = False
     if result.confidence is not None:
         parts["confidence"] = round(result.confidence, 4)
+    if result.consensus is not None:
+        parts |= {"consensus": round(result.consensus, 4), "similar_photos": result.similar_photos}
     for name, decimals in (("from_photo", 4), ("word_probs", 6)):
         if (values := getattr(result, name)) is not None:
             parts[name] = values.astype("float64").round(decimals).tolist()
@@ -336,31 +338,61 @@ def run_calibrate(
     model, data, split="dev", cache_dir=None, report=None, encoder_weights=None, output_dir=None, **options
 ):
     """Fit the confidence of a captioner, save it with the model, and print how well calibrated it is."""
-    from data_utils.datasets.read import photos_of_split, read_data
-    from data_utils.features.cache import FeatureCache
     from keras_sat.beyond.calibration import calibrate
+
+    if report is not None:
+        prepare_files([Path(report).expanduser()])
+    skip_unreadable = options.pop("skip_unreadable", False)
+    with _model_to_change(model, encoder_weights, output_dir) as captioner:
+        images, cache = _photos_and_cache(captioner, data, split, cache_dir, options)
+        calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
+        print(calibration)
+    if report is not None:
+        write_json(Path(report).expanduser(), calibration.to_dict())
+
+
+def run_index(model, data, split="train", cache_dir=None, encoder_weights=None, output_dir=None, **options):
+    """Index photos and captions for a choice by consensus, and save the index with the model."""
+    from data_utils.images import readable_photos
+    from keras_sat.beyond.consensus import WEIGHT, Consensus
+    from keras_sat.options import CaptionerOptions
+
+    weight, skip_unreadable = options.pop("consensus_weight", WEIGHT), options.pop("skip_unreadable", False)
+    CaptionerOptions.check(consensus_weight=weight)
+    with _model_to_change(model, encoder_weights, output_dir, consensus_weight=weight) as captioner:
+        images, cache = _photos_and_cache(captioner, data, split, cache_dir, options)
+        if cache is None:
+            images = readable_photos(images, skip=skip_unreadable)
+        captioner.consensus = Consensus.build(captioner, images, cache=cache)
+        num_bytes = sum(array.nbytes for array in captioner.consensus.arrays.values())
+        print(f"{len(captioner.consensus.photo_ids)} photos indexed: {num_bytes:,} bytes; consensus weight {weight:g}")
+
+
+@contextlib.contextmanager
+def _model_to_change(model, encoder_weights, output_dir, **changes):
+    """Yield a saved captioner; afterwards, save its records in its folder or in a copy, see `save_records`."""
     from keras_sat.captioner import Captioner
     from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, reject_taken_folder
-    from keras_sat.files.saving import save_confidence
+    from keras_sat.files.saving import save_records
 
     folder = model_directory(model)
     if output_dir is None and folder.parent == PRETRAINED:
         raise ValueError(
             f"A bundled model cannot be changed. For a copy, pass a folder as --output-dir. Received: {visible(model)}"
         )
-    if report is not None:
-        prepare_files([Path(report).expanduser()])
     if output_dir is not None:
         reject_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
-    skip_unreadable = options.pop("skip_unreadable", False)
-    images = photos_of_split(read_data(data, **options), split)
-    cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
-    calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
-    print(calibration)
-    save_confidence(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
-    if report is not None:
-        write_json(Path(report).expanduser(), calibration.to_dict())
+    yield captioner
+    save_records(captioner, folder if output_dir is None else copy_of_model(folder, output_dir), **changes)
+
+
+def _photos_and_cache(captioner, data, split, cache_dir, options):
+    from data_utils.datasets.read import photos_of_split, read_data
+    from data_utils.features.cache import FeatureCache
+
+    images = [image for image in photos_of_split(read_data(data, **options), split) if image.captions]
+    return images, None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
 
 
 def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_weights=None, **options):
@@ -460,6 +492,7 @@ COMMANDS = {
     "compare": run_compare,
     "features": run_features,
     "calibrate": run_calibrate,
+    "index": run_index,
     "export": run_export,
     "app": run_app,
     "info": run_info,

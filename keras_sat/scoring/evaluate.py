@@ -17,7 +17,7 @@ from data_utils.images import readable_photos
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from data_utils.training_photos import seen_in_training, warn_of_copies
-from keras_sat.options import BeamSearchOptions, with_options
+from keras_sat.options import CONSENSUS_BEAMS, BeamSearchOptions, ConsensusOptions, SearchOptions, with_options
 from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES
@@ -34,7 +34,7 @@ MOST_ALIKE = 0.01  # fraction of a split that may be duplicates in the data set;
 # === Scoring a captioner, or captions ===
 
 
-@with_options(BeamSearchOptions)
+@with_options(ConsensusOptions)
 def evaluate(
     captioner: Any,
     data: str | list[CaptionedImage],
@@ -73,11 +73,11 @@ def evaluate(
             `data_utils.datasets.phrase_boxes.read_boxes` accepts.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
         show_progress: show progress on standard error.
-        **options: see `keras_sat.options.BeamSearchOptions`.
+        **options: see `keras_sat.options.ConsensusOptions`.
 
     Returns: ScoreTable.
     """
-    search = BeamSearchOptions.of("evaluate", options, also=evaluate.__kwdefaults__)
+    search = ConsensusOptions.of("evaluate", options, also=evaluate.__kwdefaults__)
     if not hasattr(captioner, "caption"):
         raise ValueError(
             f"The first argument must be a Captioner, and the second the data. Received: captioner={captioner!r}"
@@ -111,7 +111,9 @@ def evaluate(
     rows = _other_rows(compare_with, data, images)
     options = {name: getattr(captioner, name, 0) for name in ("length_penalty", "no_repeat_ngram")}
     options |= {name: value for name, value in search.to_dict().items() if value is not None}
-    options["num_beams"] = search.beams
+    agreeing = getattr(captioner, "consensus_options", lambda _: None)(SearchOptions(**search.to_dict()))
+    options["num_beams"] = search.num_beams or (CONSENSUS_BEAMS if agreeing else search.beams)
+    options |= {"consensus_weight": agreeing["weight"]} if agreeing else {}
     reading = {"cache": cache, "batch_size": batch_size, "show_progress": show_progress}
     results = caption_photos(captioner, images, **reading, **options)
     settings = _settings(data, split, split_seed, captioner.encoder, options)
