@@ -44,11 +44,13 @@ class Ensemble(CaptionGenerator):
         self.options = SearchOptions(
             length_penalty=mean if length_penalty is None else length_penalty,
             no_repeat_ngram=min(filter(None, (options.no_repeat_ngram for options in of_members)), default=0),
+            no_repeat_around=next(filter(None, (options.no_repeat_around for options in of_members)), ""),
             **{name: getattr(of_members[self._indexed or 0], name) for name in CONSENSUS},
         )
 
     length_penalty = property(lambda self: self.options.length_penalty)
     no_repeat_ngram = property(lambda self: self.options.no_repeat_ngram)
+    no_repeat_around = property(lambda self: self.options.no_repeat_around)
 
     @property
     def _indexed(self):

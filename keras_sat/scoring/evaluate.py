@@ -109,7 +109,8 @@ def evaluate(
         _warn_of_copies(images, [image for image in every if image.split == "train"], split, digests)
     boxes = None if boxes is None else read_boxes(boxes, images)
     rows = _other_rows(compare_with, data, images)
-    options = {name: getattr(captioner, name, 0) for name in ("length_penalty", "no_repeat_ngram")}
+    own = {"length_penalty": 0, "no_repeat_ngram": 0, "no_repeat_around": ""}
+    options = {name: getattr(captioner, name, default) for name, default in own.items()}
     options |= {name: value for name, value in search.to_dict().items() if value is not None}
     agreeing = getattr(captioner, "consensus_options", lambda _: None)(SearchOptions(**search.to_dict()))
     options["num_beams"] = search.num_beams or (CONSENSUS_BEAMS if agreeing else search.beams)

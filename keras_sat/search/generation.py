@@ -148,7 +148,7 @@ class CaptionGenerator:
             names += ["temperature", "top_k", "top_p"]
             arguments = {"num_samples": options.num_results}
         else:
-            arguments = {"no_repeat_ngram": self._own(options, "no_repeat_ngram")}
+            arguments = {name: self._own(options, name) for name in ("no_repeat_ngram", "no_repeat_around")}
             num_beams, num_results = options.beams, options.num_results
             if self.consensus_options(options):
                 num_beams = num_results = options.num_beams or max(CONSENSUS_BEAMS, num_results)
