@@ -76,6 +76,8 @@ def run_caption(
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     fast = ready_captioner(models[0]) if fits_litert else None
+    if options and fast and fast.has_consensus:
+        fast = None  # its file has more beams
     captioner = fast or _captioner_of(models, encoder_weights)
     drawings = drawing_paths(outputs, paths)
     if say is None:
@@ -148,7 +150,7 @@ def _fits_litert(models, encoder_weights, say, options):
     from keras_sat.deploy.litert_captioner import is_installed
 
     default = SearchOptions()
-    is_default = not options and len(tokenise(say or "")) < default.max_length
+    is_default = options in ({}, {"num_beams": default.beams}) and len(tokenise(say or "")) < default.max_length
     return is_default and encoder_weights is None and len(models) == 1 and is_installed()
 
 
