@@ -119,9 +119,9 @@ class Consensus:
         weights = weight * np.clip((np.linalg.norm(vectors, axis=1) - low) / (high - low), 0, 1)
         chosen = []
         for result, similarities, weight in zip(results, vectors @ self._vectors.T, weights):
-            nearest = np.argsort(-similarities, kind="stable")[: max(photos, NUM_NEAREST)]
+            nearest = np.argsort(-similarities, kind="stable")[: max(int(photos), NUM_NEAREST)]
             beams = [result, *result.alternatives]
-            agreement = self._agreement([beam.words for beam in beams], nearest[:photos], captions)
+            agreement = self._agreement([beam.words for beam in beams], nearest[: int(photos)], int(captions))
             lengths = np.array([len(beam.words) + beam.is_finished for beam in beams])
             scores = np.array([beam.log_prob for beam in beams]) / lengths**length_penalty
             scores += weight * agreement
