@@ -250,6 +250,8 @@ class CaptionResult:
     confidence: float | None
     image: Any
     alternatives: list
+    consensus: float | None
+    similar_photos: list
     word_probs: np.ndarray | None
     def __init__(
         self,
@@ -262,6 +264,8 @@ class CaptionResult:
         confidence: float | None = ...,
         image: Any = ...,
         alternatives: list = ...,
+        consensus: float | None = ...,
+        similar_photos: list = ...,
         word_probs: np.ndarray | None = ...,
     ) -> None: ...
     @property
@@ -274,6 +278,7 @@ class Captioner(keras.Model):
     vocabulary: Any
     decoder: Any
     confidence: Any
+    consensus: Any
     training_photos: Any
     photo_encoder: Any
     adapter: Any
@@ -331,6 +336,9 @@ class Captioner(keras.Model):
         use_baseline: bool = ...,
         length_penalty: float = ...,
         no_repeat_ngram: int = ...,
+        consensus_weight: float = ...,
+        consensus_photos: int = ...,
+        consensus_captions: int = ...,
         name: Any = ...,
     ) -> None: ...
     @staticmethod
@@ -376,6 +384,9 @@ class Captioner(keras.Model):
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -395,6 +406,9 @@ class Captioner(keras.Model):
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -415,6 +429,9 @@ class Captioner(keras.Model):
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -425,12 +442,14 @@ class Captioner(keras.Model):
         batch_size: int = ...,
         images: Any = ...,
     ) -> list[CaptionResult]: ...
+    def consensus_options(self, options: Any) -> Any: ...
     def arguments_of_search(self, options: Any) -> Any: ...
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
     def attend_each(
         self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., errors: str = ..., batch_size: int = ...
     ) -> Iterator[tuple[Any, Any]]: ...
     def attend_features(self, features: Any, captions: Any, *, images: Any = ...) -> list[CaptionResult]: ...
+    def features_each(self, images: Any, *, cache: FeatureCache | None = ...) -> Iterator[tuple[Any, Any]]: ...
     def features_of(self, photos: Any) -> Any: ...
     def encode(self, photos: np.ndarray) -> np.ndarray: ...
     def search(
@@ -561,6 +580,12 @@ class Captioner(keras.Model):
     def length_penalty(self) -> Any: ...
     @property
     def no_repeat_ngram(self) -> Any: ...
+    @property
+    def consensus_weight(self) -> Any: ...
+    @property
+    def consensus_photos(self) -> Any: ...
+    @property
+    def consensus_captions(self) -> Any: ...
 
 class Comparison:
     names: tuple
@@ -607,6 +632,9 @@ class Ensemble:
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -626,6 +654,9 @@ class Ensemble:
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -646,6 +677,9 @@ class Ensemble:
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -656,12 +690,14 @@ class Ensemble:
         batch_size: int = ...,
         images: Any = ...,
     ) -> list[CaptionResult]: ...
+    def consensus_options(self, options: Any) -> Any: ...
     def arguments_of_search(self, options: Any) -> Any: ...
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
     def attend_each(
         self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., errors: str = ..., batch_size: int = ...
     ) -> Iterator[tuple[Any, Any]]: ...
     def attend_features(self, features: Any, captions: Any, *, images: Any = ...) -> list[CaptionResult]: ...
+    def features_each(self, images: Any, *, cache: FeatureCache | None = ...) -> Iterator[tuple[Any, Any]]: ...
     def features_of(self, photos: Any) -> Any: ...
     def encode(self, photos: np.ndarray) -> np.ndarray: ...
     def search(
@@ -679,6 +715,8 @@ class Ensemble:
     def length_penalty(self) -> Any: ...
     @property
     def no_repeat_ngram(self) -> Any: ...
+    @property
+    def consensus(self) -> Any: ...
     @property
     def encoder(self) -> str: ...
     @property
@@ -734,6 +772,7 @@ class KeepTraining(Any):
 
 class LiteRTCaptioner:
     vocabulary: Any
+    has_consensus: Any
     photo_size: Any
     has_confidence: Any
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = ...) -> None: ...
@@ -883,6 +922,9 @@ def evaluate(
     length_penalty: float | None = ...,
     no_repeat_ngram: int | None = ...,
     allow_unknown: bool = ...,
+    consensus_weight: float | None = ...,
+    consensus_photos: int | None = ...,
+    consensus_captions: int | None = ...,
     data_dir: str | os.PathLike | None = ...,
     split: str = ...,
     split_seed: int | None = ...,
@@ -980,6 +1022,9 @@ def fit(
     use_baseline: bool = ...,
     length_penalty: float = ...,
     no_repeat_ngram: int = ...,
+    consensus_weight: float = ...,
+    consensus_photos: int = ...,
+    consensus_captions: int = ...,
     data_dir: Any = ...,
     split_seed: Any = ...,
     preset: Any = ...,

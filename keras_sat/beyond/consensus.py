@@ -2,7 +2,8 @@
 
 An index holds a short vector for each training photo, and its captions. A beam's score grows by `consensus_weight`
 times its agreement: the mean of its greatest similarities to captions of the nearest photos. Captions are as similar as
-in CIDEr-D, but each n-gram counts once. The weight falls to 0 for pictures unlike all training photos.
+in CIDEr-D, but each n-gram counts once. The weight falls to 0 for pictures unlike all training photos,
+whose features lose much of their norm in the short vector.
 
 Source: Devlin et al., 2015, Exploring Nearest Neighbor Approaches for Image Captioning.
 Gain here: see benchmarks/flickr8k/tried.md.
@@ -19,9 +20,9 @@ FEWEST_PHOTOS, MOST_PHOTOS = 100, 20_000  # more would need much time and memory
 MOST_CAPTIONS, MOST_WORDS = 5, 20  # of a photo, of a caption
 MOST_IDS = MOST_CAPTIONS * (MOST_WORDS + 1) + 1  # of a photo's captions, with `<end>` and `<pad>`
 WEIGHT = 20.0  # `keras-sat index` saves it with a model
-DIMS = 64  # of a photo's vector
-FAMILIAR = (0.005, 0.05)  # quantiles of the similarity between a training photo and its nearest ones
-NUM_NEAREST = 5  # photos that a result names, and that show how familiar a photo is
+DIMS = 64  # of a photo's vector, at most
+FAMILIAR = (0.005, 0.03)  # quantiles of the norms of photos' vectors
+NUM_NEAREST = 5  # photos that a result names
 NUM_ORDERS = 4  # of the n-grams
 LENGTH_SPREAD = 6.0  # in words, as in CIDEr-D
 FLOATS = ("mean", "projection", "scale", "limits")
@@ -40,7 +41,7 @@ class Consensus:
             mean: of the photos' features, which are averaged over the regions, (feature_dim,).
             projection: from centred features of length 1 to a photo's vector, (feature_dim, dims).
             vectors: of the photos, int8 (photos, dims), to be multiplied by `scale`.
-            limits: the similarity to the nearest photos up to which the weight is 0, and from which it is whole.
+            limits: the norm of a vector up to which the weight is 0, and from which it is whole.
             names: UTF-8 text with one photo's id per line.
             captions: UTF-8 text in which each character is a word's id. `<end>` ends a caption, `<pad>` a photo.
     """
@@ -88,18 +89,15 @@ class Consensus:
                 progress.advance(1)
         mean = np.mean(means, axis=0)
         units = _of_length_1(means - mean)
-        _, axes = np.linalg.eigh(units.T @ units)  # the most important last
-        vectors = units @ axes[:, -DIMS:]
-        nearest = []
-        for number, vector in enumerate(vectors):
-            similarities = np.delete(vectors @ vector, number)
-            nearest.append(np.partition(similarities, -NUM_NEAREST)[-NUM_NEAREST:].mean())
+        projection = _projection(units)
+        vectors = units @ projection
+        norms = np.linalg.norm(units[1::2] @ _projection(units[::2]), axis=1)  # of photos unknown to the projection
         end, pad = (chr(token_id) for token_id in (vocabulary.end_token_id, vocabulary.pad_token_id))
         texts = [[*map(vocabulary.caption_to_ids, image.captions[:MOST_CAPTIONS])] for image in images]
         texts = ["".join("".join(map(chr, ids[:MOST_WORDS])) + end for ids in of_photo) + pad for of_photo in texts]
         scale = np.abs(vectors).max() / 127
-        floats = {"mean": mean, "projection": axes[:, -DIMS:], "scale": scale}
-        floats["limits"] = np.quantile(nearest, FAMILIAR) + (0, 1e-6)
+        floats = {"mean": mean, "projection": projection, "scale": scale}
+        floats["limits"] = np.quantile(norms, FAMILIAR) + (0, 1e-6)
         names = "\n".join(image.image_id.replace("\n", " ") for image in images)
         text = {"names": names, "captions": "".join(texts)}
         arrays = {name: np.asarray(value, np.float32) for name, value in floats.items()}
@@ -116,17 +114,17 @@ class Consensus:
             length_penalty: of the search.
             num_results: results to keep for each photo.
         """
-        similarities = _of_length_1(np.asarray(features).mean(axis=1) - self._mean) @ self._projection @ self._vectors.T
+        vectors = _of_length_1(np.asarray(features).mean(axis=1) - self._mean) @ self._projection
+        low, high = self._limits
+        weights = weight * np.clip((np.linalg.norm(vectors, axis=1) - low) / (high - low), 0, 1)
         chosen = []
-        for result, of_photo in zip(results, similarities):
-            nearest = np.argsort(-of_photo, kind="stable")[: max(photos, NUM_NEAREST)]
-            low, high = self._limits
-            familiar = np.clip((of_photo[nearest[:NUM_NEAREST]].mean() - low) / (high - low), 0, 1)
+        for result, similarities, weight in zip(results, vectors @ self._vectors.T, weights):
+            nearest = np.argsort(-similarities, kind="stable")[: max(int(photos), NUM_NEAREST)]
             beams = [result, *result.alternatives]
-            agreement = self._agreement([beam.words for beam in beams], nearest[:photos], captions)
+            agreement = self._agreement([beam.words for beam in beams], nearest[: int(photos)], int(captions))
             lengths = np.array([len(beam.words) + beam.is_finished for beam in beams])
             scores = np.array([beam.log_prob for beam in beams]) / lengths**length_penalty
-            scores += weight * familiar * agreement
+            scores += weight * agreement
             unfinished = np.array([not beam.is_finished for beam in beams])
             best = int(np.argmax(scores - 1e6 * unfinished))
             names = [self.photo_ids[number] for number in nearest[:NUM_NEAREST]]
@@ -142,7 +140,8 @@ class Consensus:
         """Return, for each caption (list of words), the mean of its greatest similarities to captions of photos."""
         index, ids = self._index, [self.vocabulary.caption_to_ids(words) for words in captions]
         lengths = np.array([*map(len, ids)])
-        owners, ngrams, values = self._ngrams(np.array(sum(ids, []), int), np.repeat(np.arange(len(ids)), lengths))
+        owners = np.repeat(np.arange(len(ids)), lengths)
+        owners, ngrams, values = self._ngrams(np.array(sum(ids, []), int), owners, index["tables"])
         columns = np.append(_distinct(ngrams), LAST)
         ours = np.zeros((len(ids), len(columns)), np.float32)
         ours[owners, np.searchsorted(columns, ngrams)] = values
@@ -163,15 +162,14 @@ class Consensus:
         is_word = ~np.isin(self._ids, (self.vocabulary.end_token_id, self.vocabulary.pad_token_id))
         owners = np.cumsum(self._ids == self.vocabulary.end_token_id)[is_word]
         photos = np.cumsum(self._ids == self.vocabulary.pad_token_id)[is_word]
-        self._tables = []
-        found = self._ngrams(self._ids[is_word], owners, photos)
+        found = self._ngrams(self._ids[is_word], owners, tables := [], photos)
         order = np.argsort(found[0], kind="stable")
         index = {name: array[order] for name, array in zip(("owners", "ngrams", "values"), found)}
         firsts = np.searchsorted(photos, np.arange(len(self.photo_ids) + 1))  # words at which photos start
         starts = np.searchsorted(index["owners"], np.append(owners, LAST)[firsts])
-        return index | {"starts": starts, "lengths": np.bincount(owners)}
+        return index | {"starts": starts, "lengths": np.bincount(owners), "tables": tables}
 
-    def _ngrams(self, ids, owners, photos=None):
+    def _ngrams(self, ids, owners, tables, photos=None):
         """Return the captions, numbers and values of the known n-grams in captions, each once: three arrays.
 
         A value is the inverse document frequency over twice the norm of all n-grams of this order in the caption, so
@@ -180,15 +178,16 @@ class Consensus:
         Args:
             ids: of words, (words,).
             owners: the caption of each word, ascending.
-            photos: the photo of each word: the captions are those of the index. None: they are others.
+            tables: list of the n-grams of each order; see `_table`. It is filled if `photos` is given.
+            photos: the photo of each word, for the captions of the index.
         """
         found, before, num_before = [], np.zeros(len(ids), int), 0
         for order in range(NUM_ORDERS):
             starts = np.flatnonzero(owners[: max(len(ids) - order, 0)] == owners[order:])
             keys = before[starts] * len(self.vocabulary) + ids[starts + order]
             if photos is not None:
-                self._tables.append(self._table(keys, photos[starts]))
-            table, rarity = self._tables[order]
+                tables.append(self._table(keys, photos[starts]))
+            table, rarity = tables[order]
             numbers = np.searchsorted(table, keys)
             is_known = table[numbers] == keys
             before = np.full(len(ids), -1)  # the number of the n-gram that starts at each word
@@ -210,6 +209,12 @@ class Consensus:
         pairs = _distinct(photos * len(table) + np.searchsorted(table, keys))
         counts = np.bincount(pairs % len(table), minlength=len(table))
         return table, np.log(len(self.photo_ids) / np.maximum(counts, 1))
+
+
+def _projection(units):
+    """Return the principal axes of vectors, (feature_dim, dims)."""
+    _, axes = np.linalg.eigh(units.T @ units)  # the most important last
+    return axes[:, -min(DIMS, len(axes) // 4) :]
 
 
 def _of_length_1(vectors):

@@ -76,6 +76,8 @@ def run_caption(
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     fast = ready_captioner(models[0]) if fits_litert else None
+    if options and fast and fast.has_consensus:
+        fast = None  # its file has more beams
     captioner = fast or _captioner_of(models, encoder_weights)
     drawings = drawing_paths(outputs, paths)
     if say is None:
@@ -148,7 +150,7 @@ def _fits_litert(models, encoder_weights, say, options):
     from keras_sat.deploy.litert_captioner import is_installed
 
     default = SearchOptions()
-    is_default = not options and len(tokenise(say or "")) < default.max_length
+    is_default = options in ({}, {"num_beams": default.beams}) and len(tokenise(say or "")) < default.max_length
     return is_default and encoder_weights is None and len(models) == 1 and is_installed()
 
 
@@ -334,33 +336,28 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
         print(f"left out: {visible(reason)}", file=sys.stderr)
 
 
-def run_calibrate(
-    model, data, split="dev", cache_dir=None, report=None, encoder_weights=None, output_dir=None, **options
-):
+def run_calibrate(model, data, split="dev", report=None, skip_unreadable=False, **options):
     """Fit the confidence of a captioner, save it with the model, and print how well calibrated it is."""
     from keras_sat.beyond.calibration import calibrate
 
     if report is not None:
         prepare_files([Path(report).expanduser()])
-    skip_unreadable = options.pop("skip_unreadable", False)
-    with _model_to_change(model, encoder_weights, output_dir) as captioner:
-        images, cache = _photos_and_cache(captioner, data, split, cache_dir, options)
+    with _model_to_change(model, data, split, **options) as (captioner, images, cache):
         calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
         print(calibration)
     if report is not None:
         write_json(Path(report).expanduser(), calibration.to_dict())
 
 
-def run_index(model, data, split="train", cache_dir=None, encoder_weights=None, output_dir=None, **options):
+def run_index(model, data, split="train", skip_unreadable=False, consensus_weight=None, **options):
     """Index photos and captions for a choice by consensus, and save the index with the model."""
     from data_utils.images import readable_photos
     from keras_sat.beyond.consensus import WEIGHT, Consensus
     from keras_sat.options import CaptionerOptions
 
-    weight, skip_unreadable = options.pop("consensus_weight", WEIGHT), options.pop("skip_unreadable", False)
+    weight = WEIGHT if consensus_weight is None else consensus_weight
     CaptionerOptions.check(consensus_weight=weight)
-    with _model_to_change(model, encoder_weights, output_dir, consensus_weight=weight) as captioner:
-        images, cache = _photos_and_cache(captioner, data, split, cache_dir, options)
+    with _model_to_change(model, data, split, consensus_weight=weight, **options) as (captioner, images, cache):
         if cache is None:
             images = readable_photos(images, skip=skip_unreadable)
         captioner.consensus = Consensus.build(captioner, images, cache=cache)
@@ -369,8 +366,12 @@ def run_index(model, data, split="train", cache_dir=None, encoder_weights=None, 
 
 
 @contextlib.contextmanager
-def _model_to_change(model, encoder_weights, output_dir, **changes):
-    """Yield a saved captioner; afterwards, save its records in its folder or in a copy, see `save_records`."""
+def _model_to_change(
+    model, data, split, cache_dir=None, encoder_weights=None, output_dir=None, consensus_weight=None, **reading
+):
+    """Yield a saved captioner, photos and a cache; then save the captioner's records with it, or with a copy."""
+    from data_utils.datasets.read import photos_of_split, read_data
+    from data_utils.features.cache import FeatureCache
     from keras_sat.captioner import Captioner
     from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, reject_taken_folder
     from keras_sat.files.saving import save_records
@@ -383,16 +384,13 @@ def _model_to_change(model, encoder_weights, output_dir, **changes):
     if output_dir is not None:
         reject_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
-    yield captioner
-    save_records(captioner, folder if output_dir is None else copy_of_model(folder, output_dir), **changes)
-
-
-def _photos_and_cache(captioner, data, split, cache_dir, options):
-    from data_utils.datasets.read import photos_of_split, read_data
-    from data_utils.features.cache import FeatureCache
-
-    images = [image for image in photos_of_split(read_data(data, **options), split) if image.captions]
-    return images, None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
+    images = [image for image in photos_of_split(read_data(data, **reading), split) if image.captions]
+    yield (
+        captioner,
+        images,
+        None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model),
+    )
+    save_records(captioner, folder if output_dir is None else copy_of_model(folder, output_dir), consensus_weight)
 
 
 def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_weights=None, **options):

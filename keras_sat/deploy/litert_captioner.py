@@ -136,6 +136,7 @@ class LiteRTCaptioner:
         vocabulary: Vocabulary.
         photo_size: (height, width) to which photos are resized.
         has_confidence: whether its captions have a confidence.
+        has_consensus: whether it chooses them by consensus.
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
@@ -148,6 +149,7 @@ class LiteRTCaptioner:
         self._folder = Path(directory).expanduser()
         content, self.vocabulary = read_litert(self._folder)
         self._choose = read_index(self._folder, self.vocabulary)
+        self.has_consensus = self._choose is not None
         self._lock = threading.Lock()  # concurrent use of the interpreter would give wrong captions
         self._greeted = set()
         num_threads = num_threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
@@ -204,7 +206,7 @@ class LiteRTCaptioner:
             numbers = np.flatnonzero(np.isfinite(found["log_prob"]))  # there may be fewer captions than beams
             best, *others = [self._result(found, number, photo) for number in numbers]
             best.alternatives.extend(others)
-            if self._choose is not None:
+            if self.has_consensus:
                 (best,) = self._choose([best], encoded["features"], num_results=len(numbers))
             return best
 

@@ -61,11 +61,16 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", in
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         weights = write_arrays(directory, "weights", arrays)
         files = {"weights": weights, "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
-        files |= {} if index is None else {INDEX: write_arrays(directory, INDEX, index)}
+        files |= write_index(directory, index)
         content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
         vocabulary.save(directory / files["vocabulary"])
         write_sealed_json(directory / "config.json", content)
         remove_others(directory, OURS, ["config.json", "lock", "lock-journal", *files.values()])
+
+
+def write_index(directory, index):
+    """Write the arrays of an index of training photos, or None; return a dict with its file's name, or an empty one."""
+    return {} if index is None else {INDEX: write_arrays(directory, INDEX, index)}
 
 
 def copy_of_model(directory, copy):

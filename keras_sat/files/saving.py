@@ -14,12 +14,11 @@ from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.files.model_folder import (
     EXPECTED,
-    INDEX,
     PRETRAINED,
     WAY_OUT,
     assign_arrays,
     read_model,
-    write_arrays,
+    write_index,
     write_model,
 )
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
@@ -68,7 +67,7 @@ def save_records(captioner, directory, consensus_weight=None):
         if captioner.confidence is not None:
             settings["confidence"] = captioner.confidence.to_dict()
         if captioner.consensus is not None:
-            settings["files"][INDEX] = write_arrays(directory, INDEX, captioner.consensus.arrays)
+            settings["files"] |= write_index(directory, captioner.consensus.arrays)
         if consensus_weight is not None:
             settings["captioner"]["consensus_weight"] = consensus_weight
         write_sealed_json(directory / "config.json", settings)
@@ -91,7 +90,7 @@ def load(kind, directory, encoder, encoder_weights):
 def _restore_records(captioner, settings):
     captioner.training_photos = from_settings(settings)
     captioner.confidence = Confidence(**settings["confidence"]) if "confidence" in settings else None
-    index = settings[INDEX]
+    index = settings["index"]
     captioner.consensus = None if index is None else Consensus(captioner.vocabulary, index, captioner.feature_shape[-1])
 
 
