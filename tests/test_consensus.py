@@ -5,12 +5,13 @@ import json
 import math
 from collections import Counter
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from small_training import train
 
-from data_utils import DATASETS, FeatureCache
-from keras_sat import Captioner, Ensemble, evaluate
+from data_utils import DATASETS, FeatureCache, draw_scenes
+from keras_sat import Captioner, Ensemble, evaluate, load_litert
 from keras_sat.__main__ import main
 from keras_sat.beyond import consensus
 from keras_sat.beyond.consensus import Consensus
@@ -96,11 +97,27 @@ def test_the_beam_with_the_best_sum_is_chosen(indexed, scenes, paths):
     assert single.similar_photos[0] == scenes[0].image_id and single.consensus > 0
 
 
-def test_pictures_unlike_the_training_photos_have_no_weight(indexed):
-    noise = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3)).astype(np.uint8)
-    pictures = [*noise, np.zeros_like(noise[0]), np.full_like(noise[0], 255)]
-    plain = indexed.caption(pictures, consensus_weight=0, num_beams=10)
-    assert [r.words for r in indexed.caption(pictures, consensus_weight=1e4)] == [r.words for r in plain]
+def test_features_unlike_those_of_the_training_photos_have_no_weight(indexed, paths):
+    random = np.random.default_rng(0).normal(size=(6, *indexed.feature_shape)).astype(np.float32)
+    features = indexed.consensus.arrays["mean"] + random
+    plain = indexed.caption_features(features, consensus_weight=0, num_beams=10)
+    assert [r.words for r in indexed.caption_features(features, consensus_weight=1e4)] == [r.words for r in plain]
+
+
+@pytest.mark.slow
+def test_drawings_and_charts_have_no_weight():
+    captioner = Captioner.from_pretrained()
+    if captioner.consensus is None:
+        pytest.skip("the bundled captioner has no index")
+    pictures = [scene.image for scene in draw_scenes(6, seed=3)]
+    for draw in ("plot", "bar", "scatter"):
+        figure, ax = plt.subplots()
+        getattr(ax, draw)(range(9), np.random.default_rng(0).random(9))
+        figure.canvas.draw()
+        pictures.append(np.array(figure.canvas.buffer_rgba())[..., :3])
+        plt.close(figure)
+    plain = captioner.caption(pictures, consensus_weight=0, num_beams=10)
+    assert [r.words for r in captioner.caption(pictures, consensus_weight=1e4)] == [r.words for r in plain]
 
 
 def test_without_an_index_the_weight_is_off_and_cannot_be_asked_for(indexed, paths):
@@ -153,6 +170,19 @@ def test_it_is_saved_with_the_captioner(indexed, paths, tmp_path):
         Captioner.load(tmp_path / "model")
 
 
+@pytest.mark.slow
+def test_litert_chooses_the_same(indexed, paths, tmp_path, monkeypatch):
+    pytest.importorskip("ai_edge_litert")
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    indexed.save(tmp_path / "model")
+    quick = load_litert(tmp_path / "model")
+    found, expected = (one.caption(paths[:3]) for one in (quick, indexed))
+    assert quick.has_consensus and [r.caption for r in found] == [r.caption for r in expected]
+    assert [r.similar_photos for r in found] == [r.similar_photos for r in expected]
+    assert len(found[0].alternatives) == 9 and found[0].consensus == pytest.approx(expected[0].consensus, abs=1e-3)
+
+
+@pytest.mark.slow
 def test_the_command_line_builds_and_shows_it(scenes, paths, tmp_path, capsys):
     data = ["--data", "scenes", "--data-dir", str(tmp_path / "scenes")]
     command = ["index", "scenes", *data, "--output-dir", str(tmp_path / "copy")]
@@ -169,6 +199,7 @@ def test_the_command_line_builds_and_shows_it(scenes, paths, tmp_path, capsys):
     assert "a bundled model cannot be changed" in capsys.readouterr().err.lower()
 
 
+@pytest.mark.slow
 def test_fit_builds_it(monkeypatch, tmp_path, without_graphs):
     monkeypatch.setattr(consensus, "FEWEST_PHOTOS", 30)
     for _ in range(2):  # the second one is loaded

@@ -17,7 +17,7 @@ from data_utils.images import readable_photos
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from data_utils.training_photos import seen_in_training, warn_of_copies
-from keras_sat.options import CONSENSUS_BEAMS, BeamSearchOptions, ConsensusOptions, SearchOptions, with_options
+from keras_sat.options import CONSENSUS_BEAMS, ConsensusOptions, SearchOptions, with_options
 from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES
@@ -171,7 +171,7 @@ def evaluate_captions(
 
 def _settings(data, split, split_seed, encoder=None, search=None):
     """Return the settings of a ScoreTable, including search options that differ from their defaults."""
-    search, defaults = search or {}, BeamSearchOptions.defaults()
+    search, defaults = search or {}, ConsensusOptions.defaults()
     num_beams = search.get("num_beams")
     length_penalty = None if num_beams == 1 else search.get("length_penalty")  # greedy search has none
     settings = {"data": _name(data), "split": split, "encoder": encoder, "num_beams": num_beams}
