@@ -278,6 +278,7 @@ class Captioner(keras.Model):
     vocabulary: Any
     decoder: Any
     confidence: Any
+    word_offsets: Any
     consensus: Any
     training_photos: Any
     photo_encoder: Any
@@ -336,6 +337,7 @@ class Captioner(keras.Model):
         use_baseline: bool = ...,
         length_penalty: float = ...,
         no_repeat_ngram: int = ...,
+        no_repeat_around: str = ...,
         consensus_weight: float = ...,
         consensus_photos: int = ...,
         consensus_captions: int = ...,
@@ -383,6 +385,7 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
         consensus_weight: float | None = ...,
         consensus_photos: int | None = ...,
@@ -405,6 +408,7 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
         consensus_weight: float | None = ...,
         consensus_photos: int | None = ...,
@@ -428,6 +432,7 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
         consensus_weight: float | None = ...,
         consensus_photos: int | None = ...,
@@ -462,6 +467,7 @@ class Captioner(keras.Model):
         **options: Any,
     ) -> Any: ...
     def forced_search(self, features: Any, token_ids: Any) -> Any: ...
+    def searched_steps(self, features: Any, rows_per_photo: Any, **options: Any) -> Any: ...
     def steps(self, features: Any, rows_per_photo: Any, *, region_noise: Any = ..., drop: Any = ...) -> Any: ...
     def option(self, name: Any) -> Any: ...
     @property
@@ -581,6 +587,8 @@ class Captioner(keras.Model):
     @property
     def no_repeat_ngram(self) -> Any: ...
     @property
+    def no_repeat_around(self) -> Any: ...
+    @property
     def consensus_weight(self) -> Any: ...
     @property
     def consensus_photos(self) -> Any: ...
@@ -631,6 +639,7 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
         consensus_weight: float | None = ...,
         consensus_photos: int | None = ...,
@@ -653,6 +662,7 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
         consensus_weight: float | None = ...,
         consensus_photos: int | None = ...,
@@ -676,6 +686,7 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
         consensus_weight: float | None = ...,
         consensus_photos: int | None = ...,
@@ -710,11 +721,14 @@ class Ensemble:
         **options: Any,
     ) -> Any: ...
     def forced_search(self, features: Any, token_ids: Any) -> Any: ...
+    def searched_steps(self, features: Any, rows_per_photo: Any, **options: Any) -> Any: ...
     def steps(self, features: Any, rows_per_photo: Any, *, region_noise: Any = ..., drop: Any = ...) -> Any: ...
     @property
     def length_penalty(self) -> Any: ...
     @property
     def no_repeat_ngram(self) -> Any: ...
+    @property
+    def no_repeat_around(self) -> Any: ...
     @property
     def consensus(self) -> Any: ...
     @property
@@ -907,10 +921,17 @@ def beam_search(
     num_results: int = ...,
     length_penalty: float = ...,
     no_repeat_ngram: int = ...,
+    joining_token_id: int | None = ...,
     **options: Any,
 ) -> SearchResult: ...
 def calibrate(
-    captioner: Any, images: Any, *, cache: Any = ..., skip_unreadable: Any = ..., show_progress: Any = ...
+    captioner: Any,
+    images: Any,
+    *,
+    cache: Any = ...,
+    skip_unreadable: Any = ...,
+    word_offset_weight: Any = ...,
+    show_progress: Any = ...,
 ) -> Calibration: ...
 def compare(first: Any, second: Any, *, num_resamples: int = ..., seed: int = ...) -> Comparison: ...
 def evaluate(
@@ -921,6 +942,7 @@ def evaluate(
     max_length: int = ...,
     length_penalty: float | None = ...,
     no_repeat_ngram: int | None = ...,
+    no_repeat_around: str | None = ...,
     allow_unknown: bool = ...,
     consensus_weight: float | None = ...,
     consensus_photos: int | None = ...,
@@ -1022,6 +1044,7 @@ def fit(
     use_baseline: bool = ...,
     length_penalty: float = ...,
     no_repeat_ngram: int = ...,
+    no_repeat_around: str = ...,
     consensus_weight: float = ...,
     consensus_photos: int = ...,
     consensus_captions: int = ...,
@@ -1047,7 +1070,9 @@ def gallery(
     references: list[list[str]] | None = ...,
     title: str = ...,
 ) -> Path: ...
-def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = ..., **options: Any) -> SearchResult: ...
+def greedy_search(
+    step: Callable, state: Any, *, no_repeat_ngram: int = ..., joining_token_id: int | None = ..., **options: Any
+) -> SearchResult: ...
 def ground(results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ...) -> Grounding: ...
 def load_litert(model: str | os.PathLike | None = ..., *, num_threads: int | None = ...) -> LiteRTCaptioner: ...
 def plot_history(history: Any, ax: Any = ...) -> Any: ...

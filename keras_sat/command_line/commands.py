@@ -337,7 +337,7 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
 
 
 def run_calibrate(model, data, split="dev", report=None, skip_unreadable=False, word_offset_weight=None, **options):
-    """Fit the confidence (and word offsets) of a captioner, save it with the model, and print how well calibrated it is."""
+    """Fit and save the confidence of a captioner, and word offsets if wanted; print how well calibrated it is."""
     from keras_sat.beyond.calibration import calibrate
 
     if report is not None:
