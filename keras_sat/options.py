@@ -284,8 +284,8 @@ class CaptionerOptions(DecoderOptions):
     length_penalty: float = search(0.0, _LONGER, at_least_zero)
     no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
     consensus_weight: float = search(0.0, _CONSENSUS, at_least_zero)
-    consensus_photos: int = search(20, "consensus: number of similar training photos", count())
-    consensus_captions: int = search(40, "consensus: most similar captions of these photos", count())
+    consensus_photos: int = search(15, "consensus: number of similar training photos", count())
+    consensus_captions: int = search(30, "consensus: most similar captions of these photos", count())
 
 
 @dataclass(frozen=True, kw_only=True)
