@@ -11,7 +11,7 @@ import pytest
 from small_training import train
 
 from data_utils import DATASETS, FeatureCache, draw_scenes
-from keras_sat import Captioner, Ensemble, evaluate, load_litert
+from keras_sat import Captioner, Ensemble, evaluate
 from keras_sat.__main__ import main
 from keras_sat.beyond import consensus
 from keras_sat.beyond.consensus import Consensus
@@ -168,18 +168,6 @@ def test_it_is_saved_with_the_captioner(indexed, paths, tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValueError, match="is damaged .its content does not match its digest"):
         Captioner.load(tmp_path / "model")
-
-
-@pytest.mark.slow
-def test_litert_chooses_the_same(indexed, paths, tmp_path, monkeypatch):
-    pytest.importorskip("ai_edge_litert")
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    indexed.save(tmp_path / "model")
-    quick = load_litert(tmp_path / "model")
-    found, expected = (one.caption(paths[:3]) for one in (quick, indexed))
-    assert quick.has_consensus and [r.caption for r in found] == [r.caption for r in expected]
-    assert [r.similar_photos for r in found] == [r.similar_photos for r in expected]
-    assert len(found[0].alternatives) == 9 and found[0].consensus == pytest.approx(expected[0].consensus, abs=1e-3)
 
 
 @pytest.mark.slow
