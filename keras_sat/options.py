@@ -144,7 +144,7 @@ def optional(bound):
 # === Options ===
 
 _LONGER = "values above 0 favour longer captions"
-_CONSENSUS = "weight of the agreement with captions of similar training photos; try 30"
+_CONSENSUS = "weight of the agreement with captions of similar training photos; try 40"
 _NO_REPEAT = "do not repeat n-grams of this length; 0: no limit; try 3"
 
 

@@ -21,7 +21,7 @@ from data_utils.progress import Progress
 FEWEST_PHOTOS, MOST_PHOTOS = 100, 20_000  # more would need much time and memory
 MOST_CAPTIONS, MOST_WORDS = 5, 20  # of a photo, of a caption
 MOST_IDS = MOST_CAPTIONS * (MOST_WORDS + 1) + 1  # of a photo's captions, with `<end>` and `<pad>`
-WEIGHT = 30.0  # `keras-sat index` saves it with a model
+WEIGHT = 40.0  # `keras-sat index` saves it with a model
 DIMS = 64  # of a photo's vector, at most
 FAMILIAR = (0.005, 0.03)  # quantiles of the norms of photos' vectors
 NUM_NEAREST = 5  # photos that a result names
