@@ -8,7 +8,7 @@ the short vector.
 
 Source: Devlin et al., 2015, Exploring Nearest Neighbor Approaches for Image Captioning; for the other beams Kumar and
 Byrne, 2004, Minimum Bayes-Risk Decoding for Statistical Machine Translation.
-Gain here: see benchmarks/flickr8k/tried.md.
+Gain here: CIDEr .614 instead of .582 and BLEU-4 25.5 instead of 24.7 (10 beams, dev); see benchmarks/flickr8k/tried.md.
 """
 
 import dataclasses
