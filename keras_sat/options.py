@@ -147,7 +147,7 @@ def optional(bound):
 # === Options ===
 
 _LONGER = "values above 0 favour longer captions"
-_CONSENSUS = "weight of the agreement with captions of similar training photos; try 20"
+_CONSENSUS = "weight of the agreement with captions of similar training photos; try 40"
 _NO_REPEAT = "do not repeat n-grams of this length; 0: no limit; try 3"
 _AROUND = 'say no word twice in a row or on both sides of this word; "": no limit; try and'
 
@@ -289,8 +289,8 @@ class CaptionerOptions(DecoderOptions):
     no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
     no_repeat_around: str = search("", _AROUND, one_word)
     consensus_weight: float = search(0.0, _CONSENSUS, at_least_zero)
-    consensus_photos: int = search(20, "consensus: number of similar training photos", count())
-    consensus_captions: int = search(40, "consensus: most similar captions of these photos", count())
+    consensus_photos: int = search(15, "consensus: number of similar training photos", count())
+    consensus_captions: int = search(30, "consensus: most similar captions of these photos", count())
 
 
 @dataclass(frozen=True, kw_only=True)
